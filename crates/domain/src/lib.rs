@@ -1,0 +1,12 @@
+//! What Countersign decides, as pure functions over plain values.
+//!
+//! Invariant: nothing here reads a clock, an environment or a random number; time and chance are arguments.
+//! Invariant: nothing here knows HTTP, SQL or JSON. Refusals are enums in order of precedence.
+
+pub mod convert;
+pub mod delivery;
+pub mod fees;
+pub mod ids;
+pub mod money;
+pub mod rules;
+pub mod time;

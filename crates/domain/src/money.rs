@@ -1,0 +1,99 @@
+//! Amounts as integers of one millionth, and exact decimals for rates and markups.
+
+use std::fmt;
+
+use rust_decimal::Decimal;
+use thiserror::Error;
+
+/// An amount of some currency in millionths of its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Amount(i64);
+
+/// Decimal places of an amount.
+pub const AMOUNT_SCALE: u32 = 6;
+/// 0.0001, the smallest transaction.
+pub const TRANSACTION_MIN: Amount = Amount(100);
+/// 5,000,000, the largest transaction.
+pub const TRANSACTION_MAX: Amount = Amount(5_000_000_000_000);
+
+/// Why a text is no amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AmountRefused {
+    /// Not digits with at most one point between digits.
+    #[error("must be a plain number such as 12.5, without sign, exponent or blanks")]
+    Form,
+    /// More than six decimal places. Never rounded.
+    #[error("must have at most 6 decimal places")]
+    TooFine,
+    /// More digits than can be held.
+    #[error("is too large")]
+    TooLarge,
+}
+
+impl Amount {
+    /// Zero.
+    pub const ZERO: Self = Self(0);
+
+    /// From millionths.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// In millionths.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Reads `12`, `12.5`; ASCII digits only, at most 6 decimals, no sign, no exponent, nothing rounded.
+    pub fn parse(text: &str) -> Result<Self, AmountRefused> {
+        let (whole, fraction) = text.split_once('.').map_or((text, None), |(w, f)| (w, Some(f)));
+        let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+        if !digits(whole) || fraction.is_some_and(|f| !digits(f)) {
+            return Err(AmountRefused::Form);
+        }
+        let fraction = fraction.unwrap_or("");
+        if fraction.len() > AMOUNT_SCALE as usize {
+            return Err(AmountRefused::TooFine);
+        }
+        format!("{whole}{fraction:0<6}").parse().map(Self).map_err(|_| AmountRefused::TooLarge)
+    }
+
+    /// From an exact decimal with at most six places that fits.
+    pub fn from_decimal(value: Decimal) -> Option<Self> {
+        let value = value.normalize();
+        if value.scale() > AMOUNT_SCALE {
+            return None;
+        }
+        let factor = 10i128.pow(AMOUNT_SCALE - value.scale());
+        value.mantissa().checked_mul(factor).and_then(|m| i64::try_from(m).ok()).map(Self)
+    }
+
+    /// As an exact decimal without trailing zeros.
+    pub fn to_decimal(self) -> Decimal {
+        Decimal::new(self.0, AMOUNT_SCALE).normalize()
+    }
+}
+
+impl fmt::Display for Amount {
+    /// Without trailing zeros: `12.5`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.to_decimal())
+    }
+}
+
+/// A currency's code: 2 to 10 of `A-Z 0-9`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Currency(String);
+
+impl Currency {
+    /// Reads a code.
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = (2..=10).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    /// The code.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}

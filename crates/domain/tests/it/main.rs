@@ -1,0 +1,11 @@
+//! What the domain decides, as tables and against small independent models.
+
+mod convert;
+mod delivery;
+mod fees;
+mod ids;
+mod money;
+mod rules;
+mod rules_model;
+mod time;
+mod trials;

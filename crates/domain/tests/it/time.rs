@@ -1,0 +1,84 @@
+use countersign_domain::time::{DateRefused, RuleZone, UnixMillis, rfc3339};
+
+#[test]
+fn dates_of_rules_are_read_strictly() {
+    use DateRefused::{Form, NoSuchMoment};
+    let table: &[(&str, Result<i64, DateRefused>)] = &[
+        ("1970-01-01 00:00:00", Ok(0)),
+        ("2026-01-02 00:00:00", Ok(1_767_312_000_000)),
+        ("2024-02-29 23:59:59", Ok(1_709_251_199_000)),
+        ("0001-01-01 00:00:00", Ok(-62_135_596_800_000)),
+        ("9999-12-31 23:59:59", Ok(253_402_300_799_000)),
+        ("2025-02-29 00:00:00", Err(NoSuchMoment)),
+        ("2026-02-30 00:00:00", Err(NoSuchMoment)),
+        ("2026-13-01 00:00:00", Err(NoSuchMoment)),
+        ("2026-00-01 00:00:00", Err(NoSuchMoment)),
+        ("2026-01-00 00:00:00", Err(NoSuchMoment)),
+        ("2026-01-02 24:00:00", Err(NoSuchMoment)),
+        ("2026-01-02 00:60:00", Err(NoSuchMoment)),
+        ("2026-01-02 00:00:60", Err(NoSuchMoment)),
+        ("2026-01-02 00:00:61", Err(NoSuchMoment)),
+        ("0000-01-01 00:00:00", Err(NoSuchMoment)),
+        ("", Err(Form)),
+        ("2026-1-2 0:0:0", Err(Form)),
+        ("2026-01-02", Err(Form)),
+        ("2026-01-02 00:00", Err(Form)),
+        ("2026-01-02T00:00:00", Err(Form)),
+        ("2026-01-02 00:00:00Z", Err(Form)),
+        ("2026-01-02 00:00:00.000", Err(Form)),
+        ("2026/01/02 00:00:00", Err(Form)),
+        ("+026-01-02 00:00:00", Err(Form)),
+        ("2026-01-02  0:00:00", Err(Form)),
+        ("2026-01-0\u{e9} 00:00:0", Err(Form)),
+    ];
+    for (text, wanted) in table {
+        assert_eq!(RuleZone::utc().parse(text).map(|at| at.0), *wanted, "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_read_is_written_back_the_same_in_any_zone() {
+    for name in ["UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin", "Asia/Kathmandu"] {
+        let zone = RuleZone::named(name).expect("a known zone");
+        for text in [
+            "0001-01-02 00:00:00",
+            "1969-12-31 23:59:59",
+            "2026-01-02 03:04:05",
+            "2026-07-02 03:04:05",
+            "9999-12-31 23:59:59",
+        ] {
+            let at = zone.parse(text).unwrap_or_else(|error| panic!("{name} {text}: {error}"));
+            assert_eq!(zone.format(at), text, "{name}");
+        }
+    }
+    assert!(RuleZone::named("Mars/Olympus").is_none());
+}
+
+#[test]
+fn a_zone_moves_the_instant_and_its_gaps_and_folds_are_refused() {
+    let berlin = RuleZone::named("Europe/Berlin").expect("a known zone");
+    let utc = RuleZone::utc();
+    assert_eq!(berlin.parse("2026-01-02 01:00:00"), utc.parse("2026-01-02 00:00:00"));
+    assert_eq!(berlin.parse("2026-07-02 02:00:00"), utc.parse("2026-07-02 00:00:00"));
+    assert_eq!(berlin.parse("2026-03-29 01:59:59"), utc.parse("2026-03-29 00:59:59"));
+    assert_eq!(berlin.parse("2026-03-29 02:30:00"), Err(DateRefused::NoSuchMoment), "the gap of spring");
+    assert_eq!(berlin.parse("2026-03-29 03:00:00"), utc.parse("2026-03-29 01:00:00"));
+    assert_eq!(berlin.parse("2026-10-25 02:30:00"), Err(DateRefused::NoSuchMoment), "the fold of autumn");
+    assert_eq!(berlin.parse("2026-10-25 03:00:00"), utc.parse("2026-10-25 02:00:00"));
+}
+
+#[test]
+fn parts_of_a_second_are_cut_and_the_ends_of_time_do_not_fail() {
+    let utc = RuleZone::utc();
+    assert_eq!(utc.format(UnixMillis(1_999)), "1970-01-01 00:00:01");
+    assert_eq!(utc.format(UnixMillis(-1)), "1969-12-31 23:59:59");
+    assert_eq!(utc.format(UnixMillis(i64::MAX)), "9999-12-31 23:59:59");
+    assert_eq!(utc.format(UnixMillis(i64::MIN)), "0001-01-01 00:00:00");
+    assert_eq!(UnixMillis(i64::MAX).plus_ms(1), UnixMillis(i64::MAX));
+}
+
+#[test]
+fn instants_are_written_with_milliseconds() {
+    assert_eq!(rfc3339(UnixMillis(1_767_312_000_007)), "2026-01-02T00:00:00.007Z");
+    assert_eq!(rfc3339(UnixMillis(0)), "1970-01-01T00:00:00.000Z");
+}

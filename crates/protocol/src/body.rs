@@ -1,0 +1,243 @@
+//! Strict reading of request bodies: one JSON object, every field once, numbers exact.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use crate::code::Code;
+use crate::exact::Exact;
+pub use crate::query::Query;
+
+/// Deepest nesting of objects and arrays; the body itself is the first level.
+pub const DEPTH_MAX: usize = 16;
+
+/// Why a body or a query is refused: which field, and the rule that it breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}", self.sentence())]
+pub struct FieldRefused {
+    /// The field's name; empty where the body as a whole is meant.
+    pub field: String,
+    /// `must be ...`
+    pub why: String,
+}
+
+impl FieldRefused {
+    /// A refusal of one field; an empty name means the body as a whole.
+    pub fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { field: field.into(), why: why.into() }
+    }
+
+    /// The code on the wire.
+    pub const fn code(&self) -> Code {
+        Code::InvalidParameter
+    }
+
+    fn sentence(&self) -> String {
+        if self.field.is_empty() {
+            format!("body: {}", self.why)
+        } else {
+            format!("field {}: {}", self.field, self.why)
+        }
+    }
+}
+
+/// The fields of a JSON object. A field that is `null` is as good as absent, except to [`Fields::has`].
+#[derive(Clone, Debug)]
+pub struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Fields<'a> {
+    /// Reads the body: UTF-8, an object, at most 16 levels deep, no field given twice on any level.
+    pub fn parse(body: &'a [u8]) -> Result<Self, FieldRefused> {
+        let whole = |why: &str| FieldRefused::new("", why);
+        let text = std::str::from_utf8(body).map_err(|_| whole("must be UTF-8"))?;
+        if !begins_object(text) {
+            return Err(whole("must be a JSON object"));
+        }
+        let mut json = serde_json::Deserializer::from_str(text);
+        let fields = json
+            .deserialize_map(Object)
+            .and_then(|fields| json.end().map(|()| fields))
+            .map_err(|error| whole(&format!("must be a JSON object; it cannot be read at {}", place(&error))))?;
+        if let Some(twice) = repeated(fields.iter().map(|(name, _)| name.as_ref()).collect()) {
+            return Err(FieldRefused::new(twice, "must be given once"));
+        }
+        for (name, value) in &fields {
+            check_nested(value.get()).map_err(|why| FieldRefused::new(name.as_ref(), why))?;
+        }
+        Ok(Self(fields))
+    }
+
+    /// The value as written, `null` included.
+    pub fn raw(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.iter().find(|(known, _)| known == name).map(|&(_, value)| value)
+    }
+
+    /// Whether the field is there, be it `null`.
+    pub fn has(&self, name: &str) -> bool {
+        self.raw(name).is_some()
+    }
+
+    /// A string.
+    pub fn text(&self, name: &str) -> Result<Option<String>, FieldRefused> {
+        self.value(name)
+            .map(|token| serde_json::from_str(token).map_err(|_| FieldRefused::new(name, "must be a JSON string")))
+            .transpose()
+    }
+
+    /// A string that must be there.
+    pub fn required_text(&self, name: &str) -> Result<String, FieldRefused> {
+        self.text(name)?.ok_or_else(|| missing(name))
+    }
+
+    /// A number, exact.
+    pub fn number(&self, name: &str) -> Result<Option<Exact>, FieldRefused> {
+        self.value(name)
+            .map(|token| Exact::parse(token).map_err(|why| FieldRefused::new(name, why.to_string())))
+            .transpose()
+    }
+
+    /// A number that must be there.
+    pub fn required_number(&self, name: &str) -> Result<Exact, FieldRefused> {
+        self.number(name)?.ok_or_else(|| missing(name))
+    }
+
+    /// A whole number, written without point and exponent.
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, FieldRefused> {
+        self.value(name)
+            .map(|token| {
+                serde_json::from_str(token).map_err(|_| FieldRefused::new(name, "must be a whole JSON number"))
+            })
+            .transpose()
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>, FieldRefused> {
+        match self.value(name) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(FieldRefused::new(name, "must be true or false")),
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<&'a str> {
+        self.raw(name).map(RawValue::get).filter(|token| *token != "null")
+    }
+}
+
+pub(crate) fn missing(name: &str) -> FieldRefused {
+    FieldRefused::new(name, "is required")
+}
+
+/// Whether the first character that is not a blank of JSON opens an object.
+pub(crate) fn begins_object(text: &str) -> bool {
+    text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{')
+}
+
+fn place(error: &serde_json::Error) -> String {
+    format!("line {} column {}", error.line(), error.column())
+}
+
+/// A name that is there twice.
+fn repeated<T: Ord + AsRef<str>>(mut names: Vec<T>) -> Option<String> {
+    names.sort_unstable();
+    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].as_ref().to_owned())
+}
+
+struct Object;
+
+impl<'de> Visitor<'de> for Object {
+    type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::with_capacity(8);
+        while let Some(name) = map.next_key_seed(Name)? {
+            fields.push((name, map.next_value()?));
+        }
+        Ok(fields)
+    }
+}
+
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+}
+
+/// Walks one value whose syntax is known to be right, without recursion, and refuses depth and repeated names.
+fn check_nested(json: &str) -> Result<(), String> {
+    let bytes = json.as_bytes();
+    let mut open: Vec<Vec<Cow<'_, str>>> = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'{' | b'[' => {
+                if open.len() + 1 >= DEPTH_MAX {
+                    return Err(format!("must not be nested deeper than {DEPTH_MAX} levels"));
+                }
+                open.push(Vec::new());
+            }
+            b'}' | b']' => {
+                if let Some(name) = open.pop().and_then(repeated) {
+                    return Err(format!("must have {name:?} once"));
+                }
+            }
+            b'"' => {
+                let end = string_end(bytes, at);
+                let after = bytes[end..].iter().find(|b| !b.is_ascii_whitespace());
+                if let (Some(b':'), Some(names)) = (after, open.last_mut()) {
+                    names.push(unescape(&json[at..end])?);
+                }
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The index after the quote that ends the string that begins at `start`.
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < bytes.len() && bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(bytes.len())
+}
+
+fn unescape(quoted: &str) -> Result<Cow<'_, str>, String> {
+    let inner = &quoted[1..quoted.len() - 1];
+    if !inner.contains('\\') {
+        return Ok(Cow::Borrowed(inner));
+    }
+    serde_json::from_str(quoted).map(Cow::Owned).map_err(|_| "must have readable field names".to_owned())
+}

@@ -1,0 +1,94 @@
+//! `GET /v1/pay/events`: the application's events again, delivered or not, for a merchant who wants to be sure of them all.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::RequestRefused;
+use crate::body::FieldRefused;
+use crate::query::Query;
+
+/// HTTP method.
+pub const METHOD: &str = "GET";
+/// Path.
+pub const PATH: &str = "/v1/pay/events";
+/// Events in one answer where nothing is said.
+pub const LIMIT_DEFAULT: u32 = 100;
+/// Most events in one answer.
+pub const LIMIT_MAX: u32 = 500;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Request {
+    /// Events whose `seq` is greater; 0, the default, is from the first.
+    #[param(required = false)]
+    pub after: i64,
+    /// 1 to 500; 100 by default.
+    #[param(required = false)]
+    pub limit: u32,
+}
+
+impl Default for Request {
+    /// The first hundred.
+    fn default() -> Self {
+        Self { after: 0, limit: LIMIT_DEFAULT }
+    }
+}
+
+impl Request {
+    /// Reads a raw query string.
+    pub fn parse(query: &str) -> Result<Self, RequestRefused> {
+        let query = Query::parse(query);
+        let after = query.integer("after")?.unwrap_or(0);
+        if after < 0 {
+            return Err(FieldRefused::new("after", "must be 0 or more").into());
+        }
+        let limit = match query.integer("limit")? {
+            None => LIMIT_DEFAULT,
+            Some(limit) => u32::try_from(limit)
+                .ok()
+                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
+                .ok_or_else(|| FieldRefused::new("limit", format!("must be from 1 to {LIMIT_MAX}")))?,
+        };
+        Ok(Self { after, limit })
+    }
+
+    /// The query string that asks for it, without `?`.
+    pub fn to_query(&self) -> String {
+        format!("after={}&limit={}", self.after, self.limit)
+    }
+}
+
+/// Events in the order in which they were written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Events)]
+pub struct Response {
+    /// By `seq`.
+    pub events: Vec<Event>,
+    /// What to send as `after` for what comes next: the last `seq` here, or `after` again where there is none.
+    pub next: i64,
+}
+
+/// One event, as its callback tells of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// 1, 2, 3 ... per application, without gap.
+    pub seq: i64,
+    /// The same as the callback's `Event-Id` header.
+    pub event_id: String,
+    /// Kind of event.
+    #[serde(rename = "bizType")]
+    pub biz_type: String,
+    /// Which order or transaction.
+    #[serde(rename = "bizId")]
+    pub biz_id: String,
+    /// Where it stands.
+    #[serde(rename = "bizStatus")]
+    pub biz_status: String,
+    /// The application that made it.
+    pub client_id: String,
+    /// JSON as text.
+    pub data: String,
+    /// ISO 8601, UTC.
+    pub created_at: String,
+}

@@ -1,0 +1,186 @@
+//! The operations of the signed API, one file each.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use utoipa::ToSchema;
+
+use crate::body::FieldRefused;
+use crate::code::Code;
+
+pub mod convert_order;
+pub mod events;
+pub mod rule_create;
+pub mod rule_list;
+pub mod rule_query;
+pub mod rule_upgrade;
+pub mod time;
+
+/// An operation that merchants call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// The server's time, unsigned.
+    Time,
+    /// A new version of a fee rule.
+    RuleUpgrade,
+    /// The first version of a fee rule.
+    RuleCreate,
+    /// The fee rule in force at an instant.
+    RuleQuery,
+    /// Fee rules of all sub-accounts.
+    RuleList,
+    /// One convert order.
+    ConvertOrder,
+    /// Past events of the application.
+    Events,
+}
+
+impl Endpoint {
+    /// Every operation.
+    pub const ALL: &'static [Self] = &[
+        Self::Time,
+        Self::RuleUpgrade,
+        Self::RuleCreate,
+        Self::RuleQuery,
+        Self::RuleList,
+        Self::ConvertOrder,
+        Self::Events,
+    ];
+
+    /// The HTTP method.
+    pub const fn method(self) -> &'static str {
+        match self {
+            Self::Time => time::METHOD,
+            Self::RuleUpgrade => rule_upgrade::METHOD,
+            Self::RuleCreate => rule_create::METHOD,
+            Self::RuleQuery => rule_query::METHOD,
+            Self::RuleList => rule_list::METHOD,
+            Self::ConvertOrder => convert_order::METHOD,
+            Self::Events => events::METHOD,
+        }
+    }
+
+    /// The path.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Time => time::PATH,
+            Self::RuleUpgrade => rule_upgrade::PATH,
+            Self::RuleCreate => rule_create::PATH,
+            Self::RuleQuery => rule_query::PATH,
+            Self::RuleList => rule_list::PATH,
+            Self::ConvertOrder => convert_order::PATH,
+            Self::Events => events::PATH,
+        }
+    }
+
+    /// A stable name for logs and metrics: the name of its file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::RuleUpgrade => "rule_upgrade",
+            Self::RuleCreate => "rule_create",
+            Self::RuleQuery => "rule_query",
+            Self::RuleList => "rule_list",
+            Self::ConvertOrder => "convert_order",
+            Self::Events => "events",
+        }
+    }
+
+    /// Whether requests must be signed.
+    pub const fn is_signed(self) -> bool {
+        match self {
+            Self::Time => false,
+            Self::RuleUpgrade
+            | Self::RuleCreate
+            | Self::RuleQuery
+            | Self::RuleList
+            | Self::ConvertOrder
+            | Self::Events => true,
+        }
+    }
+
+    /// Whether only an institution may call it, with its MerchantId.
+    pub const fn is_institution_only(self) -> bool {
+        match self {
+            Self::RuleUpgrade | Self::RuleCreate | Self::RuleQuery | Self::RuleList => true,
+            Self::Time | Self::ConvertOrder | Self::Events => false,
+        }
+    }
+
+    /// Whether it changes anything.
+    pub const fn changes(self) -> bool {
+        match self {
+            Self::RuleUpgrade | Self::RuleCreate => true,
+            Self::Time | Self::RuleQuery | Self::RuleList | Self::ConvertOrder | Self::Events => false,
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// Method and path.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method(), self.path())
+    }
+}
+
+/// Why a request is refused before anybody looks at what it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{sentence}")]
+pub struct RequestRefused {
+    /// The code on the wire.
+    pub code: Code,
+    /// The sentence for the caller: which field, and what to change.
+    pub sentence: String,
+}
+
+impl From<FieldRefused> for RequestRefused {
+    fn from(refused: FieldRefused) -> Self {
+        Self { code: refused.code(), sentence: refused.to_string() }
+    }
+}
+
+/// What merchants see of a fee rule version's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+pub enum RuleStatus {
+    /// In force.
+    #[serde(rename = "EFFECTIVE")]
+    Effective,
+    /// Its time has not come.
+    #[serde(rename = "PENDING_EFFECTIVE")]
+    PendingEffective,
+}
+
+impl RuleStatus {
+    /// As on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Effective => "EFFECTIVE",
+            Self::PendingEffective => "PENDING_EFFECTIVE",
+        }
+    }
+
+    /// From the wire.
+    pub fn from_wire(text: &str) -> Option<Self> {
+        [Self::Effective, Self::PendingEffective].into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+/// Refuses what cannot be the ID of a merchant or sub-account.
+fn checked_name(field: &str, text: String) -> Result<String, FieldRefused> {
+    if crate::headers::is_name(&text) {
+        Ok(text)
+    } else {
+        Err(FieldRefused::new(field, "must be 1 to 64 of A-Z a-z 0-9 _ -"))
+    }
+}
+
+/// Writes a decimal as the JSON number that [`crate::exact::Exact`] is.
+fn as_exact<S: serde::Serializer>(value: &rust_decimal::Decimal, serializer: S) -> Result<S::Ok, S::Error> {
+    crate::exact::Exact(*value).serialize(serializer)
+}
+
+/// The bytes of a request body of ours.
+fn to_json<T: Serialize>(body: &T) -> Vec<u8> {
+    serde_json::to_vec(body).expect("texts, numbers and truth values always serialize")
+}

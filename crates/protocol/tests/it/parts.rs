@@ -1,0 +1,190 @@
+//! The parts that vectors do not reach: prefixes, codes, endpoints, nonces of callbacks, the replay window.
+
+use std::collections::BTreeSet;
+
+use countersign_protocol::callback::{CallbackBody, callback_nonce};
+use countersign_protocol::code::{Code, SUCCESS};
+use countersign_protocol::endpoint::{Endpoint, time};
+use countersign_protocol::envelope;
+use countersign_protocol::headers::{Header, PrefixRefused, Prefixes, RESERVED_NONCE_PREFIX, is_nonce};
+use countersign_protocol::replay::{Window, WindowRefused};
+use countersign_protocol::signing::{Encoding, SigningKey};
+
+fn prefixes(texts: &[&str]) -> Result<Prefixes, PrefixRefused> {
+    Prefixes::new(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+}
+
+#[test]
+fn prefixes_are_refused_when_headers_could_not_be_named_with_them() {
+    for bad in ["", "-", "X Service-", "X-Service", "9-", "X-Sérvice-", "X-Service:-", "-X-"] {
+        assert_eq!(prefixes(&[bad]), Err(PrefixRefused::Form(bad.to_owned())), "{bad:?}");
+    }
+    assert!(matches!(prefixes(&[&format!("{}-", "x".repeat(32))]), Err(PrefixRefused::Form(_))));
+    assert!(prefixes(&[&format!("{}-", "x".repeat(31))]).is_ok());
+    assert_eq!(prefixes(&[]), Err(PrefixRefused::Count));
+    assert_eq!(prefixes(&["A-", "B-", "C-", "D-", "E-", "F-", "G-", "H-", "I-"]), Err(PrefixRefused::Count));
+    assert_eq!(prefixes(&["X-Service-", "x-service-"]), Err(PrefixRefused::Twice("x-service-".to_owned())));
+}
+
+#[test]
+fn names_are_shown_with_the_prefix_as_given_and_compared_in_lower_case() {
+    let prefixes = prefixes(&["X-Service-", "X-Other-"]).expect("good prefixes");
+    assert_eq!(prefixes.all().len(), 2);
+    let names = prefixes.first();
+    for (header, shown, lower) in [
+        (Header::ClientId, "X-Service-Certificate-ClientId", &names.client_id),
+        (Header::ClientIdAlias, "X-Service-Certificate-SN", &names.client_id_alias),
+        (Header::Timestamp, "X-Service-Timestamp", &names.timestamp),
+        (Header::Nonce, "X-Service-Nonce", &names.nonce),
+        (Header::Signature, "X-Service-Signature", &names.signature),
+        (Header::SignatureNext, "X-Service-Signature-Next", &names.signature_next),
+        (Header::MerchantId, "X-Service-MerchantId", &names.merchant_id),
+        (Header::OnBehalfOf, "X-Service-On-Behalf-Of", &names.on_behalf_of),
+        (Header::RequestId, "X-Service-Request-Id", &names.request_id),
+        (Header::EventId, "X-Service-Event-Id", &names.event_id),
+        (Header::Attempt, "X-Service-Attempt", &names.attempt),
+        (Header::Sequence, "X-Service-Sequence", &names.sequence),
+    ] {
+        assert_eq!(names.display(header), shown);
+        assert_eq!(*lower, shown.to_ascii_lowercase());
+    }
+}
+
+#[test]
+fn signatures_and_secrets_do_not_show_in_debug() {
+    let key = SigningKey::new(b"a-secret");
+    assert_eq!(format!("{key:?}"), "SigningKey(..)");
+    let prefixes = prefixes(&["X-Service-"]).expect("a good prefix");
+    let sent: [(&str, &[u8]); 4] = [
+        ("x-service-certificate-clientid", b"app_1"),
+        ("x-service-timestamp", b"1767225600000"),
+        ("x-service-nonce", b"n1"),
+        ("x-service-signature", b"very-secret-signature"),
+    ];
+    let shown = format!("{:?}", prefixes.parse(sent.into_iter()).expect("good headers"));
+    assert!(shown.contains("app_1") && !shown.contains("secret") && !shown.contains("118, 101"), "{shown}");
+}
+
+#[test]
+fn both_names_of_client_id_are_named_when_both_are_sent() {
+    let prefixes = prefixes(&["X-Service-"]).expect("a good prefix");
+    let sent: [(&str, &[u8]); 2] =
+        [("x-service-certificate-sn", b"app_1"), ("x-service-certificate-clientid", b"app_1")];
+    let why = prefixes.parse(sent.into_iter()).expect_err("one of them is enough");
+    assert_eq!(
+        why.to_string(),
+        "header X-Service-Certificate-SN and header X-Service-Certificate-ClientId are two names of one header; send one of them"
+    );
+    assert_eq!(why.code(), Code::InvalidParameter);
+}
+
+#[test]
+fn codes_and_labels_are_distinct_and_found_again() {
+    let codes: BTreeSet<_> = Code::ALL.iter().map(|code| code.code()).collect();
+    let labels: BTreeSet<_> = Code::ALL.iter().map(|code| code.label()).collect();
+    assert_eq!((codes.len(), labels.len()), (Code::ALL.len(), Code::ALL.len()));
+    assert!(!codes.contains(SUCCESS));
+    for &code in Code::ALL {
+        assert_eq!(Code::from_code(code.code()), Some(code));
+        assert!(code.code().len() == 6 && code.http_status() >= 400, "{code}");
+    }
+    assert_eq!(Code::from_code("400000"), None);
+    assert_eq!(Code::ALL.iter().filter(|code| code.is_operator_only()).count(), 4);
+}
+
+#[test]
+fn endpoints_are_distinct_and_only_the_time_is_unsigned() {
+    let doors: BTreeSet<_> = Endpoint::ALL.iter().map(|e| (e.method(), e.path())).collect();
+    let names: BTreeSet<_> = Endpoint::ALL.iter().map(|e| e.name()).collect();
+    assert_eq!((doors.len(), names.len()), (Endpoint::ALL.len(), Endpoint::ALL.len()));
+    for endpoint in Endpoint::ALL {
+        assert_eq!(endpoint.is_signed(), endpoint.path() != time::PATH, "{endpoint}");
+        assert_eq!(endpoint.is_institution_only(), endpoint.path().starts_with("/rate/"), "{endpoint}");
+        assert!(!endpoint.changes() || endpoint.method() == "POST", "{endpoint}");
+    }
+    assert_eq!(Endpoint::RuleUpgrade.to_string(), "POST /rate/commission_rule/upgrade");
+}
+
+#[test]
+fn a_callbacks_nonce_has_the_reserved_prefix_and_32_characters() {
+    assert_eq!(callback_nonce(0), "callback000000000000000000000000");
+    assert_eq!(callback_nonce(u128::MAX), "callbackffffffffffffffffffffffff");
+    let nonce = callback_nonce(0x0123_4567_89ab_cdef_0123_4567);
+    assert_eq!(nonce, "callback0123456789abcdef01234567");
+    assert!(nonce.len() == 32 && nonce.starts_with(RESERVED_NONCE_PREFIX) && is_nonce(&nonce));
+}
+
+#[test]
+fn a_callbacks_body_is_written_in_the_contracts_order_and_read_back() {
+    let body = CallbackBody {
+        biz_type: "PAYMENT_ORDER".to_owned(),
+        biz_id: "70023".to_owned(),
+        biz_status: "SUCCESS".to_owned(),
+        client_id: "app_1".to_owned(),
+        data: r#"{"merchantTradeNo":"T-1"}"#.to_owned(),
+    };
+    let bytes = body.to_bytes();
+    assert_eq!(
+        String::from_utf8_lossy(&bytes),
+        r#"{"bizType":"PAYMENT_ORDER","bizId":"70023","bizStatus":"SUCCESS","client_id":"app_1","data":"{\"merchantTradeNo\":\"T-1\"}"}"#
+    );
+    assert_eq!(serde_json::from_slice::<CallbackBody>(&bytes).expect("we read what we write"), body);
+}
+
+#[test]
+fn an_encodings_name_is_read_back_and_no_other_is() {
+    for encoding in [Encoding::Hex, Encoding::Base64] {
+        assert_eq!(Encoding::from_name(encoding.name()), Some(encoding));
+    }
+    assert_eq!((Encoding::from_name("HEX"), Encoding::from_name("")), (None, None));
+}
+
+#[test]
+fn the_time_is_answered_as_milliseconds() {
+    let bytes = envelope::success(&time::Response { server_time: 1_767_225_600_000 }).expect("a number serializes");
+    let expected =
+        r#"{"status":"SUCCESS","code":"000000","label":"","errorMessage":"","data":{"serverTime":1767225600000}}"#;
+    assert_eq!(String::from_utf8_lossy(&bytes), expected);
+}
+
+#[test]
+fn a_window_admits_a_nonce_once_and_forgets_it_when_its_time_is_over() {
+    let mut window = Window::new(1_000, 10);
+    assert_eq!(window.admit("a", 5_000, 5_000), Ok(()));
+    assert_eq!(window.admit("a", 5_000, 5_500), Err(WindowRefused::Seen));
+    assert_eq!(window.admit("a", 5_400, 5_500), Err(WindowRefused::Seen), "another timestamp is no other nonce");
+    assert_eq!(window.admit("b", 5_000, 6_000), Ok(()), "exactly as old as allowed");
+    assert_eq!(window.admit("a", 5_000, 6_000), Err(WindowRefused::Seen), "kept as long as it is acceptable");
+    assert_eq!(window.admit("c", 5_000, 6_001), Err(WindowRefused::TooOld));
+    assert!(window.is_empty(), "nothing is kept longer than it must be");
+}
+
+#[test]
+fn a_window_whose_clock_is_set_back_refuses_what_it_may_have_forgotten() {
+    let mut window = Window::new(1_000, 10);
+    assert_eq!(window.admit("a", 5_000, 5_000), Ok(()));
+    assert_eq!(window.admit("b", 9_000, 9_000), Ok(()));
+    assert_eq!(window.admit("a", 5_000, 5_000), Err(WindowRefused::TooOld));
+    assert_eq!(window.admit("c", 5_001, 5_001), Ok(()), "what is newer than all that was forgotten is good");
+}
+
+#[test]
+fn a_full_window_refuses_rather_than_forget_and_has_room_again_later() {
+    let mut window = Window::new(1_000, 2);
+    assert_eq!(window.admit("a", 5_000, 5_000), Ok(()));
+    assert_eq!(window.admit("b", 5_100, 5_100), Ok(()));
+    assert_eq!(window.admit("c", 5_200, 5_200), Err(WindowRefused::Full));
+    assert_eq!(window.len(), 2);
+    assert_eq!(window.admit("a", 5_000, 5_200), Err(WindowRefused::Seen), "even then it knows what it has seen");
+    assert_eq!(window.admit("c", 6_001, 6_001), Ok(()));
+}
+
+#[test]
+fn a_released_nonce_is_good_again() {
+    let mut window = Window::new(1_000, 10);
+    assert_eq!(window.admit("a", 5_000, 5_000), Ok(()));
+    window.release("a", 4_999);
+    assert_eq!(window.admit("a", 5_000, 5_000), Err(WindowRefused::Seen), "released with another timestamp: kept");
+    window.release("a", 5_000);
+    assert_eq!(window.admit("a", 5_000, 5_000), Ok(()));
+}

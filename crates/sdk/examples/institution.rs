@@ -1,0 +1,73 @@
+//! An institution's script: upgrades a sub-account's fee rule, asks what is in force now, lists all rules.
+//!
+//! ```text
+//! COUNTERSIGN_CLIENT_ID=app_... COUNTERSIGN_SECRET=... \
+//!   cargo run -p countersign-sdk --example institution -- http://127.0.0.1:8080 MERCHANT_ID SUB_MERCHANT_ID 0.3 "2026-01-02 00:00:00"
+//! ```
+
+use anyhow::Context as _;
+use countersign_sdk::protocol::endpoint::{rule_list, rule_query, rule_upgrade};
+use countersign_sdk::{Client, Decimal, Error};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [base_url, merchant_id, sub_merchant_id, r_markup, effective_date] = args.as_slice() else {
+        anyhow::bail!("arguments: BASE_URL MERCHANT_ID SUB_MERCHANT_ID R_MARKUP EFFECTIVE_DATE");
+    };
+    let client = Client::builder(base_url, environment("COUNTERSIGN_CLIENT_ID")?, environment("COUNTERSIGN_SECRET")?)
+        .merchant_id(merchant_id)
+        .build()?;
+
+    let ask = rule_upgrade::Request {
+        sub_merchant_id: sub_merchant_id.clone(),
+        r_markup: Decimal::from_str_exact(r_markup).context("R_MARKUP is no number")?,
+        f_markup: Decimal::ZERO,
+        effective_date: effective_date.clone(),
+        due_date: None,
+    };
+    match client.rule_upgrade(&ask).await {
+        Ok(rule) => println!(
+            "version {} of {} is {}: {} % and {} USDT from {}",
+            rule.version_no,
+            rule.sub_merchant_id,
+            rule.status.as_str(),
+            rule.r_markup,
+            rule.f_markup,
+            rule.effective_date
+        ),
+        // The answer may have been lost after the rule was made: look before asking again, or there are two versions.
+        Err(error) if error.may_have_been_done() => {
+            eprintln!("not known whether the rule was made: {error}; see below");
+        }
+        Err(Error::Refused { label, message, request_id, .. }) => {
+            anyhow::bail!("refused with {label}: {message} (request {})", request_id.unwrap_or_default())
+        }
+        Err(error) => return Err(error.into()),
+    }
+
+    let now =
+        client.rule_query(&rule_query::Request { sub_merchant_id: sub_merchant_id.clone(), query_time: None }).await?;
+    println!("in force now: {}", json(&now)?);
+
+    let mut ask = rule_list::Request { page_size: rule_list::PAGE_SIZE_MAX, ..rule_list::Request::default() };
+    loop {
+        let page = client.rule_list(&ask).await?;
+        for record in &page.records {
+            println!("{}", json(record)?);
+        }
+        if page.current >= page.pages {
+            return Ok(());
+        }
+        ask.page_num += 1;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a script is configured by its environment: a secret is no argument")]
+fn environment(name: &str) -> anyhow::Result<String> {
+    std::env::var(name).with_context(|| format!("{name} is not set"))
+}
+
+fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(value)?)
+}

@@ -1,0 +1,72 @@
+//! A merchant's receiver of callbacks: verifies each one, processes each event once, acknowledges.
+//!
+//! ```text
+//! COUNTERSIGN_SECRET=... cargo run -p countersign-sdk --example receiver -- 127.0.0.1:9000
+//! ```
+//!
+//! While a secret is being rotated, set COUNTERSIGN_SECRET_OLD to the one that is going out.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::post;
+use countersign_sdk::{Callback, CallbackVerifier, callback};
+
+struct Receiver {
+    verifier: CallbackVerifier,
+    /// Events that were processed. A real receiver keeps them in its database, in the transaction that processes the event:
+    /// the server sends an event again until it hears SUCCESS, also after this program was started anew.
+    processed: Mutex<HashSet<String>>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let address = std::env::args().nth(1).context("argument: the address to listen on, such as 127.0.0.1:9000")?;
+    let mut verifier =
+        CallbackVerifier::new(environment("COUNTERSIGN_SECRET").context("COUNTERSIGN_SECRET is not set")?);
+    if let Some(old) = environment("COUNTERSIGN_SECRET_OLD") {
+        verifier = verifier.also(old);
+    }
+    let receiver = Arc::new(Receiver { verifier, processed: Mutex::default() });
+    let listener = tokio::net::TcpListener::bind(&address).await?;
+    println!("waiting for callbacks at http://{}/callback", listener.local_addr()?);
+    axum::serve(listener, Router::new().route("/callback", post(receive)).with_state(receiver)).await?;
+    Ok(())
+}
+
+async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
+    // The raw bytes are verified, before anything reads them.
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match receiver.verifier.verify_now(header, &body) {
+        Ok(event) => (StatusCode::OK, process(&receiver, &event)),
+        Err(refused) => {
+            eprintln!("refused: {refused}");
+            (StatusCode::UNAUTHORIZED, callback::failed(&refused.to_string()))
+        }
+    }
+}
+
+/// The answer to a genuine callback.
+fn process(receiver: &Receiver, event: &Callback) -> Vec<u8> {
+    let mut processed = receiver.processed.lock().unwrap_or_else(PoisonError::into_inner);
+    if processed.insert(event.event_id.clone()) {
+        println!(
+            "event {}: {} {} is {}: {}",
+            event.event_id, event.biz_type, event.biz_id, event.biz_status, event.data
+        );
+    } else {
+        println!("event {} again (attempt {}): it was processed before", event.event_id, event.attempt);
+    }
+    callback::processed()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a script is configured by its environment: a secret is no argument")]
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

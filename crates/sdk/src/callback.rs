@@ -1,0 +1,193 @@
+//! What a merchant's receiver needs: a verifier of callbacks, and the two answers to them.
+
+use std::sync::{Mutex, PoisonError};
+
+use countersign_protocol::callback::{self, CallbackBody};
+use countersign_protocol::headers::{HeaderNames, PrefixRefused, Prefixes, read_timestamp};
+use countersign_protocol::replay::{WINDOW_NONCES_MAX, Window, WindowRefused};
+use countersign_protocol::signing::SigningKey;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::ambient;
+use crate::client::HEADER_PREFIX_DEFAULT;
+
+/// A genuine callback. The same event may come more than once: process each `event_id` once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callback {
+    /// The event: the same on every attempt. Not covered by the signature: TLS is what protects it.
+    pub event_id: String,
+    /// Which attempt this is: 1, 2, ... Not covered by the signature.
+    pub attempt: u32,
+    /// Which of the events of its `biz_id` this is: 1, 2, ... Not covered by the signature.
+    pub sequence: Option<u64>,
+    /// When it was sent, in Unix milliseconds.
+    pub sent_ms: i64,
+    /// What kind of business it is about.
+    pub biz_type: String,
+    /// Which payment order or transaction.
+    pub biz_id: String,
+    /// What became of it.
+    pub biz_status: String,
+    /// The application it is meant for.
+    pub client_id: String,
+    /// Business data, a JSON text; its structure depends on `biz_type`. See [`Callback::data`].
+    pub data: String,
+}
+
+impl Callback {
+    /// Reads the business data.
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&self.data)
+    }
+}
+
+/// Why a callback is refused, in order of precedence. Answer it with a failure: a genuine sender comes again.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CallbackRefused {
+    /// A header that every callback has is not there.
+    #[error("the header {0} is missing")]
+    MissingHeader(String),
+    /// Malformed, too old, not a callback, or not signed with one of the secrets: see the cause.
+    #[error(transparent)]
+    NotGenuine(#[from] callback::CallbackRefused),
+    /// This very request was received before, or so long ago that this cannot be known.
+    #[error(transparent)]
+    NotNew(#[from] WindowRefused),
+    /// Signed right, but the body is not a callback's.
+    #[error("the body is not a callback: {0}")]
+    Unreadable(String),
+}
+
+/// Verifies callbacks: signature, age, and that each request is taken once. Share one between all tasks of the receiver;
+/// receivers of several processes should keep `event_id`s in a database anyway, and that catches what each one alone cannot.
+#[derive(Debug)]
+pub struct CallbackVerifier {
+    keys: Vec<SigningKey>,
+    names: HeaderNames,
+    tolerance_ms: i64,
+    window: Mutex<Window>,
+}
+
+impl CallbackVerifier {
+    /// A verifier for callbacks signed with this secret, at most five minutes away from the present.
+    /// The secret's text is wiped as soon as its key is made.
+    pub fn new(secret: impl Into<String>) -> Self {
+        let tolerance_ms = callback::RECOMMENDED_TOLERANCE_MS;
+        let prefixes = Prefixes::new(&[HEADER_PREFIX_DEFAULT.to_owned()]).expect("the default prefix is a good one");
+        Self {
+            keys: vec![key(secret)],
+            names: prefixes.first().clone(),
+            tolerance_ms,
+            window: Mutex::new(Window::new(tolerance_ms, WINDOW_NONCES_MAX)),
+        }
+    }
+
+    /// Takes callbacks signed with this secret too: the other one of a rotation.
+    #[must_use]
+    pub fn also(mut self, secret: impl Into<String>) -> Self {
+        self.keys.push(key(secret));
+        self
+    }
+
+    /// What header names begin with, where the deployment says otherwise than `X-Service-`.
+    pub fn header_prefix(mut self, prefix: impl Into<String>) -> Result<Self, PrefixRefused> {
+        self.names = Prefixes::new(&[prefix.into()])?.first().clone();
+        Ok(self)
+    }
+
+    /// How far a callback's timestamp may be from the present, in ms. Forgets what was received so far.
+    #[must_use]
+    pub fn tolerance_ms(mut self, tolerance_ms: i64) -> Self {
+        self.tolerance_ms = tolerance_ms;
+        self.window = Mutex::new(Window::new(tolerance_ms, WINDOW_NONCES_MAX));
+        self
+    }
+
+    /// Verifies one request at the present time: [`CallbackVerifier::verify`].
+    pub fn verify_now<'h>(
+        &self,
+        header: impl Fn(&str) -> Option<&'h str>,
+        body: &[u8],
+    ) -> Result<Callback, CallbackRefused> {
+        self.verify(header, body, ambient::wall_ms())
+    }
+
+    /// Verifies one request at `now_ms`, in Unix milliseconds. `header` gives a header's value by its name in lower case;
+    /// `body` is what was received, byte for byte, before anything read it.
+    pub fn verify<'h>(
+        &self,
+        header: impl Fn(&str) -> Option<&'h str>,
+        body: &[u8],
+        now_ms: i64,
+    ) -> Result<Callback, CallbackRefused> {
+        let needed = |name: &str| header(name).ok_or_else(|| CallbackRefused::MissingHeader(name.to_owned()));
+        let names = &self.names;
+        let (timestamp, nonce) = (needed(&names.timestamp)?, needed(&names.nonce)?);
+        let (signature, event_id) = (needed(&names.signature)?, needed(&names.event_id)?);
+        let attempt = needed(&names.attempt)?;
+
+        // While a secret is rotated, a second header carries the signature of the other live one.
+        let first = self.verify_signature(timestamp, nonce, body, signature, now_ms);
+        if let Err(refused) = first {
+            let next =
+                header(&names.signature_next).map(|next| self.verify_signature(timestamp, nonce, body, next, now_ms));
+            if next.is_none_or(|next| next.is_err()) {
+                return Err(refused.into());
+            }
+        }
+        let (_, sent_ms) = read_timestamp(timestamp.as_bytes()).ok_or(callback::CallbackRefused::TimestampMalformed)?;
+        let body: CallbackBody =
+            serde_json::from_slice(body).map_err(|e| CallbackRefused::Unreadable(e.to_string()))?;
+        let attempt =
+            attempt.parse().map_err(|_| CallbackRefused::Unreadable(format!("{} is no number", names.attempt)))?;
+        self.window.lock().unwrap_or_else(PoisonError::into_inner).admit(nonce, sent_ms, now_ms)?;
+        Ok(Callback {
+            event_id: event_id.to_owned(),
+            attempt,
+            sequence: header(&names.sequence).and_then(|text| text.parse().ok()),
+            sent_ms,
+            biz_type: body.biz_type,
+            biz_id: body.biz_id,
+            biz_status: body.biz_status,
+            client_id: body.client_id,
+            data: body.data,
+        })
+    }
+
+    /// One signature against every secret; of several refusals, the first.
+    fn verify_signature(
+        &self,
+        timestamp: &str,
+        nonce: &str,
+        body: &[u8],
+        signature: &str,
+        now_ms: i64,
+    ) -> Result<(), callback::CallbackRefused> {
+        let verify = |key| callback::verify(key, timestamp, nonce, body, signature, now_ms, self.tolerance_ms);
+        let mut outcomes = self.keys.iter().map(verify);
+        let first = outcomes.next().expect("a verifier has at least one secret");
+        if first.is_ok() || outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { first }
+    }
+}
+
+fn key(secret: impl Into<String>) -> SigningKey {
+    SigningKey::new(Zeroizing::new(secret.into()).as_bytes())
+}
+
+/// The body to answer with, under HTTP 200, when a callback was processed. The server does not send the event again.
+pub fn processed() -> Vec<u8> {
+    answer("SUCCESS", "")
+}
+
+/// The body to answer with when a callback was not processed. The server sends the event again later.
+pub fn failed(message: &str) -> Vec<u8> {
+    answer("FAIL", message)
+}
+
+fn answer(code: &str, message: &str) -> Vec<u8> {
+    json!({"returnCode": code, "returnMessage": message}).to_string().into_bytes()
+}

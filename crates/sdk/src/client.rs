@@ -1,0 +1,391 @@
+//! The client: signs, sends, follows the server's clock, reads the envelope.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use countersign_protocol::code::Code;
+use countersign_protocol::endpoint;
+use countersign_protocol::envelope::Envelope;
+use countersign_protocol::headers::{HeaderNames, Prefixes};
+use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
+use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
+use reqwest::{Method, Url};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use zeroize::Zeroizing;
+
+use crate::ambient::Ambient;
+use crate::error::Error;
+use crate::http_date;
+use crate::tls::{self, Roots};
+
+/// The prefix of header names unless another is chosen.
+pub const HEADER_PREFIX_DEFAULT: &str = "X-Service-";
+/// An answer longer than this is not read: 64 MiB.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How a client is set up; see [`Client::builder`].
+pub struct ClientBuilder {
+    base_url: String,
+    client_id: String,
+    key: SigningKey,
+    merchant_id: Option<String>,
+    on_behalf_of: Option<String>,
+    header_prefix: String,
+    timeout: Duration,
+    roots: Roots,
+    proxy: Option<String>,
+    ambient: Ambient,
+}
+
+impl fmt::Debug for ClientBuilder {
+    /// Without what may carry a password: key, base URL, proxy.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("client_id", &self.client_id)
+            .field("merchant_id", &self.merchant_id)
+            .field("on_behalf_of", &self.on_behalf_of)
+            .field("header_prefix", &self.header_prefix)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientBuilder {
+    /// The main merchant that this application belongs to; the fee-rule operations demand it.
+    #[must_use]
+    pub fn merchant_id(mut self, id: impl Into<String>) -> Self {
+        self.merchant_id = Some(id.into());
+        self
+    }
+
+    /// The sub-account that is spoken for.
+    #[must_use]
+    pub fn on_behalf_of(mut self, id: impl Into<String>) -> Self {
+        self.on_behalf_of = Some(id.into());
+        self
+    }
+
+    /// What header names begin with, where the deployment says otherwise than `X-Service-`.
+    #[must_use]
+    pub fn header_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.header_prefix = prefix.into();
+        self
+    }
+
+    /// How long one request may take from connecting to its last byte; 30 s unless set.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Trusts these certificates (PEM) and no others, instead of the machine's own list.
+    #[must_use]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.roots = Roots::Only(pem.into());
+        self
+    }
+
+    /// Goes through this proxy. Without it no proxy is used, whatever the environment says.
+    #[must_use]
+    pub fn proxy(mut self, url: impl Into<String>) -> Self {
+        self.proxy = Some(url.into());
+        self
+    }
+
+    /// Where the time comes from, in Unix milliseconds: for tests.
+    #[must_use]
+    pub fn clock(mut self, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        self.ambient.now_ms = Arc::new(now_ms);
+        self
+    }
+
+    /// Where nonces come from, 128 bits at a time: for tests. A nonce that repeats is refused by the server.
+    #[must_use]
+    pub fn chance(mut self, bits128: impl Fn() -> u128 + Send + Sync + 'static) -> Self {
+        self.ambient.bits128 = Arc::new(bits128);
+        self
+    }
+
+    /// The client. Refuses a base URL that is not https, but for the machine's own addresses.
+    pub fn build(self) -> Result<Client, Error> {
+        let base_url = base_url(&self.base_url)?;
+        let prefixes =
+            Prefixes::new(std::slice::from_ref(&self.header_prefix)).map_err(|e| Error::Usage(e.to_string()))?;
+        let roots = if base_url.scheme() == "https" { self.roots } else { Roots::None };
+        let mut http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::config(&roots)?)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never()) // The same bytes again would be a replay.
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(self.timeout)
+            .user_agent(concat!("countersign-sdk/", env!("CARGO_PKG_VERSION")))
+            .no_proxy();
+        if let Some(proxy) = &self.proxy {
+            http = http
+                .proxy(reqwest::Proxy::all(proxy).map_err(|e| Error::Usage(format!("the proxy cannot be used: {e}")))?);
+        }
+        let shared = Shared {
+            http: http.build().map_err(|e| Error::Usage(format!("the HTTP client cannot be set up: {e}")))?,
+            base_url,
+            client_id: self.client_id,
+            key: self.key,
+            names: prefixes.first().clone(),
+            ambient: self.ambient,
+            offset_ms: AtomicI64::new(0),
+        };
+        Ok(Client { shared: Arc::new(shared), merchant_id: self.merchant_id, on_behalf_of: self.on_behalf_of })
+    }
+}
+
+fn base_url(text: &str) -> Result<Url, Error> {
+    let refuse = |why: &str| Error::Usage(format!("the base URL {why}")); // Its text may carry a password.
+    let url = Url::parse(text.trim_end_matches('/')).map_err(|e| refuse(&format!("cannot be read: {e}")))?;
+    let host = url.host_str().ok_or_else(|| refuse("has no host"))?;
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return Err(refuse("must be scheme, host, port and path only"));
+    }
+    let local = host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if local => Ok(url),
+        "http" => Err(refuse("must begin with https://: only this machine's own addresses are spoken to in the clear")),
+        _ => Err(refuse("must begin with https://")),
+    }
+}
+
+/// A merchant's client. Cheap to clone; clones share connections and what was learned of the server's clock.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    merchant_id: Option<String>,
+    on_behalf_of: Option<String>,
+}
+
+struct Shared {
+    http: reqwest::Client,
+    base_url: Url,
+    client_id: String,
+    key: SigningKey,
+    names: HeaderNames,
+    ambient: Ambient,
+    /// Server's clock minus ours, as far as we know.
+    offset_ms: AtomicI64,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("base_url", &self.shared.base_url.as_str())
+            .field("client_id", &self.shared.client_id)
+            .field("merchant_id", &self.merchant_id)
+            .field("on_behalf_of", &self.on_behalf_of)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a request carries identity and signature.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Signed {
+    Yes,
+    No,
+}
+
+impl Client {
+    /// A client of the application `client_id` at `base_url`. The secret's text is wiped as soon as its key is made.
+    pub fn builder(
+        base_url: impl Into<String>,
+        client_id: impl Into<String>,
+        secret: impl Into<String>,
+    ) -> ClientBuilder {
+        let secret = Zeroizing::new(secret.into());
+        ClientBuilder {
+            base_url: base_url.into(),
+            client_id: client_id.into(),
+            key: SigningKey::new(secret.as_bytes()),
+            merchant_id: None,
+            on_behalf_of: None,
+            header_prefix: HEADER_PREFIX_DEFAULT.to_owned(),
+            timeout: CALL_TIMEOUT,
+            roots: Roots::System,
+            proxy: None,
+            ambient: Ambient::default(),
+        }
+    }
+
+    /// The same client, speaking for a sub-account.
+    #[must_use]
+    pub fn on_behalf_of(&self, id: impl Into<String>) -> Self {
+        Self { on_behalf_of: Some(id.into()), ..self.clone() }
+    }
+
+    /// The server's clock minus ours in ms, as far as it was learned; 0 until a timestamp was refused.
+    pub fn clock_offset_ms(&self) -> i64 {
+        self.shared.offset_ms.load(Ordering::Relaxed)
+    }
+
+    /// One signed call of any method and path, such as `("GET", "/v1/pay/convert/order?orderId=1", b"")`; the answer as it came,
+    /// refusals too. If the timestamp is refused, the server's clock is asked and the call repeated once.
+    pub async fn call(&self, method: &str, path_and_query: &str, body: &[u8]) -> Result<Answer, Error> {
+        let first = self.send(method, path_and_query, body, Signed::Yes).await?;
+        if first.code() != Some(Code::TimestampOutOfRange) {
+            return Ok(first);
+        }
+        // Refused before anything was done, and the nonce is not used up: to repeat it is safe.
+        if self.learn_offset(&first).await {
+            self.send(method, path_and_query, body, Signed::Yes).await
+        } else {
+            Ok(first)
+        }
+    }
+
+    /// One call without identity and signature.
+    pub(crate) async fn call_unsigned(&self, method: &str, path_and_query: &str) -> Result<Answer, Error> {
+        self.send(method, path_and_query, b"", Signed::No).await
+    }
+
+    /// Asks for the server's time; where that fails, the date of the refusal must do. Whether anything was learned.
+    async fn learn_offset(&self, refused: &Answer) -> bool {
+        let now_ms = || (self.shared.ambient.now_ms)();
+        let before = now_ms();
+        let asked = self.call_unsigned(endpoint::time::METHOD, endpoint::time::PATH).await;
+        let after = now_ms();
+        let server_ms = match asked.and_then(|answer| answer.data::<endpoint::time::Response>()) {
+            Ok(time) => Some(time.server_time),
+            Err(_) => refused.date_ms.map(|at| at.saturating_add(500)), // A date is cut to its second: take the middle.
+        };
+        if let Some(server_ms) = server_ms {
+            let ours_ms = before.saturating_add(after.saturating_sub(before) / 2);
+            self.shared.offset_ms.store(server_ms.saturating_sub(ours_ms), Ordering::Relaxed);
+        }
+        server_ms.is_some()
+    }
+
+    async fn send(&self, method: &str, path_and_query: &str, body: &[u8], signed: Signed) -> Result<Answer, Error> {
+        let Shared { http, names, .. } = &*self.shared;
+        let method =
+            Method::from_bytes(method.as_bytes()).map_err(|_| Error::Usage(format!("{method:?} is no HTTP method")))?;
+        let mut request = http.request(method, self.url(path_and_query)?).header(CONTENT_TYPE, "application/json");
+        if signed == Signed::Yes {
+            request = self.sign(request, body);
+        }
+        if !body.is_empty() {
+            request = request.body(body.to_vec());
+        }
+        let response = request.send().await.map_err(transport)?;
+        Answer::read(response, &names.request_id).await
+    }
+
+    fn sign(&self, request: reqwest::RequestBuilder, body: &[u8]) -> reqwest::RequestBuilder {
+        let Shared { key, names, ambient, client_id, offset_ms, .. } = &*self.shared;
+        let now_ms = (ambient.now_ms)().saturating_add(offset_ms.load(Ordering::Relaxed));
+        let (timestamp, nonce) = (now_ms.to_string(), format!("{:032x}", (ambient.bits128)()));
+        let signature = encode_signature(&key.sign(&timestamp, &nonce, body), Encoding::Hex);
+        let mut request = request
+            .header(&names.client_id, client_id)
+            .header(&names.timestamp, timestamp)
+            .header(&names.nonce, nonce)
+            .header(&names.signature, signature);
+        if let Some(id) = &self.merchant_id {
+            request = request.header(&names.merchant_id, id);
+        }
+        if let Some(id) = &self.on_behalf_of {
+            request = request.header(&names.on_behalf_of, id);
+        }
+        request
+    }
+
+    fn url(&self, path_and_query: &str) -> Result<Url, Error> {
+        if !path_and_query.starts_with('/') {
+            return Err(Error::Usage(format!("the path {path_and_query:?} does not begin with /")));
+        }
+        let base = self.shared.base_url.as_str().trim_end_matches('/');
+        Url::parse(&format!("{base}{path_and_query}"))
+            .map_err(|e| Error::Usage(format!("the path cannot be used: {e}")))
+    }
+}
+
+/// A request that cannot be built was never sent.
+fn transport(error: reqwest::Error) -> Error {
+    if error.is_builder() {
+        Error::Usage(format!("the request cannot be built: {error}"))
+    } else {
+        Error::Transport(error)
+    }
+}
+
+/// An answer as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub http_status: u16,
+    /// The server's name for the request.
+    pub request_id: Option<String>,
+    /// The `Date` header in Unix milliseconds, cut to the second.
+    pub date_ms: Option<i64>,
+    /// The `Retry-After` header in seconds.
+    pub retry_after_s: Option<u32>,
+    /// The body, byte for byte.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    async fn read(mut response: reqwest::Response, request_id_name: &str) -> Result<Self, Error> {
+        let header = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok());
+        let mut answer = Self {
+            http_status: response.status().as_u16(),
+            request_id: header(request_id_name).map(str::to_owned),
+            date_ms: header(DATE.as_str()).and_then(http_date::parse),
+            retry_after_s: header(RETRY_AFTER.as_str()).and_then(|text| text.parse().ok()),
+            body: Vec::new(),
+        };
+        while let Some(chunk) = response.chunk().await.map_err(transport)? {
+            if answer.body.len() + chunk.len() > ANSWER_BYTES_MAX {
+                return Err(answer.unreadable(format!("it is longer than {ANSWER_BYTES_MAX} bytes")));
+            }
+            answer.body.extend_from_slice(&chunk);
+        }
+        Ok(answer)
+    }
+
+    /// The code of a refusal, where this SDK knows it.
+    pub fn code(&self) -> Option<Code> {
+        serde_json::from_slice::<Envelope<Box<RawValue>>>(&self.body).ok().and_then(|envelope| envelope.known_code())
+    }
+
+    /// The data of a success; every other answer is an error.
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let envelope: Envelope<Box<RawValue>> =
+            serde_json::from_slice(&self.body).map_err(|e| self.unreadable(format!("it is no envelope: {e}")))?;
+        if !envelope.is_success() {
+            return Err(self.refusal(envelope));
+        }
+        if !(200..300).contains(&self.http_status) {
+            return Err(self.unreadable("it says SUCCESS under a status of failure".to_owned()));
+        }
+        let data = envelope.data.ok_or_else(|| self.unreadable("it has no data".to_owned()))?;
+        serde_json::from_str(data.get()).map_err(|e| self.unreadable(format!("its data is not as agreed: {e}")))
+    }
+
+    fn refusal(&self, envelope: Envelope<Box<RawValue>>) -> Error {
+        let (http_status, request_id) = (self.http_status, self.request_id.clone());
+        let known = envelope.known_code();
+        let Envelope { code, label, error_message: message, .. } = envelope;
+        match known {
+            Some(code) => {
+                Error::Refused { code, label, message, http_status, request_id, retry_after_s: self.retry_after_s }
+            }
+            None => Error::RefusedNewly { code, label, message, http_status, request_id },
+        }
+    }
+
+    fn unreadable(&self, why: String) -> Error {
+        Error::Unreadable { http_status: self.http_status, why, request_id: self.request_id.clone() }
+    }
+}

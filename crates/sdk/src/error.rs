@@ -1,0 +1,88 @@
+//! Why a call did not give its data.
+
+use countersign_protocol::code::Code;
+use thiserror::Error as ThisError;
+
+/// Why a call did not give its data. [`Error::may_have_been_done`] tells whether the server may have acted all the same.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The client was built or used wrongly; nothing was sent.
+    #[error("{0}")]
+    Usage(String),
+    /// No answer came, or it broke off. The source says where it failed.
+    #[error("no answer from the server")]
+    Transport(#[source] reqwest::Error),
+    /// The server refused, with a code that this SDK knows.
+    #[error("{label} ({code_text}): {message}", code_text = .code.code())]
+    Refused {
+        /// What to match on.
+        code: Code,
+        /// The code's name as sent.
+        label: String,
+        /// What to change, in a sentence for people.
+        message: String,
+        /// The HTTP status.
+        http_status: u16,
+        /// Finds the request in the server's logs: quote it when you ask for help.
+        request_id: Option<String>,
+        /// When to come again, in seconds, where the server says so.
+        retry_after_s: Option<u32>,
+    },
+    /// The server refused, with a code that is newer than this SDK.
+    #[error("{label} ({code}): {message}")]
+    RefusedNewly {
+        /// The six digits as sent.
+        code: String,
+        /// The code's name as sent.
+        label: String,
+        /// What to change, in a sentence for people.
+        message: String,
+        /// The HTTP status.
+        http_status: u16,
+        /// Finds the request in the server's logs.
+        request_id: Option<String>,
+    },
+    /// An answer came that is not of this service: a proxy's page, or something broken.
+    #[error("the answer (HTTP {http_status}) cannot be read: {why}")]
+    Unreadable {
+        /// The HTTP status.
+        http_status: u16,
+        /// What is wrong with it.
+        why: String,
+        /// The server's name for the request, where one came.
+        request_id: Option<String>,
+    },
+}
+
+impl Error {
+    /// The code of a refusal that this SDK knows.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            Self::Usage(_) | Self::Transport(_) | Self::RefusedNewly { .. } | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// The server's name for the request, where an answer came.
+    pub fn request_id(&self) -> Option<&str> {
+        match self {
+            Self::Refused { request_id, .. }
+            | Self::RefusedNewly { request_id, .. }
+            | Self::Unreadable { request_id, .. } => request_id.as_deref(),
+            Self::Usage(_) | Self::Transport(_) => None,
+        }
+    }
+
+    /// Whether a call that changes something may have changed it all the same: query before you repeat it.
+    /// A refusal means that nothing was done, but for an internal error of the server.
+    pub fn may_have_been_done(&self) -> bool {
+        match self {
+            Self::Usage(_) => false,
+            Self::Transport(cause) => !(cause.is_connect() || cause.is_builder()),
+            Self::Refused { code, .. } => *code == Code::InternalError,
+            Self::RefusedNewly { http_status, .. } => *http_status >= 500,
+            Self::Unreadable { .. } => true,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Client and callback verifier for merchants of Countersign.
+//!
+//! [`Client`] signs every request with a fresh nonce and timestamp, follows the server's clock, and tells refusals apart by
+//! their code. [`CallbackVerifier`] checks what the server sends to a merchant's callback URL.
+//!
+//! ```no_run
+//! use countersign_sdk::{Client, Error, protocol::code::Code, protocol::endpoint::rule_query};
+//!
+//! # async fn example() -> Result<(), Error> {
+//! let client = Client::builder("https://pay.example.com", "app_...", "the Payment API Secret")
+//!     .merchant_id("main-merchant")
+//!     .build()?;
+//! let ask = rule_query::Request { sub_merchant_id: "10002".to_owned(), query_time: None };
+//! match client.rule_query(&ask).await {
+//!     Ok(rule) => println!("a markup is in force: {}", rule.has_markup),
+//!     Err(Error::Refused { code: Code::SubMerchantNotFound, .. }) => println!("no such sub-account"),
+//!     Err(other) => return Err(other),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Invariant: secrets are kept as signing keys only, print as nothing, and their texts are wiped.
+//! Invariant: nothing global is installed or read: each client has its own TLS configuration and knows no proxy unless told.
+//! Invariant: `ambient` is the only module that reads the clock and draws chance, and both can be replaced.
+
+mod ambient;
+pub mod callback;
+pub mod client;
+mod error;
+mod http_date;
+mod operations;
+mod tls;
+
+pub use callback::{Callback, CallbackRefused, CallbackVerifier};
+pub use client::{Answer, Client, ClientBuilder};
+pub use countersign_protocol as protocol;
+pub use error::Error;
+pub use rust_decimal::Decimal;

@@ -1,0 +1,53 @@
+//! One method for each endpoint, with its name.
+
+use countersign_protocol::endpoint::{convert_order, events, rule_create, rule_list, rule_query, rule_upgrade, time};
+use serde::de::DeserializeOwned;
+
+use crate::client::Client;
+use crate::error::Error;
+
+impl Client {
+    /// The server's clock. Not signed.
+    pub async fn time(&self) -> Result<time::Response, Error> {
+        self.call_unsigned(time::METHOD, time::PATH).await?.data()
+    }
+
+    /// Makes a new version of a sub-account's fee rule. Institutions only.
+    pub async fn rule_upgrade(&self, request: &rule_upgrade::Request) -> Result<rule_upgrade::Response, Error> {
+        self.post(rule_upgrade::PATH, &request.to_body()).await
+    }
+
+    /// Makes the first fee rule of a sub-account; refused where one is effective or pending. Institutions only.
+    pub async fn rule_create(&self, request: &rule_create::Request) -> Result<rule_create::Response, Error> {
+        self.post(rule_create::PATH, &request.to_body()).await
+    }
+
+    /// The fee rule in force at a time. Institutions only.
+    pub async fn rule_query(&self, request: &rule_query::Request) -> Result<rule_query::Response, Error> {
+        self.get(rule_query::PATH, &request.to_query()).await
+    }
+
+    /// A page of an institution's fee rules. Institutions only.
+    pub async fn rule_list(&self, request: &rule_list::Request) -> Result<rule_list::Response, Error> {
+        self.post(rule_list::PATH, &request.to_body()).await
+    }
+
+    /// A convert order by its number.
+    pub async fn convert_order(&self, request: &convert_order::Request) -> Result<convert_order::Response, Error> {
+        self.get(convert_order::PATH, &request.to_query()).await
+    }
+
+    /// Events of this application in the order they happened, delivered or not: what a receiver that was away catches up with.
+    pub async fn events(&self, request: &events::Request) -> Result<events::Response, Error> {
+        self.get(events::PATH, &request.to_query()).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str, query: &str) -> Result<T, Error> {
+        let question = if query.is_empty() { "" } else { "?" };
+        self.call("GET", &format!("{path}{question}{query}"), b"").await?.data()
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, Error> {
+        self.call("POST", path, body).await?.data()
+    }
+}

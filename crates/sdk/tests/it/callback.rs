@@ -1,0 +1,209 @@
+use std::collections::BTreeMap;
+
+use countersign_sdk::protocol::callback::{
+    Acknowledgement, CallbackBody, CallbackRefused as NotGenuine, callback_nonce, read_acknowledgement,
+};
+use countersign_sdk::protocol::replay::WindowRefused;
+use countersign_sdk::protocol::signing::{Encoding, SigningKey, encode_signature};
+use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, callback};
+use serde_json::{Value, json};
+
+use crate::stub::{NOW_MS, SECRET};
+
+const OTHER: &str = "another-secret-of-the-same-application";
+const SENT_MS: i64 = NOW_MS - 1_000;
+
+/// A callback request, as the server sends it.
+#[derive(Clone)]
+struct Request {
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+fn body() -> CallbackBody {
+    CallbackBody {
+        biz_type: "PAYMENT_ORDER".to_owned(),
+        biz_id: "77".to_owned(),
+        biz_status: "SUCCESS".to_owned(),
+        client_id: "app_01".to_owned(),
+        data: r#"{"merchantTradeNo":"T-1"}"#.to_owned(),
+    }
+}
+
+fn signature(secret: &str, timestamp: &str, nonce: &str, body: &[u8], encoding: Encoding) -> String {
+    encode_signature(&SigningKey::new(secret.as_bytes()).sign(timestamp, nonce, body), encoding)
+}
+
+impl Request {
+    fn signed(secret: &str, sent_ms: i64, nonce: &str, body: Vec<u8>) -> Self {
+        let timestamp = sent_ms.to_string();
+        let signature = signature(secret, &timestamp, nonce, &body, Encoding::Hex);
+        let headers = [
+            ("timestamp", timestamp.as_str()),
+            ("nonce", nonce),
+            ("signature", &signature),
+            ("event-id", "evt_1"),
+            ("attempt", "2"),
+            ("sequence", "5"),
+        ];
+        let headers =
+            headers.into_iter().map(|(name, value)| (format!("x-service-{name}"), value.to_owned())).collect();
+        Self { headers, body }
+    }
+
+    fn good() -> Self {
+        Self::signed(SECRET, SENT_MS, &callback_nonce(7), body().to_bytes())
+    }
+
+    fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.insert(format!("x-service-{name}"), value.to_owned());
+        self
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        assert!(self.headers.remove(&format!("x-service-{name}")).is_some());
+        self
+    }
+
+    fn verified_by(&self, verifier: &CallbackVerifier, now_ms: i64) -> Result<Callback, CallbackRefused> {
+        verifier.verify(|name| self.headers.get(name).map(String::as_str), &self.body, now_ms)
+    }
+
+    fn verified(&self) -> Result<Callback, CallbackRefused> {
+        self.verified_by(&CallbackVerifier::new(SECRET), NOW_MS)
+    }
+}
+
+#[test]
+fn a_genuine_callback_is_read() {
+    let got = Request::good().verified().expect("genuine");
+    assert_eq!((got.event_id.as_str(), got.attempt, got.sequence, got.sent_ms), ("evt_1", 2, Some(5), SENT_MS));
+    assert_eq!(
+        (got.biz_type.as_str(), got.biz_id.as_str(), got.biz_status.as_str()),
+        ("PAYMENT_ORDER", "77", "SUCCESS")
+    );
+    assert_eq!(got.client_id, "app_01");
+    assert_eq!(got.data::<Value>().expect("JSON"), json!({"merchantTradeNo": "T-1"}));
+}
+
+#[test]
+fn each_fault_has_an_error_of_its_own() {
+    let good = Request::good;
+    for name in ["timestamp", "nonce", "signature", "event-id", "attempt"] {
+        let wanted = CallbackRefused::MissingHeader(format!("x-service-{name}"));
+        assert_eq!(good().without(name).verified(), Err(wanted));
+    }
+    let swapped = Request { body: good().body.to_ascii_lowercase(), ..good() };
+    let table = [
+        (good().with("timestamp", "17672256000000"), NotGenuine::TimestampMalformed),
+        (good().with("nonce", "callback nonce"), NotGenuine::NonceMalformed),
+        (Request::signed(SECRET, SENT_MS, "0123456789abcdef", body().to_bytes()), NotGenuine::NotACallbackNonce),
+        (good().with("signature", "00"), NotGenuine::SignatureMalformed),
+        (good().with("signature", &"0".repeat(128)), NotGenuine::SignatureMismatch),
+        (Request::signed(OTHER, SENT_MS, &callback_nonce(7), body().to_bytes()), NotGenuine::SignatureMismatch),
+        (good().with("nonce", &callback_nonce(8)), NotGenuine::SignatureMismatch),
+        (good().with("timestamp", &(SENT_MS + 1).to_string()), NotGenuine::SignatureMismatch),
+        (swapped, NotGenuine::SignatureMismatch),
+    ];
+    for (request, wanted) in table {
+        assert_eq!(request.verified(), Err(wanted.into()));
+    }
+    for body in ["", "[]", r#"{"bizType":"X"}"#, r#"{"bizType":"X","bizId":7,"bizStatus":"","client_id":"","data":""}"#]
+    {
+        let request = Request::signed(SECRET, SENT_MS, &callback_nonce(7), body.as_bytes().to_vec());
+        assert!(matches!(request.verified(), Err(CallbackRefused::Unreadable(_))), "{body}");
+    }
+    assert!(matches!(good().with("attempt", "second").verified(), Err(CallbackRefused::Unreadable(_))));
+}
+
+#[test]
+fn a_callback_is_good_for_five_minutes_both_ways_and_once() {
+    let five_minutes = 300_000;
+    for (now_ms, fresh) in [
+        (SENT_MS + five_minutes, true),
+        (SENT_MS + five_minutes + 1, false),
+        (SENT_MS - five_minutes, true),
+        (SENT_MS - five_minutes - 1, false),
+    ] {
+        let verifier = CallbackVerifier::new(SECRET);
+        let first = Request::good().verified_by(&verifier, now_ms);
+        assert_eq!(first.is_ok(), fresh, "{now_ms}");
+        let wanted = if fresh {
+            CallbackRefused::NotNew(WindowRefused::Seen)
+        } else {
+            let drift_ms = now_ms - SENT_MS;
+            NotGenuine::TimestampOutOfRange { drift_ms, tolerance_ms: five_minutes }.into()
+        };
+        assert_eq!(Request::good().verified_by(&verifier, now_ms), Err(wanted));
+    }
+}
+
+#[test]
+fn the_same_event_on_another_attempt_is_not_a_replay() {
+    let verifier = CallbackVerifier::new(SECRET);
+    for attempt in 1..=3u32 {
+        let sent_ms = NOW_MS + 5_000 * i64::from(attempt);
+        let request = Request::signed(SECRET, sent_ms, &callback_nonce(u128::from(attempt)), body().to_bytes());
+        let got = request.with("attempt", &attempt.to_string()).verified_by(&verifier, sent_ms + 20).expect("genuine");
+        assert_eq!((got.event_id.as_str(), got.attempt), ("evt_1", attempt));
+    }
+}
+
+#[test]
+fn what_was_refused_uses_no_nonce_up() {
+    let verifier = CallbackVerifier::new(SECRET);
+    Request::good().with("signature", &"0".repeat(128)).verified_by(&verifier, NOW_MS).expect_err("forged");
+    Request::good().with("attempt", "x").verified_by(&verifier, NOW_MS).expect_err("not readable");
+    Request::good().verified_by(&verifier, NOW_MS).expect("genuine, and not used up by the forger");
+}
+
+#[test]
+fn while_a_secret_is_rotated_either_one_is_enough_on_either_side() {
+    let both = || CallbackVerifier::new(SECRET).also(OTHER);
+    for secret in [SECRET, OTHER] {
+        let request = Request::signed(secret, SENT_MS, &callback_nonce(7), body().to_bytes());
+        request.verified_by(&both(), NOW_MS).expect("one of the two");
+    }
+    // The server signs with both, the receiver knows only the one of the second header.
+    let good = Request::good();
+    let (timestamp, nonce) = (SENT_MS.to_string(), callback_nonce(7));
+    let next = signature(OTHER, &timestamp, &nonce, &good.body, Encoding::Hex);
+    let request = good.clone().with("signature-next", &next);
+    request.verified_by(&CallbackVerifier::new(OTHER), NOW_MS).expect("the other live secret");
+    request.verified().expect("the first header is enough");
+    let forged = good.with("signature-next", &"0".repeat(128));
+    let refused = forged.verified_by(&CallbackVerifier::new(OTHER), NOW_MS);
+    assert_eq!(refused, Err(NotGenuine::SignatureMismatch.into()));
+}
+
+#[test]
+fn base64_another_prefix_and_another_tolerance_are_understood() {
+    let good = Request::good();
+    let base64 = signature(SECRET, &SENT_MS.to_string(), &callback_nonce(7), &good.body, Encoding::Base64);
+    good.clone().with("signature", &base64).verified().expect("genuine");
+
+    let headers = good.headers.iter().map(|(name, value)| (name.replace("x-service-", "x-other-"), value.clone()));
+    let renamed = Request { headers: headers.collect(), body: good.body.clone() };
+    let other = CallbackVerifier::new(SECRET).header_prefix("X-Other-").expect("a good prefix");
+    renamed.verified_by(&other, NOW_MS).expect("genuine");
+    assert_eq!(renamed.verified(), Err(CallbackRefused::MissingHeader("x-service-timestamp".to_owned())));
+    assert!(CallbackVerifier::new(SECRET).header_prefix("X Other ").is_err());
+
+    let strict = CallbackVerifier::new(SECRET).tolerance_ms(999);
+    let wanted = NotGenuine::TimestampOutOfRange { drift_ms: 1_000, tolerance_ms: 999 };
+    assert_eq!(good.verified_by(&strict, NOW_MS), Err(wanted.into()));
+}
+
+#[test]
+fn its_answers_are_what_the_server_reads() {
+    assert_eq!(callback::processed(), br#"{"returnCode":"SUCCESS","returnMessage":""}"#);
+    assert_eq!(read_acknowledgement(&callback::processed()), Acknowledgement::Success);
+    let fail = Acknowledgement::Fail { return_message: "no \"such\" order".to_owned() };
+    assert_eq!(read_acknowledgement(&callback::failed("no \"such\" order")), fail);
+}
+
+#[test]
+fn a_verifier_prints_no_secret() {
+    let text = format!("{:?}", CallbackVerifier::new(SECRET).also(OTHER));
+    assert!(!text.contains(SECRET) && !text.contains(OTHER), "{text}");
+}

@@ -1,0 +1,175 @@
+use std::collections::BTreeSet;
+
+use countersign_sdk::protocol::endpoint::{
+    Endpoint, convert_order, events, rule_create, rule_list, rule_query, rule_upgrade,
+};
+use countersign_sdk::{Client, Decimal, Error};
+use serde_json::{Value, json};
+
+use crate::stub::{CLIENT_ID, SECRET, Stub, success};
+
+fn upgrade() -> rule_upgrade::Request {
+    rule_upgrade::Request {
+        sub_merchant_id: "10002".to_owned(),
+        r_markup: Decimal::from_str_exact("12.34567891").expect("a number"),
+        f_markup: Decimal::ZERO,
+        effective_date: "2026-01-02 00:00:00".to_owned(),
+        due_date: None,
+    }
+}
+
+fn rule() -> Value {
+    json!({
+        "config_id": "cfg_01", "previous_config_id": null, "version_no": 1, "sub_merchant_id": "10002",
+        "r_markup": 0.3, "f_markup": 0, "status": "PENDING_EFFECTIVE", "effective_date": "2026-01-02 00:00:00", "due_date": null,
+        "created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z",
+    })
+}
+
+fn record() -> Value {
+    json!({
+        "sub_merchant_id": "10002", "has_markup": false, "config_id": null, "version_no": null, "r_markup": null, "f_markup": null,
+        "status": null, "effective_date": null, "due_date": null, "expired_date": null,
+        "actual_rate": {"r_total": 0.25, "f_total": 1}, "updated_at": null,
+    })
+}
+
+fn order() -> Value {
+    json!({
+        "order_id": "123", "userId": 7, "sellCurrency": "GT", "buyCurrency": "USDT", "sellAmount": "3", "buyAmount": "8.5",
+        "status": 3, "rate": 2.625, "quoteId": "PAY-0a1b2c3d", "createTime": 1_767_225_600_000_i64,
+    })
+}
+
+#[tokio::test]
+async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right() {
+    let stub = Stub::start().await;
+    let client = stub.client().merchant_id("main").build().expect("a client");
+    stub.answers([
+        success(&json!({"serverTime": 1_767_225_600_123_i64})),
+        success(&rule()),
+        success(&rule()),
+        success(&record()),
+        success(&json!({"records": [record()], "total": 1, "size": 20, "current": 1, "pages": 1})),
+        success(&order()),
+        success(&json!({"events": [], "next": 5})),
+    ]);
+    let query =
+        rule_query::Request { sub_merchant_id: "10002".to_owned(), query_time: Some("2026-01-02 00:00:00".to_owned()) };
+    let list = rule_list::Request::default();
+
+    assert_eq!(client.time().await.expect("time").server_time, 1_767_225_600_123);
+    assert_eq!(client.rule_upgrade(&upgrade()).await.expect("upgrade").r_markup.to_string(), "0.3");
+    let create = rule_create::Request(upgrade());
+    assert_eq!(client.rule_create(&create).await.expect("create").version_no, 1);
+    assert!(!client.rule_query(&query).await.expect("query").has_markup);
+    assert_eq!(client.rule_list(&list).await.expect("list").records.len(), 1);
+    let wanted = client.convert_order(&convert_order::Request { order_id: "123".to_owned() }).await.expect("order");
+    assert_eq!((wanted.order_id.as_str(), wanted.rate.to_string().as_str()), ("123", "2.625"));
+    assert_eq!(client.events(&events::Request { after: 3, limit: 2 }).await.expect("events").next, 5);
+
+    let seen = stub.seen();
+    let asked: BTreeSet<_> = seen.iter().map(|s| (s.method.as_str(), s.uri.path())).collect();
+    let all: BTreeSet<_> = Endpoint::ALL.iter().map(|e| (e.method(), e.path())).collect();
+    assert_eq!(asked, all);
+    for request in &seen {
+        let endpoint =
+            Endpoint::ALL.iter().find(|e| (e.method(), e.path()) == (request.method.as_str(), request.uri.path()));
+        let is_signed = endpoint.expect("an endpoint").is_signed();
+        assert!(!is_signed || request.is_signed_with(SECRET, "X-Service-"), "{request:?}");
+        assert_eq!(request.header("x-service-certificate-clientid"), is_signed.then_some(CLIENT_ID));
+        assert_eq!(request.header("x-service-merchantid"), is_signed.then_some("main"));
+        assert_eq!(request.header("x-service-on-behalf-of"), None);
+        assert_eq!(request.header("content-type"), Some("application/json"));
+    }
+    assert_eq!(
+        seen[1].body,
+        r#"{"sub_merchant_id":"10002","r_markup":12.34567891,"f_markup":0,"effective_date":"2026-01-02 00:00:00"}"#
+    );
+    assert_eq!(seen[5].uri.query(), Some("orderId=123"));
+}
+
+/// `printf '1767225600000\n0000000000000000000000000000abc0\n\n' | openssl dgst -sha512 -hmac "$SECRET"`
+#[tokio::test]
+async fn a_known_request_has_its_known_signature() {
+    let stub = Stub::start().await;
+    stub.answers([success(&order())]);
+    let client = stub.client().build().expect("a client");
+    client.call("GET", "/v1/pay/convert/order?orderId=123", b"").await.expect("an answer");
+    let seen = stub.seen().remove(0);
+    assert_eq!(seen.header("x-service-timestamp"), Some("1767225600000"));
+    assert_eq!(seen.header("x-service-nonce"), Some("0000000000000000000000000000abc0"));
+    assert_eq!(seen.header("x-service-signature"), Some(KNOWN_SIGNATURE));
+}
+
+const KNOWN_SIGNATURE: &str = "7b63e3cc93750ec4105419a3efb5b139c3a0da9ed9233a477aaaa924718652098e65957ce64fa1154c91cc6a89546056ceb8950fb3c1b9a529d7850e4982bfd3";
+
+#[tokio::test]
+async fn every_request_has_a_nonce_of_its_own() {
+    let stub = Stub::start().await;
+    let client = Client::builder(format!("http://{}", stub.address), CLIENT_ID, SECRET).build().expect("a client");
+    stub.answers(std::iter::repeat_n(success(&json!({})), 20));
+    for _ in 0..20 {
+        client.call("GET", "/", b"").await.expect("an answer");
+    }
+    let seen = stub.seen();
+    let nonces: BTreeSet<_> = seen.iter().filter_map(|s| s.header("x-service-nonce")).collect();
+    assert_eq!(nonces.len(), 20);
+    assert!(nonces.iter().all(|n| n.len() == 32 && n.bytes().all(|b| b.is_ascii_hexdigit())));
+}
+
+#[tokio::test]
+async fn prefix_and_identity_are_sent_as_they_were_set() {
+    let stub = Stub::start().await;
+    stub.answers(std::iter::repeat_n(success(&json!({})), 2));
+    let client = stub.client().header_prefix("X-Other-").on_behalf_of("10002").build().expect("a client");
+    client.call("POST", "/v1/pay/x", b"{}").await.expect("an answer");
+    client.on_behalf_of("10003").call("POST", "/v1/pay/x", b"{}").await.expect("an answer");
+    let seen = stub.seen();
+    assert!(seen.iter().all(|s| s.is_signed_with(SECRET, "X-Other-")));
+    let names: Vec<_> = seen.iter().map(|s| s.header("x-other-on-behalf-of")).collect();
+    assert_eq!(names, [Some("10002"), Some("10003")]);
+}
+
+#[test]
+fn a_client_is_refused_before_it_could_leak_anything() {
+    let refused = |url: &str| match Client::builder(url, CLIENT_ID, SECRET).build() {
+        Err(Error::Usage(why)) => why,
+        other => panic!("{url}: {other:?}"),
+    };
+    assert!(refused("http://pay.example.com").contains("https"));
+    assert!(refused("http://127.0.0.1.example.com").contains("https"));
+    assert!(refused("ftp://127.0.0.1").contains("https"));
+    let with_password = refused("https://user:password@pay.example.com");
+    assert!(with_password.contains("only") && !with_password.contains("password@"), "{with_password}");
+    assert!(refused("https://pay.example.com/?x=1").contains("only"));
+    assert!(refused("pay.example.com").contains("cannot be read"));
+    for local in ["http://127.0.0.1:1", "http://127.9.9.9", "http://[::1]:8080/base/", "http://localhost"] {
+        Client::builder(local, CLIENT_ID, SECRET).build().expect("a machine's own address");
+    }
+    let prefix = Client::builder("http://127.0.0.1", CLIENT_ID, SECRET).header_prefix("X Service ").build();
+    assert!(matches!(prefix, Err(Error::Usage(_))));
+}
+
+#[test]
+fn a_secret_is_printed_nowhere() {
+    let builder =
+        Client::builder("http://127.0.0.1", CLIENT_ID, SECRET).proxy("http://user:demo-secret@127.0.0.1:3128");
+    assert!(!format!("{builder:?}").contains("demo-secret"));
+    let client = builder.build().expect("a client");
+    let text = format!("{client:?} {client:#?}");
+    assert!(text.contains(CLIENT_ID) && !text.contains("demo-secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_path_goes_behind_the_base_url() {
+    let stub = Stub::start().await;
+    stub.answers([success(&json!({}))]);
+    let client =
+        Client::builder(format!("http://{}/base/", stub.address), CLIENT_ID, SECRET).build().expect("a client");
+    client.call("GET", "/v1/time?a=%2F&b", b"").await.expect("an answer");
+    assert_eq!(stub.seen()[0].uri.to_string(), "/base/v1/time?a=%2F&b");
+    assert!(matches!(client.call("GET", "v1/time", b"").await, Err(Error::Usage(_))));
+    assert!(matches!(client.call("GE T", "/v1/time", b"").await, Err(Error::Usage(_))));
+    assert!(stub.seen().is_empty());
+}

@@ -1,0 +1,8 @@
+//! The SDK against a small server of its own, over real sockets.
+
+mod callback;
+mod client;
+mod clock;
+mod refusals;
+mod stub;
+mod transport;

@@ -1,0 +1,313 @@
+//! Who calls: applications with their keys, kept ready, and the proof that a request is theirs.
+//!
+//! Read-through: an application is read from the store once and kept. A refusal always reads the store once more, so that a
+//! change made elsewhere is seen, and so that a refusal costs the same for a ClientId that exists and one that does not:
+//! one look-up here, one in the store, [`HMACS_PER_REFUSAL`] HMACs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU32;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::headers::SignedHeaders;
+use countersign_protocol::signing::{SigningKey, decode_signature};
+use countersign_store::Store;
+use countersign_store::contract::{ApplicationRow, ApplicationView, MerchantRow, SecretRow, StoreError};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+
+use super::App;
+use super::error::AppError;
+use crate::vault::{Vault, secret_row};
+
+/// The most live secrets that an application can have.
+pub const LIVE_SECRETS_MAX: usize = 3;
+/// What every refused signature costs, known or not.
+pub const HMACS_PER_REFUSAL: usize = LIVE_SECRETS_MAX;
+
+const SHARDS: usize = 16;
+/// Applications kept per shard; beyond, the shard starts anew.
+const SHARD_ENTRIES_MAX: usize = 8_192;
+
+/// A secret, opened and ready to sign.
+pub struct LiveKey {
+    /// Its public id.
+    pub secret_id: String,
+    /// The HMAC key context.
+    pub key: SigningKey,
+    /// When it was made.
+    pub created_at: UnixMillis,
+    /// When it ends.
+    pub not_after: Option<UnixMillis>,
+    /// Whether it was chosen to sign callbacks.
+    pub signs_callbacks: bool,
+}
+
+impl fmt::Debug for LiveKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveKey").field("secret_id", &self.secret_id).finish_non_exhaustive()
+    }
+}
+
+impl LiveKey {
+    fn is_live(&self, now: UnixMillis) -> bool {
+        self.not_after.is_none_or(|end| now < end)
+    }
+}
+
+/// An application as it was last read, ready to verify its requests.
+#[derive(Debug)]
+pub struct KnownApplication {
+    /// Its row.
+    pub application: ApplicationRow,
+    /// Its merchant.
+    pub merchant: MerchantRow,
+    /// The public id of its tenant.
+    pub tenant_id: String,
+    /// Its secrets that are not revoked, newest first.
+    pub keys: Vec<LiveKey>,
+    limiter: Option<(u32, Arc<DefaultDirectRateLimiter>)>,
+}
+
+/// What signs a callback.
+#[derive(Debug)]
+pub struct CallbackKeys<'a> {
+    /// Signs; none: deliveries wait.
+    pub signing: Option<&'a LiveKey>,
+    /// The other one during an overlap.
+    pub next: Option<&'a LiveKey>,
+}
+
+impl KnownApplication {
+    /// The keys of callbacks at `now`: the chosen one, or the newest live one where that has ended; beside it the newest other one.
+    pub fn callback_keys(&self, now: UnixMillis) -> CallbackKeys<'_> {
+        let live = || self.keys.iter().filter(|k| k.is_live(now));
+        let signing = live().find(|k| k.signs_callbacks).or_else(|| live().next());
+        let next = live().find(|k| signing.is_some_and(|s| s.secret_id != k.secret_id));
+        CallbackKeys { signing, next }
+    }
+
+    /// Whether one more request fits the application's rate. `Err`: seconds until one does.
+    pub fn within_rate(&self) -> Result<(), u64> {
+        let Some((_, limiter)) = &self.limiter else { return Ok(()) };
+        limiter.check().map_err(|until| {
+            use governor::clock::{Clock, DefaultClock};
+            until.wait_time_from(DefaultClock::default().now()).as_secs() + 1
+        })
+    }
+}
+
+/// Why a signature was refused. All three look alike outside; the log tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignatureRefusal {
+    /// No application has this ClientId.
+    UnknownClient,
+    /// The application is disabled.
+    Disabled,
+    /// No live secret gives this signature.
+    WrongSignature,
+}
+
+impl SignatureRefusal {
+    /// Its name in the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UnknownClient => "unknown_client",
+            Self::Disabled => "disabled",
+            Self::WrongSignature => "wrong_signature",
+        }
+    }
+}
+
+/// What became of the proof.
+#[derive(Debug)]
+pub enum Authenticated {
+    /// It is this application's request.
+    Yes(Arc<KnownApplication>),
+    /// It is not proved.
+    No(SignatureRefusal),
+}
+
+type Shard = RwLock<HashMap<Box<str>, Arc<KnownApplication>>>;
+
+/// The applications seen so far.
+pub struct Callers {
+    shards: [Shard; SHARDS],
+    hasher: RandomState,
+    /// Stands in where there is no key, so that a refusal costs the same.
+    nobody: SigningKey,
+}
+
+impl fmt::Debug for Callers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Callers").finish_non_exhaustive()
+    }
+}
+
+impl Callers {
+    /// None seen yet. `chance`: 64 random bytes for the key that is nobody's.
+    pub fn new(chance: &[u8; 64]) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| RwLock::default()),
+            hasher: RandomState::new(),
+            nobody: SigningKey::new(chance),
+        }
+    }
+
+    /// Forgets an application, after any change of it or its secrets.
+    pub fn forget(&self, client_id: &str) {
+        self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner).remove(client_id);
+    }
+
+    fn get(&self, client_id: &str) -> Option<Arc<KnownApplication>> {
+        self.shard(client_id).read().unwrap_or_else(PoisonError::into_inner).get(client_id).cloned()
+    }
+
+    fn keep(&self, known: &Arc<KnownApplication>) {
+        let client_id = known.application.client_id.as_str();
+        let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
+        if shard.len() >= SHARD_ENTRIES_MAX {
+            shard.clear();
+        }
+        // A slower reader must not bring an older state back.
+        let newer = shard.get(client_id).is_some_and(|k| k.application.revision > known.application.revision);
+        if !newer {
+            shard.insert(client_id.into(), known.clone());
+        }
+    }
+
+    fn shard(&self, client_id: &str) -> &Shard {
+        let index = usize::try_from(self.hasher.hash_one(client_id) % SHARDS as u64).unwrap_or(0);
+        &self.shards[index]
+    }
+}
+
+impl App {
+    /// An application by its ClientId, kept after the first read.
+    pub async fn known_application(&self, client_id: &str) -> Result<Option<Arc<KnownApplication>>, AppError> {
+        match self.callers.get(client_id) {
+            Some(known) => Ok(Some(known)),
+            None => self.read_application(client_id, None).await,
+        }
+    }
+
+    /// Whether `headers` and `body` carry the signature of the application that they name.
+    pub async fn authenticate(
+        &self,
+        headers: &SignedHeaders<'_>,
+        body: &[u8],
+        now: UnixMillis,
+    ) -> Result<Authenticated, AppError> {
+        let claimed = decode_signature(headers.signature);
+        let mut check = Check { headers, body, now, claimed: claimed.as_ref(), spent: 0 };
+        let kept = self.callers.get(headers.client_id);
+        if let Some(known) = &kept
+            && check.proves(known)
+        {
+            return Ok(Authenticated::Yes(known.clone()));
+        }
+        let read = self.read_application(headers.client_id, kept.as_ref()).await?;
+        if let Some(known) = &read
+            && kept.as_ref().is_none_or(|k| k.application.revision != known.application.revision)
+            && check.proves(known)
+        {
+            return Ok(Authenticated::Yes(known.clone()));
+        }
+        check.pad(&self.callers.nobody);
+        Ok(Authenticated::No(match &read {
+            None => SignatureRefusal::UnknownClient,
+            Some(known) if !known.application.enabled => SignatureRefusal::Disabled,
+            Some(_) => SignatureRefusal::WrongSignature,
+        }))
+    }
+
+    /// Reads an application and keeps it, unless the one that is kept already is the same.
+    async fn read_application(
+        &self,
+        client_id: &str,
+        kept: Option<&Arc<KnownApplication>>,
+    ) -> Result<Option<Arc<KnownApplication>>, AppError> {
+        let Some(view) = self.store.application(client_id).await? else {
+            self.callers.forget(client_id);
+            return Ok(None);
+        };
+        if let Some(kept) = kept
+            && kept.application.revision == view.application.revision
+        {
+            return Ok(Some(kept.clone()));
+        }
+        let known = Arc::new(self.ready(view, kept)?);
+        self.callers.keep(&known);
+        Ok(Some(known))
+    }
+
+    fn ready(
+        &self,
+        view: ApplicationView,
+        before: Option<&Arc<KnownApplication>>,
+    ) -> Result<KnownApplication, AppError> {
+        let ApplicationView { application, merchant, tenant_id, secrets } = view;
+        let keys = secrets
+            .into_iter()
+            .filter(|s| s.revoked_at.is_none())
+            .map(|s| open(&self.vault, &application.client_id, s))
+            .collect::<Result<Vec<_>, _>>()?;
+        let rate = application.rate_limit_per_s.unwrap_or(self.policy.rate_limit_per_s);
+        let limiter = before.and_then(|b| b.limiter.clone()).filter(|(r, _)| *r == rate).or_else(|| limiter(rate));
+        Ok(KnownApplication { application, merchant, tenant_id, keys, limiter })
+    }
+}
+
+fn open(vault: &Vault, client_id: &str, row: SecretRow) -> Result<LiveKey, StoreError> {
+    let secret = vault
+        .open(&secret_row(client_id, &row.secret_id), &row.sealed)
+        .map_err(|_| StoreError::Corrupt { table: "secret", row: row.secret_id.clone() })?;
+    Ok(LiveKey {
+        key: SigningKey::new(&secret),
+        secret_id: row.secret_id,
+        created_at: row.created_at,
+        not_after: row.not_after,
+        signs_callbacks: row.signs_callbacks,
+    })
+}
+
+/// A bucket of two seconds' worth; none where the rate is 0.
+fn limiter(rate: u32) -> Option<(u32, Arc<DefaultDirectRateLimiter>)> {
+    let per_second = NonZeroU32::new(rate)?;
+    let burst = NonZeroU32::new(rate.saturating_mul(2))?;
+    Some((rate, Arc::new(RateLimiter::direct(Quota::per_second(per_second).allow_burst(burst)))))
+}
+
+/// One request's proof, and what it has cost so far.
+struct Check<'a> {
+    headers: &'a SignedHeaders<'a>,
+    body: &'a [u8],
+    now: UnixMillis,
+    claimed: Option<&'a [u8; 64]>,
+    spent: usize,
+}
+
+impl Check<'_> {
+    fn proves(&mut self, known: &KnownApplication) -> bool {
+        if !known.application.enabled {
+            return false;
+        }
+        let now = self.now;
+        known.keys.iter().filter(|k| k.is_live(now)).take(LIVE_SECRETS_MAX).any(|k| self.holds(&k.key))
+    }
+
+    fn holds(&mut self, key: &SigningKey) -> bool {
+        self.spent += 1;
+        // A signature that does not decode is compared all the same: it must not be refused sooner than another.
+        let claimed = self.claimed.unwrap_or(&[0; 64]);
+        let right = key.verify(self.headers.timestamp, self.headers.nonce, self.body, claimed);
+        right && self.claimed.is_some()
+    }
+
+    fn pad(&mut self, nobody: &SigningKey) {
+        while self.spent < HMACS_PER_REFUSAL {
+            self.holds(nobody);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Convert orders: what the merchant asks, and what the back end makes and moves.
+
+use countersign_domain::convert::{self, ConvertOrder, ConvertStatus};
+use countersign_domain::ids::OrderId;
+use countersign_store::Store;
+use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::contract::{CommitError, IdempotencyRow, MerchantRow};
+
+use super::error::AppError;
+use super::turns::TurnKey;
+use super::{Actor, App};
+
+/// A merchant's own convert order; another merchant's is not found by construction.
+pub async fn query(app: &App, owner: &MerchantRow, order: OrderId) -> Result<ConvertOrder, AppError> {
+    app.store.convert_order(owner.no, order).await?.ok_or(AppError::OrderNotFound)
+}
+
+/// Adds a convert order for a merchant. `remember` is the answer kept for an idempotency key, in the same batch.
+pub async fn insert(
+    app: &App,
+    owner: &MerchantRow,
+    order: &ConvertOrder,
+    remember: Option<IdempotencyRow>,
+    actor: &Actor,
+) -> Result<(), AppError> {
+    let subject = order.order_id.to_string();
+    let audit = actor.did(
+        Some(owner.tenant),
+        app.clock.now(),
+        "convert_order.create",
+        &subject,
+        String::new(),
+        describe(order),
+    );
+    let mut writes = vec![
+        Write::InsertConvertOrder { tenant: owner.tenant, merchant: owner.no, order: Box::new(order.clone()) },
+        Write::RecordAudit(Box::new(audit)),
+    ];
+    writes.extend(remember.map(|row| Write::RememberAnswer(Box::new(row))));
+    match app.store.commit(Batch(writes)).await {
+        Ok(_) => Ok(()),
+        Err(CommitError::Conflict(Conflict::Taken(Key::ConvertOrder(_)))) => {
+            Err(AppError::AlreadyExists(format!("a convert order has the order_id {subject}; send another, or none")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Moves a convert order. `remember` makes the answer to keep of the order as it becomes.
+pub async fn advance(
+    app: &App,
+    id: OrderId,
+    next: ConvertStatus,
+    remember: impl Fn(&MerchantRow, &ConvertOrder) -> Option<IdempotencyRow>,
+    actor: &Actor,
+) -> Result<(MerchantRow, ConvertOrder), AppError> {
+    let _turn = app.turns.take(TurnKey::ConvertOrder(id.get())).await;
+    let Some((owner, order)) = app.store.convert_order_owner(id).await? else {
+        return Err(AppError::OrderNotFound);
+    };
+    let moved = convert::advance(&order, next)?;
+    let at = app.clock.now();
+    let audit =
+        actor.did(Some(owner.tenant), at, "convert_order.move", &id.to_string(), describe(&order), describe(&moved));
+    let mut writes = vec![
+        Write::MoveConvertOrder { tenant: owner.tenant, order: Box::new(moved.clone()), at },
+        Write::RecordAudit(Box::new(audit)),
+    ];
+    writes.extend(remember(&owner, &moved).map(|row| Write::RememberAnswer(Box::new(row))));
+    app.store.commit(Batch(writes)).await?;
+    Ok((owner, moved))
+}
+
+/// An order's changing part as a JSON text for the audit log; numbers only, so nothing needs escaping.
+fn describe(order: &ConvertOrder) -> String {
+    format!(r#"{{"status":{},"revision":{}}}"#, order.status.code(), order.revision)
+}

@@ -1,0 +1,118 @@
+//! Why a use case was refused or failed: one enum for both edges, one exhaustive match makes the code.
+
+use countersign_domain::convert::MoveRefused;
+use countersign_protocol::code::Code;
+use countersign_store::{CommitError, StoreError};
+use thiserror::Error;
+
+/// Why a use case did not do what was asked.
+#[derive(Debug, Error)]
+pub enum AppError {
+    /// A field is missing, malformed or out of range; the text names it and says what to change.
+    #[error("{0}")]
+    InvalidParameter(String),
+    /// An amount is not within the contract's limits; the text names it.
+    #[error("{0}")]
+    InvalidAmount(String),
+    /// A currency is none.
+    #[error("{0}")]
+    InvalidCurrency(String),
+    /// A rule's dates exclude each other.
+    #[error("{0}")]
+    InvalidRulePeriod(String),
+    /// Creation where a rule is effective or pending.
+    #[error("a fee rule is effective or pending for this sub-account; use the upgrade operation to replace it")]
+    FeeRuleExists,
+    /// Not there, or another institution's.
+    #[error("no sub-account of this institution has this sub_merchant_id")]
+    SubMerchantNotFound,
+    /// Not there, or not yours.
+    #[error("no order of this merchant has this orderId")]
+    OrderNotFound,
+    /// `MerchantId` or `On-Behalf-Of` names somebody this key does not speak for.
+    #[error("{0}")]
+    MerchantNotAllowed(String),
+    /// The state machine has no such move.
+    #[error(transparent)]
+    InvalidOrderStatus(#[from] MoveRefused),
+    /// The same nonce was used before.
+    #[error("this nonce was used before; send a new one with every request")]
+    NonceReused,
+    /// Something operators asked for is not there; the text names it.
+    #[error("{0}")]
+    NotFound(String),
+    /// Something operators wanted to add is there; the text names it.
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// The same `Idempotency-Key` came with another body.
+    #[error("this Idempotency-Key was used with another body; send a new key with a new request")]
+    IdempotencyKeyReused,
+    /// An event that is not in a state to be sent again; the text says which it is in.
+    #[error("{0}")]
+    NotRedeliverable(String),
+    /// Events were asked for that are no longer kept.
+    #[error("events up to this `after` are no longer kept; the oldest seq is {oldest}")]
+    EventsGone {
+        /// The oldest `seq` that is kept.
+        oldest: i64,
+    },
+    /// Others changed the same rows until the time was up.
+    #[error("others are changing the same record; repeat the request")]
+    Busy,
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Lost in the commit.
+    #[error("outcome unknown: query before repeating")]
+    OutcomeUnknown,
+}
+
+impl AppError {
+    /// The code on the wire.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::InvalidParameter(_) => Code::InvalidParameter,
+            Self::InvalidAmount(_) => Code::InvalidAmount,
+            Self::InvalidCurrency(_) => Code::InvalidCurrency,
+            Self::InvalidRulePeriod(_) => Code::InvalidRulePeriod,
+            Self::FeeRuleExists => Code::FeeRuleExists,
+            Self::SubMerchantNotFound => Code::SubMerchantNotFound,
+            Self::OrderNotFound => Code::OrderNotFound,
+            Self::MerchantNotAllowed(_) => Code::MerchantNotAllowed,
+            Self::InvalidOrderStatus(_) | Self::NotRedeliverable(_) => Code::InvalidOrderStatus,
+            Self::NonceReused => Code::NonceReused,
+            Self::NotFound(_) => Code::NotFound,
+            Self::AlreadyExists(_) => Code::AlreadyExists,
+            Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
+            Self::EventsGone { .. } => Code::EventsGone,
+            Self::Busy | Self::Store(StoreError::Unavailable(_)) => Code::ServiceUnavailable,
+            Self::Store(StoreError::Corrupt { .. } | StoreError::Unfit(_)) | Self::OutcomeUnknown => {
+                Code::InternalError
+            }
+        }
+    }
+
+    /// The sentence for the caller: what to change, never internal detail.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Store(StoreError::Unavailable(_)) => {
+                "the service cannot answer now and has done nothing; repeat the request later".to_owned()
+            }
+            Self::Store(StoreError::Corrupt { .. } | StoreError::Unfit(_)) => {
+                "something went wrong on our side; quote the request id when you ask about it".to_owned()
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+impl From<CommitError> for AppError {
+    /// For commits whose conflicts the use case has dealt with: what is left of them is contention.
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Conflict(_) => Self::Busy,
+            CommitError::Store(error) => Self::Store(error),
+            CommitError::Unknown => Self::OutcomeUnknown,
+        }
+    }
+}

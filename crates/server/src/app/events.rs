@@ -1,0 +1,247 @@
+//! Callback events: what happened, that it is owed, and what became of it.
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, prefix};
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::callback::CallbackBody;
+use countersign_store::Store;
+use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::contract::{
+    ApplicationRow, ApplicationView, AttemptRow, CommitError, Cursor, EventFilter, EventRow,
+};
+use serde_json::json;
+
+use super::error::AppError;
+use super::operators::{Keep, kept};
+use super::turns::TurnKey;
+use super::{Actor, App};
+
+/// How often an event is written anew under another number before we say busy.
+const NUMBER_TRIES_MAX: u32 = 5;
+
+/// Something that happened, in the words that the merchant will read.
+#[derive(Clone, Debug)]
+pub struct Happening {
+    /// Whose callback it is.
+    pub client_id: String,
+    /// What kind of business.
+    pub biz_type: String,
+    /// Of which payment order or transaction.
+    pub biz_id: String,
+    /// What became of it.
+    pub biz_status: String,
+    /// Business data, a JSON text.
+    pub data: String,
+}
+
+/// An event's public id.
+pub fn public_id(id: SortedId) -> String {
+    format!("{}{id}", prefix::EVENT)
+}
+
+/// An event's id from its public form.
+pub fn parse_public_id(text: &str) -> Option<SortedId> {
+    text.strip_prefix(prefix::EVENT).and_then(SortedId::parse)
+}
+
+/// Whether callbacks of this application go out at once.
+pub fn goes_out(application: &ApplicationRow) -> bool {
+    application.callback_url.is_some() && application.callback_enabled
+}
+
+/// Writes an event to the outbox. The answer carries the numbers that the store gave it.
+pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor: &Actor) -> Result<EventRow, AppError> {
+    let view = application(app, &what.client_id).await?;
+    if goes_out(&view.application) {
+        return write(app, &view, what, keep, actor).await;
+    }
+    // It will be held: no change of the application may come between the look and the write, or nobody would release it.
+    let _turn = app.turns.take(TurnKey::Application(what.client_id.clone())).await;
+    let view = application(app, &what.client_id).await?;
+    write(app, &view, what, keep, actor).await
+}
+
+async fn application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
+    let found = app.store.application(client_id).await?;
+    found.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
+}
+
+async fn write(
+    app: &App,
+    view: &ApplicationView,
+    what: &Happening,
+    keep: &Keep<'_, EventRow>,
+    actor: &Actor,
+) -> Result<EventRow, AppError> {
+    for _ in 0..NUMBER_TRIES_MAX {
+        let event = new_event(app, &view.application, what);
+        let mut writes =
+            vec![Write::EnqueueEvent(Box::new(event.clone())), Write::RecordAudit(Box::new(audit(&event, actor)))];
+        writes.extend(kept(keep, &event));
+        match app.store.commit(Batch(writes)).await {
+            Ok(committed) => {
+                app.due.notify_one();
+                let numbers = committed.events.first().copied();
+                return Ok(numbers.map_or(event.clone(), |n| EventRow { seq: n.seq, sequence: n.sequence, ..event }));
+            }
+            // Another node drew the same number in the same millisecond.
+            Err(CommitError::Conflict(Conflict::Taken(Key::Event(_)))) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}
+
+fn new_event(app: &App, application: &ApplicationRow, what: &Happening) -> EventRow {
+    let now = app.clock.now();
+    let pending = goes_out(application);
+    EventRow {
+        no: EventNo(app.chance.number(now)),
+        tenant: application.tenant,
+        application: application.no,
+        client_id: application.client_id.clone(),
+        event_id: app.chance.sorted_id(now),
+        seq: 0,
+        sequence: 0,
+        biz_type: what.biz_type.clone(),
+        biz_id: what.biz_id.clone(),
+        biz_status: what.biz_status.clone(),
+        data: what.data.clone(),
+        body: body(application, what),
+        created_at: now,
+        state: if pending { DeliveryState::Pending } else { DeliveryState::Held },
+        attempts: 0,
+        due_at: pending.then_some(now),
+    }
+}
+
+/// The bytes of every attempt, fixed now.
+fn body(application: &ApplicationRow, what: &Happening) -> Vec<u8> {
+    CallbackBody {
+        biz_type: what.biz_type.clone(),
+        biz_id: what.biz_id.clone(),
+        biz_status: what.biz_status.clone(),
+        client_id: application.client_id.clone(),
+        data: what.data.clone(),
+    }
+    .to_bytes()
+}
+
+/// Business data stays out of the audit log: it is the merchant's.
+fn audit(event: &EventRow, actor: &Actor) -> countersign_store::contract::AuditRow {
+    let after = json!({
+        "client_id": event.client_id,
+        "bizType": event.biz_type,
+        "bizId": event.biz_id,
+        "bizStatus": event.biz_status,
+        "state": event.state.name(),
+    });
+    actor.did(
+        Some(event.tenant),
+        event.created_at,
+        "event.emit",
+        &public_id(event.event_id),
+        String::new(),
+        after.to_string(),
+    )
+}
+
+/// An event with all its attempts.
+pub async fn find(app: &App, event_id: SortedId) -> Result<(EventRow, Vec<AttemptRow>), AppError> {
+    app.store.event(event_id).await?.ok_or_else(|| no_event(event_id))
+}
+
+fn no_event(event_id: SortedId) -> AppError {
+    AppError::NotFound(format!("no event has the id {}", public_id(event_id)))
+}
+
+/// Events, newest first. `after`: the last one seen.
+pub async fn list(
+    app: &App,
+    filter: EventFilter,
+    after: Option<SortedId>,
+    limit: u32,
+) -> Result<Vec<EventRow>, AppError> {
+    let after = match after {
+        None => None,
+        Some(id) => Some(find(app, id).await?.0.no.0),
+    };
+    Ok(app.store.events(filter, Cursor { after, limit }).await?)
+}
+
+/// Makes a delivered or dead event pending again, due now.
+pub async fn redeliver(
+    app: &App,
+    event_id: SortedId,
+    keep: &Keep<'_, EventRow>,
+    actor: &Actor,
+) -> Result<EventRow, AppError> {
+    let (event, _) = find(app, event_id).await?;
+    may_redeliver(&event)?;
+    let now = app.clock.now();
+    let again = EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event.clone() };
+    let (before, after) = (json!({ "state": event.state.name() }), json!({ "state": again.state.name() }));
+    let audit = actor.did(
+        Some(event.tenant),
+        now,
+        "event.redeliver",
+        &public_id(event_id),
+        before.to_string(),
+        after.to_string(),
+    );
+    let mut writes = vec![Write::Redeliver { event: event.no, due_at: now }, Write::RecordAudit(Box::new(audit))];
+    writes.extend(kept(keep, &again));
+    match app.store.commit(Batch(writes)).await {
+        Ok(_) => {
+            app.due.notify_one();
+            Ok(again)
+        }
+        Err(CommitError::Conflict(Conflict::Moved(Key::Delivery(_)))) => {
+            let (event, _) = find(app, event_id).await?;
+            Err(may_redeliver(&event).err().unwrap_or(AppError::Busy))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn may_redeliver(event: &EventRow) -> Result<(), AppError> {
+    match event.state {
+        DeliveryState::Delivered | DeliveryState::Dead => Ok(()),
+        DeliveryState::Pending => {
+            Err(AppError::NotRedeliverable("the event is pending: it will be sent without being asked for".to_owned()))
+        }
+        DeliveryState::Held => Err(AppError::NotRedeliverable(
+            "the event is held: set callback_url or callback_enabled of its application".to_owned(),
+        )),
+    }
+}
+
+/// A page of an application's own events.
+#[derive(Clone, Debug)]
+pub struct Pulled {
+    /// In order of `seq`, without a gap.
+    pub events: Vec<EventRow>,
+    /// What to send as `after` next time.
+    pub next: i64,
+}
+
+/// The merchant's own pull: events of this application with `seq` greater than `after`, delivered or not.
+pub async fn events_after(app: &App, application: ApplicationNo, after: i64, limit: u32) -> Result<Pulled, AppError> {
+    let events = app.store.events_after(application, after, limit).await?;
+    match events.first() {
+        // `seq` has no gaps, so what is missing here is no longer kept.
+        Some(first) if first.seq > after.saturating_add(1) => Err(AppError::EventsGone { oldest: first.seq }),
+        Some(_) | None => {
+            let next = events.last().map_or(after, |last| last.seq);
+            Ok(Pulled { events, next })
+        }
+    }
+}
+
+/// When an event is due next, in words of the operator API: none unless pending.
+pub fn next_attempt_at(event: &EventRow) -> Option<UnixMillis> {
+    match event.state {
+        DeliveryState::Pending => event.due_at,
+        DeliveryState::Held | DeliveryState::Delivered | DeliveryState::Dead => None,
+    }
+}

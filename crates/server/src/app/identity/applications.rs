@@ -1,0 +1,268 @@
+//! Applications: holders of a ClientId, and where their callbacks go.
+
+use countersign_domain::ids::{ApplicationNo, prefix};
+use countersign_domain::time::UnixMillis;
+use countersign_store::Store;
+use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::contract::{
+    ApplicationRow, ApplicationView, CommitError, Cursor, MerchantRow, SecretRow, SignatureEncoding, Vocabulary,
+};
+use serde_json::json;
+
+use super::merchants::find_merchant;
+use super::secrets::new_secret;
+use super::{encoding_name, vocabulary_name};
+use crate::app::error::AppError;
+use crate::app::operators::{Keep, PlainSecret, kept};
+use crate::app::turns::TurnKey;
+use crate::app::{Actor, App, events};
+
+/// How long a change may be decided anew because of others, counted from its arrival.
+const DECIDE_MS_MAX: i64 = 2_000;
+/// How often an application is written anew under another number before we say busy.
+const NUMBER_TRIES_MAX: u32 = 5;
+
+/// An application to be made.
+#[derive(Clone, Debug)]
+pub struct NewApplication {
+    /// Its merchant's public id.
+    pub merchant_id: String,
+    /// A name for people.
+    pub name: String,
+    /// Where its callbacks go, checked already.
+    pub callback_url: Option<String>,
+}
+
+/// An application that was just made, with its first secret.
+#[derive(Debug)]
+pub struct MadeApplication {
+    /// The application.
+    pub application: ApplicationRow,
+    /// Its merchant.
+    pub merchant: MerchantRow,
+    /// Its secret, sealed.
+    pub secret: SecretRow,
+    /// Its secret, for its owner only.
+    pub plain: PlainSecret,
+}
+
+/// Makes an application and its first secret.
+pub async fn create_application(
+    app: &App,
+    ask: &NewApplication,
+    keep: &Keep<'_, MadeApplication>,
+    actor: &Actor,
+) -> Result<MadeApplication, AppError> {
+    let merchant = find_merchant(app, &ask.merchant_id).await?;
+    for _ in 0..NUMBER_TRIES_MAX {
+        let application = new_row(app, ask, &merchant);
+        let (secret, plain) = new_secret(app, &application, application.created_at, true);
+        let made = MadeApplication { application, merchant: merchant.clone(), secret, plain };
+        let row = &made.application;
+        let audit = actor.did(
+            Some(row.tenant),
+            row.created_at,
+            "application.create",
+            &row.client_id,
+            String::new(),
+            describe(row),
+        );
+        let mut writes = vec![
+            Write::InsertApplication(Box::new(row.clone())),
+            Write::InsertSecret(Box::new(made.secret.clone())),
+            Write::RecordAudit(Box::new(audit)),
+        ];
+        writes.extend(kept(keep, &made));
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => return Ok(made),
+            // Another node drew the same number in the same millisecond.
+            Err(CommitError::Conflict(Conflict::Taken(Key::Application(_)))) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}
+
+fn new_row(app: &App, ask: &NewApplication, merchant: &MerchantRow) -> ApplicationRow {
+    let now = app.clock.now();
+    ApplicationRow {
+        no: ApplicationNo(app.chance.number(now)),
+        client_id: format!("{}{}", prefix::CLIENT, app.chance.sorted_id(now)),
+        tenant: merchant.tenant,
+        merchant: merchant.no,
+        name: ask.name.clone(),
+        enabled: true,
+        callback_url: ask.callback_url.clone(),
+        callback_enabled: true,
+        callback_encoding: SignatureEncoding::Hex,
+        callback_vocabulary: Vocabulary::Standard,
+        timestamp_tolerance_ms: None,
+        rate_limit_per_s: None,
+        revision: 1,
+        created_at: now,
+    }
+}
+
+/// An application by its ClientId.
+pub async fn find_application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
+    let found = app.store.application(client_id).await?;
+    found.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
+}
+
+/// Applications in the order they were made: all, or of one merchant. `after`: the last one seen.
+pub async fn list_applications(
+    app: &App,
+    merchant: Option<&str>,
+    after: Option<&str>,
+    limit: u32,
+) -> Result<Vec<ApplicationView>, AppError> {
+    let merchant = match merchant {
+        None => None,
+        Some(id) => Some(find_merchant(app, id).await?.no),
+    };
+    let after = match after {
+        None => None,
+        Some(id) => Some(find_application(app, id).await?.application.no.0),
+    };
+    Ok(app.store.applications(merchant, Cursor { after, limit }).await?)
+}
+
+/// What becomes of a field that can be absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Set<T> {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// It becomes absent: the deployment's own value counts.
+    Clear,
+    /// It becomes this.
+    To(T),
+}
+
+impl<T: Clone> Set<T> {
+    fn of(&self, now: Option<&T>) -> Option<T> {
+        match self {
+            Self::Keep => now.cloned(),
+            Self::Clear => None,
+            Self::To(value) => Some(value.clone()),
+        }
+    }
+}
+
+/// A change of an application; what is `None` or `Keep` stays.
+#[derive(Clone, Debug, Default)]
+pub struct ApplicationChange {
+    /// A name for people.
+    pub name: Option<String>,
+    /// Whether its requests are accepted.
+    pub enabled: Option<bool>,
+    /// Where its callbacks go, checked already. Setting one turns callbacks on, unless `callback_enabled` says otherwise.
+    pub callback_url: Set<String>,
+    /// Whether callbacks go out.
+    pub callback_enabled: Option<bool>,
+    /// How callbacks are signed.
+    pub callback_encoding: Option<SignatureEncoding>,
+    /// Which words they use.
+    pub callback_vocabulary: Option<Vocabulary>,
+    /// A limit lower than the deployment's.
+    pub timestamp_tolerance_ms: Set<i64>,
+    /// Requests per second; 0 is off.
+    pub rate_limit_per_s: Set<u32>,
+}
+
+impl ApplicationChange {
+    fn on(&self, row: &ApplicationRow) -> ApplicationRow {
+        let sets_url = matches!(self.callback_url, Set::To(_));
+        ApplicationRow {
+            name: self.name.clone().unwrap_or_else(|| row.name.clone()),
+            enabled: self.enabled.unwrap_or(row.enabled),
+            callback_url: self.callback_url.of(row.callback_url.as_ref()),
+            callback_enabled: self.callback_enabled.unwrap_or(row.callback_enabled || sets_url),
+            callback_encoding: self.callback_encoding.unwrap_or(row.callback_encoding),
+            callback_vocabulary: self.callback_vocabulary.unwrap_or(row.callback_vocabulary),
+            timestamp_tolerance_ms: self.timestamp_tolerance_ms.of(row.timestamp_tolerance_ms.as_ref()),
+            rate_limit_per_s: self.rate_limit_per_s.of(row.rate_limit_per_s.as_ref()),
+            revision: row.revision + 1,
+            ..row.clone()
+        }
+    }
+
+    fn touches_callbacks(&self) -> bool {
+        self.callback_enabled.is_some() || self.callback_url != Set::Keep
+    }
+}
+
+/// Changes an application. Where callbacks begin to go out, held events are released in the same batch; where they cease,
+/// pending ones are held.
+pub async fn update_application(
+    app: &App,
+    client_id: &str,
+    change: &ApplicationChange,
+    keep: &Keep<'_, ApplicationView>,
+    actor: &Actor,
+) -> Result<ApplicationView, AppError> {
+    decide_and_commit(app, client_id, |before, now| {
+        let row = change.on(&before.application);
+        let audit = actor.did(
+            Some(row.tenant),
+            now,
+            "application.update",
+            client_id,
+            describe(&before.application),
+            describe(&row),
+        );
+        let mut writes = vec![Write::UpdateApplication(Box::new(row.clone()))];
+        if change.touches_callbacks() {
+            writes.push(if events::goes_out(&row) {
+                Write::ReleaseHeld { application: row.no, due_at: now }
+            } else {
+                Write::HoldPending { application: row.no }
+            });
+        }
+        writes.push(Write::RecordAudit(Box::new(audit)));
+        let after = ApplicationView { application: row, ..before.clone() };
+        writes.extend(kept(keep, &after));
+        Ok((writes, after))
+    })
+    .await
+}
+
+/// Reads an application, decides, commits; decides again where another node was first. Changes of one application take turns.
+pub(super) async fn decide_and_commit<T: Send>(
+    app: &App,
+    client_id: &str,
+    decide: impl Fn(&ApplicationView, UnixMillis) -> Result<(Vec<Write>, T), AppError> + Send + Sync,
+) -> Result<T, AppError> {
+    let _turn = app.turns.take(TurnKey::Application(client_id.to_owned())).await;
+    let arrived = app.clock.now();
+    loop {
+        let now = app.clock.now();
+        let view = find_application(app, client_id).await?;
+        let (writes, value) = decide(&view, now)?;
+        let outcome = app.store.commit(Batch(writes)).await;
+        // Whatever became of it: what is kept in memory may be old now. Deliveries that waited may be able to go.
+        app.callers.forget(client_id);
+        app.due.notify_one();
+        match outcome {
+            Ok(_) => return Ok(value),
+            Err(CommitError::Conflict(Conflict::Moved(Key::Application(_))))
+                if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// An application as a JSON text for the audit log.
+fn describe(row: &ApplicationRow) -> String {
+    json!({
+        "name": row.name,
+        "enabled": row.enabled,
+        "callback_url": row.callback_url,
+        "callback_enabled": row.callback_enabled,
+        "callback_encoding": encoding_name(row.callback_encoding),
+        "callback_vocabulary": vocabulary_name(row.callback_vocabulary),
+        "timestamp_tolerance_ms": row.timestamp_tolerance_ms,
+        "rate_limit_per_s": row.rate_limit_per_s,
+    })
+    .to_string()
+}

@@ -1,0 +1,156 @@
+//! Institutions, merchants and sub-accounts: one namespace of public ids.
+
+use countersign_domain::ids::{MerchantNo, TenantNo};
+use countersign_domain::money::Amount;
+use countersign_store::Store;
+use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::contract::{AuditRow, CommitError, Cursor, MerchantKind, MerchantRow};
+use rust_decimal::Decimal;
+use serde_json::json;
+
+use super::kind_name;
+use crate::app::error::AppError;
+use crate::app::operators::{Keep, kept};
+use crate::app::{Actor, App};
+
+/// How often a merchant is written anew under another number before we say busy.
+const NUMBER_TRIES_MAX: u32 = 5;
+/// Made user ids have ten digits, so that every client reads them exactly.
+const USER_ID_MIN: u64 = 1_000_000_000;
+
+/// What kind of merchant it shall be.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// An institution with its base rate: percent (or a fraction), and USDT.
+    Institution {
+        /// Relative part.
+        base_r: Decimal,
+        /// Fixed part.
+        base_f: Amount,
+    },
+    /// A plain merchant.
+    Merchant,
+    /// A sub-account of the institution with this public id.
+    SubAccountOf(String),
+}
+
+/// A merchant to be made.
+#[derive(Clone, Debug)]
+pub struct NewMerchant {
+    /// Its public id; none: made.
+    pub merchant_id: Option<String>,
+    /// A name for people.
+    pub name: String,
+    /// Which kind.
+    pub standing: Standing,
+    /// The user id of its conversions; none: made.
+    pub user_id: Option<i64>,
+}
+
+/// Makes a merchant of any kind.
+pub async fn create_merchant(
+    app: &App,
+    ask: &NewMerchant,
+    keep: &Keep<'_, MerchantRow>,
+    actor: &Actor,
+) -> Result<MerchantRow, AppError> {
+    let institution = match &ask.standing {
+        Standing::SubAccountOf(id) => Some(institution(app, id).await?),
+        Standing::Institution { .. } | Standing::Merchant => None,
+    };
+    for _ in 0..NUMBER_TRIES_MAX {
+        let row = new_row(app, ask, institution.as_ref());
+        let mut writes =
+            vec![Write::InsertMerchant(Box::new(row.clone())), Write::RecordAudit(Box::new(audit(&row, actor)))];
+        writes.extend(kept(keep, &row));
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => return Ok(row),
+            // The id, or the number that another node drew in the same millisecond: only the id is the caller's affair.
+            Err(CommitError::Conflict(Conflict::Taken(Key::Merchant(_)))) => {
+                if app.store.merchant(&row.merchant_id).await?.is_some() && ask.merchant_id.is_some() {
+                    return Err(AppError::AlreadyExists(format!(
+                        "a merchant or sub-account has the id {}; send another, or none",
+                        row.merchant_id
+                    )));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}
+
+fn new_row(app: &App, ask: &NewMerchant, institution: Option<&MerchantRow>) -> MerchantRow {
+    let now = app.clock.now();
+    let no = app.chance.number(now);
+    let (kind, base_r, base_f) = match ask.standing {
+        Standing::Institution { base_r, base_f } => (MerchantKind::Institution, base_r, base_f),
+        Standing::Merchant => (MerchantKind::Merchant, Decimal::ZERO, Amount::ZERO),
+        Standing::SubAccountOf(_) => (MerchantKind::SubAccount, Decimal::ZERO, Amount::ZERO),
+    };
+    MerchantRow {
+        no: MerchantNo(no),
+        merchant_id: ask.merchant_id.clone().unwrap_or_else(|| no.to_string()),
+        tenant: institution.map_or(TenantNo(no), |i| i.tenant),
+        kind,
+        name: ask.name.clone(),
+        base_r,
+        base_f,
+        user_id: ask.user_id.unwrap_or_else(|| made_user_id(app)),
+        created_at: now,
+    }
+}
+
+fn made_user_id(app: &App) -> i64 {
+    i64::try_from(USER_ID_MIN + app.chance.bits64() % (9 * USER_ID_MIN)).unwrap_or(i64::MAX)
+}
+
+fn audit(row: &MerchantRow, actor: &Actor) -> AuditRow {
+    let after = json!({
+        "merchant_id": row.merchant_id,
+        "kind": kind_name(row.kind),
+        "name": row.name,
+        "base_rate": { "r_total": row.base_r.to_string(), "f_total": row.base_f.to_string() },
+        "user_id": row.user_id,
+    });
+    let action = match row.kind {
+        MerchantKind::Institution => "institution.create",
+        MerchantKind::Merchant => "merchant.create",
+        MerchantKind::SubAccount => "sub_account.create",
+    };
+    actor.did(Some(row.tenant), row.created_at, action, &row.merchant_id, String::new(), after.to_string())
+}
+
+async fn institution(app: &App, merchant_id: &str) -> Result<MerchantRow, AppError> {
+    let found = app.store.merchant(merchant_id).await?.filter(|m| m.kind == MerchantKind::Institution);
+    found.ok_or_else(|| AppError::NotFound(format!("no institution has the id {merchant_id}")))
+}
+
+/// A merchant of any kind by its public id.
+pub async fn find_merchant(app: &App, merchant_id: &str) -> Result<MerchantRow, AppError> {
+    let found = app.store.merchant(merchant_id).await?;
+    found.ok_or_else(|| AppError::NotFound(format!("no merchant has the id {merchant_id}")))
+}
+
+/// Merchants in the order they were made: all, or the sub-accounts of one institution. `after`: the last one seen.
+pub async fn list_merchants(
+    app: &App,
+    under: Option<&str>,
+    after: Option<&str>,
+    limit: u32,
+) -> Result<Vec<MerchantRow>, AppError> {
+    let over = match under {
+        None => None,
+        Some(id) => Some(institution(app, id).await?),
+    };
+    let after = match after {
+        None => None,
+        Some(id) => Some(find_merchant(app, id).await?.no.0),
+    };
+    // The institution itself is a row of its own tenant: one more is read where it may be left out.
+    let page = Cursor { after, limit: limit.saturating_add(u32::from(over.is_some())) };
+    let mut rows = app.store.merchants(over.as_ref().map(|i| i.tenant), page).await?;
+    rows.retain(|row| over.as_ref().is_none_or(|i| i.no != row.no));
+    rows.truncate(limit as usize);
+    Ok(rows)
+}

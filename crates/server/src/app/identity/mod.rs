@@ -1,0 +1,54 @@
+//! Who is who: institutions, merchants, sub-accounts, their applications and secrets.
+
+mod applications;
+mod fee_rules;
+mod merchants;
+mod secrets;
+
+pub use applications::{
+    ApplicationChange, MadeApplication, NewApplication, Set, create_application, find_application, list_applications,
+    update_application,
+};
+pub use fee_rules::rule_versions;
+pub use merchants::{NewMerchant, Standing, create_merchant, find_merchant, list_merchants};
+pub use secrets::{
+    LIVE_SECRETS_MAX, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, list_secrets, revoke_secret, rotate_secret,
+    use_for_callbacks,
+};
+
+use countersign_store::contract::{MerchantKind, SignatureEncoding, Vocabulary};
+
+/// A kind's name in answers.
+pub const fn kind_name(kind: MerchantKind) -> &'static str {
+    match kind {
+        MerchantKind::Institution => "institution",
+        MerchantKind::Merchant => "merchant",
+        MerchantKind::SubAccount => "sub_account",
+    }
+}
+
+/// An encoding's name in requests and answers.
+pub const fn encoding_name(encoding: SignatureEncoding) -> &'static str {
+    match encoding {
+        SignatureEncoding::Hex => "hex",
+        SignatureEncoding::Base64 => "base64",
+    }
+}
+
+/// An encoding by its name.
+pub fn encoding_from_name(name: &str) -> Option<SignatureEncoding> {
+    [SignatureEncoding::Hex, SignatureEncoding::Base64].into_iter().find(|e| encoding_name(*e) == name)
+}
+
+/// A vocabulary's name in requests and answers.
+pub const fn vocabulary_name(vocabulary: Vocabulary) -> &'static str {
+    match vocabulary {
+        Vocabulary::Standard => "standard",
+        Vocabulary::Family => "family",
+    }
+}
+
+/// A vocabulary by its name.
+pub fn vocabulary_from_name(name: &str) -> Option<Vocabulary> {
+    [Vocabulary::Standard, Vocabulary::Family].into_iter().find(|v| vocabulary_name(*v) == name)
+}

@@ -1,0 +1,195 @@
+//! Payment API Secrets: made here, sealed under the master key, shown once.
+
+use countersign_domain::ids::prefix;
+use countersign_domain::time::UnixMillis;
+use countersign_store::batch::Write;
+use countersign_store::contract::{ApplicationRow, ApplicationView, SecretRow};
+use serde_json::{Value, json};
+
+use super::applications::{decide_and_commit, find_application};
+use crate::app::error::AppError;
+use crate::app::operators::{Keep, PlainSecret, kept, sha256};
+use crate::app::{Actor, App};
+use crate::vault::secret_row;
+
+pub use crate::app::callers::LIVE_SECRETS_MAX;
+
+/// How long the old secrets of a rotation live on, in seconds, where nothing is said: a day.
+pub const OVERLAP_S_DEFAULT: i64 = 86_400;
+/// The longest such overlap: 30 days.
+pub const OVERLAP_S_MAX: i64 = 30 * 86_400;
+
+/// What every Payment API Secret begins with, so that scanners find one that leaked.
+const SECRET_PREFIX: &str = "sk_";
+/// Bytes of chance in a secret: 256 bits.
+const SECRET_BYTES: usize = 32;
+
+/// A secret that was just made.
+#[derive(Debug)]
+pub struct MadeSecret {
+    /// Its row, sealed.
+    pub row: SecretRow,
+    /// Its text, for its owner only.
+    pub plain: PlainSecret,
+}
+
+/// Draws and seals a secret of `application`.
+pub(super) fn new_secret(
+    app: &App,
+    application: &ApplicationRow,
+    now: UnixMillis,
+    signs_callbacks: bool,
+) -> (SecretRow, PlainSecret) {
+    let plain = PlainSecret::new(format!("{SECRET_PREFIX}{}", app.chance.hex(SECRET_BYTES)));
+    let text = plain.expose();
+    let secret_id = format!("{}{}", prefix::SECRET, app.chance.sorted_id(now));
+    let row = SecretRow {
+        sealed: app.vault.seal(&app.chance, &secret_row(&application.client_id, &secret_id), text.as_bytes()),
+        key_id: app.vault.key_id().to_owned(),
+        application: application.no,
+        fingerprint: fingerprint(text),
+        last4: text[text.len() - 4..].to_owned(),
+        signs_callbacks,
+        created_at: now,
+        not_after: None,
+        revoked_at: None,
+        secret_id,
+    };
+    (row, plain)
+}
+
+/// First 16 hex digits of SHA-256.
+fn fingerprint(secret: &str) -> String {
+    let digest = sha256(secret.as_bytes());
+    format!("{:016x}", u64::from_be_bytes(digest[..8].try_into().expect("8 of 32 bytes")))
+}
+
+/// The secrets of an application that are not revoked, newest first.
+pub async fn list_secrets(app: &App, client_id: &str) -> Result<Vec<SecretRow>, AppError> {
+    Ok(find_application(app, client_id).await?.secrets)
+}
+
+/// Makes a further secret; the ones before it end after `overlap_s`, or earlier where they were to.
+/// Callbacks go on being signed with the one that signs them now, as long as it lives.
+pub async fn rotate_secret(
+    app: &App,
+    client_id: &str,
+    overlap_s: i64,
+    keep: &Keep<'_, MadeSecret>,
+    actor: &Actor,
+) -> Result<MadeSecret, AppError> {
+    decide_and_commit(app, client_id, |view, now| {
+        let end = now.plus_ms(overlap_s.saturating_mul(1000));
+        let before: Vec<&SecretRow> = view.secrets.iter().filter(|s| s.is_live(now)).collect();
+        let ended: Vec<SecretRow> =
+            before.iter().map(|s| SecretRow { not_after: Some(s.not_after.map_or(end, |e| e.min(end))), ..(*s).clone() }).collect();
+        let live_after = 1 + ended.iter().filter(|s| s.is_live(now)).count();
+        if live_after > LIVE_SECRETS_MAX {
+            return Err(AppError::AlreadyExists(format!(
+                "this application has {LIVE_SECRETS_MAX} live secrets, which is the most; revoke one first, or send overlap_s 0"
+            )));
+        }
+        // Newest is newest, whatever the clock does: an instant after every secret before it.
+        let at = view.secrets.iter().map(|s| s.created_at.plus_ms(1)).fold(now, UnixMillis::max);
+        let (row, plain) = new_secret(app, &view.application, at, before.is_empty());
+        let made = MadeSecret { row, plain };
+        let after: Vec<SecretRow> = std::iter::once(made.row.clone()).chain(ended.iter().cloned()).collect();
+        let mut writes = changed(view, ended);
+        writes.push(Write::InsertSecret(Box::new(made.row.clone())));
+        writes.push(audit(view, now, "secret.rotate", &made.row.secret_id, &after, actor));
+        writes.extend(kept(keep, &made));
+        Ok((writes, made))
+    })
+    .await
+}
+
+/// Ends a secret at once, whatever it is used for. Answers the row as it becomes.
+pub async fn revoke_secret(
+    app: &App,
+    client_id: &str,
+    secret_id: &str,
+    keep: &Keep<'_, SecretRow>,
+    actor: &Actor,
+) -> Result<SecretRow, AppError> {
+    decide_and_commit(app, client_id, |view, now| {
+        let found = find(view, secret_id)?;
+        let revoked = SecretRow { revoked_at: Some(now), signs_callbacks: false, ..found.clone() };
+        let mut writes = changed(view, vec![revoked.clone()]);
+        writes.push(audit(view, now, "secret.revoke", secret_id, std::slice::from_ref(&revoked), actor));
+        writes.extend(kept(keep, &revoked));
+        Ok((writes, revoked))
+    })
+    .await
+}
+
+/// Signs callbacks with this secret from now on.
+pub async fn use_for_callbacks(
+    app: &App,
+    client_id: &str,
+    secret_id: &str,
+    keep: &Keep<'_, SecretRow>,
+    actor: &Actor,
+) -> Result<SecretRow, AppError> {
+    decide_and_commit(app, client_id, |view, now| {
+        if !find(view, secret_id)?.is_live(now) {
+            return Err(AppError::NotFound(format!("the secret {secret_id} has ended; choose a live one")));
+        }
+        let switched: Vec<SecretRow> = view
+            .secrets
+            .iter()
+            .map(|s| SecretRow { signs_callbacks: s.secret_id == secret_id, ..s.clone() })
+            .filter(|s| find(view, &s.secret_id).is_ok_and(|old| old.signs_callbacks != s.signs_callbacks))
+            .collect();
+        let chosen = SecretRow { signs_callbacks: true, ..find(view, secret_id)?.clone() };
+        let mut writes = changed(view, switched);
+        writes.push(audit(view, now, "secret.use_for_callbacks", secret_id, std::slice::from_ref(&chosen), actor));
+        writes.extend(kept(keep, &chosen));
+        Ok((writes, chosen))
+    })
+    .await
+}
+
+fn find<'a>(view: &'a ApplicationView, secret_id: &str) -> Result<&'a SecretRow, AppError> {
+    let found = view.secrets.iter().find(|s| s.secret_id == secret_id);
+    found.ok_or_else(|| AppError::NotFound(format!("this application has no secret {secret_id} that is not revoked")))
+}
+
+/// The writes that change these secrets, guarded by the application's revision.
+fn changed(view: &ApplicationView, secrets: Vec<SecretRow>) -> Vec<Write> {
+    let application = ApplicationRow { revision: view.application.revision + 1, ..view.application.clone() };
+    let update = Write::UpdateApplication(Box::new(application));
+    std::iter::once(update).chain(secrets.into_iter().map(|s| Write::UpdateSecret(Box::new(s)))).collect()
+}
+
+/// The line of the audit log: what is said of the secrets that changed, before and after.
+fn audit(
+    view: &ApplicationView,
+    now: UnixMillis,
+    action: &str,
+    secret_id: &str,
+    after: &[SecretRow],
+    actor: &Actor,
+) -> Write {
+    let before = after.iter().filter_map(|s| find(view, &s.secret_id).ok()).map(describe).collect::<Vec<_>>();
+    let after = after.iter().map(describe).collect::<Vec<_>>();
+    let subject = format!("{}/{secret_id}", view.application.client_id);
+    let row = actor.did(
+        Some(view.application.tenant),
+        now,
+        action,
+        &subject,
+        Value::from(before).to_string(),
+        Value::from(after).to_string(),
+    );
+    Write::RecordAudit(Box::new(row))
+}
+
+fn describe(row: &SecretRow) -> Value {
+    json!({
+        "secret_id": row.secret_id,
+        "fingerprint": row.fingerprint,
+        "signs_callbacks": row.signs_callbacks,
+        "not_after": row.not_after.map(|at| at.0),
+        "revoked_at": row.revoked_at.map(|at| at.0),
+    })
+}

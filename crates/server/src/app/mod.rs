@@ -1,0 +1,100 @@
+//! The use cases: read, decide with `domain`, commit one batch.
+//!
+//! Invariant: nothing here sees a type of HTTP. The edges (`merchant`, `operator`, `cli`) translate and call.
+//! Invariant: only this module and `dispatch` write to the store.
+
+use std::time::Duration;
+
+use countersign_domain::ids::TenantNo;
+use countersign_domain::time::{RuleZone, UnixMillis};
+use countersign_store::AnyStore;
+use countersign_store::contract::AuditRow;
+use tokio::sync::Notify;
+
+use crate::chance::Chance;
+use crate::clock::Clock;
+use crate::vault::Vault;
+
+pub mod callers;
+pub mod convert;
+pub mod error;
+pub mod events;
+pub mod identity;
+pub mod operators;
+pub mod rules;
+pub mod turns;
+
+/// What the use cases need of the configuration; fixed at start.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The zone of `effective_date` and `due_date`.
+    pub rule_zone: RuleZone,
+    /// How a percentage markup is applied.
+    pub markup_unit: countersign_domain::fees::MarkupUnit,
+    /// Requests stamped farther from now than this are refused, in ms.
+    pub timestamp_tolerance_ms: i64,
+    /// Requests per second of an application that sets no own limit; 0 is off.
+    pub rate_limit_per_s: u32,
+    /// Whether private callback addresses and plain http are allowed (development only).
+    pub allow_private_callbacks: bool,
+    /// How long an idempotency key is remembered.
+    pub idempotency_life: Duration,
+}
+
+/// The running deployment: everything a use case needs, passed explicitly.
+#[derive(Debug)]
+pub struct App {
+    /// Where rows live.
+    pub store: AnyStore,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// Where chance comes from.
+    pub chance: Chance,
+    /// What opens secrets.
+    pub vault: Vault,
+    /// The configuration of the use cases.
+    pub policy: Policy,
+    /// Callers that were seen: applications with their keys, ready to verify.
+    pub callers: callers::Callers,
+    /// Changes of one key take turns.
+    pub turns: turns::Turns,
+    /// Rung after each commit that made a delivery due. It says "look", never what.
+    pub due: Notify,
+}
+
+/// Who does something, for the audit log.
+#[derive(Clone, Debug)]
+pub struct Actor {
+    /// `token:tok_...`, `application:app_...` or `system`.
+    pub name: String,
+    /// Address it came from, or empty.
+    pub source: String,
+    /// The request's id.
+    pub request_id: String,
+}
+
+impl Actor {
+    /// An audit line of this actor. `before` and `after` are JSON texts without secrets, or empty.
+    pub fn did(
+        &self,
+        tenant: Option<TenantNo>,
+        at: UnixMillis,
+        action: &str,
+        subject: &str,
+        before: String,
+        after: String,
+    ) -> AuditRow {
+        AuditRow {
+            no: 0,
+            tenant,
+            at,
+            actor: self.name.clone(),
+            source: self.source.clone(),
+            action: action.to_owned(),
+            subject: subject.to_owned(),
+            before,
+            after,
+            request_id: self.request_id.clone(),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Operators: bearer tokens, their roles, and answers kept for idempotency keys.
+
+use std::fmt;
+
+use aws_lc_rs::digest;
+use countersign_domain::ids::prefix;
+use countersign_domain::time::UnixMillis;
+use countersign_store::Store;
+use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::contract::{AuditRow, CommitError, Cursor, IdempotencyRow, Role, TokenRow};
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::error::AppError;
+use super::{Actor, App};
+use crate::chance::Chance;
+
+/// What every operator token begins with, so that scanners find one that leaked.
+const TOKEN_PREFIX: &str = "cso_";
+/// Bytes of chance in a token.
+const TOKEN_BYTES: usize = 32;
+
+/// A secret in the clear, on its way to its owner. Shown once, wiped afterwards, blind in `Debug`.
+pub struct PlainSecret(Zeroizing<String>);
+
+impl PlainSecret {
+    /// Takes a secret over.
+    pub fn new(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+
+    /// The secret itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PlainSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlainSecret(..)")
+    }
+}
+
+/// A kept answer for what is made of a `T`; none where the caller sent no key.
+pub type Keep<'a, T> = dyn Fn(&T) -> Option<IdempotencyRow> + Send + Sync + 'a;
+
+/// The write that keeps the answer for `made`, if one is to be kept.
+pub fn kept<T>(keep: &Keep<'_, T>, made: &T) -> Option<Write> {
+    keep(made).map(|row| Write::RememberAnswer(Box::new(row)))
+}
+
+/// A role's name in answers and requests.
+pub const fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Viewer => "viewer",
+        Role::Operator => "operator",
+        Role::Security => "security",
+    }
+}
+
+/// A role by its name.
+pub fn role_from_name(name: &str) -> Option<Role> {
+    [Role::Viewer, Role::Operator, Role::Security].into_iter().find(|role| role_name(*role) == name)
+}
+
+/// Whether a token of role `held` may do what demands `needed`: each role may do what the ones below it may.
+pub const fn role_allows(held: Role, needed: Role) -> bool {
+    const fn rank(role: Role) -> u8 {
+        match role {
+            Role::Viewer => 0,
+            Role::Operator => 1,
+            Role::Security => 2,
+        }
+    }
+    rank(held) >= rank(needed)
+}
+
+/// A new token: its row, and its text that only its owner sees.
+pub fn make_token(
+    chance: &Chance,
+    now: UnixMillis,
+    name: &str,
+    role: Role,
+    expires_at: Option<UnixMillis>,
+) -> (TokenRow, PlainSecret) {
+    let plain = PlainSecret::new(format!("{TOKEN_PREFIX}{}", chance.hex(TOKEN_BYTES)));
+    let row = TokenRow {
+        token_id: format!("{}{}", prefix::TOKEN, chance.sorted_id(now)),
+        name: name.to_owned(),
+        digest: sha256(plain.expose().as_bytes()),
+        role,
+        created_at: now,
+        expires_at,
+        revoked_at: None,
+    };
+    (row, plain)
+}
+
+/// The token that `text` is, where it is known, not ended and not revoked.
+pub async fn authenticate(app: &App, text: &str) -> Result<Option<TokenRow>, AppError> {
+    let now = app.clock.now();
+    let found = app.store.token(&sha256(text.as_bytes())).await?;
+    Ok(found.filter(|token| token.revoked_at.is_none() && token.expires_at.is_none_or(|end| now < end)))
+}
+
+/// What a new token shall be.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// A name for people.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// How long it is good, in seconds.
+    pub life_s: i64,
+}
+
+/// A token that was just made.
+#[derive(Debug)]
+pub struct MadeToken {
+    /// Its row.
+    pub row: TokenRow,
+    /// Its text, for its owner only.
+    pub plain: PlainSecret,
+}
+
+/// Makes a token and writes it.
+pub async fn create_token(
+    app: &App,
+    ask: &NewToken,
+    keep: &Keep<'_, MadeToken>,
+    actor: &Actor,
+) -> Result<MadeToken, AppError> {
+    let now = app.clock.now();
+    let expires_at = now.plus_ms(ask.life_s.saturating_mul(1000));
+    let (row, plain) = make_token(&app.chance, now, &ask.name, ask.role, Some(expires_at));
+    let made = MadeToken { row, plain };
+    let after = json!({ "name": ask.name, "role": role_name(ask.role), "expires_at": expires_at.0 }).to_string();
+    let audit = actor.did(None, now, "token.create", &made.row.token_id, String::new(), after);
+    let mut writes = vec![Write::InsertToken(Box::new(made.row.clone())), Write::RecordAudit(Box::new(audit))];
+    writes.extend(kept(keep, &made));
+    app.store.commit(Batch(writes)).await?;
+    Ok(made)
+}
+
+/// Revokes a token at once. Answers the instant.
+pub async fn revoke_token(
+    app: &App,
+    token_id: &str,
+    keep: &Keep<'_, UnixMillis>,
+    actor: &Actor,
+) -> Result<UnixMillis, AppError> {
+    let now = app.clock.now();
+    let audit =
+        actor.did(None, now, "token.revoke", token_id, String::new(), json!({ "revoked_at": now.0 }).to_string());
+    let mut writes =
+        vec![Write::RevokeToken { token_id: token_id.to_owned(), at: now }, Write::RecordAudit(Box::new(audit))];
+    writes.extend(kept(keep, &now));
+    match app.store.commit(Batch(writes)).await {
+        Ok(_) => Ok(now),
+        Err(CommitError::Conflict(Conflict::Moved(Key::Token(_)))) => {
+            Err(AppError::NotFound(format!("no token has the id {token_id}")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A write call that may be repeated: who asked what, under which key.
+#[derive(Clone, Debug)]
+pub struct Keyed {
+    /// Token and route.
+    pub scope: String,
+    /// The caller's key.
+    pub key: String,
+    /// SHA-256 of the body.
+    pub body_digest: [u8; 32],
+    /// When it came.
+    pub at: UnixMillis,
+}
+
+impl Keyed {
+    /// The row that keeps `answer` (its secrets null).
+    ///
+    /// The scope of a row carries the period that it was made in, as long as an answer is kept. So a key that has ended
+    /// never stands in the way of its next use, and a row ends after its period, never in it.
+    pub fn row(&self, app: &App, answer: String) -> IdempotencyRow {
+        IdempotencyRow {
+            scope: self.scope_in(self.at.0.div_euclid(life_ms(app))),
+            key: self.key.clone(),
+            body_digest: self.body_digest,
+            status: 200,
+            answer,
+            created_at: self.at,
+        }
+    }
+
+    fn scope_in(&self, period: i64) -> String {
+        format!("{}\n{period}", self.scope)
+    }
+}
+
+fn life_ms(app: &App) -> i64 {
+    i64::try_from(app.policy.idempotency_life.as_millis()).unwrap_or(i64::MAX).max(1)
+}
+
+/// The answer that was kept for the same call; none where it is the first. The same key with another body is refused.
+pub async fn recall(app: &App, call: &Keyed) -> Result<Option<IdempotencyRow>, AppError> {
+    let life = life_ms(app);
+    let period = call.at.0.div_euclid(life);
+    for period in [period, period - 1] {
+        let found = app.store.remembered(&call.scope_in(period), &call.key).await?;
+        if let Some(row) = found.filter(|row| call.at.0 < row.created_at.0.saturating_add(life)) {
+            return if row.body_digest == call.body_digest {
+                Ok(Some(row))
+            } else {
+                Err(AppError::IdempotencyKeyReused)
+            };
+        }
+    }
+    Ok(None)
+}
+
+/// The audit log, newest first. `after`: the number of the last line seen.
+pub async fn audit(app: &App, after: Option<i64>, limit: u32) -> Result<Vec<AuditRow>, AppError> {
+    Ok(app.store.audit(Cursor { after, limit }).await?)
+}
+
+/// Whether the store answers.
+pub async fn ping(app: &App) -> Result<(), AppError> {
+    Ok(app.store.ping().await?)
+}
+
+/// SHA-256.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_role_may_do_what_the_ones_below_may() {
+        use Role::{Operator, Security, Viewer};
+        for (held, allowed) in
+            [(Viewer, [true, false, false]), (Operator, [true, true, false]), (Security, [true, true, true])]
+        {
+            assert_eq!([Viewer, Operator, Security].map(|needed| role_allows(held, needed)), allowed, "{held:?}");
+            assert_eq!(role_from_name(role_name(held)), Some(held));
+        }
+        assert_eq!(role_from_name("Security"), None);
+    }
+
+    #[test]
+    fn a_token_is_known_by_its_digest_alone_and_debug_is_blind() {
+        let (row, plain) = make_token(&Chance::default(), UnixMillis(1_767_225_600_000), "n", Role::Viewer, None);
+        assert_eq!(row.digest, sha256(plain.expose().as_bytes()));
+        assert_eq!(plain.expose().len(), TOKEN_PREFIX.len() + 2 * TOKEN_BYTES);
+        let seen = format!("{row:?}{plain:?}");
+        assert!(!seen.contains(plain.expose()));
+        assert!(row.token_id.starts_with("tok_") && row.token_id.len() == 30);
+    }
+}

@@ -1,0 +1,148 @@
+//! Fee rules: upgrade, create, query, list.
+
+use countersign_domain::ids::TenantNo;
+use countersign_domain::rules::{self, RuleAsk, RuleHead, RuleRefused, RuleVersion};
+use countersign_domain::time::UnixMillis;
+use countersign_store::batch::{Batch, Conflict, Write};
+use countersign_store::contract::{ClaimKey, CommitError, MerchantKind, MerchantRow, RuleFilter, RulePage, Store};
+
+use super::error::AppError;
+use super::turns::TurnKey;
+use super::{Actor, App};
+
+/// How long a change may be decided anew because of others, counted from its arrival.
+const DECIDE_MS_MAX: i64 = 2_000;
+
+/// Which of the two ways to make a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Making {
+    /// Whatever is there: `POST /rate/commission_rule/upgrade`.
+    Upgrade,
+    /// Only where nothing is effective or pending: `POST /rate/commission_rule`.
+    Create,
+}
+
+impl Making {
+    const fn action(self) -> &'static str {
+        match self {
+            Self::Upgrade => "fee_rule.upgrade",
+            Self::Create => "fee_rule.create",
+        }
+    }
+}
+
+/// A version asked for by an institution.
+#[derive(Clone, Debug)]
+pub struct RuleChange {
+    /// Upgrade or creation.
+    pub making: Making,
+    /// The sub-account, as named by the caller.
+    pub sub_merchant_id: String,
+    /// What the version shall say.
+    pub ask: RuleAsk,
+    /// When the request came.
+    pub arrived_at: UnixMillis,
+}
+
+/// Makes a version of a sub-account's rule. The nonce is used up in the same batch.
+pub async fn change(
+    app: &App,
+    institution: &MerchantRow,
+    change: &RuleChange,
+    claim: &ClaimKey,
+    actor: &Actor,
+) -> Result<RuleVersion, AppError> {
+    let sub = sub_account(app, institution, &change.sub_merchant_id).await?;
+    let _turn = app.turns.take(TurnKey::Rules(sub.no.0)).await;
+    loop {
+        let head = app.store.rule_head(sub.no, None).await?;
+        let version = decide(app, change, head.as_ref())?;
+        let writes = vec![
+            Write::ClaimNonce(claim.clone()),
+            Write::AppendRule { tenant: sub.tenant, merchant: sub.no, version: Box::new(version.clone()) },
+            Write::RecordAudit(Box::new(audit(sub.tenant, change, head.as_ref(), &version, actor))),
+        ];
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => return Ok(version),
+            Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
+            // Another node was first: read again, decide again.
+            Err(CommitError::Conflict(_)) if app.clock.now().0 - change.arrived_at.0 < DECIDE_MS_MAX => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn decide(app: &App, change: &RuleChange, head: Option<&RuleHead>) -> Result<RuleVersion, AppError> {
+    let make = match change.making {
+        Making::Upgrade => rules::upgrade,
+        Making::Create => rules::create,
+    };
+    make(head, &change.ask, app.clock.now(), app.chance.bits128()).map_err(|refused| match refused {
+        RuleRefused::Period => AppError::InvalidRulePeriod(refused.to_string()),
+        RuleRefused::Exists => AppError::FeeRuleExists,
+    })
+}
+
+fn audit(
+    tenant: TenantNo,
+    change: &RuleChange,
+    head: Option<&RuleHead>,
+    version: &RuleVersion,
+    actor: &Actor,
+) -> countersign_store::contract::AuditRow {
+    let before = head.map(|h| describe(&h.last)).unwrap_or_default();
+    actor.did(
+        Some(tenant),
+        version.created_at,
+        change.making.action(),
+        &change.sub_merchant_id,
+        before,
+        describe(version),
+    )
+}
+
+/// A version as a JSON text for the audit log. All of it is numbers and ids, so nothing needs escaping.
+fn describe(version: &RuleVersion) -> String {
+    let due = version.due_at.map_or_else(|| "null".to_owned(), |d| d.0.to_string());
+    format!(
+        r#"{{"version_no":{},"config_id":"cfg_{}","r_markup":{},"f_markup":{},"effective_at":{},"due_at":{due}}}"#,
+        version.version_no,
+        version.config_id,
+        version.markup.r(),
+        version.markup.f(),
+        version.effective_at.0,
+    )
+}
+
+/// A sub-account of this institution; absent and foreign are one answer.
+pub async fn sub_account(app: &App, institution: &MerchantRow, sub_merchant_id: &str) -> Result<MerchantRow, AppError> {
+    let found = app.store.merchant(sub_merchant_id).await?;
+    found
+        .filter(|m| m.kind == MerchantKind::SubAccount && m.tenant == institution.tenant)
+        .ok_or(AppError::SubMerchantNotFound)
+}
+
+/// The version of a sub-account's rule that is in force at `at`, or now. One made after `at` is not shown.
+pub async fn in_force(
+    app: &App,
+    institution: &MerchantRow,
+    sub_merchant_id: &str,
+    at: Option<UnixMillis>,
+) -> Result<Option<RuleVersion>, AppError> {
+    let sub = sub_account(app, institution, sub_merchant_id).await?;
+    let head = app.store.rule_head(sub.no, at).await?;
+    // A node whose clock is behind must not miss a version that was acknowledged.
+    let now = |head: &RuleHead| app.clock.now().max(head.last.created_at);
+    Ok(head.and_then(|h| rules::in_force(&h, at.unwrap_or_else(|| now(&h))).cloned()))
+}
+
+/// A page of an institution's rules as they are now.
+pub async fn page(
+    app: &App,
+    institution: &MerchantRow,
+    filter: RuleFilter,
+    offset: u64,
+    limit: u32,
+) -> Result<RulePage, AppError> {
+    Ok(app.store.rule_page(institution.tenant, filter, app.clock.now(), offset, limit).await?)
+}

@@ -1,0 +1,79 @@
+//! Changes of one key take turns, in the order they came.
+//!
+//! So in one process a guard fails only against another node, and 32 upgrades of one sub-account all succeed.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard};
+
+const SHARDS: usize = 16;
+
+/// What takes turns.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TurnKey {
+    /// The fee rules of a sub-account.
+    Rules(i64),
+    /// A convert order.
+    ConvertOrder(i64),
+    /// An application and its secrets.
+    Application(String),
+    /// The public ids of merchants.
+    Merchants,
+    /// Requests with one idempotency key: token, route and key.
+    Idempotency(String),
+}
+
+type Shard = Mutex<HashMap<TurnKey, Arc<FairMutex<()>>>>;
+
+/// A queue per key; keys that nobody waits for take no memory.
+#[derive(Debug)]
+pub struct Turns {
+    shards: [Shard; SHARDS],
+    hasher: RandomState,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
+    }
+}
+
+/// It is this caller's turn until this is dropped.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    turns: &'a Turns,
+    key: TurnKey,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl Turns {
+    /// Waits for the turn of `key`. First come, first served.
+    pub async fn take(&self, key: TurnKey) -> Turn<'_> {
+        let queue = {
+            let mut shard = self.shard(&key).lock().unwrap_or_else(PoisonError::into_inner);
+            shard.entry(key.clone()).or_default().clone()
+        };
+        // Made before the wait, so that a caller who gives up while waiting cleans up too.
+        let mut turn = Turn { turns: self, key, guard: None };
+        turn.guard = Some(queue.lock_owned().await);
+        turn
+    }
+
+    fn shard(&self, key: &TurnKey) -> &Shard {
+        let hash = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64).unwrap_or(0);
+        &self.shards[hash]
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.guard = None;
+        let mut shard = self.turns.shard(&self.key).lock().unwrap_or_else(PoisonError::into_inner);
+        // Only the map holds the queue: nobody has the turn or waits for it, and nobody can join while the shard is locked.
+        if shard.get(&self.key).is_some_and(|queue| Arc::strong_count(queue) == 1) {
+            shard.remove(&self.key);
+        }
+    }
+}

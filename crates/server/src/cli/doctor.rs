@@ -1,0 +1,255 @@
+//! `doctor`: what `serve` checks at its start, without starting, and with a line for each.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::ensure;
+use countersign_store::sqlite::SqliteStore;
+
+use super::SettingsArgs;
+use crate::config::Config;
+use crate::datadir::{self, DataDir, DataRefused, MasterKey};
+use crate::vault::Vault;
+use crate::{listen, run};
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// The lines so far.
+#[derive(Debug, Default)]
+struct Findings(Vec<(Verdict, &'static str, String)>);
+
+impl Findings {
+    fn note(&mut self, verdict: Verdict, about: &'static str, text: impl Into<String>) {
+        self.0.push((verdict, about, text.into()));
+    }
+
+    fn take<T>(&mut self, about: &'static str, outcome: anyhow::Result<(T, String)>) -> Option<T> {
+        match outcome {
+            Ok((value, text)) => {
+                self.note(Verdict::Ok, about, text);
+                Some(value)
+            }
+            Err(error) => {
+                self.note(Verdict::Fail, about, format!("{error:#}"));
+                None
+            }
+        }
+    }
+
+    fn failed(&self) -> usize {
+        self.0.iter().filter(|(verdict, _, _)| *verdict == Verdict::Fail).count()
+    }
+
+    fn text(&self) -> String {
+        self.0.iter().fold(String::new(), |mut text, (verdict, about, found)| {
+            let verdict = match verdict {
+                Verdict::Ok => "ok  ",
+                Verdict::Warn => "warn",
+                Verdict::Fail => "fail",
+            };
+            let _ = writeln!(text, "{verdict}  {about:<12} {found}");
+            text
+        })
+    }
+}
+
+/// Checks everything and prints a line for each; exit code 1 if one of them fails.
+pub fn doctor(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let mut findings = Findings::default();
+    let config = findings.take(
+        "settings",
+        args.load(environment).map(|c| (c, "every name is known, every value is good".to_owned())).map_err(Into::into),
+    );
+    if let Some(config) = config {
+        examine(&config, &mut findings)?;
+    }
+    super::say(&findings.text());
+    let failed = findings.failed();
+    ensure!(failed == 0, "{failed} of {} checks failed: `serve` would not start", findings.0.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
+    if config.allow_private_callbacks {
+        findings.note(Verdict::Warn, "callbacks", "allow_private_callbacks is on: for development and tests only");
+    }
+    if let Some(data) = examine_folder(config, findings) {
+        let key = datadir::master_key(config, &data).map(|key| (key, "there, and its owner's alone".to_owned()));
+        let key = findings.take("master key", key.map_err(Into::into));
+        examine_database(config, &data, key.as_ref(), findings)?;
+    }
+    for (about, address) in [("listen", config.listen), ("operators", config.operator_listen)] {
+        examine_address(about, address, findings);
+    }
+    examine_tls(config, findings);
+    let roots = rustls_native_certs::load_native_certs().certs.len();
+    match roots {
+        0 => findings.note(Verdict::Warn, "roots", "this machine has no certificate authorities: https callbacks cannot be delivered (Debian: ca-certificates)"),
+        _ => findings.note(Verdict::Ok, "roots", format!("{roots} certificate authorities for https callbacks")),
+    }
+    Ok(())
+}
+
+fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {
+    let opened = DataDir::open(&config.data).and_then(|data| data.mode().map(|mode| (data, mode)));
+    match opened {
+        Ok((data, mode)) if !datadir::is_open_to_others(mode) => {
+            findings.note(Verdict::Ok, "data folder", format!("{} (mode {mode:03o})", data.path().display()));
+            Some(data)
+        }
+        Ok((data, mode)) => {
+            let path = data.path().display();
+            findings.note(
+                Verdict::Warn,
+                "data folder",
+                format!("{path} may be entered by others (mode {mode:03o}): run `chmod 700 {path}`"),
+            );
+            Some(data)
+        }
+        Err(error) => {
+            findings.note(Verdict::Fail, "data folder", error.to_string());
+            None
+        }
+    }
+}
+
+fn examine_database(
+    config: &Config,
+    data: &DataDir,
+    key: Option<&MasterKey>,
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
+    if let Err(error) = run::refuse_other_databases(config) {
+        findings.note(Verdict::Fail, "database", error.to_string());
+        return Ok(());
+    }
+    let path = data.database();
+    if !path.exists() {
+        let folder = data.path().display();
+        findings.note(
+            Verdict::Fail,
+            "database",
+            format!("{} is not there: run `countersign init --data {folder}`", path.display()),
+        );
+        return Ok(());
+    }
+    let _lock = match data.lock() {
+        Ok(lock) => lock,
+        Err(DataRefused::Locked(_)) => {
+            findings.note(
+                Verdict::Warn,
+                "database",
+                "a server is running on this folder, so its database is not looked into",
+            );
+            return Ok(());
+        }
+        Err(error) => {
+            findings.note(Verdict::Fail, "database", error.to_string());
+            return Ok(());
+        }
+    };
+    if !examine_file(&path, findings) {
+        return Ok(());
+    }
+    let Some(store) = findings.take("database", run::open_store(data).map(|store| (store, "it opens".to_owned())))
+    else {
+        return Ok(());
+    };
+    if let Some(key) = key {
+        let compared = super::small_runtime()?.block_on(run::fixed::compare(config, &Vault::new(key), &store));
+        findings
+            .take("deployment", compared.map(|()| ((), "master key and rule settings are those of `init`".to_owned())));
+    }
+    if let Err(error) = run::close_store(&store) {
+        findings.note(Verdict::Fail, "database", format!("{error:#}"));
+    }
+    Ok(())
+}
+
+/// Looks at the file without changing it. False: it cannot be opened, or opening it would change its schema.
+fn examine_file(path: &Path, findings: &mut Findings) -> bool {
+    let faults = match SqliteStore::faults(path) {
+        Ok(faults) => faults,
+        Err(error) => vec![error.to_string()],
+    };
+    for fault in &faults {
+        findings.note(Verdict::Fail, "database", fault.clone());
+    }
+    let state = SqliteStore::schema_state(path).map_err(anyhow::Error::from);
+    let Some(state) = findings.take("schema", state.map(|s| (s.clone(), format!("step {} of {}", s.applied, s.known))))
+    else {
+        return false;
+    };
+    match state.applied.cmp(&state.known) {
+        Ordering::Equal => faults.is_empty(),
+        Ordering::Less => {
+            findings.note(
+                Verdict::Warn,
+                "schema",
+                "behind this program: `countersign migrate` or the next start brings it up to date",
+            );
+            false
+        }
+        Ordering::Greater => {
+            findings.note(Verdict::Fail, "schema", "made by a newer program: use that one");
+            false
+        }
+    }
+}
+
+fn examine_address(about: &'static str, address: SocketAddr, findings: &mut Findings) {
+    match TcpListener::bind(address) {
+        Ok(_) => findings.note(Verdict::Ok, about, format!("{address} is free")),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            findings.note(Verdict::Warn, about, format!("{address} is in use, perhaps by a running server"));
+        }
+        Err(error) => findings.note(Verdict::Fail, about, format!("{address} cannot be used: {error}")),
+    }
+}
+
+fn examine_tls(config: &Config, findings: &mut Findings) {
+    match (config.tls.cert.get(), config.tls.key.get()) {
+        (Some(cert), Some(key)) => {
+            let fits =
+                listen::tls::server_config(cert, key).map(|_| ((), "certificate and key fit together".to_owned()));
+            findings.take("tls", fits.map_err(Into::into));
+            if let Ok(mode) = datadir::mode_of(key)
+                && datadir::is_open_to_others(mode)
+            {
+                findings.note(
+                    Verdict::Warn,
+                    "tls",
+                    format!("the key {} may be read by others (mode {mode:03o})", key.display()),
+                );
+            }
+        }
+        (None, _) | (_, None) if config.behind_proxy => findings.note(Verdict::Ok, "tls", "left to the proxy in front"),
+        (None, _) | (_, None) => findings.note(Verdict::Ok, "tls", "none: loopback addresses only"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_has_its_line_and_failures_are_counted() {
+        let mut findings = Findings::default();
+        findings.note(Verdict::Ok, "a", "x");
+        findings.note(Verdict::Warn, "b", "y");
+        assert_eq!(findings.failed(), 0);
+        findings.note(Verdict::Fail, "c", "z");
+        assert_eq!(findings.failed(), 1);
+        assert_eq!(findings.text(), "ok    a            x\nwarn  b            y\nfail  c            z\n");
+    }
+}

@@ -1,0 +1,75 @@
+//! `init` and `migrate`.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Args;
+use countersign_store::SqliteStore;
+use serde_json::json;
+
+use super::DataArgs;
+use crate::datadir::DataDir;
+use crate::run;
+
+/// Flags of `init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Where the data will be.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Print {"data","operator_token"} for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Makes a data folder and shows its first operator token, once.
+pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let config = args.data.load(environment)?;
+    let made = super::small_runtime()?.block_on(run::initialise(&config))?;
+    let data = made.data.display().to_string();
+    let token = made.operator_token.expose();
+    if args.json {
+        super::say(&format!("{}\n", json!({ "data": data, "operator_token": token })));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let key = match (config.master_key.get(), config.master_key_file.get()) {
+        (Some(_), _) => "from COUNTERSIGN_MASTER_KEY".to_owned(),
+        (None, Some(file)) => file.display().to_string(),
+        (None, None) => made.data.join("master.key").display().to_string(),
+    };
+    super::say(&format!(
+        "Made the data folder {data}.\n\n\
+         Master key       {key}\n\
+         \x20                Keep a copy elsewhere: without it no secret in the database can ever be opened again.\n\
+         Operator token   {token}\n\
+         \x20                Shown this once. Role: security; ends {}.\n\n\
+         Next:\n\
+         \x20 countersign serve --data {data}\n\
+         \x20 export COUNTERSIGN_OPERATOR_TOKEN=...   # the token above\n\
+         \x20 countersign institution create --name \"My institution\"\n",
+        made.token_ends()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Brings the schema up to this program's; `serve` does the same at its start.
+pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let config = args.load(environment)?;
+    run::refuse_other_databases(&config)?;
+    let data = DataDir::open(&config.data)?;
+    let _lock = data.lock()?;
+    anyhow::ensure!(
+        data.database().exists(),
+        "{} holds no database: run `countersign init --data {}`",
+        data.path().display(),
+        data.path().display()
+    );
+    let state = SqliteStore::migrate(&data.database())?;
+    super::say(&format!(
+        "The schema of {} is up to date: step {} of {}.\n",
+        data.database().display(),
+        state.applied,
+        state.known
+    ));
+    Ok(ExitCode::SUCCESS)
+}

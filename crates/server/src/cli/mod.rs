@@ -1,0 +1,153 @@
+//! The command line: translates words into calls, and outcomes into exit codes.
+//!
+//! 0: done. 1: refused or failed, with one sentence on stderr. 2: wrong usage, said by clap.
+//! Invariant: a secret is printed only by the command that makes it, once.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub mod demo;
+mod doctor;
+mod http;
+mod init;
+mod operator;
+mod pretty;
+mod provision;
+mod serve;
+mod settings;
+mod sign;
+mod signed_call;
+
+pub use operator::OperatorArgs;
+pub use settings::{DataArgs, SettingsArgs};
+
+/// What the shell gives: the words after the program's name are read by clap.
+#[derive(Debug, Parser)]
+#[command(
+    name = "countersign",
+    version,
+    about = "The merchant-facing edge of a payment platform: signed API, fee rules, convert orders, callbacks.",
+    propagate_version = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Every command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the whole system on this machine, walk through it once, then go on serving
+    Demo(demo::DemoArgs),
+    /// Make a data folder: master key, database, first operator token (shown once)
+    Init(init::InitArgs),
+    /// Run the merchant API, the operator API and the delivery of callbacks
+    Serve(SettingsArgs),
+    /// Bring the database's schema up to this program's
+    Migrate(DataArgs),
+    /// Check what `serve` needs, without starting it
+    Doctor(SettingsArgs),
+    /// Sign a body: prints the headers of a request
+    Sign(sign::SignArgs),
+    /// Make one signed call and show the answer
+    Call(signed_call::CallArgs),
+    /// Verify a captured callback
+    Verify(sign::VerifyArgs),
+    /// Institutions: main merchants with sub-accounts
+    Institution(operator::Group<provision::Institution>),
+    /// Plain merchants
+    Merchant(operator::Group<provision::Merchant>),
+    /// Sub-accounts of institutions
+    SubAccount(operator::Group<provision::SubAccount>),
+    /// Applications: holders of a ClientId
+    Application(operator::Group<provision::Application>),
+    /// Payment API Secrets of an application
+    Secret(operator::Group<provision::Secret>),
+    /// Bearer tokens of operators
+    Token(operator::Group<provision::Token>),
+    /// Callback events and their deliveries
+    Event(operator::Group<provision::Event>),
+    /// Fee rules of a sub-account
+    FeeRule(operator::Group<provision::FeeRule>),
+    /// Convert orders: create and move, as the platform's back end does
+    ConvertOrder(operator::Group<provision::ConvertOrder>),
+    /// The audit log
+    Audit(operator::Group<provision::Audit>),
+}
+
+/// Reads the process's arguments, does what they say, and gives the exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command, &crate::config::environment()) {
+        Ok(code) => code,
+        Err(error) => {
+            // One line: causes after colons.
+            let _ = writeln!(std::io::stderr(), "countersign: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does one command. `environment` is the process's.
+pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Demo(args) => demo::run(&args, environment),
+        Command::Init(args) => init::init(&args, environment),
+        Command::Serve(args) => serve::serve(&args, environment),
+        Command::Migrate(args) => init::migrate(&args, environment),
+        Command::Doctor(args) => doctor::doctor(&args, environment),
+        Command::Sign(args) => sign::sign(&args, environment),
+        Command::Call(args) => signed_call::call(&args, environment),
+        Command::Verify(args) => sign::verify(&args, environment),
+        Command::Institution(group) => group.run(environment),
+        Command::Merchant(group) => group.run(environment),
+        Command::SubAccount(group) => group.run(environment),
+        Command::Application(group) => group.run(environment),
+        Command::Secret(group) => group.run(environment),
+        Command::Token(group) => group.run(environment),
+        Command::Event(group) => group.run(environment),
+        Command::FeeRule(group) => group.run(environment),
+        Command::ConvertOrder(group) => group.run(environment),
+        Command::Audit(group) => group.run(environment),
+    }
+}
+
+/// Writes to stdout. A reader that went away (`| head`) is no failure of ours.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// A runtime for commands that make a call or two.
+fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn clap_finds_no_fault_with_the_command_line() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_usage_is_exit_code_2() {
+        for words in [
+            vec!["countersign"],
+            vec!["countersign", "sreve"],
+            vec!["countersign", "serve", "--listen"],
+            vec!["countersign", "event", "show"],
+        ] {
+            let error = Cli::try_parse_from(words.clone()).expect_err("it is refused");
+            assert_eq!(error.exit_code(), 2, "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The operator API from the shell: sends one call, shows tables to people and JSON to programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, Subcommand};
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::http::{self, Answer, Ask};
+use super::pretty::{Layout, pretty};
+
+/// The variable of the bearer token.
+pub const TOKEN_VARIABLE: &str = "COUNTERSIGN_OPERATOR_TOKEN";
+
+/// How the operator API is reached. The token comes from `COUNTERSIGN_OPERATOR_TOKEN` only: flags can be read by others in `ps`.
+#[derive(Clone, Debug, Args)]
+pub struct OperatorArgs {
+    /// Address of the operator API; the token comes from COUNTERSIGN_OPERATOR_TOKEN
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "COUNTERSIGN_OPERATOR_URL",
+        default_value = "http://127.0.0.1:8081"
+    )]
+    pub operator_url: String,
+    /// Print the answer's JSON as it came, for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// A command with subcommands that each make one call.
+#[derive(Debug, Args)]
+pub struct Group<C: Subcommand> {
+    /// How the operator API is reached.
+    #[command(flatten)]
+    pub operator: OperatorArgs,
+    /// Which call.
+    #[command(subcommand)]
+    pub command: C,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Args)]
+pub struct PageArgs {
+    /// How many at most
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u32>,
+    /// Go on after this cursor, as the list before printed it
+    #[arg(long, value_name = "CURSOR")]
+    pub after: Option<String>,
+}
+
+/// One call of the operator API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The method.
+    pub method: Method,
+    /// Path under `/operator/v1`, its parts already escaped.
+    pub path: String,
+    /// Names and values of the query.
+    pub query: Vec<(&'static str, String)>,
+    /// The members of the body, each a JSON text. GET and DELETE send no body.
+    pub body: Vec<(&'static str, String)>,
+    /// Columns of the table, for lists; others go by member.
+    pub columns: &'static [&'static str],
+}
+
+impl Call {
+    /// A call without query, body and columns.
+    pub fn new(method: Method, path: impl Into<String>) -> Self {
+        Self { method, path: path.into(), query: Vec::new(), body: Vec::new(), columns: &[] }
+    }
+
+    /// A list.
+    pub fn list(path: impl Into<String>, columns: &'static [&'static str]) -> Self {
+        Self { columns, ..Self::new(Method::GET, path) }
+    }
+
+    /// Adds a page to the query.
+    pub fn page(self, page: &PageArgs) -> Self {
+        self.query("limit", page.limit.map(|limit| limit.to_string())).query("after", page.after.clone())
+    }
+
+    /// Adds to the query, where there is a value.
+    pub fn query(mut self, name: &'static str, value: Option<String>) -> Self {
+        self.query.extend(value.map(|value| (name, value)));
+        self
+    }
+
+    /// Adds a text to the body, where there is one.
+    pub fn text(mut self, name: &'static str, value: Option<&str>) -> Self {
+        self.body.extend(value.map(|value| (name, quoted(value))));
+        self
+    }
+
+    /// Adds a member whose value is JSON already (a number, true, an object), where there is one.
+    pub fn raw(mut self, name: &'static str, value: Option<String>) -> Self {
+        self.body.extend(value.map(|value| (name, value)));
+        self
+    }
+
+    /// The body's bytes. Numbers stay digit for digit as they were typed.
+    pub fn body_bytes(&self) -> Option<Vec<u8>> {
+        let members: Vec<String> = self.body.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
+        let needs_body = self.method == Method::POST || self.method == Method::PATCH;
+        needs_body.then(|| format!("{{{}}}", members.join(",")).into_bytes())
+    }
+
+    /// Path and query.
+    pub fn target(&self) -> String {
+        let query: Vec<String> = self.query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("/operator/v1{}{mark}{}", self.path, query.join("&"))
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Percent-escapes what is not unreserved, for a part of a path or a value of a query.
+pub fn escaped(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}
+
+/// What turns a subcommand into a call.
+pub trait IntoCall {
+    /// The call, or why these words make none.
+    fn call(&self) -> anyhow::Result<Call>;
+}
+
+impl<C: Subcommand + IntoCall> Group<C> {
+    /// Makes the call and shows what came back.
+    pub fn run(&self, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+        let Some(token) = environment.get(TOKEN_VARIABLE).filter(|token| !token.is_empty()) else {
+            bail!("set {TOKEN_VARIABLE} to an operator token: `countersign init` shows the first one");
+        };
+        let call = self.command.call()?;
+        let answer = super::small_runtime()?.block_on(send(&self.operator.operator_url, token.trim(), &call))?;
+        let body = accepted(&answer)?;
+        super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Sends a call with its bearer token.
+pub async fn send(base: &str, token: &str, call: &Call) -> anyhow::Result<Answer> {
+    let body = call.body_bytes();
+    let mut headers = vec![("authorization".to_owned(), format!("Bearer {token}"))];
+    if body.is_some() {
+        headers.push(("content-type".to_owned(), "application/json".to_owned()));
+    }
+    let ask = Ask { method: call.method.clone(), path: call.target(), headers, body };
+    http::exchange(base, &ask).await.context("the operator API did not answer")
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    label: String,
+    #[serde(default)]
+    detail: String,
+}
+
+/// The body of an answer that says yes; else the refusal as one sentence.
+pub fn accepted(answer: &Answer) -> anyhow::Result<&str> {
+    if answer.status.is_success() {
+        return Ok(&answer.body);
+    }
+    let status = answer.status.as_u16();
+    Err(match serde_json::from_str::<Problem>(&answer.body) {
+        Ok(problem) if !problem.code.is_empty() => {
+            anyhow!("refused with {status} {} {}: {}", problem.code, problem.label, problem.detail)
+        }
+        Ok(_) | Err(_) => {
+            anyhow!("refused with {status}, and the answer is none of Countersign's: is this the operator API?")
+        }
+    })
+}
+
+type Members<'a> = BTreeMap<&'a str, &'a RawValue>;
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    items: Vec<Members<'a>>,
+    #[serde(default)]
+    next: Option<String>,
+}
+
+/// The answer for people: a table of a list, or one line per member of a single thing.
+pub fn table(call: &Call, body: &str) -> String {
+    if body.trim().is_empty() {
+        return "done\n".to_owned();
+    }
+    if call.columns.is_empty() {
+        return single(body).unwrap_or_else(|| pretty(body, 0, Layout::Tall) + "\n");
+    }
+    let Ok(page) = serde_json::from_str::<Page<'_>>(body) else { return pretty(body, 0, Layout::Tall) + "\n" };
+    if page.items.is_empty() {
+        return "none\n".to_owned();
+    }
+    let mut table = plain_table();
+    table.set_header(call.columns);
+    for item in &page.items {
+        table.add_row(call.columns.iter().map(|column| item.get(column).map_or_else(String::new, |value| cell(value))));
+    }
+    let more = page.next.map_or_else(String::new, |next| format!("there are more: repeat with --after {next}\n"));
+    format!("{table}\n{more}")
+}
+
+/// Members in the order of the answer. Lists inside (attempts) are shown as indented JSON.
+fn single(body: &str) -> Option<String> {
+    let members = ordered_members(body)?;
+    let width = members.iter().map(|(name, _)| name.chars().count()).max()?;
+    Some(members.iter().fold(String::new(), |mut out, (name, value)| {
+        let value =
+            if value.starts_with(['{', '[']) { pretty(value, width + 2, Layout::Tall) } else { unquoted(value) };
+        let _ = writeln!(out, "{name:width$}  {value}");
+        out
+    }))
+}
+
+fn ordered_members(body: &str) -> Option<Vec<(String, String)>> {
+    struct InOrder(Vec<(String, String)>);
+    impl<'de> Deserialize<'de> for InOrder {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Visitor;
+            impl<'de> serde::de::Visitor<'de> for Visitor {
+                type Value = InOrder;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<InOrder, A::Error> {
+                    let mut members = Vec::new();
+                    while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                        members.push((name, value.get().to_owned()));
+                    }
+                    Ok(InOrder(members))
+                }
+            }
+            deserializer.deserialize_map(Visitor)
+        }
+    }
+    serde_json::from_str::<InOrder>(body).ok().map(|members| members.0)
+}
+
+fn cell(value: &RawValue) -> String {
+    unquoted(value.get())
+}
+
+/// A text without its quotes; anything else as it is written. Control characters are never sent to a terminal.
+fn unquoted(value: &str) -> String {
+    match serde_json::from_str::<String>(value) {
+        Ok(text) => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
+        Err(_) if value == "null" => "-".to_owned(),
+        Err(_) => value.to_owned(),
+    }
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer { status: StatusCode::from_u16(status).expect("a status"), body: body.to_owned() }
+    }
+
+    #[test]
+    fn a_call_is_written_with_its_query_escaped_and_its_numbers_untouched() {
+        let call = Call::new(Method::POST, format!("/merchants/{}/x", escaped("a b/ü")))
+            .query("client_id", Some("a&b".to_owned()))
+            .query("state", None)
+            .text("name", Some("Acme \"Ltd\""))
+            .text("absent", None)
+            .raw("rate", Some("0.10000000000000000001".to_owned()));
+        assert_eq!(call.target(), "/operator/v1/merchants/a%20b%2F%C3%BC/x?client_id=a%26b");
+        let body = call.body_bytes().expect("it has a body");
+        assert_eq!(String::from_utf8_lossy(&body), r#"{"name":"Acme \"Ltd\"","rate":0.10000000000000000001}"#);
+        assert_eq!(Call::new(Method::GET, "/audit").body_bytes(), None);
+    }
+
+    #[test]
+    fn a_list_becomes_a_table_and_says_how_to_go_on() {
+        let call = Call::list("/events", &["event_id", "sequence"]);
+        let text =
+            table(&call, r#"{"items":[{"sequence":12345678901234567890123,"event_id":"evt_1","x":null}],"next":"77"}"#);
+        assert!(
+            text.contains("event_id") && text.contains("evt_1") && text.contains("12345678901234567890123"),
+            "{text}"
+        );
+        assert!(text.ends_with("--after 77\n"), "{text}");
+        assert_eq!(table(&call, r#"{"items":[],"next":null}"#), "none\n");
+    }
+
+    #[test]
+    fn one_thing_is_shown_member_by_member_in_its_own_order() {
+        let call = Call::new(Method::POST, "/merchants");
+        let text = table(&call, r#"{"name":"A\u001b[31m","merchant_id":"m1","gone":null,"n":0.10}"#);
+        assert_eq!(text, "name         A\u{fffd}[31m\nmerchant_id  m1\ngone         -\nn            0.10\n");
+        assert_eq!(table(&call, ""), "done\n");
+    }
+
+    #[test]
+    fn a_refusal_is_one_sentence_with_its_code() {
+        let body = r#"{"title":"x","status":404,"code":"400404","label":"NOT_FOUND","detail":"no merchant m9"}"#;
+        let said = accepted(&answer(404, body)).expect_err("it is refused").to_string();
+        assert_eq!(said, "refused with 404 400404 NOT_FOUND: no merchant m9");
+        assert!(
+            accepted(&answer(502, "<html>")).expect_err("it is refused").to_string().contains("none of Countersign's")
+        );
+        assert_eq!(accepted(&answer(201, "{}")).expect("it is accepted"), "{}");
+    }
+}

@@ -1,0 +1,459 @@
+//! Provisioning and daily business: each subcommand is one call of the operator API.
+
+use clap::{Subcommand, ValueEnum};
+use hyper::Method;
+
+use super::operator::{Call, IntoCall, PageArgs, escaped};
+
+mod access;
+
+pub use access::{Secret, Token};
+
+const MERCHANT_COLUMNS: &[&str] = &["merchant_id", "kind", "name", "created_at"];
+const SUB_ACCOUNT_COLUMNS: &[&str] = &["sub_merchant_id", "merchant_id", "name", "created_at"];
+const APPLICATION_COLUMNS: &[&str] = &["client_id", "merchant_id", "name", "enabled", "callback_url", "created_at"];
+const EVENT_COLUMNS: &[&str] = &[
+    "event_id",
+    "client_id",
+    "bizType",
+    "bizId",
+    "bizStatus",
+    "sequence",
+    "state",
+    "attempt_count",
+    "next_attempt_at",
+    "created_at",
+];
+const RULE_COLUMNS: &[&str] =
+    &["version_no", "config_id", "r_markup", "f_markup", "status", "effective_date", "due_date", "created_at"];
+const AUDIT_COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
+
+/// Institutions.
+#[derive(Debug, Subcommand)]
+pub enum Institution {
+    /// Add an institution
+    Create {
+        /// A name for people
+        #[arg(long)]
+        name: String,
+        /// Its public id [default: made by the server]
+        #[arg(long, value_name = "ID")]
+        merchant_id: Option<String>,
+        /// Base rate in percent (or as a fraction, where the deployment says so)
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_f")]
+        base_r: Option<String>,
+        /// Base fee in USDT
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_r")]
+        base_f: Option<String>,
+    },
+    /// List merchants of every kind
+    List(PageArgs),
+}
+
+/// Plain merchants.
+#[derive(Debug, Subcommand)]
+pub enum Merchant {
+    /// Add a merchant
+    Create {
+        /// A name for people
+        #[arg(long)]
+        name: String,
+        /// Its public id [default: made by the server]
+        #[arg(long, value_name = "ID")]
+        merchant_id: Option<String>,
+    },
+    /// List merchants of every kind
+    List(PageArgs),
+}
+
+/// Sub-accounts.
+#[derive(Debug, Subcommand)]
+pub enum SubAccount {
+    /// Add a sub-account to an institution
+    Create {
+        /// The institution's merchant_id
+        institution: String,
+        /// A name for people
+        #[arg(long)]
+        name: String,
+        /// Its public id [default: made by the server]
+        #[arg(long, value_name = "ID")]
+        sub_merchant_id: Option<String>,
+    },
+    /// List an institution's sub-accounts
+    List {
+        /// The institution's merchant_id
+        institution: String,
+        /// Which page.
+        #[command(flatten)]
+        page: PageArgs,
+    },
+}
+
+/// Applications.
+#[derive(Debug, Subcommand)]
+pub enum Application {
+    /// Add an application to a merchant, institution or sub-account; its Payment API Secret is shown this once
+    Create {
+        /// Whose: merchant_id or sub_merchant_id
+        merchant: String,
+        /// A name for people
+        #[arg(long)]
+        name: String,
+        /// Where its callbacks go
+        #[arg(long, value_name = "URL")]
+        callback_url: Option<String>,
+    },
+    /// List applications
+    List {
+        /// Only of this merchant, institution or sub-account
+        #[arg(long, value_name = "ID")]
+        merchant_id: Option<String>,
+        /// Which page.
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Show an application
+    Show {
+        /// Which: its ClientId
+        client_id: String,
+    },
+    /// Change an application
+    Update {
+        /// Which: its ClientId
+        client_id: String,
+        /// A name for people
+        #[arg(long)]
+        name: Option<String>,
+        /// Whether its requests are accepted
+        #[arg(long, value_name = "true|false")]
+        enabled: Option<bool>,
+        /// Where its callbacks go
+        #[arg(long, value_name = "URL")]
+        callback_url: Option<String>,
+        /// Whether callbacks go out
+        #[arg(long, value_name = "true|false")]
+        callback_enabled: Option<bool>,
+        /// How callbacks are signed
+        #[arg(long, value_name = "hex|base64")]
+        callback_encoding: Option<String>,
+        /// Which words callbacks use
+        #[arg(long, value_name = "standard|family")]
+        callback_vocabulary: Option<String>,
+        /// A lower limit on the distance of its timestamps, in ms
+        #[arg(long, value_name = "MS")]
+        timestamp_tolerance_ms: Option<i64>,
+        /// Requests per second; 0 is off
+        #[arg(long, value_name = "N")]
+        rate_limit_per_s: Option<u32>,
+    },
+}
+
+/// Callback events.
+#[derive(Debug, Subcommand)]
+pub enum Event {
+    /// Write an event; its callback goes out at once
+    Emit {
+        /// To which application
+        #[arg(long)]
+        client_id: String,
+        /// Kind of business: `PAYMENT_ORDER`, `TRANSFER_ADDRESS`, ...
+        #[arg(long)]
+        biz_type: String,
+        /// Which payment order or transaction
+        #[arg(long)]
+        biz_id: String,
+        /// What became of it
+        #[arg(long)]
+        biz_status: String,
+        /// Business data: a JSON object, or a text that holds JSON
+        #[arg(long, value_name = "JSON")]
+        data: String,
+    },
+    /// List events, newest first
+    List {
+        /// Only of this application
+        #[arg(long)]
+        client_id: Option<String>,
+        /// Only of this payment order or transaction
+        #[arg(long)]
+        biz_id: Option<String>,
+        /// Only in this state
+        #[arg(long)]
+        state: Option<EventState>,
+        /// Which page.
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Show an event with all its attempts
+    Show {
+        /// Which
+        event_id: String,
+    },
+    /// Deliver an event again
+    Redeliver {
+        /// Which
+        event_id: String,
+    },
+}
+
+/// Where an event's delivery stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventState {
+    /// Waits for its next attempt.
+    Pending,
+    /// Waits for a URL, or for callbacks to be enabled.
+    Held,
+    /// Acknowledged.
+    Delivered,
+    /// The schedule is used up.
+    Dead,
+}
+
+impl EventState {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Held => "held",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// Fee rules.
+#[derive(Debug, Subcommand)]
+pub enum FeeRule {
+    /// List all versions of a sub-account's rule
+    List {
+        /// Whose: sub_merchant_id
+        sub_account: String,
+        /// Which page.
+        #[command(flatten)]
+        page: PageArgs,
+    },
+}
+
+/// Convert orders.
+#[derive(Debug, Subcommand)]
+pub enum ConvertOrder {
+    /// Add a convert order
+    Create {
+        /// Whose: merchant_id or sub_merchant_id
+        merchant: String,
+        /// The user it is made for
+        #[arg(long)]
+        user_id: Option<i64>,
+        /// Currency sold
+        #[arg(long)]
+        sell_currency: String,
+        /// Currency bought
+        #[arg(long)]
+        buy_currency: String,
+        /// Amount sold
+        #[arg(long)]
+        sell_amount: String,
+        /// Amount bought
+        #[arg(long)]
+        buy_amount: String,
+        /// Quote coin per base coin of the pair, every digit kept
+        #[arg(long, value_name = "NUMBER", value_parser = json_number)]
+        rate: String,
+        /// Its number [default: made by the server]
+        #[arg(long)]
+        order_id: Option<String>,
+        /// The quote it rests on [default: made by the server]
+        #[arg(long)]
+        quote_id: Option<String>,
+    },
+    /// Move a convert order
+    Move {
+        /// Which
+        order_id: String,
+        /// Where to
+        #[arg(long)]
+        status: ConvertMove,
+    },
+}
+
+/// Where a convert order can go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConvertMove {
+    /// Carried out: status 3.
+    #[value(alias = "3")]
+    Success,
+    /// Not carried out: status 6.
+    #[value(alias = "6")]
+    Failed,
+}
+
+/// The audit log.
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// List who did what, newest first
+    List(PageArgs),
+}
+
+/// A JSON number, kept as it was typed.
+fn json_number(text: &str) -> Result<String, String> {
+    let is_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) && !text.contains(['e', 'E']);
+    match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        Ok(_) if is_number && text.trim() == text => Ok(text.to_owned()),
+        Ok(_) | Err(_) => Err("a plain number is wanted, such as 0.3".to_owned()),
+    }
+}
+
+impl IntoCall for Institution {
+    fn call(&self) -> anyhow::Result<Call> {
+        Ok(match self {
+            Self::Create { name, merchant_id, base_r, base_f } => Call::new(Method::POST, "/institutions")
+                .text("name", Some(name))
+                .text("merchant_id", merchant_id.as_deref())
+                .raw(
+                    "base_rate",
+                    base_r.as_ref().zip(base_f.as_ref()).map(|(r, f)| format!(r#"{{"r_total":{r},"f_total":{f}}}"#)),
+                ),
+            Self::List(page) => Call::list("/merchants", MERCHANT_COLUMNS).page(page),
+        })
+    }
+}
+
+impl IntoCall for Merchant {
+    fn call(&self) -> anyhow::Result<Call> {
+        Ok(match self {
+            Self::Create { name, merchant_id } => Call::new(Method::POST, "/merchants")
+                .text("name", Some(name))
+                .text("merchant_id", merchant_id.as_deref()),
+            Self::List(page) => Call::list("/merchants", MERCHANT_COLUMNS).page(page),
+        })
+    }
+}
+
+impl IntoCall for SubAccount {
+    fn call(&self) -> anyhow::Result<Call> {
+        let path = |institution: &str| format!("/institutions/{}/sub-accounts", escaped(institution));
+        Ok(match self {
+            Self::Create { institution, name, sub_merchant_id } => Call::new(Method::POST, path(institution))
+                .text("name", Some(name))
+                .text("sub_merchant_id", sub_merchant_id.as_deref()),
+            Self::List { institution, page } => Call::list(path(institution), SUB_ACCOUNT_COLUMNS).page(page),
+        })
+    }
+}
+
+impl IntoCall for Application {
+    fn call(&self) -> anyhow::Result<Call> {
+        Ok(match self {
+            Self::Create { merchant, name, callback_url } => {
+                Call::new(Method::POST, format!("/merchants/{}/applications", escaped(merchant)))
+                    .text("name", Some(name))
+                    .text("callback_url", callback_url.as_deref())
+            }
+            Self::List { merchant_id, page } => {
+                Call::list("/applications", APPLICATION_COLUMNS).query("merchant_id", merchant_id.clone()).page(page)
+            }
+            Self::Show { client_id } => Call::new(Method::GET, format!("/applications/{}", escaped(client_id))),
+            Self::Update {
+                client_id,
+                name,
+                enabled,
+                callback_url,
+                callback_enabled,
+                callback_encoding,
+                callback_vocabulary,
+                timestamp_tolerance_ms,
+                rate_limit_per_s,
+            } => {
+                let call = Call::new(Method::PATCH, format!("/applications/{}", escaped(client_id)))
+                    .text("name", name.as_deref())
+                    .raw("enabled", enabled.map(|on| on.to_string()))
+                    .text("callback_url", callback_url.as_deref())
+                    .raw("callback_enabled", callback_enabled.map(|on| on.to_string()))
+                    .text("callback_encoding", callback_encoding.as_deref())
+                    .text("callback_vocabulary", callback_vocabulary.as_deref())
+                    .raw("timestamp_tolerance_ms", timestamp_tolerance_ms.map(|ms| ms.to_string()))
+                    .raw("rate_limit_per_s", rate_limit_per_s.map(|n| n.to_string()));
+                anyhow::ensure!(
+                    !call.body.is_empty(),
+                    "nothing to change: name at least one field, such as --enabled false"
+                );
+                call
+            }
+        })
+    }
+}
+
+impl IntoCall for Event {
+    fn call(&self) -> anyhow::Result<Call> {
+        Ok(match self {
+            Self::Emit { client_id, biz_type, biz_id, biz_status, data } => {
+                let call = Call::new(Method::POST, "/events")
+                    .text("client_id", Some(client_id))
+                    .text("bizType", Some(biz_type))
+                    .text("bizId", Some(biz_id))
+                    .text("bizStatus", Some(biz_status));
+                let is_object =
+                    data.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok();
+                if is_object { call.raw("data", Some(data.clone())) } else { call.text("data", Some(data)) }
+            }
+            Self::List { client_id, biz_id, state, page } => Call::list("/events", EVENT_COLUMNS)
+                .query("client_id", client_id.clone())
+                .query("bizId", biz_id.clone())
+                .query("state", state.map(|state| state.name().to_owned()))
+                .page(page),
+            Self::Show { event_id } => Call::new(Method::GET, format!("/events/{}", escaped(event_id))),
+            Self::Redeliver { event_id } => Call::new(Method::POST, format!("/events/{}/redeliver", escaped(event_id))),
+        })
+    }
+}
+
+impl IntoCall for FeeRule {
+    fn call(&self) -> anyhow::Result<Call> {
+        let Self::List { sub_account, page } = self;
+        Ok(Call::list("/fee-rules", RULE_COLUMNS).query("sub_merchant_id", Some(sub_account.clone())).page(page))
+    }
+}
+
+impl IntoCall for ConvertOrder {
+    fn call(&self) -> anyhow::Result<Call> {
+        Ok(match self {
+            Self::Create {
+                merchant,
+                user_id,
+                sell_currency,
+                buy_currency,
+                sell_amount,
+                buy_amount,
+                rate,
+                order_id,
+                quote_id,
+            } => Call::new(Method::POST, format!("/merchants/{}/convert-orders", escaped(merchant)))
+                .text("order_id", order_id.as_deref())
+                .raw("userId", user_id.map(|id| id.to_string()))
+                .text("sellCurrency", Some(sell_currency))
+                .text("buyCurrency", Some(buy_currency))
+                .text("sellAmount", Some(sell_amount))
+                .text("buyAmount", Some(buy_amount))
+                .raw("rate", Some(rate.clone()))
+                .text("quoteId", quote_id.as_deref()),
+            Self::Move { order_id, status } => {
+                let status = match status {
+                    ConvertMove::Success => "3",
+                    ConvertMove::Failed => "6",
+                };
+                Call::new(Method::PATCH, format!("/convert-orders/{}", escaped(order_id)))
+                    .raw("status", Some(status.to_owned()))
+            }
+        })
+    }
+}
+
+impl IntoCall for Audit {
+    fn call(&self) -> anyhow::Result<Call> {
+        let Self::List(page) = self;
+        Ok(Call::list("/audit", AUDIT_COLUMNS).page(page))
+    }
+}
+
+#[cfg(test)]
+mod tests;

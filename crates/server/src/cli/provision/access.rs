@@ -1,0 +1,118 @@
+//! Who may do what: Payment API Secrets of applications, bearer tokens of operators.
+
+use clap::{Subcommand, ValueEnum};
+use hyper::Method;
+
+use crate::cli::operator::{Call, IntoCall, escaped};
+
+const SECRET_COLUMNS: &[&str] =
+    &["secret_id", "fingerprint", "last4", "live", "signs_callbacks", "created_at", "not_after"];
+
+/// Payment API Secrets.
+#[derive(Debug, Subcommand)]
+pub enum Secret {
+    /// Make a new secret, shown this once; the older ones end after the overlap
+    Rotate {
+        /// Whose: ClientId
+        client_id: String,
+        /// How long older secrets stay good, in seconds [default: 86400]
+        #[arg(long, value_name = "S")]
+        overlap_s: Option<u64>,
+    },
+    /// List an application's secrets, without the secrets
+    List {
+        /// Whose: ClientId
+        client_id: String,
+    },
+    /// End a secret at once
+    Revoke {
+        /// Whose: ClientId
+        client_id: String,
+        /// Which secret
+        secret_id: String,
+    },
+    /// Sign callbacks with this secret from now on
+    UseForCallbacks {
+        /// Whose: ClientId
+        client_id: String,
+        /// Which secret
+        secret_id: String,
+    },
+}
+
+/// Operators' bearer tokens.
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Make a token, shown this once
+    Create {
+        /// A name for people
+        #[arg(long)]
+        name: String,
+        /// What it may do; each role may do what the ones before it may
+        #[arg(long, value_enum)]
+        role: Role,
+        /// How long it is good, in days [default: 90]
+        #[arg(long, value_name = "DAYS")]
+        life_days: Option<u32>,
+    },
+    /// End a token at once
+    Revoke {
+        /// Which
+        token_id: String,
+    },
+}
+
+/// What a token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Read.
+    Viewer,
+    /// Read and run the daily business.
+    Operator,
+    /// All, with identities, secrets and tokens.
+    Security,
+}
+
+impl Role {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Security => "security",
+        }
+    }
+}
+
+impl IntoCall for Secret {
+    fn call(&self) -> anyhow::Result<Call> {
+        Ok(match self {
+            Self::Rotate { client_id, overlap_s } => {
+                Call::new(Method::POST, format!("/applications/{}/secrets", escaped(client_id)))
+                    .raw("overlap_s", overlap_s.map(|s| s.to_string()))
+            }
+            Self::List { client_id } => {
+                Call::list(format!("/applications/{}/secrets", escaped(client_id)), SECRET_COLUMNS)
+            }
+            Self::Revoke { client_id, secret_id } => Call::new(
+                Method::DELETE,
+                format!("/applications/{}/secrets/{}", escaped(client_id), escaped(secret_id)),
+            ),
+            Self::UseForCallbacks { client_id, secret_id } => Call::new(
+                Method::POST,
+                format!("/applications/{}/secrets/{}/use-for-callbacks", escaped(client_id), escaped(secret_id)),
+            ),
+        })
+    }
+}
+
+impl IntoCall for Token {
+    fn call(&self) -> anyhow::Result<Call> {
+        Ok(match self {
+            Self::Create { name, role, life_days } => Call::new(Method::POST, "/tokens")
+                .text("name", Some(name))
+                .text("role", Some(role.name()))
+                .raw("life_days", life_days.map(|days| days.to_string())),
+            Self::Revoke { token_id } => Call::new(Method::DELETE, format!("/tokens/{}", escaped(token_id))),
+        })
+    }
+}

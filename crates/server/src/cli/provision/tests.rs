@@ -1,0 +1,109 @@
+//! Which words make which call.
+
+use clap::Parser as _;
+
+use super::super::{Cli, Command};
+use super::*;
+
+fn call(words: &str) -> Call {
+    let cli = Cli::try_parse_from(std::iter::once("countersign").chain(words.split(' '))).expect(words);
+    let call = match &cli.command {
+        Command::Institution(group) => group.command.call(),
+        Command::Merchant(group) => group.command.call(),
+        Command::SubAccount(group) => group.command.call(),
+        Command::Application(group) => group.command.call(),
+        Command::Secret(group) => group.command.call(),
+        Command::Token(group) => group.command.call(),
+        Command::Event(group) => group.command.call(),
+        Command::FeeRule(group) => group.command.call(),
+        Command::ConvertOrder(group) => group.command.call(),
+        Command::Audit(group) => group.command.call(),
+        other => panic!("{other:?} makes no call of the operator API"),
+    };
+    call.expect(words)
+}
+
+fn written(words: &str) -> String {
+    let call = call(words);
+    let query = call.query.iter().fold(String::new(), |query, (name, value)| query + &format!(" {name}={value}"));
+    let body = call.body_bytes().map_or_else(String::new, |body| format!(" {}", String::from_utf8_lossy(&body)));
+    format!("{} {}{query}{body}", call.method, call.path)
+}
+
+#[test]
+fn each_command_makes_its_call() {
+    let table = [
+        ("institution create --name N", r#"POST /institutions {"name":"N"}"#),
+        (
+            "institution create --name N --merchant-id M --base-r 0.10 --base-f 2 --json",
+            r#"POST /institutions {"name":"N","merchant_id":"M","base_rate":{"r_total":0.10,"f_total":2}}"#,
+        ),
+        ("institution list --limit 5 --after 7", "GET /merchants limit=5 after=7"),
+        ("merchant create --name N", r#"POST /merchants {"name":"N"}"#),
+        (
+            "sub-account create M --name N --sub-merchant-id S",
+            r#"POST /institutions/M/sub-accounts {"name":"N","sub_merchant_id":"S"}"#,
+        ),
+        (
+            "application create M --name N --callback-url https://a.example/c",
+            r#"POST /merchants/M/applications {"name":"N","callback_url":"https://a.example/c"}"#,
+        ),
+        (
+            "application update A --enabled false --rate-limit-per-s 0",
+            r#"PATCH /applications/A {"enabled":false,"rate_limit_per_s":0}"#,
+        ),
+        ("sub-account list M", "GET /institutions/M/sub-accounts"),
+        ("application list", "GET /applications"),
+        ("application list --merchant-id M --limit 2", "GET /applications merchant_id=M limit=2"),
+        ("application show A", "GET /applications/A"),
+        (
+            "token create --name N --role viewer --life-days 7",
+            r#"POST /tokens {"name":"N","role":"viewer","life_days":7}"#,
+        ),
+        ("token revoke T", "DELETE /tokens/T"),
+        ("secret rotate A", "POST /applications/A/secrets {}"),
+        ("secret rotate A --overlap-s 60", r#"POST /applications/A/secrets {"overlap_s":60}"#),
+        ("secret list A", "GET /applications/A/secrets"),
+        ("secret revoke A S", "DELETE /applications/A/secrets/S"),
+        ("secret use-for-callbacks A S", "POST /applications/A/secrets/S/use-for-callbacks {}"),
+        (
+            r#"event emit --client-id A --biz-type T --biz-id 1 --biz-status S --data {"a":0.10}"#,
+            r#"POST /events {"client_id":"A","bizType":"T","bizId":"1","bizStatus":"S","data":{"a":0.10}}"#,
+        ),
+        (
+            "event emit --client-id A --biz-type T --biz-id 1 --biz-status S --data plain",
+            r#"POST /events {"client_id":"A","bizType":"T","bizId":"1","bizStatus":"S","data":"plain"}"#,
+        ),
+        ("event list --biz-id 1 --state dead", "GET /events bizId=1 state=dead"),
+        ("event show E", "GET /events/E"),
+        ("event redeliver E", "POST /events/E/redeliver {}"),
+        ("fee-rule list S", "GET /fee-rules sub_merchant_id=S"),
+        (
+            "convert-order create M --sell-currency GT --buy-currency USDT --sell-amount 1 --buy-amount 2 --rate 2.50",
+            r#"POST /merchants/M/convert-orders {"sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1","buyAmount":"2","rate":2.50}"#,
+        ),
+        ("convert-order move 17 --status success", r#"PATCH /convert-orders/17 {"status":3}"#),
+        ("convert-order move 17 --status 6", r#"PATCH /convert-orders/17 {"status":6}"#),
+        ("audit list", "GET /audit"),
+    ];
+    for (words, wanted) in table {
+        assert_eq!(written(words), wanted, "{words}");
+    }
+}
+
+#[test]
+fn numbers_are_plain_json_numbers() {
+    for good in ["0", "-1", "0.10", "123456789012345678.5"] {
+        assert_eq!(json_number(good).as_deref(), Ok(good));
+    }
+    for bad in ["", "1e3", "01", "+1", ".5", "NaN", "\"1\"", "{}", "1 ", "true"] {
+        assert!(json_number(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn an_update_that_changes_nothing_is_refused() {
+    let cli = Cli::try_parse_from(["countersign", "application", "update", "A"]).expect("clap takes it");
+    let Command::Application(group) = &cli.command else { panic!("it is an application command") };
+    assert!(group.command.call().is_err());
+}

@@ -1,0 +1,264 @@
+//! `sign` and `verify`: the signature without the network, for people who build or debug a client.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
+use countersign_protocol::callback;
+use countersign_protocol::headers::{Header, HeaderNames, Prefixes};
+use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
+
+use crate::chance::Chance;
+use crate::clock::Clock;
+
+/// The variable of the ClientId.
+pub const CLIENT_ID_VARIABLE: &str = "COUNTERSIGN_CLIENT_ID";
+/// The variable of the Payment API Secret.
+pub const SECRET_VARIABLE: &str = "COUNTERSIGN_SECRET";
+
+const BODY_BYTES_MAX: u64 = 16 * 1024 * 1024;
+const AGE_MS_RECOMMENDED: i64 = 5 * 60 * 1000;
+
+/// How a signature is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SignatureForm {
+    /// 128 lowercase hexadecimal digits.
+    Hex,
+    /// Base64.
+    Base64,
+}
+
+/// Flags of `sign`.
+#[derive(Debug, Args)]
+pub struct SignArgs {
+    /// File with the body; - is standard input [default: no body]
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    /// Unix milliseconds [default: now]
+    #[arg(long, value_name = "MS")]
+    timestamp: Option<String>,
+    /// Nonce [default: 32 random hex digits]
+    #[arg(long)]
+    nonce: Option<String>,
+    /// How the signature is written
+    #[arg(long, value_enum, default_value = "hex")]
+    encoding: SignatureForm,
+    /// What the header names begin with
+    #[arg(long, default_value = "X-Service-")]
+    prefix: String,
+}
+
+/// Flags of `verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The callback's Timestamp header
+    #[arg(long, value_name = "MS")]
+    timestamp: String,
+    /// The callback's Nonce header
+    #[arg(long)]
+    nonce: String,
+    /// The callback's Signature header
+    #[arg(long)]
+    signature: String,
+    /// File with the callback's body, byte for byte as it came; - is standard input
+    #[arg(long, value_name = "FILE")]
+    body: PathBuf,
+    /// Also refuse a timestamp farther from now than this [default: its age is only reported]
+    #[arg(long, value_name = "MS")]
+    tolerance_ms: Option<i64>,
+}
+
+/// A variable that must be set, with its name in the refusal and its value nowhere.
+pub fn required<'a>(environment: &'a BTreeMap<String, String>, name: &str) -> anyhow::Result<&'a str> {
+    environment
+        .get(name)
+        .map(String::as_str)
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| anyhow!("set {name} in the environment"))
+}
+
+/// The bytes of a body; none without a file.
+pub fn body_of(file: Option<&Path>) -> anyhow::Result<Vec<u8>> {
+    let Some(file) = file else { return Ok(Vec::new()) };
+    let mut bytes = Vec::new();
+    if file == Path::new("-") {
+        std::io::stdin().take(BODY_BYTES_MAX).read_to_end(&mut bytes).context("standard input cannot be read")?;
+    } else {
+        let open = std::fs::File::open(file).with_context(|| format!("the body {} cannot be read", file.display()))?;
+        open.take(BODY_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .with_context(|| format!("the body {} cannot be read", file.display()))?;
+    }
+    Ok(bytes)
+}
+
+/// The names of the signed headers under one prefix.
+pub fn header_names(prefix: &str) -> anyhow::Result<HeaderNames> {
+    let prefixes = Prefixes::new(&[prefix.to_owned()]).map_err(|refused| anyhow!("--prefix: {refused}"))?;
+    Ok(prefixes.first().clone())
+}
+
+/// What goes into the headers of a signed request.
+#[derive(Clone, Debug)]
+pub struct Signed {
+    /// Unix milliseconds.
+    pub timestamp: String,
+    /// The nonce.
+    pub nonce: String,
+    /// The signature as text.
+    pub signature: String,
+}
+
+/// Signs a body now, with a fresh nonce, unless given.
+pub fn signed(
+    secret: &str,
+    body: &[u8],
+    timestamp: Option<String>,
+    nonce: Option<String>,
+    encoding: Encoding,
+) -> Signed {
+    let timestamp = timestamp.unwrap_or_else(|| Clock::System.now().0.to_string());
+    let nonce = nonce.unwrap_or_else(|| Chance::default().hex(16));
+    let signature = encode_signature(&SigningKey::new(secret.as_bytes()).sign(&timestamp, &nonce, body), encoding);
+    Signed { timestamp, nonce, signature }
+}
+
+/// Prints the headers of a request, one a line, as `curl -H @-` reads them.
+pub fn sign(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    super::say(&header_lines(args, environment)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<String> {
+    let client_id = required(environment, CLIENT_ID_VARIABLE)?;
+    let secret = required(environment, SECRET_VARIABLE)?;
+    if args.timestamp.as_ref().is_some_and(|t| t.len() != 13 || !t.bytes().all(|b| b.is_ascii_digit())) {
+        bail!("--timestamp: 13 digits are wanted, Unix milliseconds");
+    }
+    let encoding = match args.encoding {
+        SignatureForm::Hex => Encoding::Hex,
+        SignatureForm::Base64 => Encoding::Base64,
+    };
+    let body = body_of(args.body.as_deref())?;
+    let names = header_names(&args.prefix)?;
+    let signed = signed(secret, &body, args.timestamp.clone(), args.nonce.clone(), encoding);
+    let lines = [
+        (Header::ClientId, client_id),
+        (Header::Timestamp, &signed.timestamp),
+        (Header::Nonce, &signed.nonce),
+        (Header::Signature, &signed.signature),
+    ];
+    let mut text = lines
+        .iter()
+        .fold(String::new(), |text, (header, value)| text + &format!("{}: {value}\n", names.display(*header)));
+    if !body.is_empty() {
+        text.push_str("Content-Type: application/json\n");
+    }
+    Ok(text)
+}
+
+/// Says whether a captured callback is ours, or what about it is not.
+pub fn verify(args: &VerifyArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    super::say(&verdict(args, environment, Clock::System.now().0)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) -> anyhow::Result<String> {
+    let secret = required(environment, SECRET_VARIABLE)?;
+    let body = body_of(Some(&args.body))?;
+    let stamped: i64 = args
+        .timestamp
+        .parse()
+        .map_err(|_| anyhow!("the timestamp {:?} is no Unix time in milliseconds", args.timestamp))?;
+    let (compared_with, tolerance) = args.tolerance_ms.map_or((stamped, 0), |tolerance| (now, tolerance));
+    let key = SigningKey::new(secret.as_bytes());
+    callback::verify(&key, &args.timestamp, &args.nonce, &body, args.signature.trim(), compared_with, tolerance)
+        .map_err(|refused| anyhow!("this callback is not good: {refused}"))?;
+    let age_s = (now - stamped) / 1000;
+    let age = if (now - stamped).abs() > AGE_MS_RECOMMENDED {
+        format!(
+            "Its timestamp is {age_s} s old: fine for a captured callback; a receiver should refuse it (recommended limit: 300 s).\n"
+        )
+    } else {
+        format!("Its timestamp is {age_s} s old.\n")
+    };
+    Ok(format!("The signature is right: this body was signed with this secret, and nobody changed it since.\n{age}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The second known answer of docs/PROTOCOL.md.
+    const SECRET: &str = "sk_test_secret";
+    const TIMESTAMP: &str = "1700000000000";
+    const SIGNATURE: &str = "2ddbf4a0a71f9534ade9681692beb92c030239b50a9087eda8adb27b75c6e6d2dcf7bd8d1d441ec909efcd869e7985c7b1222f1a1374dc6db7cab7c6f46252c0";
+
+    fn environment() -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (CLIENT_ID_VARIABLE.to_owned(), "app_1".to_owned()),
+            (SECRET_VARIABLE.to_owned(), SECRET.to_owned()),
+        ])
+    }
+
+    fn sign_args(timestamp: &str) -> SignArgs {
+        SignArgs {
+            body: None,
+            timestamp: Some(timestamp.to_owned()),
+            nonce: Some("abc123".to_owned()),
+            encoding: SignatureForm::Hex,
+            prefix: "X-Other-".to_owned(),
+        }
+    }
+
+    #[test]
+    fn sign_prints_the_headers_of_the_known_answer() {
+        let text = header_lines(&sign_args(TIMESTAMP), &environment()).expect("it signs");
+        let wanted = format!(
+            "X-Other-Certificate-ClientId: app_1\nX-Other-Timestamp: {TIMESTAMP}\nX-Other-Nonce: abc123\nX-Other-Signature: {SIGNATURE}\n"
+        );
+        assert_eq!(text, wanted);
+        assert!(header_lines(&sign_args("1700000000"), &environment()).is_err(), "seconds are no milliseconds");
+        let refused = header_lines(&sign_args(TIMESTAMP), &BTreeMap::new()).expect_err("nothing is set").to_string();
+        assert_eq!(refused, "set COUNTERSIGN_CLIENT_ID in the environment");
+    }
+
+    #[test]
+    fn verify_takes_the_genuine_callback_and_refuses_each_change_of_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let path = folder.path().join("body.json");
+        std::fs::write(&path, r#"{"bizId":"1"}"#).expect("it can be written");
+        let nonce = "callback0123456789abcdef01234567";
+        let body = std::fs::read(&path).expect("it is there");
+        let signature =
+            signed(SECRET, &body, Some(TIMESTAMP.to_owned()), Some(nonce.to_owned()), Encoding::Base64).signature;
+        let args = |timestamp: &str, nonce: &str, tolerance_ms| VerifyArgs {
+            timestamp: timestamp.to_owned(),
+            nonce: nonce.to_owned(),
+            signature: signature.clone(),
+            body: path.clone(),
+            tolerance_ms,
+        };
+        let now = 1_700_000_010_000;
+        let said = verdict(&args(TIMESTAMP, nonce, None), &environment(), now).expect("it is genuine");
+        assert!(said.contains("10 s old"), "{said}");
+        assert!(verdict(&args(TIMESTAMP, nonce, Some(10_000)), &environment(), now).is_ok());
+        let said =
+            verdict(&args(TIMESTAMP, nonce, None), &environment(), now + 3_600_000).expect("it is old, but captured");
+        assert!(said.contains("a receiver should refuse it"), "{said}");
+        for (refused, why) in [
+            (args(TIMESTAMP, nonce, Some(9_999)), "ms away from the present"),
+            (args(TIMESTAMP, "abc", None), "does not begin with"),
+            (args("1700000000001", nonce, None), "does not fit"),
+            (args("yesterday", nonce, None), "no Unix time"),
+        ] {
+            let said = verdict(&refused, &environment(), now).expect_err(why).to_string();
+            assert!(said.contains(why), "{said}");
+        }
+        std::fs::write(&path, r#"{"bizId":"2"}"#).expect("it can be written");
+        assert!(verdict(&args(TIMESTAMP, nonce, None), &environment(), now).is_err(), "the body was changed");
+    }
+}

@@ -1,0 +1,129 @@
+//! `call`: one signed call, as a merchant's program would make it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{anyhow, bail, ensure};
+use clap::Args;
+use countersign_protocol::headers::{Header, HeaderNames};
+use countersign_protocol::signing::Encoding;
+use hyper::Method;
+use serde::Deserialize;
+
+use super::http::{self, Answer, Ask};
+use super::pretty::{Layout, pretty};
+use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, Signed, body_of, header_names, required, signed};
+
+/// Flags of `call`.
+#[derive(Debug, Args)]
+pub struct CallArgs {
+    /// GET or POST
+    method: String,
+    /// Path and query: "/v1/pay/convert/order?orderId=123"
+    path: String,
+    /// File with the body; - is standard input [default: no body]
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    /// Address of the merchant API
+    #[arg(long, value_name = "URL", env = "COUNTERSIGN_URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// MerchantId header: the institution, for fee rules
+    #[arg(long, value_name = "ID")]
+    merchant_id: Option<String>,
+    /// On-Behalf-Of header: a sub-account of the institution
+    #[arg(long, value_name = "ID")]
+    on_behalf_of: Option<String>,
+    /// What the header names begin with
+    #[arg(long, default_value = "X-Service-")]
+    prefix: String,
+}
+
+/// Who calls, for [`ask`].
+#[derive(Clone, Debug)]
+pub struct Caller<'a> {
+    /// The ClientId.
+    pub client_id: &'a str,
+    /// The header names.
+    pub names: &'a HeaderNames,
+    /// MerchantId header.
+    pub merchant_id: Option<&'a str>,
+    /// On-Behalf-Of header.
+    pub on_behalf_of: Option<&'a str>,
+}
+
+/// A signed request, ready to send.
+pub fn ask(caller: &Caller<'_>, method: Method, path: &str, body: Vec<u8>, signed: &Signed) -> Ask {
+    let named = |header: Header, value: &str| (caller.names.display(header), value.to_owned());
+    let mut headers = vec![
+        named(Header::ClientId, caller.client_id),
+        named(Header::Timestamp, &signed.timestamp),
+        named(Header::Nonce, &signed.nonce),
+        named(Header::Signature, &signed.signature),
+    ];
+    headers.extend(caller.merchant_id.map(|id| named(Header::MerchantId, id)));
+    headers.extend(caller.on_behalf_of.map(|id| named(Header::OnBehalfOf, id)));
+    headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+    Ask { method, path: path.to_owned(), headers, body: (!body.is_empty()).then_some(body) }
+}
+
+#[derive(Deserialize)]
+struct EnvelopeHead {
+    status: String,
+    code: String,
+    label: String,
+}
+
+/// Makes the call and shows status line and envelope. A FAIL is exit code 1.
+pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let client_id = required(environment, CLIENT_ID_VARIABLE)?;
+    let secret = required(environment, SECRET_VARIABLE)?;
+    let names = header_names(&args.prefix)?;
+    ensure!(args.path.starts_with('/'), "the path must begin with a slash");
+    let method: Method =
+        args.method.to_ascii_uppercase().parse().map_err(|_| anyhow!("{:?} is no method", args.method))?;
+    let body = body_of(args.body.as_deref())?;
+    let signed = signed(secret, &body, None, None, Encoding::Hex);
+    let caller = Caller {
+        client_id,
+        names: &names,
+        merchant_id: args.merchant_id.as_deref(),
+        on_behalf_of: args.on_behalf_of.as_deref(),
+    };
+    let ask = ask(&caller, method, &args.path, body, &signed);
+    let answer = super::small_runtime()?.block_on(http::exchange(&args.url, &ask))?;
+    super::say(&format!("HTTP {}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)));
+    success(&answer)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses what is no envelope that says SUCCESS.
+fn success(answer: &Answer) -> anyhow::Result<()> {
+    match serde_json::from_str::<EnvelopeHead>(&answer.body) {
+        Ok(head) if answer.status.is_success() && head.status == "SUCCESS" => Ok(()),
+        Ok(head) => bail!("the call was answered with {} {} {}", answer.status.as_u16(), head.code, head.label),
+        Err(_) => bail!("the answer is no envelope: is this the merchant API?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn only_an_envelope_that_says_success_is_one() {
+        let said = |status: u16, body: &str| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            success(&Answer { status, body: body.to_owned() }).err().map(|error| error.to_string())
+        };
+        let envelope =
+            |status: &str| format!(r#"{{"status":"{status}","code":"C","label":"L","errorMessage":"","data":null}}"#);
+        assert_eq!(said(200, &envelope("SUCCESS")), None);
+        assert_eq!(said(404, &envelope("FAIL")).as_deref(), Some("the call was answered with 404 C L"));
+        assert!(said(200, &envelope("FAIL")).is_some());
+        assert!(said(500, &envelope("SUCCESS")).is_some());
+        assert_eq!(said(200, "ok").as_deref(), Some("the answer is no envelope: is this the merchant API?"));
+    }
+}

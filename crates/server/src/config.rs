@@ -1,0 +1,377 @@
+//! The settings: one struct, one documented file of defaults, four layers.
+//!
+//! Invariant: `defaults.toml` names every setting (no field has a default of its own), and nothing else reads the environment.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use countersign_domain::delivery::Schedule;
+use countersign_domain::fees::MarkupUnit;
+use countersign_domain::time::RuleZone;
+use countersign_protocol::headers::Prefixes;
+use serde::Deserialize;
+use thiserror::Error;
+use toml::{Table, Value};
+
+use crate::merchant::Network;
+
+mod kinds;
+
+pub use kinds::{KeyText, Optional, Period};
+
+/// `defaults.toml` as it was compiled in: every setting with its meaning.
+pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// What the variables of settings begin with.
+pub const ENVIRONMENT_PREFIX: &str = "COUNTERSIGN_";
+
+/// Variables with our prefix that are no settings: they belong to single commands.
+pub const NOT_SETTINGS: [&str; 6] = [
+    "COUNTERSIGN_CONFIG",
+    "COUNTERSIGN_URL",
+    "COUNTERSIGN_CLIENT_ID",
+    "COUNTERSIGN_SECRET",
+    "COUNTERSIGN_OPERATOR_URL",
+    "COUNTERSIGN_OPERATOR_TOKEN",
+];
+
+/// Every setting. `defaults.toml` says what each one means.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The data folder.
+    pub data: PathBuf,
+    /// A database for many nodes; none is SQLite in the data folder.
+    pub database_url: Optional<String>,
+    /// The file of the master key; none is `master.key` in the data folder.
+    pub master_key_file: Optional<PathBuf>,
+    /// The master key itself, from the environment only.
+    pub master_key: Optional<KeyText>,
+    /// Address of the merchants' listener.
+    pub listen: SocketAddr,
+    /// Address of the operators' listener.
+    pub operator_listen: SocketAddr,
+    /// Whether a proxy in front speaks TLS.
+    pub behind_proxy: bool,
+    /// Proxies whose `X-Forwarded-For` counts.
+    pub trusted_proxies: Vec<String>,
+    /// Prefixes of the signed headers; the first is sent.
+    pub header_prefixes: Vec<String>,
+    /// Largest distance of a request's timestamp from now, in ms.
+    pub timestamp_tolerance_ms: i64,
+    /// Requests per second of an application without an own limit; 0 is off.
+    pub rate_limit_per_s: u32,
+    /// Failed authentications per second and source address.
+    pub failed_auth_per_s: u32,
+    /// How many of them may come at once.
+    pub failed_auth_burst: u32,
+    /// Whether that budget also counts for loopback.
+    pub limit_loopback: bool,
+    /// IANA name of the zone of rule dates.
+    pub rule_timezone: String,
+    /// What `r_markup` means.
+    #[serde(deserialize_with = "kinds::markup_unit")]
+    pub markup_unit: MarkupUnit,
+    /// Waits between attempts at a callback.
+    #[serde(deserialize_with = "kinds::schedule")]
+    pub callback_schedule: Schedule,
+    /// Longest wait of a callback for an earlier one of its bizId.
+    pub order_hold: Period,
+    /// Ports that callback URLs may name.
+    pub callback_ports: Vec<u16>,
+    /// Whether private callback addresses and plain http are allowed.
+    pub allow_private_callbacks: bool,
+    /// Attempts under way at once, in all.
+    pub callback_concurrency: usize,
+    /// Attempts under way at once for one application.
+    pub callback_concurrency_per_application: usize,
+    /// Time of a whole attempt.
+    pub callback_deadline: Period,
+    /// Time of a look-up, and of each connect.
+    pub callback_connect_timeout: Period,
+    /// A PEM file of further certificate authorities for callbacks.
+    pub callback_ca_file: Optional<PathBuf>,
+    /// How long the answer to an idempotency key is kept.
+    pub idempotency_life: Period,
+    /// Threads that serve; 0 is one for each processor.
+    pub worker_threads: usize,
+    /// A level or a list of filters for the log.
+    pub log_level: String,
+    /// Certificate and key of the listeners.
+    pub tls: Tls,
+    /// Bounds on connections and requests.
+    pub limits: Limits,
+}
+
+/// TLS of the listeners: both files or none.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// PEM file of the certificate chain.
+    pub cert: Optional<PathBuf>,
+    /// PEM file of its private key.
+    pub key: Optional<PathBuf>,
+}
+
+/// Bounds on what one connection may ask.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Connections open at once, per listener.
+    pub connections: usize,
+    /// Largest body of a request, in bytes.
+    pub body_bytes: usize,
+    /// Largest head of a request, in bytes.
+    pub head_bytes: usize,
+    /// Longest request line, in bytes.
+    pub request_line_bytes: usize,
+    /// Most headers of a request.
+    pub headers: usize,
+    /// Time for the TLS handshake.
+    pub tls_handshake_timeout: Period,
+    /// Time for a request's body.
+    pub body_timeout: Period,
+    /// Time for a request's head, counted from the last answer.
+    pub head_timeout: Period,
+    /// Time for requests under way after a stop signal.
+    pub drain_timeout: Period,
+}
+
+/// Why the settings are refused: one sentence that names the setting and where it stood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ConfigRefused(String);
+
+fn refused<T>(why: impl Into<String>) -> Result<T, ConfigRefused> {
+    Err(ConfigRefused(why.into()))
+}
+
+/// A setting given by a flag: its name (`tls__cert` for a key of a section) and its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// As the user knows it: `--tls-cert`.
+    pub flag: &'static str,
+    /// The setting.
+    pub setting: &'static str,
+    /// Its value.
+    pub text: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::from_table(defaults()).expect("the compiled-in defaults are good: a test reads them")
+    }
+}
+
+fn defaults() -> Table {
+    DEFAULTS.parse().expect("the compiled-in defaults are TOML: a test reads them")
+}
+
+/// The environment of this process.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+impl Config {
+    /// Lays defaults, file, environment and flags over each other, and checks the whole.
+    pub fn load(
+        file: Option<&Path>,
+        environment: &BTreeMap<String, String>,
+        flags: &[Flag],
+    ) -> Result<Self, ConfigRefused> {
+        let mut table = defaults();
+        let file = file.map(Path::to_path_buf).or_else(|| environment.get("COUNTERSIGN_CONFIG").map(PathBuf::from));
+        if let Some(file) = file {
+            let text = std::fs::read_to_string(&file).map_err(|error| {
+                ConfigRefused(format!("the settings file {} cannot be read: {error}", file.display()))
+            })?;
+            lay_file(&mut table, &text, &file.display().to_string())?;
+        }
+        for (name, value) in environment {
+            let Some(setting) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+            if !NOT_SETTINGS.contains(&name.as_str()) {
+                lay_text(&mut table, &setting.to_lowercase(), value, name)?;
+            }
+        }
+        for flag in flags {
+            lay_text(&mut table, flag.setting, &flag.text, flag.flag)?;
+        }
+        let config = Self::from_table(table)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn from_table(table: Table) -> Result<Self, ConfigRefused> {
+        let mut whole = Table::new();
+        // One setting at a time first, so that a refusal names it: serde alone says only what is wrong, not where.
+        for (name, value) in table {
+            let mut probe = defaults();
+            probe.insert(name.clone(), value.clone());
+            Value::Table(probe).try_into::<Self>().map_err(|error| {
+                ConfigRefused(format!("the setting {name} is not good: {}", first_line(&error.to_string())))
+            })?;
+            whole.insert(name, value);
+        }
+        Value::Table(whole).try_into().map_err(|error| ConfigRefused(first_line(&error.to_string()).to_owned()))
+    }
+
+    /// Checks what one setting alone cannot tell.
+    fn check(&self) -> Result<(), ConfigRefused> {
+        if let Err(error) = Prefixes::new(&self.header_prefixes) {
+            return refused(format!("header_prefixes: {error}"));
+        }
+        if !(1..=3_600_000).contains(&self.timestamp_tolerance_ms) {
+            return refused("timestamp_tolerance_ms must be from 1 to 3600000 (an hour)");
+        }
+        if self.rule_zone().is_none() {
+            return refused(format!("rule_timezone: {:?} is no IANA time zone", self.rule_timezone));
+        }
+        if self.callback_ports.contains(&0) {
+            return refused("callback_ports: 0 is no port that can be called");
+        }
+        if self.callback_concurrency == 0 || self.callback_concurrency_per_application == 0 {
+            return refused("callback_concurrency and callback_concurrency_per_application must be at least 1");
+        }
+        if let Some(bad) = self.trusted_proxies.iter().find(|text| Network::parse(text).is_none()) {
+            return refused(format!("trusted_proxies: {bad:?} is no address and no network such as \"10.1.0.0/16\""));
+        }
+        self.check_limits()?;
+        self.check_tls()
+    }
+
+    fn check_limits(&self) -> Result<(), ConfigRefused> {
+        let limits = &self.limits;
+        if limits.connections == 0 || limits.body_bytes == 0 || limits.headers == 0 {
+            return refused("limits.connections, limits.body_bytes and limits.headers must be at least 1");
+        }
+        if limits.request_line_bytes == 0 || limits.request_line_bytes > limits.head_bytes {
+            return refused("limits.request_line_bytes must be at least 1 and at most limits.head_bytes");
+        }
+        let periods = [
+            ("limits.tls_handshake_timeout", limits.tls_handshake_timeout),
+            ("limits.head_timeout", limits.head_timeout),
+            ("limits.body_timeout", limits.body_timeout),
+            ("callback_deadline", self.callback_deadline),
+            ("callback_connect_timeout", self.callback_connect_timeout),
+        ];
+        match periods.iter().find(|(_, period)| period.0.is_zero()) {
+            Some((name, _)) => refused(format!("{name} must be longer than nothing")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_tls(&self) -> Result<(), ConfigRefused> {
+        match (&self.tls.cert.0, &self.tls.key.0) {
+            (Some(_), Some(_)) => Ok(()),
+            (Some(_), None) => refused("tls.cert is set without tls.key: give both --tls-cert and --tls-key"),
+            (None, Some(_)) => refused("tls.key is set without tls.cert: give both --tls-cert and --tls-key"),
+            (None, None) => {
+                for (name, address) in [("listen", self.listen), ("operator_listen", self.operator_listen)] {
+                    if !address.ip().to_canonical().is_loopback() && !self.behind_proxy {
+                        return refused(format!(
+                            "{name} {address} can be reached from other machines and would speak plain HTTP: \
+                             give --tls-cert and --tls-key, or --behind-proxy if a proxy in front speaks TLS"
+                        ));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The zone of rule dates, if its name is known.
+    pub fn rule_zone(&self) -> Option<RuleZone> {
+        RuleZone::named(&self.rule_timezone)
+    }
+
+    /// Proxies whose word about addresses is taken.
+    pub fn trusted_networks(&self) -> Vec<Network> {
+        self.trusted_proxies.iter().filter_map(|text| Network::parse(text)).collect()
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
+fn lay_file(table: &mut Table, text: &str, origin: &str) -> Result<(), ConfigRefused> {
+    let over: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| ConfigRefused(format!("{origin}: {}", error.to_string().trim_end())))?;
+    if over.get("master_key").is_some_and(|key| key.as_str() != Some("")) {
+        return refused(format!(
+            "{origin}: master_key does not belong into a settings file: use master_key_file, or COUNTERSIGN_MASTER_KEY in the environment"
+        ));
+    }
+    lay_table(table, over, origin, "")
+}
+
+fn lay_table(table: &mut Table, over: Table, origin: &str, path: &str) -> Result<(), ConfigRefused> {
+    for (name, value) in over {
+        let full = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match (table.get_mut(&name), value) {
+            (None, _) => return refused(format!("{origin}: there is no setting {full}")),
+            (Some(Value::Table(inner)), Value::Table(over)) => lay_table(inner, over, origin, &full)?,
+            (Some(known), value) if known.same_type(&value) => *known = value,
+            (Some(known), value) => {
+                return refused(format!("{origin}: {full} must be {}, not {}", kind(known), kind(&value)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "a text",
+        Value::Integer(_) => "a whole number",
+        Value::Float(_) => "a number with a point",
+        Value::Boolean(_) => "true or false",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a section",
+    }
+}
+
+/// Sets `setting` (`limits__connections` for a key of a section) from a text, read as what the default is.
+fn lay_text(table: &mut Table, setting: &str, text: &str, origin: &str) -> Result<(), ConfigRefused> {
+    let unknown = || ConfigRefused(format!("{origin}: there is no setting {}", setting.replace("__", ".")));
+    let slot = match setting.split_once("__") {
+        Some((section, name)) => {
+            table.get_mut(section).and_then(Value::as_table_mut).and_then(|inner| inner.get_mut(name))
+        }
+        None => table.get_mut(setting),
+    };
+    let slot = slot.ok_or_else(unknown)?;
+    *slot = read_as(slot, text, origin)?;
+    Ok(())
+}
+
+fn read_as(known: &Value, text: &str, origin: &str) -> Result<Value, ConfigRefused> {
+    let bad = || ConfigRefused(format!("{origin}: {text:?} is not {}", kind(known)));
+    match known {
+        Value::String(_) => Ok(Value::String(text.to_owned())),
+        Value::Integer(_) => text.trim().parse().map(Value::Integer).map_err(|_| bad()),
+        Value::Boolean(_) => text.trim().parse().map(Value::Boolean).map_err(|_| bad()),
+        Value::Array(items) => {
+            let numbers = items.first().is_some_and(Value::is_integer);
+            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+            let read = |part: &str| {
+                if numbers {
+                    part.parse().map(Value::Integer).map_err(|_| bad())
+                } else {
+                    Ok(Value::String(part.to_owned()))
+                }
+            };
+            parts.map(read).collect::<Result<_, _>>().map(Value::Array)
+        }
+        Value::Table(_) => refused(format!("{origin}: this is a section; name one of its settings after __")),
+        Value::Float(_) | Value::Datetime(_) => Err(bad()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! Kinds of setting that TOML does not have: periods, settings that may be absent, keys that nobody may see.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use countersign_domain::delivery::Schedule;
+use countersign_domain::fees::MarkupUnit;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use zeroize::Zeroizing;
+
+/// A period of time, written `250ms`, `5s`, `10m`, `24h`, `7d`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+const PERIOD_MS_MAX: u64 = 366 * 86_400_000;
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is no period: write a whole number and ms, s, m, h or d, such as \"30s\"");
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let count: u64 = text[..digits].parse().map_err(|_| bad())?;
+        let unit_ms = match &text[digits..] {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return Err(bad()),
+        };
+        match count.checked_mul(unit_ms) {
+            Some(ms) if ms <= PERIOD_MS_MAX => Ok(Self(Duration::from_millis(ms))),
+            Some(_) | None => Err(format!("{text:?} is longer than a year")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A setting that may be absent; written as an empty text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Optional<T>(pub Option<T>);
+
+impl<T> Optional<T> {
+    /// The value, if there is one.
+    pub const fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+}
+
+impl<'de, T: From<String>> Deserialize<'de> for Optional<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(Self((!text.is_empty()).then(|| T::from(text))))
+    }
+}
+
+/// The text of a key: never shown, wiped when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyText(Zeroizing<String>);
+
+impl KeyText {
+    /// The text itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for KeyText {
+    fn from(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyText(..)")
+    }
+}
+
+/// Reads what `r_markup` means.
+pub(super) fn markup_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MarkupUnit, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    MarkupUnit::from_name(&name)
+        .ok_or_else(|| D::Error::custom(format!("{name:?} is neither \"percent\" nor \"fraction\"")))
+}
+
+/// Reads the schedule of callbacks.
+pub(super) fn schedule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Schedule, D::Error> {
+    Schedule::parse(&Vec::<String>::deserialize(deserializer)?).map_err(D::Error::custom)
+}

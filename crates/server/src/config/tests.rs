@@ -1,0 +1,136 @@
+//! The defaults document every setting, and each layer lies over the one before.
+
+use super::*;
+
+fn environment_of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn load(file: &str, pairs: &[(&str, &str)], flags: &[Flag]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("countersign.toml");
+    std::fs::write(&path, file).expect("a file can be written there");
+    Config::load(Some(&path), &environment_of(pairs), flags).map_err(|refused| refused.to_string())
+}
+
+#[test]
+fn the_defaults_are_those_of_the_contract() {
+    let config = Config::default();
+    assert_eq!(config.check(), Ok(()));
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.operator_listen.to_string(), "127.0.0.1:8081");
+    assert_eq!(config.header_prefixes, ["X-Service-"]);
+    assert_eq!(config.timestamp_tolerance_ms, 30_000);
+    assert_eq!((config.rate_limit_per_s, config.failed_auth_per_s, config.failed_auth_burst), (1_000, 100, 1_000));
+    assert_eq!(config.limits.body_bytes, 64 * 1024);
+    assert_eq!(config.callback_schedule, Schedule::default());
+    assert_eq!(config.markup_unit, MarkupUnit::Percent);
+    assert_eq!(config.order_hold.0.as_secs(), 600);
+    assert_eq!(config.callback_ports, [443]);
+}
+
+#[test]
+fn the_defaults_name_every_setting_and_explain_it() {
+    // No field has a default of its own, so a setting that is missing in the file cannot be read.
+    for (name, value) in defaults() {
+        let mut without = defaults();
+        without.remove(&name);
+        assert!(Value::Table(without).try_into::<Config>().is_err(), "{name} is not a required field");
+        if let Value::Table(section) = value {
+            for key in section.keys() {
+                let mut without = defaults();
+                without.get_mut(&name).and_then(Value::as_table_mut).expect("it is a section").remove(key);
+                assert!(Value::Table(without).try_into::<Config>().is_err(), "{name}.{key} is not a required field");
+            }
+        }
+    }
+    let lines: Vec<&str> = DEFAULTS.lines().collect();
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#')) {
+        let above = lines[..at].iter().rev().take_while(|line| !line.is_empty());
+        let explained = above.clone().any(|line| line.starts_with('#'));
+        assert!(explained, "no comment explains: {line}");
+    }
+}
+
+#[test]
+fn a_file_lies_over_the_defaults_the_environment_over_the_file_and_flags_over_all() {
+    let file = "rate_limit_per_s = 5\ntimestamp_tolerance_ms = 10000\n[limits]\nconnections = 7\n";
+    let environment =
+        [("COUNTERSIGN_TIMESTAMP_TOLERANCE_MS", "20000"), ("COUNTERSIGN_LISTEN", "127.0.0.1:1"), ("PATH", "/bin")];
+    let flag = Flag { flag: "--listen", setting: "listen", text: "127.0.0.1:0".to_owned() };
+    let config = load(file, &environment, &[flag]).expect("these settings are good");
+    assert_eq!(config.rate_limit_per_s, 5);
+    assert_eq!(config.limits.connections, 7);
+    assert_eq!(config.timestamp_tolerance_ms, 20_000);
+    assert_eq!(config.listen.to_string(), "127.0.0.1:0");
+    assert_eq!(config.limits.headers, 100);
+}
+
+#[test]
+fn lists_in_the_environment_are_written_with_commas() {
+    let pairs = [
+        ("COUNTERSIGN_HEADER_PREFIXES", "X-Service-,X-Other-"),
+        ("COUNTERSIGN_CALLBACK_PORTS", "443, 8443"),
+        ("COUNTERSIGN_CALLBACK_SCHEDULE", "100ms,1s"),
+        ("COUNTERSIGN_TRUSTED_PROXIES", "10.0.0.0/8"),
+        ("COUNTERSIGN_LIMITS__BODY_TIMEOUT", "3s"),
+    ];
+    let config = load("", &pairs, &[]).expect("these settings are good");
+    assert_eq!(config.header_prefixes, ["X-Service-", "X-Other-"]);
+    assert_eq!(config.callback_ports, [443, 8443]);
+    assert_eq!(config.callback_schedule.delays_ms(), [100, 1_000]);
+    assert!(config.trusted_networks()[0].contains("10.9.9.9".parse().expect("an address")));
+    assert_eq!(config.limits.body_timeout.0.as_secs(), 3);
+}
+
+#[test]
+fn what_is_no_setting_is_refused_by_name() {
+    let said = |file: &str, pairs: &[(&str, &str)]| load(file, pairs, &[]).expect_err("it is refused");
+    assert!(said("rate_limit = 5", &[]).ends_with("there is no setting rate_limit"));
+    assert!(said("[limits]\nconections = 5", &[]).ends_with("there is no setting limits.conections"));
+    assert_eq!(said("", &[("COUNTERSIGN_RATE_LIMIT", "5")]), "COUNTERSIGN_RATE_LIMIT: there is no setting rate_limit");
+    assert_eq!(said("", &[("COUNTERSIGN_LIMITS__X", "5")]), "COUNTERSIGN_LIMITS__X: there is no setting limits.x");
+    assert!(load("", &[("COUNTERSIGN_OPERATOR_TOKEN", "x"), ("COUNTERSIGN_SECRET", "y")], &[]).is_ok());
+}
+
+#[test]
+fn what_has_the_wrong_form_is_refused_with_its_name() {
+    let table = [
+        ("rate_limit_per_s = \"5\"", "rate_limit_per_s must be a whole number, not a text"),
+        ("rate_limit_per_s = -5", "the setting rate_limit_per_s is not good"),
+        ("listen = \"here\"", "the setting listen is not good"),
+        ("order_hold = \"5 minutes\"", "the setting order_hold is not good: \"5 minutes\" is no period"),
+        ("callback_schedule = [\"5\"]", "\"5\" is no delay"),
+        ("callback_schedule = []", "the setting callback_schedule is not good"),
+        ("trusted_proxies = [\"10.0.0.0/33\"]", "is no address and no network"),
+        ("rule_timezone = \"Mars/Olympus\"", "is no IANA time zone"),
+        ("markup_unit = \"permille\"", "the setting markup_unit is not good"),
+        ("header_prefixes = []", "header_prefixes"),
+        ("timestamp_tolerance_ms = 0", "timestamp_tolerance_ms must be from 1"),
+        ("master_key = \"00\"", "does not belong into a settings file"),
+        ("listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"", "duplicate key"),
+        ("[tls]\ncert = \"c.pem\"", "tls.cert is set without tls.key"),
+    ];
+    for (file, wanted) in table {
+        let said = load(file, &[], &[]).expect_err(file);
+        assert!(said.contains(wanted), "{file}: {said}");
+    }
+}
+
+#[test]
+fn plain_http_beyond_this_machine_must_be_said_to_be_on_purpose() {
+    for name in ["listen", "operator_listen"] {
+        let file = format!("{name} = \"0.0.0.0:8080\"");
+        assert!(load(&file, &[], &[]).expect_err("it is refused").contains("--behind-proxy"));
+        assert!(load(&file, &[("COUNTERSIGN_BEHIND_PROXY", "true")], &[]).is_ok());
+        assert!(load(&format!("{file}\n[tls]\ncert = \"c\"\nkey = \"k\""), &[], &[]).is_ok());
+    }
+    assert!(load("listen = \"[::1]:8080\"", &[], &[]).is_ok());
+}
+
+#[test]
+fn the_master_key_is_not_shown() {
+    let config = load("", &[("COUNTERSIGN_MASTER_KEY", "f00dfeed")], &[]).expect("these settings are good");
+    assert_eq!(config.master_key.get().map(KeyText::expose), Some("f00dfeed"));
+    assert!(!format!("{config:?}").contains("f00dfeed"));
+}

@@ -1,0 +1,287 @@
+//! The data folder: who may read it, the master key in it, and the lock that keeps a second server out.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::chance::Chance;
+use crate::config::Config;
+use crate::vault::MASTER_KEY_BYTES;
+
+/// A master key, wiped when dropped.
+pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
+
+const FOLDER_MODE: u32 = 0o700;
+const KEY_MODE: u32 = 0o600;
+const KEY_FILE_BYTES_MAX: u64 = 1024;
+
+/// Why the data folder or the master key cannot be used: one sentence that says what to do.
+#[derive(Debug, Error)]
+pub enum DataRefused {
+    /// No such folder.
+    #[error("there is no data folder {}: make it with `countersign init --data {}`", .0.display(), .0.display())]
+    NoFolder(PathBuf),
+    /// Something of that name is no folder.
+    #[error("{} is not a folder", .0.display())]
+    NotAFolder(PathBuf),
+    /// The system refused.
+    #[error("{} {what}: {source}", path.display())]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What could not be done: "cannot be read".
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another server works on the folder.
+    #[error("another countersign process is serving the data folder {}; stop it first, or use another folder", .0.display())]
+    Locked(PathBuf),
+    /// No key file.
+    #[error("the master key file {} is not there; without it nothing in this deployment can be opened: bring it back from where you keep it", .0.display())]
+    NoKey(PathBuf),
+    /// Others may read the key.
+    #[error("the master key file {} may be read by others (mode {mode:03o}): run `chmod 600 {}`", path.display(), path.display())]
+    KeyIsOpen {
+        /// Which file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Not 64 hex digits.
+    #[error("{0} does not hold a master key: 64 hex digits are wanted, such as `openssl rand -hex 32` prints")]
+    NotAKey(String),
+}
+
+/// A data folder that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataDir {
+    path: PathBuf,
+}
+
+/// The data folder is this process's until this is dropped.
+#[derive(Debug)]
+pub struct DataLock {
+    _file: File,
+}
+
+fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> DataRefused + use<> {
+    let path = path.to_path_buf();
+    move |source| DataRefused::Io { path, what, source }
+}
+
+impl DataDir {
+    /// Makes the folder, readable by its owner only; one that is there already is used as it is.
+    pub fn create(path: &Path) -> Result<Self, DataRefused> {
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => DataRefused::NotAFolder(path.to_path_buf()),
+            _ => io(path, "cannot be made")(error),
+        })?;
+        Self::open(path)
+    }
+
+    /// A folder that must be there.
+    pub fn open(path: &Path) -> Result<Self, DataRefused> {
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => Ok(Self { path: path.to_path_buf() }),
+            Ok(_) => Err(DataRefused::NotAFolder(path.to_path_buf())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(DataRefused::NoFolder(path.to_path_buf())),
+            Err(error) => Err(io(path, "cannot be read")(error)),
+        }
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the SQLite database is.
+    pub fn database(&self) -> PathBuf {
+        self.path.join("countersign.db")
+    }
+
+    /// Where the master key is, unless the settings say otherwise.
+    pub fn master_key(&self) -> PathBuf {
+        self.path.join("master.key")
+    }
+
+    /// The permission bits of the folder.
+    pub fn mode(&self) -> Result<u32, DataRefused> {
+        mode_of(&self.path)
+    }
+
+    /// Takes the folder for this process. The lock ends with the process, however that ends.
+    pub fn lock(&self) -> Result<DataLock, DataRefused> {
+        let path = self.path.join("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(KEY_MODE)
+            .open(&path)
+            .map_err(io(&path, "cannot be opened"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(DataLock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(DataRefused::Locked(self.path.clone())),
+            Err(TryLockError::Error(error)) => Err(io(&path, "cannot be locked")(error)),
+        }
+    }
+}
+
+/// The permission bits of a file or folder.
+pub fn mode_of(path: &Path) -> Result<u32, DataRefused> {
+    std::fs::metadata(path).map(|metadata| metadata.mode() & 0o777).map_err(io(path, "cannot be read"))
+}
+
+/// Whether permission bits let anybody but the owner in.
+pub const fn is_open_to_others(mode: u32) -> bool {
+    mode & 0o077 != 0
+}
+
+/// The master key that the settings name: the environment's, else the named file's, else the data folder's.
+pub fn master_key(config: &Config, data: &DataDir) -> Result<MasterKey, DataRefused> {
+    match (config.master_key.get(), config.master_key_file.get()) {
+        (Some(text), _) => parse_key(text.expose(), "COUNTERSIGN_MASTER_KEY"),
+        (None, Some(file)) => read_key(file),
+        (None, None) => read_key(&data.master_key()),
+    }
+}
+
+/// Reads a master key file that only its owner may read.
+pub fn read_key(path: &Path) -> Result<MasterKey, DataRefused> {
+    let mode = match std::fs::metadata(path) {
+        Ok(metadata) => metadata.mode() & 0o777,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(DataRefused::NoKey(path.to_path_buf())),
+        Err(error) => return Err(io(path, "cannot be read")(error)),
+    };
+    if is_open_to_others(mode) {
+        return Err(DataRefused::KeyIsOpen { path: path.to_path_buf(), mode });
+    }
+    let mut text = Zeroizing::new(String::with_capacity(128));
+    let file = File::open(path).map_err(io(path, "cannot be read"))?;
+    file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text).map_err(io(path, "cannot be read"))?;
+    parse_key(&text, &format!("the file {}", path.display()))
+}
+
+/// Makes a master key and writes it to a new file that only its owner may read; it is on the disk when this returns.
+pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> {
+    let mut key = MasterKey::default();
+    chance.fill(key.as_mut_slice());
+    let text = Zeroizing::new(
+        key.iter().fold(String::with_capacity(2 * MASTER_KEY_BYTES + 1), |text, byte| text + &format!("{byte:02x}")),
+    );
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(KEY_MODE)
+        .open(path)
+        .map_err(io(path, "cannot be made"))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
+    file.sync_all().map_err(io(path, "cannot be written"))?;
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))?;
+    Ok(key)
+}
+
+fn parse_key(text: &str, origin: &str) -> Result<MasterKey, DataRefused> {
+    let digits = text.trim().as_bytes();
+    let bad = || DataRefused::NotAKey(origin.to_owned());
+    if digits.len() != 2 * MASTER_KEY_BYTES {
+        return Err(bad());
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut key = MasterKey::default();
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(bad)?;
+        *byte = high << 4 | low;
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, DataDir) {
+        let temporary = tempfile::tempdir().expect("a temporary folder can be made");
+        let data = DataDir::create(&temporary.path().join("data")).expect("it can be made");
+        (temporary, data)
+    }
+
+    #[test]
+    fn folder_and_key_are_their_owners_alone() {
+        let (_keep, data) = folder();
+        make_key(&data.master_key(), &Chance::default()).expect("it is made");
+        assert_eq!(data.mode().expect("it is there"), 0o700);
+        assert_eq!(mode_of(&data.master_key()).expect("it is there"), 0o600);
+    }
+
+    #[test]
+    fn a_key_reads_back_as_it_was_made_and_is_never_overwritten() {
+        let (_keep, data) = folder();
+        let made = make_key(&data.master_key(), &Chance::default()).expect("it is made");
+        assert_eq!(*read_key(&data.master_key()).expect("it is read"), *made);
+        assert_ne!(*made, [0; MASTER_KEY_BYTES]);
+        assert!(make_key(&data.master_key(), &Chance::default()).is_err());
+        assert_eq!(*read_key(&data.master_key()).expect("it is still read"), *made);
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        let (_keep, data) = folder();
+        make_key(&data.master_key(), &Chance::default()).expect("it is made");
+        for mode in [0o640, 0o604, 0o644] {
+            std::fs::set_permissions(data.master_key(), std::fs::Permissions::from_mode(mode)).expect("it is ours");
+            let refused = read_key(&data.master_key()).expect_err("it is refused").to_string();
+            assert!(refused.contains("chmod 600"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn only_64_hex_digits_are_a_key() {
+        let good = "0123456789abcdefABCDEF".repeat(3)[..64].to_owned();
+        assert!(parse_key(&format!("{good}\n"), "x").is_ok());
+        for bad in ["", "00", &good[1..], &format!("{good}0"), &good.replace('0', "g"), &good.replacen("01", "é", 1)] {
+            assert!(matches!(parse_key(bad, "x"), Err(DataRefused::NotAKey(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_settings_say_where_the_key_is() {
+        let (_keep, data) = folder();
+        let own = make_key(&data.master_key(), &Chance::default()).expect("it is made");
+        let other = make_key(&data.path().join("other.key"), &Chance::default()).expect("it is made");
+        let mut config = Config::default();
+        assert_eq!(*master_key(&config, &data).expect("it is read"), *own);
+        config.master_key_file = crate::config::Optional(Some(data.path().join("other.key")));
+        assert_eq!(*master_key(&config, &data).expect("it is read"), *other);
+        config.master_key = crate::config::Optional(Some("11".repeat(32).into()));
+        assert_eq!(*master_key(&config, &data).expect("it is read"), [0x11; 32]);
+    }
+
+    #[test]
+    fn a_folder_is_served_by_one_at_a_time() {
+        let (_keep, data) = folder();
+        let first = data.lock().expect("nobody has it");
+        assert!(matches!(data.lock(), Err(DataRefused::Locked(_))));
+        drop(first);
+        assert!(data.lock().is_ok());
+    }
+
+    #[test]
+    fn what_is_not_a_folder_is_refused_with_what_to_do() {
+        let (_keep, data) = folder();
+        let file = data.path().join("file");
+        std::fs::write(&file, "").expect("it can be written");
+        assert!(matches!(DataDir::create(&file), Err(DataRefused::NotAFolder(_))));
+        assert!(matches!(DataDir::open(&file), Err(DataRefused::NotAFolder(_))));
+        let missing = DataDir::open(&data.path().join("none")).expect_err("it is not there").to_string();
+        assert!(missing.contains("countersign init"), "{missing}");
+    }
+}

@@ -1,0 +1,256 @@
+//! Connections to vetted addresses.
+//!
+//! Invariant: a connection is made to an address that was looked up and vetted in this very attempt, and kept for reuse under
+//! (scheme, name, port, address): so a name that moves is looked up, vetted and certified anew.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use countersign_domain::delivery::Outcome;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::egress::{Egress, Target};
+use super::settings::{DispatchError, DispatchSettings};
+
+/// Addresses of one name that are tried, at most.
+const ADDRESSES_TRIED_MAX: usize = 4;
+/// A kept connection is used again within this time only: common servers close idle ones after 5 s.
+const IDLE_MAX: Duration = Duration::from_secs(4);
+/// Kept connections per endpoint.
+const IDLE_PER_LANE_MAX: usize = 8;
+/// Kept connections in all.
+const IDLE_TOTAL_MAX: usize = 512;
+/// Largest head of an answer, in bytes; hyper reads no more.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// Where an attempt failed before its request was sent: the outcome, and words for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unreached {
+    pub(super) outcome: Outcome,
+    pub(super) detail: String,
+}
+
+fn unreached(outcome: Outcome, detail: impl Into<String>) -> Unreached {
+    Unreached { outcome, detail: detail.into() }
+}
+
+/// What makes a kept connection fit an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Lane {
+    is_https: bool,
+    host: String,
+    address: SocketAddr,
+}
+
+/// An open connection, and where to put it back.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) sender: SendRequest<Full<Bytes>>,
+    pub(super) address: SocketAddr,
+    lane: Lane,
+}
+
+#[derive(Debug)]
+struct Idle {
+    sender: SendRequest<Full<Bytes>>,
+    since: Instant,
+}
+
+/// Connects, and keeps connections for a short while.
+pub(super) struct Connector {
+    egress: Egress,
+    connect_timeout: Duration,
+    tls: TlsConnector,
+    idle: Mutex<HashMap<Lane, Vec<Idle>>>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("egress", &self.egress).finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    /// Reads the machine's roots, once.
+    pub(super) fn new(settings: &DispatchSettings) -> Result<Self, DispatchError> {
+        let tls = TlsConnector::from(Arc::new(client_config(settings)?));
+        Ok(Self { egress: settings.egress(), connect_timeout: settings.connect_timeout, tls, idle: Mutex::default() })
+    }
+
+    /// The URL's form, checked.
+    pub(super) fn target(&self, url: &str) -> Result<Target, Unreached> {
+        self.egress.target(url).map_err(|refused| unreached(Outcome::RefusedAddress, refused.to_string()))
+    }
+
+    /// Looks the name up and gives the addresses that may be connected to, at least one.
+    pub(super) async fn vetted(&self, target: &Target) -> Result<Vec<SocketAddr>, Unreached> {
+        let found = match target.literal() {
+            Some(address) => vec![SocketAddr::new(address, target.port())],
+            None => self.look_up(target).await?,
+        };
+        let mut refused = None;
+        let mut vetted = Vec::new();
+        for address in found {
+            match self.egress.vet(address.ip()) {
+                Ok(()) if vetted.contains(&address) => {}
+                Ok(()) => vetted.push(address),
+                Err(why) => refused = Some(why),
+            }
+        }
+        vetted.truncate(ADDRESSES_TRIED_MAX);
+        match (vetted.is_empty(), refused) {
+            (false, _) => Ok(vetted),
+            (true, Some(why)) => Err(unreached(Outcome::RefusedAddress, why.to_string())),
+            (true, None) => Err(unreached(Outcome::DnsFailed, "the name has no address")),
+        }
+    }
+
+    async fn look_up(&self, target: &Target) -> Result<Vec<SocketAddr>, Unreached> {
+        match timeout(self.connect_timeout, tokio::net::lookup_host((target.host(), target.port()))).await {
+            Ok(Ok(found)) => Ok(found.collect()),
+            Ok(Err(error)) => Err(unreached(Outcome::DnsFailed, format!("the name cannot be looked up: {error}"))),
+            Err(_) => Err(unreached(Outcome::DnsFailed, "the look-up of the name took too long")),
+        }
+    }
+
+    /// A kept connection to one of these addresses, if there is one.
+    pub(super) fn kept(&self, target: &Target, vetted: &[SocketAddr]) -> Option<Line> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        for address in vetted {
+            let lane = lane(target, *address);
+            let Some(waiting) = idle.get_mut(&lane) else { continue };
+            while let Some(Idle { sender, since }) = waiting.pop() {
+                if !sender.is_closed() && since.elapsed() < IDLE_MAX {
+                    return Some(Line { sender, address: *address, lane });
+                }
+            }
+        }
+        None
+    }
+
+    /// A new connection to the first of these addresses that takes it.
+    pub(super) async fn open(&self, target: &Target, vetted: &[SocketAddr]) -> Result<Line, Unreached> {
+        let (tcp, address) = self.connect(vetted).await?;
+        let _ = tcp.set_nodelay(true);
+        let sender = if target.is_https() {
+            let name = server_name(target)?;
+            let tls = self
+                .tls
+                .connect(name, tcp)
+                .await
+                .map_err(|error| unreached(Outcome::TlsFailed, format!("TLS failed: {error}")))?;
+            handshake(tls).await?
+        } else {
+            handshake(tcp).await?
+        };
+        Ok(Line { sender, address, lane: lane(target, address) })
+    }
+
+    /// All addresses together have the connect time; each has an equal part of what is left.
+    async fn connect(&self, vetted: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Unreached> {
+        let end = Instant::now() + self.connect_timeout;
+        let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
+        for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
+            let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
+            last = match timeout(part, TcpStream::connect(address)).await {
+                Ok(Ok(tcp)) => return Ok((tcp, *address)),
+                Ok(Err(error)) => unreached(Outcome::ConnectFailed, format!("{address}: {error}")),
+                Err(_) => unreached(Outcome::ConnectFailed, format!("{address}: connecting took too long")),
+            };
+        }
+        Err(last)
+    }
+
+    /// Keeps a connection whose answer was read to its end.
+    pub(super) fn keep(&self, line: Line) {
+        if line.sender.is_closed() {
+            return;
+        }
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.values().map(Vec::len).sum::<usize>() >= IDLE_TOTAL_MAX {
+            return;
+        }
+        let waiting = idle.entry(line.lane).or_default();
+        if waiting.len() < IDLE_PER_LANE_MAX {
+            waiting.push(Idle { sender: line.sender, since: Instant::now() });
+        }
+    }
+
+    /// Closes connections that waited too long.
+    pub(super) fn sweep(&self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|_, waiting| {
+            waiting.retain(|i| !i.sender.is_closed() && i.since.elapsed() < IDLE_MAX);
+            !waiting.is_empty()
+        });
+    }
+}
+
+fn lane(target: &Target, address: SocketAddr) -> Lane {
+    Lane { is_https: target.is_https(), host: target.host().to_owned(), address }
+}
+
+fn server_name(target: &Target) -> Result<ServerName<'static>, Unreached> {
+    let name = match target.literal() {
+        Some(IpAddr::V4(v4)) => ServerName::from(IpAddr::V4(v4)),
+        Some(IpAddr::V6(v6)) => ServerName::from(IpAddr::V6(v6)),
+        None => ServerName::try_from(target.host().to_owned())
+            .map_err(|_| unreached(Outcome::TlsFailed, "the host is no name that a certificate can carry"))?,
+    };
+    Ok(name)
+}
+
+async fn handshake<T>(io: T) -> Result<SendRequest<Full<Bytes>>, Unreached>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::Builder::new()
+        .title_case_headers(true)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(io))
+        .await
+        .map_err(|error| unreached(Outcome::ConnectFailed, error.to_string()))?;
+    // Ends when the sender is dropped or the peer closes; what went wrong is told to the attempt by its own answer.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+fn client_config(settings: &DispatchSettings) -> Result<ClientConfig, DispatchError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if !settings.extra_roots.is_empty() {
+        let extra = CertificateDer::pem_slice_iter(&settings.extra_roots)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| DispatchError::ExtraRoots)?;
+        let wanted = extra.len();
+        let (added, _) = roots.add_parsable_certificates(extra);
+        if added == 0 || added < wanted {
+            return Err(DispatchError::ExtraRoots);
+        }
+    }
+    // In development plain http may be all there is.
+    if roots.is_empty() && !settings.allow_private {
+        return Err(DispatchError::NoRoots);
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(DispatchError::Tls)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}

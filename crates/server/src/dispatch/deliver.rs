@@ -1,0 +1,148 @@
+//! What happens to one taken event: may it go now, with which key, to where; then the attempt.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{prefix, time_ordered};
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::callback::callback_nonce;
+use countersign_protocol::headers::HeaderNames;
+use countersign_protocol::signing::{Encoding, encode_signature};
+use countersign_store::contract::{Cursor, EventFilter, EventRow, SignatureEncoding};
+use countersign_store::{Store, StoreError};
+use hyper::body::Bytes;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::attempt::{self, Letter};
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
+use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
+
+/// Numbers are drawn before their event is committed, so an earlier event of the same bizId may have a number that is later by
+/// about the time of a commit, in ms.
+const NUMBER_SLACK_MS: i64 = 10_000;
+const EARLIER_PAGE: u32 = 64;
+
+/// Names of the headers that are sent.
+#[derive(Debug)]
+pub(super) struct Names {
+    timestamp: HeaderName,
+    nonce: HeaderName,
+    signature: HeaderName,
+    signature_next: HeaderName,
+    event_id: HeaderName,
+    attempt: HeaderName,
+    sequence: HeaderName,
+}
+
+impl Names {
+    pub(super) fn new(names: &HeaderNames) -> Self {
+        let name = |text: &str| HeaderName::from_bytes(text.as_bytes()).expect("a checked prefix makes header names");
+        Self {
+            timestamp: name(&names.timestamp),
+            nonce: name(&names.nonce),
+            signature: name(&names.signature),
+            signature_next: name(&names.signature_next),
+            event_id: name(&names.event_id),
+            attempt: name(&names.attempt),
+            sequence: name(&names.sequence),
+        }
+    }
+}
+
+impl Dispatcher {
+    pub(super) async fn deliver(&self, event: EventRow) -> Ended {
+        let now = self.app.clock.now();
+        let known = match self.app.known_application(&event.client_id).await {
+            Ok(Some(known)) => known,
+            Ok(None) => {
+                tracing::error!(event.id = %event.event_id, client_id = %event.client_id, "A callback's application is not there");
+                return Ended::Waits { until: now.plus_ms(FAULT_MS) };
+            }
+            Err(error) => {
+                tracing::error!(%error, client_id = %event.client_id, "A callback's application cannot be read; its callbacks wait");
+                return Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) };
+            }
+        };
+        let Some(url) = known.application.callback_url.as_deref().filter(|_| known.application.callback_enabled) else {
+            return self.hold(&event).await;
+        };
+        match self.must_wait_until(&event, now).await {
+            Ok(None) => {}
+            Ok(Some(until)) => return Ended::Waits { until },
+            Err(error) => {
+                tracing::warn!(%error, event.id = %event.event_id, "Whether a callback is next in order could not be read");
+                return Ended::Waits { until: now.plus_ms(RECHECK_MS) };
+            }
+        }
+        let CallbackKeys { signing: Some(signing), next } = known.callback_keys(now) else {
+            tracing::warn!(client_id = %event.client_id, "No live secret signs this application's callbacks; they wait");
+            return Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) };
+        };
+        let letter = self.letter(&event, &known, signing, next, now);
+        let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        self.record(&event, &known, url, now, report).await
+    }
+
+    /// Signs the event's bytes afresh.
+    fn letter(
+        &self,
+        event: &EventRow,
+        known: &Arc<KnownApplication>,
+        signing: &LiveKey,
+        next: Option<&LiveKey>,
+        now: UnixMillis,
+    ) -> Letter {
+        let value =
+            |text: String| HeaderValue::try_from(text).expect("digits, letters and underscores are a header value");
+        let encoding = match known.application.callback_encoding {
+            SignatureEncoding::Hex => Encoding::Hex,
+            SignatureEncoding::Base64 => Encoding::Base64,
+        };
+        let timestamp = format!("{:013}", now.0);
+        let nonce = callback_nonce(self.app.chance.bits128());
+        let sign = |key: &LiveKey| encode_signature(&key.key.sign(&timestamp, &nonce, &event.body), encoding);
+        let mut headers = HeaderMap::with_capacity(12);
+        headers.insert(&self.names.signature, value(sign(signing)));
+        if let Some(next) = next {
+            headers.insert(&self.names.signature_next, value(sign(next)));
+        }
+        headers.insert(&self.names.timestamp, value(timestamp));
+        headers.insert(&self.names.nonce, value(nonce));
+        headers.insert(&self.names.event_id, value(format!("{}{}", prefix::EVENT, event.event_id)));
+        headers.insert(&self.names.attempt, HeaderValue::from(event.attempts + 1));
+        headers.insert(&self.names.sequence, HeaderValue::from(event.sequence));
+        Letter { headers, body: Bytes::copy_from_slice(&event.body) }
+    }
+
+    /// Until when a callback lets an earlier one of its bizId go first; none where it may go now.
+    async fn must_wait_until(&self, event: &EventRow, now: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+        let patience = event.created_at.plus_ms(self.settings.order_hold_ms);
+        if event.sequence <= 1 || now >= patience || !self.earlier_is_owed(event).await? {
+            return Ok(None);
+        }
+        Ok(Some(patience.min(now.plus_ms(RECHECK_MS))))
+    }
+
+    /// Whether an event of the same application and bizId with a lower sequence is still pending.
+    async fn earlier_is_owed(&self, event: &EventRow) -> Result<bool, StoreError> {
+        let filter = EventFilter {
+            client_id: Some(event.client_id.clone()),
+            biz_id: Some(event.biz_id.clone()),
+            state: Some(DeliveryState::Pending),
+        };
+        let mut after = time_ordered(event.created_at.plus_ms(NUMBER_SLACK_MS), 0);
+        loop {
+            let page = Cursor { after: Some(after), limit: EARLIER_PAGE };
+            let pending = self.app.store.events(filter.clone(), page).await?;
+            if pending.iter().any(|e| e.sequence < event.sequence) {
+                return Ok(true);
+            }
+            match pending.last() {
+                Some(last) if pending.len() >= EARLIER_PAGE as usize => after = last.no.0,
+                Some(_) | None => return Ok(false),
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What an attempt leaves behind: its row and its verdict, in one batch.
+//!
+//! Invariant: an attempt that cannot be recorded is not counted; the event is due again and keeps its attempt number.
+
+use std::time::Duration;
+
+use countersign_domain::delivery::{DeliveryState, Verdict, after_attempt};
+use countersign_domain::ids::prefix;
+use countersign_domain::time::UnixMillis;
+use countersign_store::batch::{Conflict, Key};
+use countersign_store::contract::{ApplicationRow, AttemptRow, EventRow};
+use countersign_store::{Batch, CommitError, Store, StoreError, Write};
+use metrics::{counter, histogram};
+use tokio::time::sleep;
+
+use super::attempt::Report;
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
+use crate::app::Actor;
+use crate::app::callers::KnownApplication;
+use crate::app::turns::TurnKey;
+
+/// First and longest pause before a commit is tried again.
+const COMMIT_PAUSE_MIN: Duration = Duration::from_millis(50);
+const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What became of a batch.
+enum Fate {
+    Committed,
+    Conflict(Conflict),
+    /// The store cannot, and repeating would not help.
+    Broken,
+}
+
+impl Dispatcher {
+    /// Decides what becomes of the event, records it, and says so.
+    pub(super) async fn record(
+        &self,
+        event: &EventRow,
+        known: &KnownApplication,
+        url: &str,
+        began: UnixMillis,
+        report: Report,
+    ) -> Ended {
+        let now = self.app.clock.now();
+        let number = event.attempts + 1;
+        let made = u32::try_from(number).unwrap_or(u32::MAX);
+        let spread = u16::try_from(self.app.chance.bits64() & 0xffff).unwrap_or(0);
+        let schedule = &self.settings.schedule;
+        let verdict =
+            after_attempt(made, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
+        measure(&report);
+        tell(event, known, number, &report, verdict, now);
+        let attempt = attempt_row(event, number, began, report);
+        match verdict {
+            Verdict::DisableEndpoint => self.disable(event, &attempt, url).await,
+            Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
+                let (state, due_at) = verdict.state();
+                match self.commit(Batch(vec![record_attempt(event, &attempt, state, due_at)])).await {
+                    // Moved: another process has recorded this attempt.
+                    Fate::Committed | Fate::Conflict(_) => Ended::Attempted { next: due_at },
+                    Fate::Broken => Ended::Waits { until: now.plus_ms(FAULT_MS) },
+                }
+            }
+        }
+    }
+
+    /// Holds all events of an application that has no URL, or whose callbacks are disabled.
+    pub(super) async fn hold(&self, event: &EventRow) -> Ended {
+        // In turn with changes of the application, so that a URL set in this moment is seen and nothing stays held behind it.
+        let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
+        let now = self.app.clock.now();
+        let is_open = match self.app.store.application(&event.client_id).await {
+            Ok(view) => view.is_some_and(|v| v.application.callback_url.is_some() && v.application.callback_enabled),
+            Err(error) => {
+                tracing::warn!(%error, client_id = %event.client_id, "An application could not be read; its callbacks wait");
+                return Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) };
+            }
+        };
+        if is_open {
+            self.app.callers.forget(&event.client_id);
+            return Ended::Again;
+        }
+        match self.commit(Batch(vec![Write::HoldPending { application: event.application }])).await {
+            Fate::Committed => {
+                tracing::info!(client_id = %event.client_id, "Callbacks are held: the application has no URL, or they are disabled");
+                Ended::Held
+            }
+            Fate::Conflict(_) | Fate::Broken => Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) },
+        }
+    }
+
+    /// The endpoint said 410: its callbacks are disabled and all its pending events held, with the attempt, in one batch.
+    async fn disable(&self, event: &EventRow, attempt: &AttemptRow, url: &str) -> Ended {
+        let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
+        loop {
+            let now = self.app.clock.now();
+            let row = match self.app.store.application(&event.client_id).await {
+                Ok(Some(view)) => view.application,
+                Ok(None) => return Ended::Waits { until: now.plus_ms(FAULT_MS) },
+                Err(StoreError::Unavailable(_)) => {
+                    sleep(COMMIT_PAUSE_MIN).await;
+                    continue;
+                }
+                Err(StoreError::Corrupt { .. } | StoreError::Unfit(_)) => {
+                    return Ended::Waits { until: now.plus_ms(FAULT_MS) };
+                }
+            };
+            if row.callback_enabled && row.callback_url.as_deref().is_some_and(|now_url| now_url != url) {
+                // Somebody has set another URL meanwhile: it is not the one that is gone, and gets the event at once.
+                let again = record_attempt(event, attempt, DeliveryState::Pending, Some(now));
+                self.commit(Batch(vec![again])).await;
+                self.app.callers.forget(&event.client_id);
+                return Ended::Again;
+            }
+            let fate = self.commit(batch_of_disabling(event, attempt, row, now)).await;
+            self.app.callers.forget(&event.client_id);
+            match fate {
+                Fate::Committed => return Ended::Held,
+                Fate::Conflict(Conflict::Moved(Key::Application(_))) => {}
+                Fate::Conflict(_) => return Ended::Again,
+                Fate::Broken => return Ended::Waits { until: now.plus_ms(FAULT_MS) },
+            }
+        }
+    }
+
+    /// Commits, for as long as the store is away: an attempt that was made should be counted. Repeating is safe, since
+    /// the guard of `RecordAttempt` holds once.
+    async fn commit(&self, batch: Batch) -> Fate {
+        let mut pause = COMMIT_PAUSE_MIN;
+        loop {
+            match self.app.store.commit(batch.clone()).await {
+                Ok(_) => return Fate::Committed,
+                Err(CommitError::Conflict(conflict)) => return Fate::Conflict(conflict),
+                Err(CommitError::Store(error @ (StoreError::Corrupt { .. } | StoreError::Unfit(_)))) => {
+                    tracing::error!(%error, "A callback's attempt cannot be recorded; it will be made again");
+                    return Fate::Broken;
+                }
+                Err(error @ (CommitError::Store(StoreError::Unavailable(_)) | CommitError::Unknown)) => {
+                    tracing::warn!(%error, "A callback's attempt is not recorded yet; the store is asked again");
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(COMMIT_PAUSE_MAX);
+        }
+    }
+}
+
+fn batch_of_disabling(event: &EventRow, attempt: &AttemptRow, mut row: ApplicationRow, now: UnixMillis) -> Batch {
+    let mut writes = vec![record_attempt(event, attempt, DeliveryState::Held, None)];
+    if row.callback_enabled {
+        row.callback_enabled = false;
+        row.revision += 1;
+        let system = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+        let before = r#"{"callback_enabled":true}"#.to_owned();
+        let after = r#"{"callback_enabled":false,"why":"the endpoint answered 410"}"#.to_owned();
+        let action = "application.disable_callbacks";
+        let audit = system.did(Some(row.tenant), now, action, &row.client_id, before, after);
+        writes.push(Write::UpdateApplication(Box::new(row)));
+        writes.push(Write::RecordAudit(Box::new(audit)));
+    }
+    writes.push(Write::HoldPending { application: event.application });
+    Batch(writes)
+}
+
+fn record_attempt(event: &EventRow, attempt: &AttemptRow, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {
+    Write::RecordAttempt { tenant: event.tenant, attempt: Box::new(attempt.clone()), state, due_at }
+}
+
+fn attempt_row(event: &EventRow, number: i64, began: UnixMillis, report: Report) -> AttemptRow {
+    AttemptRow {
+        event: event.no,
+        attempt: number,
+        at: began,
+        outcome: report.outcome,
+        http_status: report.http_status,
+        duration_ms: i64::try_from(report.took.as_millis()).unwrap_or(i64::MAX),
+        address: report.address.map(|a| a.to_string()),
+        detail: report.detail,
+    }
+}
+
+fn measure(report: &Report) {
+    counter!("countersign_callback_attempts_total", "outcome" => report.outcome.name()).increment(1);
+    histogram!("countersign_callback_attempt_seconds").record(report.took.as_secs_f64());
+}
+
+/// One line per attempt. Neither body nor answer nor key is in it.
+fn tell(event: &EventRow, known: &KnownApplication, attempt: i64, report: &Report, verdict: Verdict, now: UnixMillis) {
+    let id = format!("{}{}", prefix::EVENT, event.event_id);
+    let client_id = known.application.client_id.as_str();
+    let (outcome, detail, took_ms) = (report.outcome.name(), report.detail.as_str(), report.took.as_millis());
+    match verdict {
+        Verdict::Delivered => {
+            tracing::info!(event.id = %id, client_id, attempt, took_ms, "Callback {id} is delivered");
+        }
+        Verdict::Retry { due_at } => {
+            let delay_ms = due_at.0 - now.0;
+            tracing::warn!(event.id = %id, client_id, attempt, took_ms, outcome, detail, delay_ms,
+                "Callback {id} failed ({outcome}); attempt {attempt} is repeated in {delay_ms} ms");
+        }
+        Verdict::Dead => {
+            tracing::error!(event.id = %id, client_id, attempt, took_ms, outcome, detail,
+                "Callback {id} failed ({outcome}) in its last attempt, {attempt}; it is dead until it is redelivered");
+        }
+        Verdict::DisableEndpoint => {
+            tracing::warn!(event.id = %id, client_id, attempt, took_ms,
+                "Callback {id} was answered 410; callbacks of {client_id} are disabled and held");
+        }
+    }
+}

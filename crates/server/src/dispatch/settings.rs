@@ -1,0 +1,81 @@
+//! What the dispatcher needs of the configuration.
+
+use std::time::Duration;
+
+use countersign_domain::delivery::Schedule;
+use countersign_protocol::headers::Prefixes;
+use thiserror::Error;
+
+use super::egress::Egress;
+
+/// How callbacks go out; fixed at start.
+#[derive(Clone, Debug)]
+pub struct DispatchSettings {
+    /// Prefixes of header names; the first one is sent.
+    pub prefixes: Prefixes,
+    /// When failed attempts are repeated.
+    pub schedule: Schedule,
+    /// How long, from its own creation, a callback waits for an earlier one of the same bizId, in ms.
+    pub order_hold_ms: i64,
+    /// Allows plain http, any port, loopback and private addresses (development only).
+    pub allow_private: bool,
+    /// Ports allowed besides 443.
+    pub allowed_ports: Vec<u16>,
+    /// Attempts at once, in all.
+    pub concurrency: usize,
+    /// Attempts at once for one application.
+    pub per_application: usize,
+    /// Longest time for a name's look-up, and again for connecting.
+    pub connect_timeout: Duration,
+    /// Longest time for a whole attempt: look-up, connect, TLS, head and body.
+    pub deadline: Duration,
+    /// How long attempts in flight may take to end when the process is told to stop.
+    pub drain_grace: Duration,
+    /// Certificates in PEM form that are trusted besides the machine's own roots; empty for none.
+    pub extra_roots: Vec<u8>,
+}
+
+impl Default for DispatchSettings {
+    /// The contract's figures.
+    fn default() -> Self {
+        Self {
+            prefixes: Prefixes::new(&["X-Service-".to_owned()]).expect("the contract's prefix is one"),
+            schedule: Schedule::default(),
+            order_hold_ms: 600_000,
+            allow_private: false,
+            allowed_ports: Vec::new(),
+            concurrency: 256,
+            per_application: 8,
+            connect_timeout: Duration::from_secs(5),
+            deadline: Duration::from_secs(15),
+            drain_grace: Duration::from_secs(8),
+            extra_roots: Vec::new(),
+        }
+    }
+}
+
+impl DispatchSettings {
+    /// Where callbacks may go.
+    pub fn egress(&self) -> Egress {
+        Egress { allow_private: self.allow_private, allowed_ports: self.allowed_ports.clone() }
+    }
+}
+
+/// Why the dispatcher does not start.
+#[derive(Debug, Error)]
+pub enum DispatchError {
+    /// A certificate of `extra_roots` cannot be read.
+    #[error("the extra roots for callbacks hold no certificate that can be read")]
+    ExtraRoots,
+    /// Without roots no https callback could ever be delivered.
+    #[error(
+        "this machine has no root certificates: install them (Debian: ca-certificates) or name extra roots for callbacks"
+    )]
+    NoRoots,
+    /// The TLS library refuses the versions.
+    #[error("TLS for callbacks cannot be set up")]
+    Tls(#[source] rustls::Error),
+    /// A limit is zero.
+    #[error("{0} must be at least 1")]
+    Zero(&'static str),
+}

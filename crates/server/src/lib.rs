@@ -1,0 +1,20 @@
+//! Countersign: the merchant-facing edge of a payment platform.
+//!
+//! Edges (`merchant`, `operator`, `cli`) translate and call `app`; `app` reads, decides with `countersign_domain` and commits one
+//! batch to `countersign_store`; `dispatch` delivers callbacks; `listen` owns sockets.
+
+pub mod app;
+pub mod chance;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod datadir;
+pub mod dispatch;
+pub mod listen;
+pub mod log;
+pub mod merchant;
+pub mod meters;
+pub mod openapi;
+pub mod operator;
+pub mod run;
+pub mod vault;

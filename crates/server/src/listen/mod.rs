@@ -1,0 +1,162 @@
+//! Sockets: accept, TLS, limits on connections and heads, and a drain that lets nobody hang.
+//!
+//! Invariant: nothing here knows what a request means.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::{Body, Incoming};
+use hyper::service::Service;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+pub mod tls;
+
+/// How a listener treats its connections.
+#[derive(Clone, Debug)]
+pub struct ListenSettings {
+    /// TLS, unless a proxy before us or loopback makes it needless.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Whether plain HTTP is taken beside TLS, told apart by the first byte. For loopback addresses only.
+    pub plain_too: bool,
+    /// Connections at once; more wait in the kernel's queue.
+    pub connections_max: usize,
+    /// How long a head may take, counted from the last answer: it bounds idle connections too.
+    pub head_timeout: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long answers under way are waited for at the end.
+    pub drain: Duration,
+}
+
+impl Default for ListenSettings {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            plain_too: false,
+            connections_max: 4_096,
+            head_timeout: Duration::from_secs(30),
+            handshake_timeout: Duration::from_secs(5),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What the HTTP parser reads at the most: twice the contract's limits, so that what lies between gets an envelope.
+const PARSER_HEAD_BYTES_MAX: usize = 64 * 1024;
+const PARSER_HEADERS_MAX: usize = 200;
+
+/// Accepts until `shutdown` says true, then drains. `service_for` makes the service of a connection from its peer's address.
+pub async fn serve<S, B>(
+    listener: TcpListener,
+    settings: ListenSettings,
+    service_for: impl Fn(IpAddr) -> S,
+    mut shutdown: watch::Receiver<bool>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: std::error::Error + Send + Sync,
+{
+    let permits = Arc::new(Semaphore::new(settings.connections_max));
+    let graceful = GracefulShutdown::new();
+    let builder = builder(&settings);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|ended| *ended) => break,
+            accepted = accept(&listener, &permits) => accepted,
+        };
+        let Some((stream, peer, permit)) = accepted else { continue };
+        let service = service_for(peer);
+        let (builder, watcher) = (builder.clone(), graceful.watcher());
+        let (tls, handshake_timeout) = (settings.tls.clone(), settings.handshake_timeout);
+        let plain_too = settings.plain_too;
+        tokio::spawn(async move {
+            let _permit = permit;
+            let tls = match tls {
+                Some(_) if plain_too && is_plain(&stream, handshake_timeout).await => None,
+                tls => tls,
+            };
+            match tls {
+                None => {
+                    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                    // What breaks here is the peer's connection; the requests on it were logged.
+                    let _ = watcher.watch(connection).await;
+                }
+                Some(config) => {
+                    let handshake =
+                        tokio::time::timeout(handshake_timeout, TlsAcceptor::from(config).accept(stream)).await;
+                    if let Ok(Ok(stream)) = handshake {
+                        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                        let _ = watcher.watch(connection).await;
+                    }
+                }
+            }
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(settings.drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!(
+            drain_s = settings.drain.as_secs(),
+            "Connections were still busy at the end of the drain and were closed"
+        );
+    }
+}
+
+/// Whether what the peer sends first is no TLS handshake. Who sends nothing in time is taken for a slow TLS peer.
+async fn is_plain(stream: &TcpStream, timeout: Duration) -> bool {
+    const TLS_HANDSHAKE: u8 = 22;
+    let mut first = [0];
+    match tokio::time::timeout(timeout, stream.peek(&mut first)).await {
+        Ok(Ok(1)) => first[0] != TLS_HANDSHAKE,
+        Ok(Ok(_) | Err(_)) | Err(_) => false,
+    }
+}
+
+fn builder(settings: &ListenSettings) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.head_timeout)
+        .max_buf_size(PARSER_HEAD_BYTES_MAX)
+        .max_headers(PARSER_HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(64 * 1024)
+        .max_concurrent_streams(128)
+        .keep_alive_interval(settings.head_timeout)
+        .keep_alive_timeout(settings.handshake_timeout);
+    builder
+}
+
+/// The next connection, once there is room for it.
+async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> Option<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = permits.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, peer)) => {
+            // Answers are small and whole: waiting to fill a packet only delays them.
+            let _ = stream.set_nodelay(true);
+            Some((stream, peer.ip(), permit))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "A connection could not be accepted: {error}");
+            // Out of descriptors, most likely: let others end before trying again.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            None
+        }
+    }
+}

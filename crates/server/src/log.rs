@@ -1,0 +1,332 @@
+//! Log lines: JSON, one object a line, written by a thread of their own so that no request waits for a terminal or a pipe.
+//!
+//! Invariant: no secret, signature, nonce or body ever reaches a line.
+//! Lines of the last [`LINGER_MS`] may be lost by a kill; the audit log, which is in the store, is not.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use countersign_domain::time::{UnixMillis, rfc3339};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// How long lines are gathered before they are written together.
+const LINGER_MS: u64 = 10;
+/// More than this waiting to be written, and lines are dropped and counted.
+const WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    dropped: u64,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+}
+
+/// Where lines go. Cheap to clone.
+#[derive(Clone)]
+pub struct LogSink {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for LogSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogSink").finish_non_exhaustive()
+    }
+}
+
+/// Writes what is left when it is dropped.
+#[derive(Debug)]
+pub struct LogGuard {
+    sink: LogSink,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LogSink {
+    /// A sink whose thread writes to `out`.
+    pub fn start(mut out: impl Write + Send + 'static) -> io::Result<(Self, LogGuard)> {
+        let sink = Self { shared: Arc::default() };
+        let shared = sink.shared.clone();
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || drain(&shared, &mut out))?;
+        Ok((sink.clone(), LogGuard { sink, thread: Some(thread) }))
+    }
+
+    /// Hands a whole line over, its newline included. Never waits for the writer.
+    pub fn push(&self, line: &[u8]) {
+        let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.bytes.len() + line.len() > WAITING_BYTES_MAX {
+            waiting.dropped += 1;
+            return;
+        }
+        let was_empty = waiting.bytes.is_empty();
+        waiting.bytes.extend_from_slice(line);
+        drop(waiting);
+        if was_empty {
+            self.shared.filled.notify_one();
+        }
+    }
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        self.sink.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        self.sink.shared.filled.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn drain(shared: &Shared, out: &mut impl Write) {
+    let mut batch = Vec::new();
+    loop {
+        let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        while waiting.bytes.is_empty() && !waiting.ended {
+            waiting = shared.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        if !waiting.ended {
+            drop(waiting);
+            // Gather: under load this thread wakes a hundred times a second and not with every line.
+            std::thread::park_timeout(Duration::from_millis(LINGER_MS));
+            waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::swap(&mut batch, &mut waiting.bytes);
+        let (dropped, ended) = (std::mem::take(&mut waiting.dropped), waiting.ended);
+        drop(waiting);
+        // Nobody is left to tell when the log itself cannot be written.
+        let _ = out.write_all(&batch);
+        if dropped > 0 {
+            let _ = writeln!(
+                out,
+                r#"{{"level":"WARN","message":"{dropped} log lines were dropped: the log is written too slowly"}}"#
+            );
+        }
+        let _ = out.flush();
+        batch.clear();
+        if batch.capacity() > 256 * 1024 {
+            batch = Vec::new();
+        }
+        if ended {
+            return;
+        }
+    }
+}
+
+/// One event of `tracing`, handed over whole when it is dropped.
+#[derive(Debug)]
+pub struct LineWriter {
+    sink: LogSink,
+    line: Vec<u8>,
+}
+
+impl Write for LineWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for LineWriter {
+    fn drop(&mut self) {
+        self.sink.push(&self.line);
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogSink {
+    type Writer = LineWriter;
+
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter { sink: self.clone(), line: Vec::with_capacity(256) }
+    }
+}
+
+/// Sends the events of `tracing` to `sink` as JSON lines. `filter`: `info`, `countersign=debug`, ... Once per process; later calls change nothing.
+pub fn install(sink: &LogSink, filter: &str) {
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false)
+        .with_env_filter(filter)
+        .with_writer(sink.clone())
+        .finish();
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// The one canonical line of a request.
+#[derive(Debug)]
+pub struct RequestLine<'a> {
+    /// When it came.
+    pub at: UnixMillis,
+    /// Its id, as in the answer's header.
+    pub request_id: &'a str,
+    /// Which listener.
+    pub listener: &'static str,
+    /// The method.
+    pub method: &'a str,
+    /// The path without its query.
+    pub path: &'a str,
+    /// Status of the answer.
+    pub status: u16,
+    /// Code of the answer.
+    pub code: &'a str,
+    /// More about a refusal than the answer says.
+    pub reason: &'a str,
+    /// The ClientId, as claimed.
+    pub client_id: &'a str,
+    /// The merchant that the key belongs to.
+    pub merchant_id: &'a str,
+    /// On whose behalf.
+    pub on_behalf_of: &'a str,
+    /// Address it came from.
+    pub source: &'a str,
+    /// How far the request's timestamp was from our time; positive: behind.
+    pub drift_ms: Option<i64>,
+    /// From the head's arrival to the answer.
+    pub duration_us: u64,
+}
+
+thread_local! {
+    static LINE: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(512));
+    static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+}
+
+impl RequestLine<'_> {
+    /// Writes the line.
+    pub fn write(&self, sink: &LogSink) {
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            self.compose(line);
+            sink.push(line);
+        });
+    }
+
+    fn compose(&self, line: &mut Vec<u8>) {
+        line.extend_from_slice(b"{\"timestamp\":\"");
+        push_instant(line, self.at);
+        line.extend_from_slice(b"\",\"level\":\"INFO\",\"message\":\"request\"");
+        push_text(line, "request_id", self.request_id);
+        push_text(line, "listener", self.listener);
+        push_text(line, "method", self.method);
+        push_text(line, "path", self.path);
+        push_number(line, "status", i64::from(self.status));
+        push_text(line, "code", self.code);
+        for (name, value) in [
+            ("reason", self.reason),
+            ("client_id", self.client_id),
+            ("merchant_id", self.merchant_id),
+            ("on_behalf_of", self.on_behalf_of),
+            ("source", self.source),
+        ] {
+            if !value.is_empty() {
+                push_text(line, name, value);
+            }
+        }
+        if let Some(drift) = self.drift_ms {
+            push_number(line, "drift_ms", drift);
+        }
+        push_number(line, "duration_us", i64::try_from(self.duration_us).unwrap_or(i64::MAX));
+        line.extend_from_slice(b"}\n");
+    }
+}
+
+/// RFC 3339 with milliseconds; the text of the second is kept, since thousands of lines share one.
+fn push_instant(line: &mut Vec<u8>, at: UnixMillis) {
+    SECOND.with_borrow_mut(|(second, text)| {
+        let now = at.0.div_euclid(1000);
+        if *second != now {
+            *text = rfc3339(UnixMillis(now * 1000));
+            text.truncate(19);
+            *second = now;
+        }
+        line.extend_from_slice(text.as_bytes());
+    });
+    let _ = write!(line, ".{:03}Z", at.0.rem_euclid(1000));
+}
+
+fn push_text(line: &mut Vec<u8>, name: &str, value: &str) {
+    line.extend_from_slice(b",\"");
+    line.extend_from_slice(name.as_bytes());
+    line.extend_from_slice(b"\":");
+    let plain = value.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\');
+    if plain {
+        line.push(b'"');
+        line.extend_from_slice(value.as_bytes());
+        line.push(b'"');
+    } else {
+        // Texts that strangers send are escaped by the library.
+        let _ = serde_json::to_writer(line, value);
+    }
+}
+
+fn push_number(line: &mut Vec<u8>, name: &str, value: i64) {
+    let _ = write!(line, ",\"{name}\":{value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_line_is_one_json_object_whatever_strangers_send() {
+        let line = RequestLine {
+            at: UnixMillis(1_767_225_600_123),
+            request_id: "r1",
+            listener: "merchant",
+            method: "GET",
+            path: "/a\"b\n",
+            status: 401,
+            code: "400002",
+            reason: "unknown_client",
+            client_id: "x\u{7}\\",
+            merchant_id: "",
+            on_behalf_of: "",
+            source: "127.0.0.1",
+            drift_ms: Some(-5),
+            duration_us: 17,
+        };
+        let mut bytes = Vec::new();
+        line.compose(&mut bytes);
+        let value: serde_json::Value = serde_json::from_slice(&bytes).expect("a line is JSON");
+        assert_eq!(value["timestamp"], "2026-01-01T00:00:00.123Z");
+        assert_eq!(value["path"], "/a\"b\n");
+        assert_eq!(value["client_id"], "x\u{7}\\");
+        assert_eq!(value["drift_ms"], -5);
+        assert!(value.get("merchant_id").is_none());
+    }
+
+    #[test]
+    fn dropping_the_guard_writes_what_is_left() {
+        #[derive(Clone, Default)]
+        struct Kept(Arc<Mutex<Vec<u8>>>);
+        impl Write for Kept {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let kept = Kept::default();
+        let (sink, guard) = LogSink::start(kept.clone()).expect("a thread starts");
+        for _ in 0..1000 {
+            sink.push(b"line\n");
+        }
+        drop(guard);
+        assert_eq!(kept.0.lock().expect("not poisoned").len(), 5000);
+    }
+}

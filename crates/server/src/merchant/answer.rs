@@ -1,0 +1,147 @@
+//! What goes back: an envelope, its status, its request id.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use countersign_protocol::code::Code;
+use countersign_protocol::envelope;
+use http_body_util::Full;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+
+use crate::app::error::AppError;
+
+/// What becomes of the nonce of a request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NonceFate {
+    /// It is used up, as by every request whose signature was right.
+    Settle,
+    /// It stays open: the answer is 429 or 503.
+    Release,
+    /// It is used up already, or nobody knows.
+    Leave,
+}
+
+/// A request that was refused or failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Its code.
+    pub code: Code,
+    /// What to change.
+    pub sentence: String,
+    /// For the log only: more than the answer may say.
+    pub reason: &'static str,
+    /// Seconds, for 429 and 503.
+    pub retry_after_s: Option<u64>,
+    /// For 405: what is allowed.
+    pub allow: Option<&'static str>,
+    /// What becomes of the nonce.
+    pub nonce: NonceFate,
+}
+
+impl Failure {
+    /// A refusal with its sentence.
+    pub fn new(code: Code, sentence: impl Into<String>) -> Self {
+        let (retry_after_s, nonce) = match code {
+            Code::RateLimited | Code::ServiceUnavailable => (Some(1), NonceFate::Release),
+            _ => (None, NonceFate::Settle),
+        };
+        Self { code, sentence: sentence.into(), reason: "", retry_after_s, allow: None, nonce }
+    }
+
+    /// Our own fault; the sentence carries no detail.
+    pub fn internal(reason: &'static str) -> Self {
+        let sentence = "something went wrong on our side; quote the request id when you ask about it";
+        Self { reason, nonce: NonceFate::Leave, ..Self::new(Code::InternalError, sentence) }
+    }
+
+    /// With a word for the log.
+    #[must_use]
+    pub fn because(self, reason: &'static str) -> Self {
+        Self { reason, ..self }
+    }
+}
+
+impl From<AppError> for Failure {
+    fn from(error: AppError) -> Self {
+        let failure = Self::new(error.code(), error.sentence());
+        match &error {
+            AppError::OutcomeUnknown | AppError::NonceReused => Self { nonce: NonceFate::Leave, ..failure },
+            AppError::Store(cause) => {
+                tracing::error!(error = %cause, "The store could not answer: {cause}");
+                failure
+            }
+            _ => failure,
+        }
+    }
+}
+
+impl From<countersign_store::StoreError> for Failure {
+    fn from(error: countersign_store::StoreError) -> Self {
+        AppError::from(error).into()
+    }
+}
+
+/// A success envelope around `data`.
+pub fn success<T: Serialize>(data: &T) -> Result<Vec<u8>, Failure> {
+    envelope::success(data).map_err(|_| Failure::internal("answer does not serialize"))
+}
+
+/// The answer to a request.
+pub fn response(
+    outcome: Result<Vec<u8>, Failure>,
+    request_id_header: &HeaderName,
+    request_id: &str,
+) -> Response<Full<Bytes>> {
+    let (status, body, failure) = match outcome {
+        Ok(body) => (StatusCode::OK, body, None),
+        Err(failure) => {
+            let status = StatusCode::from_u16(failure.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            (status, envelope::failure(failure.code, &failure.sentence), Some(failure))
+        }
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.reserve(4);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(id) = HeaderValue::from_str(request_id) {
+        headers.insert(request_id_header.clone(), id);
+    }
+    if let Some(failure) = failure {
+        if let Some(seconds) = failure.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(allow) = failure.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+    }
+    response
+}
+
+/// Ids of requests: the process's own 64 random bits and a count.
+#[derive(Debug)]
+pub struct RequestIds {
+    process: String,
+    count: AtomicU64,
+}
+
+impl RequestIds {
+    /// Ids of a process.
+    pub fn new(chance: u64) -> Self {
+        Self { process: format!("{chance:016x}"), count: AtomicU64::new(0) }
+    }
+
+    /// The next one.
+    pub fn next(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let mut id = String::with_capacity(28);
+        id.push_str(&self.process);
+        for shift in (0..12).rev() {
+            id.push(char::from(DIGITS[((count >> (shift * 4)) & 15) as usize]));
+        }
+        id
+    }
+}

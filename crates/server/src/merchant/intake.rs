@@ -1,0 +1,135 @@
+//! The transport's own checks: where to, how large, of what type.
+
+use bytes::{Bytes, BytesMut};
+use countersign_protocol::code::Code;
+use countersign_protocol::endpoint::Endpoint;
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use hyper::http::request::Parts;
+
+use super::IntakeLimits;
+use super::answer::Failure;
+
+/// The endpoint of a path and method: 404, then 405.
+pub fn endpoint(head: &Parts) -> Result<Endpoint, Failure> {
+    let path = head.uri.path();
+    let mut allowed = None;
+    for endpoint in Endpoint::ALL {
+        if endpoint.path() == path {
+            if endpoint.method() == head.method.as_str() {
+                return Ok(*endpoint);
+            }
+            allowed = Some(endpoint.method());
+        }
+    }
+    match allowed {
+        None => Err(Failure::new(Code::NotFound, "no operation has this path; see the list of endpoints")),
+        Some(method) => Err(Failure {
+            allow: Some(allow(path).unwrap_or(method)),
+            ..Failure::new(
+                Code::MethodNotAllowed,
+                format!("this path is called with another method: {}", allow(path).unwrap_or(method)),
+            )
+        }),
+    }
+}
+
+/// Paths that have two methods.
+fn allow(path: &str) -> Option<&'static str> {
+    let methods = Endpoint::ALL.iter().filter(|e| e.path() == path).count();
+    (methods == 2).then_some("GET, POST")
+}
+
+/// 431: more than the limits, up to what the HTTP parser itself reads.
+pub fn check_head(head: &Parts, limits: &IntakeLimits) -> Result<(), Failure> {
+    let line =
+        head.uri.path_and_query().map_or(0, |p| p.as_str().len()) + head.method.as_str().len() + " HTTP/1.1 ".len();
+    // Four bytes a header: ": " and CR LF.
+    let size = line + head.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>();
+    if line > limits.line_bytes_max || size > limits.head_bytes_max || head.headers.len() > limits.headers_max {
+        let sentence = format!(
+            "the head of a request is at most {} bytes in {} headers, its first line at most {} bytes",
+            limits.head_bytes_max, limits.headers_max, limits.line_bytes_max
+        );
+        return Err(Failure::new(Code::HeadersTooLarge, sentence));
+    }
+    Ok(())
+}
+
+/// The body, whole: 413 as early as its size is known, then 415.
+pub async fn read<B>(head: &Parts, body: B, limits: &IntakeLimits) -> Result<Bytes, Failure>
+where
+    B: Body<Data = Bytes>,
+    B::Error: std::error::Error,
+{
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    if body.size_hint().lower() > limits.body_bytes_max as u64 {
+        return Err(too_large(limits));
+    }
+    let read = tokio::time::timeout(limits.body_timeout, gather(body, limits)).await;
+    let bytes = read.map_err(|_| {
+        Failure::new(
+            Code::InvalidParameter,
+            format!("the body did not arrive within {} s", limits.body_timeout.as_secs()),
+        )
+        .because("body_timeout")
+    })??;
+    if !bytes.is_empty() {
+        check_type(&head.headers)?;
+    }
+    Ok(bytes)
+}
+
+async fn gather<B>(body: B, limits: &IntakeLimits) -> Result<Bytes, Failure>
+where
+    B: Body<Data = Bytes>,
+    B::Error: std::error::Error,
+{
+    let mut body = std::pin::pin!(body);
+    let mut first: Option<Bytes> = None;
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|_| Failure::new(Code::InvalidParameter, "the body broke off").because("body_broken"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let have = first.as_ref().map_or(0, Bytes::len) + all.len();
+        if have + data.len() > limits.body_bytes_max {
+            return Err(too_large(limits));
+        }
+        match first.take() {
+            // Nearly every body comes in one piece: it is not copied.
+            None if all.is_empty() => first = Some(data),
+            None => all.extend_from_slice(&data),
+            Some(head) => {
+                all.extend_from_slice(&head);
+                all.extend_from_slice(&data);
+            }
+        }
+    }
+    Ok(first.unwrap_or_else(|| all.freeze()))
+}
+
+fn too_large(limits: &IntakeLimits) -> Failure {
+    Failure::new(Code::BodyTooLarge, format!("a body is at most {} bytes", limits.body_bytes_max))
+}
+
+/// 415: a body is JSON as it is, not packed.
+fn check_type(headers: &HeaderMap) -> Result<(), Failure> {
+    let refuse = |sentence: &str| Err(Failure::new(Code::UnsupportedContentType, sentence));
+    if headers.contains_key(CONTENT_ENCODING) {
+        return refuse("send the body without Content-Encoding");
+    }
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(first), None) = (types.next(), types.next()) else {
+        return refuse("send the header Content-Type: application/json once");
+    };
+    let media = first.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
+    if media.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        refuse("send the header Content-Type: application/json")
+    }
+}

@@ -1,0 +1,191 @@
+//! The merchant listener: the signed API, without a framework between hyper and the checks.
+//!
+//! Order of checks, first failure answers: transport (404, 405, 431, 413, 415), headers, timestamp, ClientId and signature,
+//! nonce, rate limit, MerchantId and On-Behalf-Of, body. See docs/PROTOCOL.md.
+//!
+//! Invariant: nothing here writes to the store but the fate of a nonce; endpoints translate and call `app`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use countersign_protocol::endpoint::Endpoint;
+use countersign_protocol::headers::Prefixes;
+use http_body_util::Full;
+use hyper::body::Body;
+use hyper::header::HeaderName;
+use hyper::{Request, Response};
+
+use crate::app::App;
+use crate::log::{LogSink, RequestLine};
+use crate::meters::RequestMeters;
+
+mod answer;
+mod budget;
+mod caught;
+mod intake;
+mod signed;
+mod source;
+
+mod convert_order;
+mod events;
+mod rule_create;
+mod rule_list;
+mod rule_query;
+mod rule_upgrade;
+mod rules;
+mod time;
+
+pub use answer::Failure;
+pub use source::{Network, Sources};
+
+/// How much of a request is taken in. See docs/OPERATING.md.
+#[derive(Clone, Debug)]
+pub struct IntakeLimits {
+    /// Bytes of a body.
+    pub body_bytes_max: usize,
+    /// Bytes of a request line.
+    pub line_bytes_max: usize,
+    /// Bytes of a head.
+    pub head_bytes_max: usize,
+    /// Headers of a head.
+    pub headers_max: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+}
+
+impl Default for IntakeLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 64 * 1024,
+            line_bytes_max: 8 * 1024,
+            head_bytes_max: 32 * 1024,
+            headers_max: 100,
+            body_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What the merchant listener is configured with.
+#[derive(Clone, Debug)]
+pub struct EdgeSettings {
+    /// Header prefixes; the first is the server's own.
+    pub prefixes: Prefixes,
+    /// What is taken in.
+    pub limits: IntakeLimits,
+    /// Who is asked whose address a request came from.
+    pub sources: Sources,
+    /// Failed authentications per second and source address; 0 is off.
+    pub failed_auth_per_s: u32,
+    /// How many of them at once.
+    pub failed_auth_burst: u32,
+    /// Whether loopback addresses are budgeted too.
+    pub limit_loopback: bool,
+}
+
+/// The merchant listener's state.
+#[derive(Debug)]
+pub struct Edge {
+    app: Arc<App>,
+    settings: EdgeSettings,
+    request_id_header: HeaderName,
+    request_ids: answer::RequestIds,
+    failed: budget::FailedAuthentications,
+    log: LogSink,
+    meters: RequestMeters,
+}
+
+/// What a request's log line will say.
+#[derive(Debug, Default)]
+struct Trace {
+    endpoint: Option<Endpoint>,
+    client_id: String,
+    merchant_id: String,
+    on_behalf_of: String,
+    drift_ms: Option<i64>,
+    source: Option<IpAddr>,
+    request_id: String,
+}
+
+impl Edge {
+    /// The edge of `app`. Fails where a prefix makes no header name.
+    pub fn new(app: Arc<App>, settings: EdgeSettings, log: LogSink) -> Result<Self, hyper::header::InvalidHeaderName> {
+        let request_id_header = HeaderName::from_bytes(settings.prefixes.first().request_id.as_bytes())?;
+        Ok(Self {
+            request_id_header,
+            request_ids: answer::RequestIds::new(app.chance.bits64()),
+            failed: budget::FailedAuthentications::new(&settings),
+            settings,
+            app,
+            log,
+            meters: RequestMeters::default(),
+        })
+    }
+
+    /// Forgets sources that have behaved for a while; called by housekeeping.
+    pub fn tidy(&self) {
+        self.failed.tidy();
+    }
+
+    /// Answers one request from `peer`. Always an envelope, also after a panic.
+    pub async fn serve<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: std::error::Error,
+    {
+        let started = Instant::now();
+        let at = self.app.clock.now();
+        let mut trace = Trace { request_id: self.request_ids.next(), ..Trace::default() };
+        let method = request.method().clone();
+        let path = request.uri().path().to_owned();
+        let source = self.settings.sources.of(peer, request.headers());
+        trace.source = Some(source);
+        let outcome =
+            caught::caught(self.route(&mut trace, request)).await.unwrap_or_else(|_| Err(Failure::internal("panic")));
+        let took = started.elapsed();
+        let failure = outcome.as_ref().err();
+        self.meters.count(trace.endpoint, failure.map(|f| f.code), took);
+        RequestLine {
+            at,
+            request_id: &trace.request_id,
+            listener: "merchant",
+            method: method.as_str(),
+            path: path.get(..256).unwrap_or(&path),
+            status: failure.map_or(200, |f| f.code.http_status()),
+            code: failure.map_or("000000", |f| f.code.code()),
+            reason: failure.map_or("", |f| f.reason),
+            client_id: &trace.client_id,
+            merchant_id: &trace.merchant_id,
+            on_behalf_of: &trace.on_behalf_of,
+            source: &source::text(source),
+            drift_ms: trace.drift_ms,
+            duration_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        }
+        .write(&self.log);
+        answer::response(outcome, &self.request_id_header, &trace.request_id)
+    }
+
+    /// Finds the endpoint, takes the body in, and hands over.
+    async fn route<B>(&self, trace: &mut Trace, request: Request<B>) -> Result<Vec<u8>, Failure>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: std::error::Error,
+    {
+        let (head, body) = request.into_parts();
+        let endpoint = intake::endpoint(&head)?;
+        trace.endpoint = Some(endpoint);
+        intake::check_head(&head, &self.settings.limits)?;
+        let body = intake::read(&head, body, &self.settings.limits).await?;
+        let input = signed::Input { head: &head, body: &body };
+        match endpoint {
+            Endpoint::Time => time::handle(&self.app),
+            Endpoint::RuleUpgrade => self.signed::<rule_upgrade::Operation>(trace, input).await,
+            Endpoint::RuleCreate => self.signed::<rule_create::Operation>(trace, input).await,
+            Endpoint::RuleQuery => self.signed::<rule_query::Operation>(trace, input).await,
+            Endpoint::RuleList => self.signed::<rule_list::Operation>(trace, input).await,
+            Endpoint::ConvertOrder => self.signed::<convert_order::Operation>(trace, input).await,
+            Endpoint::Events => self.signed::<events::Operation>(trace, input).await,
+        }
+    }
+}

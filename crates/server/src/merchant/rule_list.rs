@@ -1,0 +1,48 @@
+//! `POST /rate/commission_rule/list`: an institution's rules as they are now, by page.
+
+use countersign_protocol::endpoint::rule_list::{Request, Response};
+use countersign_protocol::endpoint::{Endpoint, RequestRefused, RuleStatus};
+use countersign_store::contract::RuleFilter;
+
+use super::answer::{Failure, success};
+use super::rules::record;
+use super::signed::{Input, Signed};
+use crate::app::{App, rules};
+
+/// The operation.
+#[derive(Debug)]
+pub struct Operation;
+
+impl super::signed::Operation for Operation {
+    const ENDPOINT: Endpoint = Endpoint::RuleList;
+    type Request = Request;
+
+    fn parse(input: Input<'_>) -> Result<Request, RequestRefused> {
+        Request::parse(input.body)
+    }
+
+    async fn handle(app: &App, signed: &Signed<Request>) -> Result<Vec<u8>, Failure> {
+        let asked = signed.request();
+        let institution = signed.institution();
+        let filter = RuleFilter {
+            has_markup: asked.has_markup,
+            pending: asked.status.map(|s| s == RuleStatus::PendingEffective),
+            sub_merchant_id: asked.sub_merchant_id.clone(),
+        };
+        let offset = (asked.page_num - 1).saturating_mul(asked.page_size);
+        let limit = u32::try_from(asked.page_size).unwrap_or(u32::MAX);
+        let page = rules::page(app, institution, filter, offset, limit).await?;
+        let total = u64::try_from(page.total).unwrap_or(0);
+        success(&Response {
+            records: page
+                .records
+                .iter()
+                .map(|r| record(app, institution, &r.sub_merchant_id, r.version.as_ref(), r.is_pending))
+                .collect(),
+            total,
+            size: asked.page_size,
+            current: asked.page_num,
+            pages: total.div_ceil(asked.page_size),
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! `GET /rate/commission_rule`: the rule of a sub-account that is in force at an instant.
+
+use countersign_protocol::endpoint::rule_query::Request;
+use countersign_protocol::endpoint::{Endpoint, RequestRefused};
+
+use super::answer::{Failure, success};
+use super::rules::{date, record};
+use super::signed::{Input, Signed};
+use crate::app::{App, rules};
+
+/// The operation.
+#[derive(Debug)]
+pub struct Operation;
+
+impl super::signed::Operation for Operation {
+    const ENDPOINT: Endpoint = Endpoint::RuleQuery;
+    type Request = Request;
+
+    fn parse(input: Input<'_>) -> Result<Request, RequestRefused> {
+        Request::parse(input.query())
+    }
+
+    async fn handle(app: &App, signed: &Signed<Request>) -> Result<Vec<u8>, Failure> {
+        let asked = signed.request();
+        let at = asked.query_time.as_deref().map(|t| date(app, "query_time", t)).transpose()?;
+        let version = rules::in_force(app, signed.institution(), &asked.sub_merchant_id, at).await?;
+        success(&record(app, signed.institution(), &asked.sub_merchant_id, version.as_ref(), false))
+    }
+}

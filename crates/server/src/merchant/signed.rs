@@ -1,0 +1,309 @@
+//! From raw bytes to a caller with a right: the contract's checks in the contract's order.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::code::Code;
+use countersign_protocol::endpoint::{Endpoint, RequestRefused};
+use countersign_protocol::headers::{Header, SignedHeaders};
+use countersign_store::Store;
+use countersign_store::contract::{ClaimKey, Claimed, MerchantKind, MerchantRow};
+use hyper::http::request::Parts;
+
+use super::answer::{Failure, NonceFate};
+use super::{Edge, Trace};
+use crate::app::callers::{Authenticated, KnownApplication};
+use crate::app::{Actor, App};
+
+/// A request as it came: its head and its raw body.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// Method, path, query, headers.
+    pub head: &'a Parts,
+    /// The bytes that were signed.
+    pub body: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// The raw query; empty where there is none.
+    pub fn query(&self) -> &'a str {
+        self.head.uri.query().unwrap_or("")
+    }
+}
+
+/// A request whose form, age, signature, nonce and identity were checked, in that order. Only this module makes one.
+#[derive(Debug)]
+pub struct Signed<T> {
+    caller: Arc<KnownApplication>,
+    acts_for: Option<MerchantRow>,
+    claim: ClaimKey,
+    arrived_at: UnixMillis,
+    actor: Actor,
+    request: T,
+}
+
+impl<T> Signed<T> {
+    /// What is asked.
+    pub fn request(&self) -> &T {
+        &self.request
+    }
+
+    /// The application that signed.
+    pub fn application(&self) -> &KnownApplication {
+        &self.caller
+    }
+
+    /// The institution whose fee rules this is about; `MerchantId` was found to name it.
+    pub fn institution(&self) -> &MerchantRow {
+        &self.caller.merchant
+    }
+
+    /// Whose orders this is about: the caller's own merchant, or the sub-account it acts for.
+    pub fn owner(&self) -> &MerchantRow {
+        self.acts_for.as_ref().unwrap_or(&self.caller.merchant)
+    }
+
+    /// The nonce, to be used up in the same batch as the effect.
+    pub fn claim(&self) -> &ClaimKey {
+        &self.claim
+    }
+
+    /// When it came.
+    pub fn arrived_at(&self) -> UnixMillis {
+        self.arrived_at
+    }
+
+    /// Who did it, for the audit log.
+    pub fn actor(&self) -> &Actor {
+        &self.actor
+    }
+}
+
+/// One signed operation: how its request is read and what answers it.
+pub trait Operation {
+    /// Which endpoint.
+    const ENDPOINT: Endpoint;
+    /// Its request.
+    type Request: Send;
+
+    /// Reads the request. The signature was right, so what it says may be told.
+    fn parse(input: Input<'_>) -> Result<Self::Request, RequestRefused>;
+
+    /// Answers with the whole envelope. An operation that changes something has used the nonce up in its batch.
+    fn handle(app: &App, signed: &Signed<Self::Request>) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
+}
+
+impl Edge {
+    /// The whole way of a signed request.
+    pub(super) async fn signed<O: Operation>(&self, trace: &mut Trace, input: Input<'_>) -> Result<Vec<u8>, Failure> {
+        let fields = input.head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let headers = self.settings.prefixes.parse(fields).map_err(|r| Failure::new(r.code(), r.to_string()))?;
+        let now = self.app.clock.now();
+        trace.client_id = headers.client_id.chars().take(64).collect();
+        trace.drift_ms = Some(now.0 - headers.timestamp_ms);
+        in_time(now, headers.timestamp_ms, self.app.policy.timestamp_tolerance_ms)?;
+        let caller = self.prove(trace, &headers, input.body, now).await?;
+        trace.merchant_id.clone_from(&caller.merchant.merchant_id);
+        let claim = ClaimKey {
+            application: caller.application.no,
+            nonce: headers.nonce.to_owned(),
+            stamped_at: UnixMillis(headers.timestamp_ms),
+        };
+        // A lower limit of the application's own is checked after the signature, so that it tells a stranger nothing.
+        let own_limit =
+            caller.application.timestamp_tolerance_ms.map_or(Ok(()), |ms| in_time(now, headers.timestamp_ms, ms));
+        if let Err(failure) = own_limit {
+            // The signature was right, so the nonce is used up all the same.
+            if self.app.store.reserve(&claim).await? == Claimed::Fresh {
+                self.app.store.settle(claim).await?;
+            }
+            return Err(failure);
+        }
+        self.reserve(&claim).await?;
+        let outcome = self.admitted::<O>(trace, caller, &headers, &claim, input).await;
+        self.decide_nonce(&claim, O::ENDPOINT, outcome).await
+    }
+
+    async fn prove(
+        &self,
+        trace: &Trace,
+        headers: &SignedHeaders<'_>,
+        body: &[u8],
+        now: UnixMillis,
+    ) -> Result<Arc<KnownApplication>, Failure> {
+        match self.app.authenticate(headers, body, now).await? {
+            Authenticated::Yes(caller) => Ok(caller),
+            Authenticated::No(refusal) => {
+                if trace.source.is_some_and(|source| !self.failed.one_more(source)) {
+                    let sentence =
+                        "too many requests from this address had a wrong signature; wait and correct the signature";
+                    return Err(Failure::new(Code::RateLimited, sentence).because(refusal.name()));
+                }
+                let sentence = "the ClientId or the signature is not right; sign timestamp, nonce and raw body with the Payment API Secret";
+                Err(Failure::new(Code::InvalidSignature, sentence).because(refusal.name()))
+            }
+        }
+    }
+
+    /// Takes the nonce in memory: a replay ends here, before anything is done.
+    async fn reserve(&self, claim: &ClaimKey) -> Result<(), Failure> {
+        match self.app.store.reserve(claim).await? {
+            Claimed::Fresh => Ok(()),
+            Claimed::Used => Err(reused()),
+            Claimed::TooOld => Err(Failure::new(
+                Code::TimestampOutOfRange,
+                format!("the timestamp {} is older than what can still be told from a replay; send the current time", claim.stamped_at.0),
+            )),
+            Claimed::Unknowable => Err(Failure::new(
+                Code::ServiceUnavailable,
+                "the service has just come back and cannot tell this request from a replay; repeat it with the current time and a new nonce",
+            )
+            .because("stamped_before_crash")),
+        }
+    }
+
+    /// Rate, identity, body, and then the operation itself.
+    async fn admitted<O: Operation>(
+        &self,
+        trace: &mut Trace,
+        caller: Arc<KnownApplication>,
+        headers: &SignedHeaders<'_>,
+        claim: &ClaimKey,
+        input: Input<'_>,
+    ) -> Result<Vec<u8>, Failure> {
+        if let Err(seconds) = caller.within_rate() {
+            let refusal = Failure::new(
+                Code::RateLimited,
+                "this application sends more requests than its limit allows; slow down",
+            );
+            return Err(Failure { retry_after_s: Some(seconds), ..refusal });
+        }
+        let acts_for = self.identity(O::ENDPOINT, &caller, headers).await?;
+        if let Some(sub) = &acts_for {
+            trace.on_behalf_of.clone_from(&sub.merchant_id);
+        }
+        let request = O::parse(input).map_err(|r| Failure::new(r.code, r.sentence))?;
+        let actor = Actor {
+            name: format!("application:{}", caller.application.client_id),
+            source: trace.source.map(|s| super::source::text(s).into_owned()).unwrap_or_default(),
+            request_id: trace.request_id.clone(),
+        };
+        let signed =
+            Signed { caller, acts_for, claim: claim.clone(), arrived_at: self.app.clock.now(), actor, request };
+        O::handle(&self.app, &signed).await
+    }
+
+    /// `MerchantId` and `On-Behalf-Of`. They are not signed, so they never widen rights.
+    async fn identity(
+        &self,
+        endpoint: Endpoint,
+        caller: &KnownApplication,
+        headers: &SignedHeaders<'_>,
+    ) -> Result<Option<MerchantRow>, Failure> {
+        let own = &caller.merchant;
+        let names = self.settings.prefixes.first();
+        if endpoint.is_institution_only() {
+            let Some(named) = headers.merchant_id else {
+                let sentence =
+                    format!("the header {} is missing: it names the institution", names.display(Header::MerchantId));
+                return Err(Failure::new(Code::InvalidParameter, sentence));
+            };
+            if own.kind != MerchantKind::Institution || named != own.merchant_id {
+                return Err(not_allowed("MerchantId is not the institution that this key belongs to"));
+            }
+            return Ok(None);
+        }
+        if headers.merchant_id.is_some_and(|named| named != own.merchant_id && named != caller.tenant_id) {
+            return Err(not_allowed("MerchantId is neither the merchant of this key nor its institution"));
+        }
+        let Some(named) = headers.on_behalf_of else { return Ok(None) };
+        if endpoint == Endpoint::Events {
+            return Err(not_allowed("On-Behalf-Of does not work here: events belong to the application that signs"));
+        }
+        let found = if own.kind == MerchantKind::Institution { self.app.store.merchant(named).await? } else { None };
+        match found {
+            Some(sub) if sub.kind == MerchantKind::SubAccount && sub.tenant == own.tenant => Ok(Some(sub)),
+            Some(_) | None => Err(not_allowed("On-Behalf-Of is not a sub-account of this key's institution")),
+        }
+    }
+
+    /// A request whose signature was right has used its nonce up, whatever the answer; only 429 and 503 leave it open.
+    async fn decide_nonce(
+        &self,
+        claim: &ClaimKey,
+        endpoint: Endpoint,
+        outcome: Result<Vec<u8>, Failure>,
+    ) -> Result<Vec<u8>, Failure> {
+        let fate = match &outcome {
+            // The batch of the change has it.
+            Ok(_) if endpoint.changes() => NonceFate::Leave,
+            Ok(_) => NonceFate::Settle,
+            Err(failure) => failure.nonce,
+        };
+        match fate {
+            NonceFate::Leave => outcome,
+            NonceFate::Release => {
+                self.app.store.release(claim);
+                outcome
+            }
+            NonceFate::Settle => match self.app.store.settle(claim.clone()).await {
+                Ok(Claimed::Fresh) => outcome,
+                Ok(Claimed::Used | Claimed::TooOld | Claimed::Unknowable) => Err(reused()),
+                Err(error) => {
+                    self.app.store.release(claim);
+                    Err(error.into())
+                }
+            },
+        }
+    }
+}
+
+fn reused() -> Failure {
+    Failure {
+        nonce: NonceFate::Leave,
+        ..Failure::new(Code::NonceReused, "this nonce was used before; send a new one with every request")
+    }
+}
+
+fn not_allowed(sentence: &str) -> Failure {
+    Failure::new(Code::MerchantNotAllowed, sentence)
+}
+
+/// Refused only when the difference is greater than the limit, in both directions.
+fn in_time(now: UnixMillis, stamped_ms: i64, limit_ms: i64) -> Result<(), Failure> {
+    let drift = now.0 - stamped_ms;
+    if drift.abs() <= limit_ms {
+        return Ok(());
+    }
+    let direction = if drift > 0 { "behind" } else { "ahead of" };
+    let sentence = format!(
+        "the timestamp is {} ms {direction} the server's time {}; at most {limit_ms} ms are allowed, so set the clock or use GET /v1/time",
+        drift.abs(),
+        now.0
+    );
+    Err(Failure::new(Code::TimestampOutOfRange, sentence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drift_is_refused_only_when_greater_than_the_limit() {
+        let now = UnixMillis(1_000_000);
+        for (stamped, fits) in
+            [(970_000, true), (969_999, false), (1_030_000, true), (1_030_001, false), (1_000_000, true)]
+        {
+            assert_eq!(in_time(now, stamped, 30_000).is_ok(), fits, "{stamped}");
+        }
+    }
+
+    #[test]
+    fn a_refused_timestamp_says_server_time_drift_and_limit() {
+        let failure = in_time(UnixMillis(1_000_000), 900_000, 30_000).expect_err("too old");
+        for part in ["100000 ms behind", "1000000", "30000 ms"] {
+            assert!(failure.sentence.contains(part), "{}", failure.sentence);
+        }
+    }
+}

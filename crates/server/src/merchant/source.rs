@@ -1,0 +1,134 @@
+//! Which address a request came from, with trusted proxies before us.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use hyper::header::HeaderMap;
+
+/// An address or a range of addresses, `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Reads `127.0.0.1`, `10.0.0.0/8`, `fd00::/8`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.parse().ok()?;
+        let widest = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Some(widest), |b| b.parse().ok())?;
+        (bits <= widest).then_some(Self { address, bits })
+    }
+
+    /// Whether `address` is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(net), IpAddr::V4(a)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                net.to_bits() & mask == a.to_bits() & mask
+            }
+            (IpAddr::V6(net), IpAddr::V6(a)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                net.to_bits() & mask == a.to_bits() & mask
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// Whose word about addresses is taken.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    trusted: Vec<Network>,
+}
+
+impl Sources {
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub fn behind(trusted: Vec<Network>) -> Self {
+        Self { trusted }
+    }
+
+    /// The last hop of `X-Forwarded-For` that is not a trusted proxy, where the peer is one; else the peer.
+    pub fn of(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.to_canonical();
+        if self.trusted.is_empty() || !self.is_trusted(peer) {
+            return peer;
+        }
+        let mut source = peer;
+        let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        for value in values.into_iter().rev() {
+            for hop in value.to_str().unwrap_or("").rsplit(',') {
+                let Some(hop) = address(hop.trim()) else { return source };
+                source = hop;
+                if !self.is_trusted(hop) {
+                    return source;
+                }
+            }
+        }
+        source
+    }
+
+    fn is_trusted(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|n| n.contains(address))
+    }
+}
+
+/// A hop: an address, with a port perhaps.
+fn address(hop: &str) -> Option<IpAddr> {
+    let bare = hop.trim_start_matches('[').split(']').next().unwrap_or(hop);
+    let parsed = bare.parse().ok().or_else(|| hop.parse::<std::net::SocketAddr>().ok().map(|s| s.ip()));
+    parsed.map(|a: IpAddr| a.to_canonical())
+}
+
+/// The address as text; the commonest without a trip through the formatter.
+pub fn text(address: IpAddr) -> std::borrow::Cow<'static, str> {
+    if address == IpAddr::V4(Ipv4Addr::LOCALHOST) {
+        "127.0.0.1".into()
+    } else if address == IpAddr::V6(Ipv6Addr::LOCALHOST) {
+        "::1".into()
+    } else {
+        address.to_string().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(peer: &str, forwarded: &[&str]) -> String {
+        let sources = Sources::behind(vec![
+            Network::parse("10.0.0.0/8").expect("a network"),
+            Network::parse("::1").expect("an address"),
+        ]);
+        let mut headers = HeaderMap::new();
+        for value in forwarded {
+            headers.append("x-forwarded-for", value.parse().expect("a header value"));
+        }
+        sources.of(peer.parse().expect("an address"), &headers).to_string()
+    }
+
+    #[test]
+    fn the_last_untrusted_hop_counts() {
+        assert_eq!(of("192.0.2.1", &["198.51.100.7"]), "192.0.2.1", "a stranger's word is not taken");
+        assert_eq!(of("10.1.1.1", &[]), "10.1.1.1");
+        assert_eq!(of("10.1.1.1", &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(
+            of("10.1.1.1", &["203.0.113.9, 198.51.100.7, 10.2.2.2"]),
+            "198.51.100.7",
+            "what the client itself wrote is not taken"
+        );
+        assert_eq!(of("10.1.1.1", &["203.0.113.9", "198.51.100.7:4711"]), "198.51.100.7");
+        assert_eq!(of("::1", &["[2001:db8::5]:80"]), "2001:db8::5");
+        assert_eq!(of("10.1.1.1", &["nonsense"]), "10.1.1.1");
+        assert_eq!(of("::ffff:10.1.1.1", &["198.51.100.7"]), "198.51.100.7");
+    }
+
+    #[test]
+    fn networks_are_read_strictly() {
+        for text in ["10.0.0.0/33", "::/129", "10.0.0/8", "x", "", "10.0.0.0/"] {
+            assert_eq!(Network::parse(text), None, "{text}");
+        }
+        assert!(Network::parse("0.0.0.0/0").expect("all").contains(Ipv4Addr::BROADCAST.into()));
+    }
+}

@@ -1,0 +1,70 @@
+//! What is counted, for `/metrics`. Handles are made once, so that a request pays an addition and not a look-up.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use countersign_protocol::code::Code;
+use countersign_protocol::endpoint::Endpoint;
+use metrics::{Counter, Histogram, counter, histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// Upper bounds of the buckets of request times, in seconds.
+const SECONDS: [f64; 11] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+
+/// Takes the recorder of the process into use, once; a second call gives the same handle.
+pub fn install() -> Result<PrometheusHandle, BuildError> {
+    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = HANDLE.get() {
+        return Ok(handle.clone());
+    }
+    let builder = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?;
+    let handle = builder.install_recorder()?;
+    metrics::describe_counter!("countersign_requests_total", "Requests of merchants by endpoint and code");
+    metrics::describe_counter!("countersign_operator_requests_total", "Calls of the operator API by route and code");
+    metrics::describe_histogram!("countersign_request_seconds", "From a request's head to its answer");
+    Ok(HANDLE.get_or_init(|| handle).clone())
+}
+
+/// Counters of the merchant listener, by endpoint and code.
+pub struct RequestMeters {
+    by_code: Vec<OnceLock<Counter>>,
+    seconds: Vec<OnceLock<Histogram>>,
+}
+
+impl std::fmt::Debug for RequestMeters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RequestMeters").finish_non_exhaustive()
+    }
+}
+
+impl Default for RequestMeters {
+    fn default() -> Self {
+        // One more row for what is no endpoint, one more column for success.
+        let rows = Endpoint::ALL.len() + 1;
+        let cells = rows * (Code::ALL.len() + 1);
+        Self {
+            by_code: std::iter::repeat_with(OnceLock::new).take(cells).collect(),
+            seconds: std::iter::repeat_with(OnceLock::new).take(rows).collect(),
+        }
+    }
+}
+
+impl RequestMeters {
+    /// Counts one answer. `code` is none for success.
+    pub fn count(&self, endpoint: Option<Endpoint>, code: Option<Code>, took: Duration) {
+        let row = endpoint.and_then(|e| Endpoint::ALL.iter().position(|x| *x == e)).unwrap_or(Endpoint::ALL.len());
+        let column = code.and_then(|c| Code::ALL.iter().position(|x| *x == c)).unwrap_or(Code::ALL.len());
+        let path = || endpoint.map_or("none", Endpoint::path);
+        let cell = row * (Code::ALL.len() + 1) + column;
+        self.by_code[cell]
+            .get_or_init(|| {
+                counter!("countersign_requests_total", "endpoint" => path(), "code" => code.map_or("000000", Code::code))
+            })
+            .increment(1);
+        self.seconds[row]
+            .get_or_init(|| histogram!("countersign_request_seconds", "endpoint" => path()))
+            .record(took.as_secs_f64());
+    }
+}

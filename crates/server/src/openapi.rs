@@ -1,0 +1,143 @@
+//! Both APIs as OpenAPI 3.1, made of the code that answers.
+//!
+//! `docs/openapi/*.json` are these documents as files; a test compares them, and one more finds every route in them.
+
+use countersign_protocol::code::Code;
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Response};
+use utoipa::{Modify, OpenApi, ToSchema as _};
+
+use crate::operator::{
+    ProblemDocument, applications, audit, convert_orders, events, fee_rules, health, merchants, secrets, tokens,
+};
+
+mod merchant;
+
+pub use merchant::merchant;
+
+/// The version of both APIs.
+const API_VERSION: &str = "1.0.0";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Countersign operator API",
+        version = "1.0.0",
+        description = "Provisioning and the daily business of a Countersign deployment. Lists are paged by `limit` and `after`; \
+            refusals are problem documents (RFC 9457) with the `code` and `label` of the merchant API; write calls take an `Idempotency-Key`. \
+            See docs/OPERATING.md."
+    ),
+    paths(
+        merchants::create_institution, merchants::create_merchant, merchants::list, merchants::show, merchants::create_sub_account,
+        merchants::list_sub_accounts, applications::create, applications::list, applications::show, applications::update,
+        secrets::rotate, secrets::list, secrets::revoke, secrets::use_for_callbacks, convert_orders::create, convert_orders::advance,
+        events::emit, events::list, events::show, events::redeliver, fee_rules::list, audit::list, tokens::create, tokens::revoke,
+        health::alive, health::ready, health::metrics,
+    ),
+    components(schemas(ProblemDocument)),
+    modifiers(&Everywhere),
+    security(("bearer" = [])),
+)]
+struct Operators;
+
+/// What every call under the base has in common.
+struct Everywhere;
+
+impl Modify for Everywhere {
+    fn modify(&self, document: &mut Document) {
+        if let Some(components) = document.components.as_mut() {
+            let bearer =
+                HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An operator token")).build();
+            components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        }
+        for (path, item) in &mut document.paths.paths {
+            for (operation, writes) in operations(item) {
+                if path.starts_with(crate::operator::BASE) {
+                    complete(operation, writes);
+                }
+                describe(operation);
+            }
+        }
+    }
+}
+
+/// The operations of a path, and whether each one changes anything.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool)> {
+    let reads = item.get.as_mut().map(|operation| (operation, false));
+    let writes = [&mut item.post, &mut item.patch, &mut item.put, &mut item.delete];
+    reads.into_iter().chain(writes.into_iter().filter_map(Option::as_mut).map(|operation| (operation, true)))
+}
+
+fn complete(operation: &mut Operation, writes: bool) {
+    let mut codes = vec![
+        Code::InvalidParameter,
+        Code::Unauthenticated,
+        Code::RoleNotAllowed,
+        Code::InternalError,
+        Code::ServiceUnavailable,
+    ];
+    if writes {
+        codes.extend([Code::IdempotencyKeyReused, Code::BodyTooLarge, Code::UnsupportedContentType]);
+        let key = ParameterBuilder::new()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some("1 to 255 visible ASCII characters. The same key with the same body answers as the first time, secrets null; kept for 24 hours."))
+            .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+            .build();
+        operation.parameters.get_or_insert_default().push(key.into());
+    }
+    for code in codes {
+        let status = code.http_status().to_string();
+        operation.responses.responses.entry(status).or_insert_with(|| RefOr::T(Response::new("")));
+    }
+}
+
+/// Says of each answer what it is; every refusal is a problem document.
+fn describe(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        let RefOr::T(response) = response else { continue };
+        if status == "200" {
+            "Done".clone_into(&mut response.description);
+            continue;
+        }
+        response.description = codes_of(status);
+        response.content.clear();
+        let document = Content::new(Some(Ref::from_schema_name(ProblemDocument::name())));
+        response.content.insert("application/problem+json".to_owned(), document.into());
+    }
+}
+
+/// The codes that the operator API answers with a status.
+fn codes_of(status: &str) -> String {
+    let codes = [
+        Code::InvalidParameter,
+        Code::InvalidAmount,
+        Code::InvalidCurrency,
+        Code::Unauthenticated,
+        Code::RoleNotAllowed,
+        Code::NotFound,
+        Code::OrderNotFound,
+        Code::SubMerchantNotFound,
+        Code::AlreadyExists,
+        Code::InvalidOrderStatus,
+        Code::IdempotencyKeyReused,
+        Code::BodyTooLarge,
+        Code::UnsupportedContentType,
+        Code::InternalError,
+        Code::ServiceUnavailable,
+    ];
+    let of_status: Vec<String> =
+        codes.iter().filter(|code| code.http_status().to_string() == status).map(ToString::to_string).collect();
+    of_status.join(", ")
+}
+
+/// The operator API.
+pub fn operator() -> Document {
+    Operators::openapi()
+}
+
+#[cfg(test)]
+mod tests;

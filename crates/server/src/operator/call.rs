@@ -1,0 +1,194 @@
+//! A write call: who, with what body, and whether it was made before.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use axum::http::request::Parts;
+use axum::http::{Method, Response};
+use axum::response::IntoResponse;
+use countersign_protocol::code::Code;
+use countersign_store::contract::IdempotencyRow;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Desk;
+use super::auth::Caller;
+use super::frame::Context;
+use super::problem::Problem;
+use crate::app::operators::{self, Keyed};
+use crate::app::turns::TurnKey;
+use crate::app::{Actor, App};
+
+/// What a handler answers.
+pub type Reply = Result<Response<Body>, Problem>;
+
+/// Longest `Idempotency-Key`.
+const KEY_BYTES_MAX: usize = 255;
+const KEY_HEADER: &str = "idempotency-key";
+
+/// A write call that was let in, with its whole body.
+#[derive(Debug)]
+pub struct Call {
+    /// Who.
+    pub actor: Actor,
+    /// The body; an object without members where none came.
+    pub body: Bytes,
+    keyed: Option<Keyed>,
+    desk: Arc<Desk>,
+}
+
+/// What becomes of a call that may have been made before.
+#[derive(Debug)]
+pub enum Once<T> {
+    /// It was made now.
+    First(T),
+    /// It was made before: the answer that was kept.
+    Again(String),
+}
+
+impl Call {
+    /// The deployment.
+    pub fn app(&self) -> &App {
+        &self.desk.app
+    }
+
+    /// The row that keeps `answer`, whose secrets are null already; none without a key.
+    pub fn keep(&self, answer: &impl Serialize) -> Option<IdempotencyRow> {
+        let keyed = self.keyed.as_ref()?;
+        let text = serde_json::to_string(answer).expect("answers are texts, numbers and lists of them");
+        Some(keyed.row(self.app(), text))
+    }
+
+    /// Does what `act` does, or answers what was answered before. Calls with one key take turns.
+    pub async fn once<T: Serialize>(&self, act: impl Future<Output = Result<T, Problem>>) -> Reply {
+        Ok(match self.once_or_again(act).await? {
+            Once::First(answer) => json(&answer),
+            Once::Again(text) => json_text(text),
+        })
+    }
+
+    /// As [`Call::once`], for answers that are completed before they go out.
+    pub async fn once_or_again<T>(&self, act: impl Future<Output = Result<T, Problem>>) -> Result<Once<T>, Problem> {
+        let Some(keyed) = &self.keyed else { return act.await.map(Once::First) };
+        let _turn = self.app().turns.take(TurnKey::Idempotency(format!("{}\n{}", keyed.scope, keyed.key))).await;
+        match operators::recall(self.app(), keyed).await? {
+            Some(row) => Ok(Once::Again(row.answer)),
+            None => act.await.map(Once::First),
+        }
+    }
+}
+
+impl FromRequest<Arc<Desk>> for Call {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, desk: &Arc<Desk>) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        let caller = head.extensions.get::<Caller>().cloned().ok_or_else(Problem::internal)?;
+        let context = head.extensions.get::<Context>().cloned().ok_or_else(Problem::internal)?;
+        let body = read(desk, &head.headers, body).await?;
+        let keyed = idempotency_key(&head.headers)?.map(|key| Keyed {
+            scope: scope(&caller, &head.method, head.uri.path()),
+            key,
+            body_digest: operators::sha256(&body),
+            at: context.at,
+        });
+        let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
+        Ok(Self { actor: caller.actor, body, keyed, desk: desk.clone() })
+    }
+}
+
+/// Token and route. The path as it was sent: the same key for another merchant is another call.
+fn scope(caller: &Caller, method: &Method, path: &str) -> String {
+    format!("{} {method} {path}", caller.token_id)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let mut values = headers.get_all(KEY_HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let refuse = |why: &str| Problem::new(Code::InvalidParameter, format!("header Idempotency-Key: {why}"));
+    if values.next().is_some() {
+        return Err(refuse("send it once"));
+    }
+    let text = value.to_str().unwrap_or("");
+    if (1..=KEY_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
+        Ok(Some(text.to_owned()))
+    } else {
+        Err(refuse("must be 1 to 255 visible ASCII characters"))
+    }
+}
+
+/// The body, whole: 413 as early as its size is known, then 415.
+async fn read(desk: &Desk, headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    let limit = desk.settings.body_bytes_max;
+    let too_large = || Problem::new(Code::BodyTooLarge, format!("a body is at most {limit} bytes"));
+    if hyper::body::Body::size_hint(&body).lower() > limit as u64 {
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(desk.settings.body_timeout, Limited::new(body, limit).collect()).await;
+    let read = read.map_err(|_| {
+        Problem::new(
+            Code::InvalidParameter,
+            format!("the body did not arrive within {} s", desk.settings.body_timeout.as_secs()),
+        )
+    })?;
+    let bytes = match read {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => return Err(too_large()),
+        Err(_) => return Err(Problem::new(Code::InvalidParameter, "the body broke off")),
+    };
+    if !bytes.is_empty() {
+        check_type(headers)?;
+    }
+    Ok(bytes)
+}
+
+/// 415: a body is JSON as it is, not packed.
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let refuse = |sentence: &str| Err(Problem::new(Code::UnsupportedContentType, sentence));
+    if headers.contains_key(CONTENT_ENCODING) {
+        return refuse("send the body without Content-Encoding");
+    }
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(first), None) = (types.next(), types.next()) else {
+        return refuse("send the header Content-Type: application/json once");
+    };
+    let media = first.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
+    if media.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        refuse("send the header Content-Type: application/json")
+    }
+}
+
+/// Parts of the path.
+#[derive(Debug)]
+pub struct Named<T>(pub T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Desk>> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, desk: &Arc<Desk>) -> Result<Self, Problem> {
+        match Path::<T>::from_request_parts(parts, desk).await {
+            Ok(Path(value)) => Ok(Self(value)),
+            Err(_) => {
+                Err(Problem::new(Code::NotFound, "the path cannot be read: its parts are UTF-8, percent-encoded"))
+            }
+        }
+    }
+}
+
+/// 200 with a JSON body.
+pub fn json(answer: &impl Serialize) -> Response<Body> {
+    Json(answer).into_response()
+}
+
+fn json_text(text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

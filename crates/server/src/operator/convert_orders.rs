@@ -1,0 +1,155 @@
+//! Convert orders: made and moved by the platform's back end.
+
+use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::ids::OrderId;
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::body::Fields;
+use countersign_protocol::code::Code;
+use countersign_protocol::endpoint::convert_order::Response as ConvertOrderAnswer;
+use countersign_protocol::exact::Exact;
+use countersign_store::contract::MerchantRow;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
+
+use super::call::{Call, Named, Reply};
+use super::fields::{amount, checked_text, currency, rate, whole};
+use super::problem::{Problem, ProblemDocument};
+use crate::app::error::AppError;
+use crate::app::{App, convert, identity};
+
+/// Longest quote id.
+const QUOTE_ID_CHARS_MAX: usize = 64;
+/// Bytes of chance in a quote id that is made here.
+const QUOTE_ID_BYTES: usize = 4;
+/// Latest instant that an order may be stamped with: 9999-12-31T23:59:59.999Z.
+const CREATE_TIME_MAX: i64 = 253_402_300_799_999;
+
+/// A convert order to be added.
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct ConvertOrderRequest {
+    /// 1 to 18 digits without leading zero; absent: made.
+    #[schema(rename = "order_id")]
+    pub order_id: Option<String>,
+    /// Absent: the merchant's.
+    pub user_id: Option<i64>,
+    /// Currency sold, 2 to 10 of `A-Z 0-9`.
+    pub sell_currency: String,
+    /// Currency bought.
+    pub buy_currency: String,
+    /// Amount sold: a text, 0.0001 to 5000000, at most 6 decimals.
+    pub sell_amount: String,
+    /// Amount bought.
+    pub buy_amount: String,
+    /// Quote coin per base coin: a number or a text, every digit kept.
+    #[schema(schema_with = rate_schema)]
+    pub rate: Exact,
+    /// Absent: `PAY-` and 8 hex digits.
+    pub quote_id: Option<String>,
+    /// Milliseconds since 1970; absent: now.
+    pub create_time: Option<i64>,
+    /// 1 created (default), 3 success, 6 failed.
+    pub status: Option<i64>,
+}
+
+fn rate_schema() -> Schema {
+    let kinds = [Type::Number, Type::String].map(|kind| ObjectBuilder::new().schema_type(kind));
+    let about = "Quote coin per base coin: a number or a text, every digit kept.";
+    Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
+}
+
+/// Where a convert order goes.
+#[derive(Debug, ToSchema)]
+pub struct ConvertOrderMove {
+    /// 3 success, 6 failed.
+    pub status: i64,
+}
+
+/// The order as merchants see it.
+fn view(order: &ConvertOrder) -> ConvertOrderAnswer {
+    ConvertOrderAnswer {
+        order_id: order.order_id.to_string(),
+        user_id: order.user_id,
+        sell_currency: order.sell_currency.as_str().to_owned(),
+        buy_currency: order.buy_currency.as_str().to_owned(),
+        sell_amount: order.sell_amount.to_string(),
+        buy_amount: order.buy_amount.to_string(),
+        status: order.status.code(),
+        rate: Exact(order.rate),
+        quote_id: order.quote_id.clone(),
+        create_time: order.created_at.0,
+    }
+}
+
+fn parse(app: &App, owner: &MerchantRow, body: &[u8]) -> Result<ConvertOrder, Problem> {
+    let fields = Fields::parse(body)?;
+    let (sell_currency, buy_currency) = (currency(&fields, "sellCurrency")?, currency(&fields, "buyCurrency")?);
+    if sell_currency == buy_currency {
+        return Err(Problem::new(
+            Code::InvalidCurrency,
+            "field buyCurrency: must be another currency than sellCurrency",
+        ));
+    }
+    let now = app.clock.now();
+    Ok(ConvertOrder {
+        order_id: order_id(app, &fields, now)?,
+        user_id: whole(&fields, "userId", 1, i64::MAX)?.unwrap_or(owner.user_id),
+        sell_currency,
+        buy_currency,
+        sell_amount: amount(&fields, "sellAmount")?,
+        buy_amount: amount(&fields, "buyAmount")?,
+        status: status(&fields)?.unwrap_or(ConvertStatus::Created),
+        rate: rate(&fields, "rate")?,
+        quote_id: match fields.text("quoteId")? {
+            Some(text) => checked_text("quoteId", text, 1, QUOTE_ID_CHARS_MAX)?,
+            None => format!("PAY-{}", app.chance.hex(QUOTE_ID_BYTES)),
+        },
+        created_at: whole(&fields, "createTime", 0, CREATE_TIME_MAX)?.map_or(now, UnixMillis),
+        revision: 1,
+    })
+}
+
+fn order_id(app: &App, fields: &Fields<'_>, now: UnixMillis) -> Result<OrderId, Problem> {
+    match fields.text("order_id")? {
+        Some(text) => OrderId::parse(&text)
+            .ok_or_else(|| Problem::field("order_id", "must be 1 to 18 digits without a leading zero")),
+        None => OrderId::new(app.chance.number(now)).ok_or_else(Problem::internal),
+    }
+}
+
+fn status(fields: &Fields<'_>) -> Result<Option<ConvertStatus>, Problem> {
+    let Some(code) = fields.integer("status")? else { return Ok(None) };
+    ConvertStatus::from_code(code)
+        .map(Some)
+        .ok_or_else(|| Problem::field("status", "must be 1 (created), 3 (success) or 6 (failed)"))
+}
+
+/// Adds a convert order of a merchant.
+#[utoipa::path(post, path = "/operator/v1/merchants/{merchant_id}/convert-orders", tag = "Convert orders", operation_id = "create_convert_order",
+    params(("merchant_id" = String, Path, description = "A merchant_id or sub_merchant_id")), request_body = ConvertOrderRequest,
+    responses((status = 200, body = ConvertOrderAnswer), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
+pub async fn create(Named(merchant_id): Named<String>, call: Call) -> Reply {
+    call.once(async {
+        let owner = identity::find_merchant(call.app(), &merchant_id).await?;
+        let order = parse(call.app(), &owner, &call.body)?;
+        let answer = view(&order);
+        convert::insert(call.app(), &owner, &order, call.keep(&answer), &call.actor).await?;
+        Ok(answer)
+    })
+    .await
+}
+
+/// Moves a convert order: 1 to 3 or 6, which are final.
+#[utoipa::path(patch, path = "/operator/v1/convert-orders/{order_id}", tag = "Convert orders", operation_id = "move_convert_order",
+    params(("order_id" = String, Path, description = "The order")), request_body = ConvertOrderMove,
+    responses((status = 200, body = ConvertOrderAnswer), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
+pub async fn advance(Named(order_id): Named<String>, call: Call) -> Reply {
+    call.once(async {
+        let next = status(&Fields::parse(&call.body)?)?.ok_or_else(|| Problem::field("status", "is required"))?;
+        let order = OrderId::parse(&order_id).ok_or(AppError::OrderNotFound)?;
+        let keep = |_: &MerchantRow, order: &ConvertOrder| call.keep(&view(order));
+        let (_, moved) = convert::advance(call.app(), order, next, keep, &call.actor).await?;
+        Ok(view(&moved))
+    })
+    .await
+}

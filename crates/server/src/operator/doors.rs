@@ -1,0 +1,65 @@
+//! Every door of the operator API, and which role opens it.
+
+use std::sync::Arc;
+
+use axum::http::Method;
+use axum::routing::{MethodRouter, delete, get, patch, post};
+use countersign_store::contract::Role;
+
+use super::{BASE, Desk, applications, audit, convert_orders, events, fee_rules, merchants, secrets, tokens};
+
+/// One method of one path.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// The method.
+    pub method: Method,
+    /// The path under [`BASE`], with `{names}`.
+    pub under: &'static str,
+    /// The least role.
+    pub role: Role,
+    pub(super) handler: MethodRouter<Arc<Desk>>,
+}
+
+impl Door {
+    /// The whole path.
+    pub fn path(&self) -> String {
+        format!("{BASE}{}", self.under)
+    }
+}
+
+/// All of them. What changes who may do something, and everything about secrets and where callbacks go, is for the role security.
+pub fn doors() -> Vec<Door> {
+    use Role::{Operator, Security, Viewer};
+    let door = |method, under, role, handler| Door { method, under, role, handler };
+    vec![
+        door(Method::POST, "/institutions", Security, post(merchants::create_institution)),
+        door(Method::POST, "/merchants", Security, post(merchants::create_merchant)),
+        door(Method::GET, "/merchants", Viewer, get(merchants::list)),
+        door(Method::GET, "/merchants/{merchant_id}", Viewer, get(merchants::show)),
+        door(Method::POST, "/institutions/{merchant_id}/sub-accounts", Security, post(merchants::create_sub_account)),
+        door(Method::GET, "/institutions/{merchant_id}/sub-accounts", Viewer, get(merchants::list_sub_accounts)),
+        door(Method::POST, "/merchants/{merchant_id}/applications", Security, post(applications::create)),
+        door(Method::GET, "/applications", Viewer, get(applications::list)),
+        door(Method::GET, "/applications/{client_id}", Viewer, get(applications::show)),
+        door(Method::PATCH, "/applications/{client_id}", Security, patch(applications::update)),
+        door(Method::POST, "/applications/{client_id}/secrets", Security, post(secrets::rotate)),
+        door(Method::GET, "/applications/{client_id}/secrets", Viewer, get(secrets::list)),
+        door(Method::DELETE, "/applications/{client_id}/secrets/{secret_id}", Security, delete(secrets::revoke)),
+        door(
+            Method::POST,
+            "/applications/{client_id}/secrets/{secret_id}/use-for-callbacks",
+            Security,
+            post(secrets::use_for_callbacks),
+        ),
+        door(Method::POST, "/merchants/{merchant_id}/convert-orders", Operator, post(convert_orders::create)),
+        door(Method::PATCH, "/convert-orders/{order_id}", Operator, patch(convert_orders::advance)),
+        door(Method::POST, "/events", Operator, post(events::emit)),
+        door(Method::GET, "/events", Viewer, get(events::list)),
+        door(Method::GET, "/events/{event_id}", Viewer, get(events::show)),
+        door(Method::POST, "/events/{event_id}/redeliver", Operator, post(events::redeliver)),
+        door(Method::GET, "/fee-rules", Viewer, get(fee_rules::list)),
+        door(Method::GET, "/audit", Viewer, get(audit::list)),
+        door(Method::POST, "/tokens", Security, post(tokens::create)),
+        door(Method::DELETE, "/tokens/{token_id}", Security, delete(tokens::revoke)),
+    ]
+}

@@ -1,0 +1,256 @@
+//! Callback events.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::SortedId;
+use countersign_domain::time::rfc3339;
+use countersign_protocol::body::Fields;
+use countersign_protocol::code::Code;
+use countersign_store::contract::{AttemptRow, EventFilter, EventRow};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
+
+use super::Desk;
+use super::call::{Call, Named, Once, Reply, json};
+use super::fields::{given, required};
+use super::paging::{Asked, Page};
+use super::problem::{Problem, ProblemDocument};
+use crate::app::App;
+use crate::app::events::{self, Happening, next_attempt_at, parse_public_id, public_id};
+
+/// Longest `bizType` and `bizStatus`, in characters.
+const WORD_CHARS_MAX: usize = 64;
+/// Longest `bizId`: as long as the longest merchantTradeNo, and some more.
+const BIZ_ID_CHARS_MAX: usize = 128;
+
+/// What happened.
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct EventRequest {
+    /// Whose callback it is.
+    #[schema(rename = "client_id")]
+    pub client_id: String,
+    /// What kind of business, 1 to 64 characters: `PAYMENT_ORDER`, `TRANSFER_ADDRESS`, ...
+    pub biz_type: String,
+    /// Of which payment order or transaction, 1 to 128 characters.
+    pub biz_id: String,
+    /// What became of it, 1 to 64 characters.
+    pub biz_status: String,
+    /// Business data: an object, or a text that holds JSON. Merchants get its text, digit for digit.
+    #[schema(schema_with = data_schema)]
+    pub data: String,
+}
+
+fn data_schema() -> Schema {
+    let kinds = [Type::Object, Type::String].map(|kind| ObjectBuilder::new().schema_type(kind));
+    let about = "Business data: an object, or a text that holds JSON. Merchants get its text, digit for digit.";
+    Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
+}
+
+/// An event that was written.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct Emitted {
+    /// Its id.
+    pub event_id: String,
+    /// Its place among the events of its `bizId`: 1, 2, ...
+    pub sequence: i64,
+}
+
+/// An event and where its delivery stands.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Its id.
+    #[serde(rename = "event_id")]
+    pub event_id: String,
+    /// Whose callback it is.
+    #[serde(rename = "client_id")]
+    pub client_id: String,
+    /// What kind of business.
+    pub biz_type: String,
+    /// Of which payment order or transaction.
+    pub biz_id: String,
+    /// What became of it.
+    pub biz_status: String,
+    /// Its place among the application's events: 1, 2, ...
+    pub seq: i64,
+    /// Its place among the events of its `bizId`: 1, 2, ...
+    pub sequence: i64,
+    /// `pending`, `held`, `delivered` or `dead`.
+    pub state: &'static str,
+    /// Attempts made.
+    #[serde(rename = "attempt_count")]
+    pub attempt_count: i64,
+    /// When the next attempt is due; null unless pending.
+    #[serde(rename = "next_attempt_at")]
+    pub next_attempt_at: Option<String>,
+    /// When it was written, RFC 3339.
+    #[serde(rename = "created_at")]
+    pub created_at: String,
+}
+
+/// An event with its data and all its attempts.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventWithAttempts {
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event,
+    /// Business data, a JSON text.
+    pub data: String,
+    /// All attempts, in order.
+    pub attempts: Vec<Attempt>,
+}
+
+/// One attempt at delivery.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Attempt {
+    /// 1, 2, ...
+    pub attempt: i64,
+    /// When it began, RFC 3339.
+    pub at: String,
+    /// `delivered`, `refused_address`, `dns_failed`, `connect_failed`, `tls_failed`, `timeout`, `http_status`, `unreadable` or `fail`.
+    pub outcome: &'static str,
+    /// The status, where an answer came.
+    pub http_status: Option<u16>,
+    /// How long it took.
+    pub duration_ms: i64,
+    /// The address that was connected to.
+    pub address: Option<String>,
+    /// What went wrong, in words.
+    pub detail: String,
+}
+
+impl From<&EventRow> for Event {
+    fn from(row: &EventRow) -> Self {
+        Self {
+            event_id: public_id(row.event_id),
+            client_id: row.client_id.clone(),
+            biz_type: row.biz_type.clone(),
+            biz_id: row.biz_id.clone(),
+            biz_status: row.biz_status.clone(),
+            seq: row.seq,
+            sequence: row.sequence,
+            state: row.state.name(),
+            attempt_count: row.attempts,
+            next_attempt_at: next_attempt_at(row).map(rfc3339),
+            created_at: rfc3339(row.created_at),
+        }
+    }
+}
+
+impl From<&AttemptRow> for Attempt {
+    fn from(row: &AttemptRow) -> Self {
+        Self {
+            attempt: row.attempt,
+            at: rfc3339(row.at),
+            outcome: row.outcome.name(),
+            http_status: row.http_status,
+            duration_ms: row.duration_ms,
+            address: row.address.clone(),
+            detail: row.detail.clone(),
+        }
+    }
+}
+
+impl From<&EventRow> for Emitted {
+    fn from(row: &EventRow) -> Self {
+        Self { event_id: public_id(row.event_id), sequence: row.sequence }
+    }
+}
+
+fn parse(body: &[u8]) -> Result<Happening, Problem> {
+    let fields = Fields::parse(body)?;
+    Ok(Happening {
+        client_id: fields.required_text("client_id")?,
+        biz_type: required(&fields, "bizType", WORD_CHARS_MAX)?,
+        biz_id: required(&fields, "bizId", BIZ_ID_CHARS_MAX)?,
+        biz_status: required(&fields, "bizStatus", WORD_CHARS_MAX)?,
+        data: data(&fields)?,
+    })
+}
+
+/// An object as its own text, or a text that holds JSON.
+fn data(fields: &Fields<'_>) -> Result<String, Problem> {
+    let refuse = || Problem::field("data", "must be an object, or a text that holds JSON");
+    let raw = given(fields, "data")?;
+    if raw.starts_with('{') {
+        return Ok(raw.to_owned());
+    }
+    let text = fields.required_text("data").map_err(|_| refuse())?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        Ok(_) => Ok(text),
+        Err(_) => Err(refuse()),
+    }
+}
+
+fn event_id(text: &str) -> Result<SortedId, Problem> {
+    parse_public_id(text).ok_or_else(|| Problem::new(Code::NotFound, format!("no event has the id {text}")))
+}
+
+/// The answer of a repeated call: `sequence` was given by the store after the answer was kept.
+async fn emitted_before(app: &App, kept: &str) -> Result<Emitted, Problem> {
+    let kept: Emitted = serde_json::from_str(kept).map_err(|_| Problem::internal())?;
+    let (event, _) = events::find(app, event_id(&kept.event_id)?).await?;
+    Ok(Emitted::from(&event))
+}
+
+/// Writes an event; its callback goes out at once, or is held where callbacks do not go out.
+#[utoipa::path(post, path = "/operator/v1/events", tag = "Events", operation_id = "emit_event", request_body = EventRequest,
+    responses((status = 200, body = Emitted), (status = 404, body = ProblemDocument)))]
+pub async fn emit(call: Call) -> Reply {
+    let act = async {
+        let what = parse(&call.body)?;
+        let event = events::emit(call.app(), &what, &|row| call.keep(&Emitted::from(row)), &call.actor).await?;
+        Ok(Emitted::from(&event))
+    };
+    Ok(match call.once_or_again(act).await? {
+        Once::First(emitted) => json(&emitted),
+        Once::Again(kept) => json(&emitted_before(call.app(), &kept).await?),
+    })
+}
+
+/// Events, newest first.
+#[utoipa::path(get, path = "/operator/v1/events", tag = "Events", operation_id = "list_events",
+    params(("client_id" = Option<String>, Query, description = "Only of this application"), ("bizId" = Option<String>, Query, description = "Only of this bizId"),
+        ("state" = Option<String>, Query, description = "Only in this state: pending, held, delivered or dead"),
+        ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<Event>)))]
+pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    let state = match asked.filter("state")? {
+        None => None,
+        Some(name) => Some(
+            DeliveryState::from_name(&name)
+                .ok_or_else(|| Problem::field("state", "must be pending, held, delivered or dead"))?,
+        ),
+    };
+    let filter = EventFilter { client_id: asked.filter("client_id")?, biz_id: asked.filter("bizId")?, state };
+    let after = asked.after.as_deref().map(event_id).transpose()?;
+    let rows = events::list(&desk.app, filter, after, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, |row| public_id(row.event_id), |row| Event::from(row))))
+}
+
+/// One event with all its attempts.
+#[utoipa::path(get, path = "/operator/v1/events/{event_id}", tag = "Events", operation_id = "show_event",
+    params(("event_id" = String, Path, description = "The event")),
+    responses((status = 200, body = EventWithAttempts), (status = 404, body = ProblemDocument)))]
+pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Reply {
+    let (event, attempts) = events::find(&desk.app, event_id(&id)?).await?;
+    let attempts = attempts.iter().map(Attempt::from).collect();
+    Ok(json(&EventWithAttempts { event: Event::from(&event), data: event.data, attempts }))
+}
+
+/// Sends a delivered or dead event again. Its attempts go on counting.
+#[utoipa::path(post, path = "/operator/v1/events/{event_id}/redeliver", tag = "Events", operation_id = "redeliver_event",
+    params(("event_id" = String, Path, description = "The event")),
+    responses((status = 200, body = Event), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
+pub async fn redeliver(Named(id): Named<String>, call: Call) -> Reply {
+    call.once(async {
+        let event =
+            events::redeliver(call.app(), event_id(&id)?, &|row| call.keep(&Event::from(row)), &call.actor).await?;
+        Ok(Event::from(&event))
+    })
+    .await
+}

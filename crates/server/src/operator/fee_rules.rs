@@ -1,0 +1,95 @@
+//! All versions of a sub-account's fee rule, with the states that merchants do not see.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use countersign_domain::rules::{RuleState, RuleVersion};
+use countersign_domain::time::{RuleZone, rfc3339};
+use countersign_protocol::exact::Exact;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Desk;
+use super::call::{Reply, json};
+use super::paging::{Asked, Page};
+use super::problem::{Problem, ProblemDocument};
+use crate::app::identity;
+
+/// A version of a fee rule.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FeeRule {
+    /// Its id.
+    pub config_id: String,
+    /// The version made just before.
+    pub previous_config_id: Option<String>,
+    /// 1, 2, 3 ... without gap.
+    pub version_no: i64,
+    /// Whose.
+    pub sub_merchant_id: String,
+    /// Percent (or a fraction).
+    pub r_markup: Exact,
+    /// USDT.
+    pub f_markup: Exact,
+    /// `EFFECTIVE`, `PENDING_EFFECTIVE`, `INVALIDATED`, `SUPERSEDED` or `EXPIRED`, now.
+    pub status: &'static str,
+    /// `yyyy-MM-dd HH:mm:ss` in the zone of the rules.
+    pub effective_date: String,
+    /// Exclusive end.
+    pub due_date: Option<String>,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+    /// Versions never change: as `created_at`.
+    pub updated_at: String,
+}
+
+impl FeeRule {
+    fn of(sub_merchant_id: &str, version: &RuleVersion, state: RuleState, zone: &RuleZone) -> Self {
+        let config = |id| format!("{}{id}", countersign_domain::ids::prefix::CONFIG);
+        Self {
+            config_id: config(version.config_id),
+            previous_config_id: version.previous.map(config),
+            version_no: version.version_no,
+            sub_merchant_id: sub_merchant_id.to_owned(),
+            r_markup: Exact(version.markup.r()),
+            f_markup: Exact(version.markup.f().to_decimal()),
+            status: state_name(state),
+            effective_date: zone.format(version.effective_at),
+            due_date: version.due_at.map(|due| zone.format(due)),
+            created_at: rfc3339(version.created_at),
+            updated_at: rfc3339(version.created_at),
+        }
+    }
+}
+
+const fn state_name(state: RuleState) -> &'static str {
+    match state {
+        RuleState::Effective => "EFFECTIVE",
+        RuleState::PendingEffective => "PENDING_EFFECTIVE",
+        RuleState::Invalidated => "INVALIDATED",
+        RuleState::Superseded => "SUPERSEDED",
+        RuleState::Expired => "EXPIRED",
+    }
+}
+
+/// All versions of a sub-account's rule, newest first.
+#[utoipa::path(get, path = "/operator/v1/fee-rules", tag = "Fee rules", operation_id = "list_fee_rules",
+    params(("sub_merchant_id" = String, Query, description = "Whose"), ("limit" = Option<u32>, Query, description = "1 to 500, default 50"),
+        ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<FeeRule>), (status = 404, body = ProblemDocument)))]
+pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    let sub = asked.filter("sub_merchant_id")?.ok_or_else(|| Problem::field("sub_merchant_id", "is required"))?;
+    let after = asked
+        .after
+        .as_deref()
+        .map(str::parse::<i64>)
+        .transpose()
+        .map_err(|_| Problem::field("after", "must be a version_no"))?;
+    let rows = identity::rule_versions(&desk.app, &sub, after, asked.limit_and_one()).await?;
+    let zone = &desk.app.policy.rule_zone;
+    let page = asked.page(
+        rows,
+        |(version, _)| version.version_no.to_string(),
+        |(version, state)| FeeRule::of(&sub, version, *state, zone),
+    );
+    Ok(json(&page))
+}

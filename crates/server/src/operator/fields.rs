@@ -1,0 +1,97 @@
+//! Fields of bodies that several calls share: read strictly, refused by name.
+
+use countersign_domain::ids::is_name;
+use countersign_domain::money::{Amount, Currency, TRANSACTION_MAX, TRANSACTION_MIN};
+use countersign_protocol::body::Fields;
+use countersign_protocol::code::Code;
+use countersign_protocol::exact::Exact;
+use rust_decimal::Decimal;
+use serde_json::value::RawValue;
+
+use super::problem::Problem;
+
+/// Longest name for people, in characters.
+const NAME_CHARS_MAX: usize = 100;
+
+/// A text of `min` to `max` characters without control characters.
+pub fn checked_text(name: &str, text: String, min: usize, max: usize) -> Result<String, Problem> {
+    let length = text.chars().count();
+    if (min..=max).contains(&length) && !text.chars().any(char::is_control) {
+        Ok(text)
+    } else {
+        Err(Problem::field(name, format_args!("must be {min} to {max} characters without control characters")))
+    }
+}
+
+/// A required text of 1 to `max` characters.
+pub fn required(fields: &Fields<'_>, name: &str, max: usize) -> Result<String, Problem> {
+    checked_text(name, fields.required_text(name)?, 1, max)
+}
+
+/// A name for people, not blank.
+pub fn display_name(text: String) -> Result<String, Problem> {
+    let text = checked_text("name", text, 1, NAME_CHARS_MAX)?;
+    if text.trim().is_empty() { Err(Problem::field("name", "must not be blank")) } else { Ok(text) }
+}
+
+/// A public id that the caller chooses.
+pub fn chosen_id(fields: &Fields<'_>, name: &str) -> Result<Option<String>, Problem> {
+    match fields.text(name)? {
+        Some(id) if !is_name(&id) => Err(Problem::field(name, "must be 1 to 64 of A-Z a-z 0-9 _ -")),
+        id => Ok(id),
+    }
+}
+
+/// A whole number from `min` to `max`.
+pub fn whole(fields: &Fields<'_>, name: &str, min: i64, max: i64) -> Result<Option<i64>, Problem> {
+    match fields.integer(name)? {
+        Some(number) if !(min..=max).contains(&number) => {
+            Err(Problem::field(name, format_args!("must be a whole number from {min} to {max}")))
+        }
+        number => Ok(number),
+    }
+}
+
+/// An amount: a text within the contract's limits, never rounded.
+pub fn amount(fields: &Fields<'_>, name: &str) -> Result<Amount, Problem> {
+    let refuse = |why: String| Problem::new(Code::InvalidAmount, format!("field {name}: {why}"));
+    let text = fields.text(name).map_err(|_| refuse("must be a text such as \"12.5\"".to_owned()))?;
+    let text = text.ok_or_else(|| Problem::field(name, "is required"))?;
+    let amount = Amount::parse(&text).map_err(|refused| refuse(refused.to_string()))?;
+    if (TRANSACTION_MIN..=TRANSACTION_MAX).contains(&amount) {
+        Ok(amount)
+    } else {
+        Err(refuse(format!("must be from {TRANSACTION_MIN} to {TRANSACTION_MAX}")))
+    }
+}
+
+/// A currency's code.
+pub fn currency(fields: &Fields<'_>, name: &str) -> Result<Currency, Problem> {
+    let text = fields.required_text(name)?;
+    Currency::parse(&text)
+        .ok_or_else(|| Problem::new(Code::InvalidCurrency, format!("field {name}: must be 2 to 10 of A-Z 0-9")))
+}
+
+/// A rate: a number, or a text that is one; exact, greater than zero.
+pub fn rate(fields: &Fields<'_>, name: &str) -> Result<Decimal, Problem> {
+    let raw = given(fields, name)?;
+    let refuse = || {
+        Problem::field(
+            name,
+            "must be a number greater than 0, as a JSON number or a text, at most 20 digits, no exponent",
+        )
+    };
+    let number = if raw.starts_with('"') {
+        let text = fields.required_text(name)?;
+        Exact::parse(&text).map_err(|_| refuse())?
+    } else {
+        Exact::parse(raw).map_err(|_| refuse())?
+    };
+    if number.0 > Decimal::ZERO { Ok(number.0.normalize()) } else { Err(refuse()) }
+}
+
+/// A field's value as it was written; null is absent.
+pub fn given<'a>(fields: &Fields<'a>, name: &str) -> Result<&'a str, Problem> {
+    let raw = fields.raw(name).map(RawValue::get).filter(|raw| *raw != "null");
+    raw.ok_or_else(|| Problem::field(name, "is required"))
+}

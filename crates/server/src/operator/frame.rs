@@ -1,0 +1,98 @@
+//! What is around every call: its id, its log line, its document where it was refused.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::Response;
+use axum::http::header::{ALLOW, CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::code::{self, Code};
+
+use super::problem::Problem;
+use super::{Desk, Peer};
+use crate::log::RequestLine;
+
+/// Bytes of chance in a request's id.
+const REQUEST_ID_BYTES: usize = 14;
+
+/// What is known of a request before anything is checked.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Its id.
+    pub request_id: String,
+    /// The address it came from, or empty.
+    pub source: String,
+    /// When it came.
+    pub at: UnixMillis,
+}
+
+/// Gives the request its id, writes its line, and turns a [`Problem`] into a document. `Date` is set by whoever serves the connection.
+pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Next) -> Response<Body> {
+    let started = Instant::now();
+    let peer = request.extensions().get::<Peer>().map(|peer| desk.settings.sources.of(peer.0, request.headers()));
+    let context = Context {
+        request_id: desk.app.chance.hex(REQUEST_ID_BYTES),
+        source: peer.map(|address| address.to_string()).unwrap_or_default(),
+        at: desk.app.clock.now(),
+    };
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let route =
+        request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+    request.extensions_mut().insert(context.clone());
+    let mut response = next.run(request).await;
+    let problem = response.extensions_mut().remove::<Problem>();
+    let code = problem.as_ref().map_or(code::SUCCESS, |problem| problem.code.code());
+    if let Some(problem) = &problem {
+        response = problem.render(&context.request_id, response.headers().get(ALLOW));
+    }
+    if let Ok(id) = HeaderValue::from_str(&context.request_id) {
+        response.headers_mut().insert(desk.request_id_header.clone(), id);
+    }
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    metrics::counter!("countersign_operator_requests_total", "route" => route, "code" => code).increment(1);
+    RequestLine {
+        at: context.at,
+        request_id: &context.request_id,
+        listener: "operator",
+        method: method.as_str(),
+        path: path.get(..256).unwrap_or(&path),
+        status: response.status().as_u16(),
+        code,
+        reason: "",
+        client_id: "",
+        merchant_id: "",
+        on_behalf_of: "",
+        source: &context.source,
+        drift_ms: None,
+        duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+    }
+    .write(&desk.settings.log);
+    response
+}
+
+/// Answers of the API may hold a secret: nobody on the way keeps them.
+pub async fn never_stored(request: Request, next: Next) -> Response<Body> {
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// 404.
+pub async fn no_such_path() -> Problem {
+    Problem::new(Code::NotFound, "no such path; /docs lists them all")
+}
+
+/// 405.
+pub async fn no_such_method() -> Problem {
+    Problem::new(Code::MethodNotAllowed, "this path has no such method; the header Allow lists its methods")
+}
+
+/// A panic in one call is that call's failure. Its text goes to the log through the panic hook.
+pub fn panicked(_: Box<dyn Any + Send + 'static>) -> Response<Body> {
+    Problem::internal().into_response()
+}

@@ -1,0 +1,228 @@
+//! Institutions, merchants and sub-accounts.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Response;
+use countersign_domain::rules::Markup;
+use countersign_domain::time::rfc3339;
+use countersign_protocol::body::Fields;
+use countersign_protocol::exact::Exact;
+use countersign_store::contract::{MerchantKind, MerchantRow};
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+use super::Desk;
+use super::call::{Call, Named, Reply, json};
+use super::fields::{chosen_id, display_name, whole};
+use super::paging::{Asked, Page};
+use super::problem::{Problem, ProblemDocument};
+use crate::app::identity::{self, NewMerchant, Standing, kind_name};
+
+/// Largest user id: every client reads integers up to here exactly.
+const USER_ID_MAX: i64 = 9_007_199_254_740_991;
+
+/// What an institution's sub-accounts pay before any markup.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
+pub struct BaseRate {
+    /// Percent (or a fraction, where the deployment says so), 0 to 100, at most 8 decimals.
+    pub r_total: Exact,
+    /// USDT, 0 to 5000000, at most 6 decimals.
+    pub f_total: Exact,
+}
+
+/// An institution to be made.
+#[derive(Debug, ToSchema)]
+pub struct InstitutionRequest {
+    /// A name for people, 1 to 100 characters.
+    pub name: String,
+    /// Its public id, 1 to 64 of `A-Z a-z 0-9 _ -`; absent: made.
+    pub merchant_id: Option<String>,
+    /// Absent: zero.
+    pub base_rate: Option<BaseRate>,
+    /// The user id of its conversions; absent: made.
+    pub user_id: Option<i64>,
+}
+
+/// A plain merchant to be made.
+#[derive(Debug, ToSchema)]
+pub struct MerchantRequest {
+    /// A name for people, 1 to 100 characters.
+    pub name: String,
+    /// Its public id, 1 to 64 of `A-Z a-z 0-9 _ -`; absent: made.
+    pub merchant_id: Option<String>,
+    /// The user id of its conversions; absent: made.
+    pub user_id: Option<i64>,
+}
+
+/// A sub-account to be made.
+#[derive(Debug, ToSchema)]
+pub struct SubAccountRequest {
+    /// A name for people, 1 to 100 characters.
+    pub name: String,
+    /// Its public id, of one namespace with `merchant_id`; absent: made.
+    pub sub_merchant_id: Option<String>,
+    /// The user id of its conversions; absent: made.
+    pub user_id: Option<i64>,
+}
+
+/// A merchant of any kind.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Merchant {
+    /// Its public id.
+    pub merchant_id: String,
+    /// `institution`, `merchant` or `sub_account`.
+    pub kind: &'static str,
+    /// A name for people.
+    pub name: String,
+    /// Institutions only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_rate: Option<BaseRate>,
+    /// The user id of its conversions.
+    pub user_id: i64,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+}
+
+/// A sub-account.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubAccount {
+    /// Its public id.
+    pub sub_merchant_id: String,
+    /// Its institution's public id.
+    pub merchant_id: String,
+    /// A name for people.
+    pub name: String,
+    /// The user id of its conversions.
+    pub user_id: i64,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+}
+
+impl From<&MerchantRow> for Merchant {
+    fn from(row: &MerchantRow) -> Self {
+        let base_rate = BaseRate { r_total: Exact(row.base_r), f_total: Exact(row.base_f.to_decimal()) };
+        Self {
+            merchant_id: row.merchant_id.clone(),
+            kind: kind_name(row.kind),
+            name: row.name.clone(),
+            base_rate: (row.kind == MerchantKind::Institution).then_some(base_rate),
+            user_id: row.user_id,
+            created_at: rfc3339(row.created_at),
+        }
+    }
+}
+
+impl SubAccount {
+    fn of(institution: &str, row: &MerchantRow) -> Self {
+        Self {
+            sub_merchant_id: row.merchant_id.clone(),
+            merchant_id: institution.to_owned(),
+            name: row.name.clone(),
+            user_id: row.user_id,
+            created_at: rfc3339(row.created_at),
+        }
+    }
+}
+
+/// Who is to be made: `id_field` names the public id.
+fn parse(
+    body: &[u8],
+    id_field: &str,
+    standing: impl FnOnce(&Fields<'_>) -> Result<Standing, Problem>,
+) -> Result<NewMerchant, Problem> {
+    let fields = Fields::parse(body)?;
+    Ok(NewMerchant {
+        name: display_name(fields.required_text("name")?)?,
+        merchant_id: chosen_id(&fields, id_field)?,
+        user_id: whole(&fields, "user_id", 1, USER_ID_MAX)?,
+        standing: standing(&fields)?,
+    })
+}
+
+fn institution_standing(fields: &Fields<'_>) -> Result<Standing, Problem> {
+    let (r, f) = match fields.raw("base_rate").filter(|raw| raw.get() != "null") {
+        None => (Exact::default(), Exact::default()),
+        Some(raw) => {
+            let inner = Fields::parse(raw.get().as_bytes()).map_err(|refused| Problem::field("base_rate", refused))?;
+            let number = |name| inner.number(name).map_err(|refused| Problem::field("base_rate", refused));
+            (number("r_total")?.unwrap_or_default(), number("f_total")?.unwrap_or_default())
+        }
+    };
+    // The limits of a markup are those of a base rate.
+    let why = "r_total must be from 0 to 100 with at most 8 decimals, f_total from 0 to 5000000 with at most 6";
+    let rate = Markup::new(r.0, f.0).map_err(|_| Problem::field("base_rate", why))?;
+    Ok(Standing::Institution { base_r: rate.r(), base_f: rate.f() })
+}
+
+/// Adds an institution.
+#[utoipa::path(post, path = "/operator/v1/institutions", tag = "Identities", operation_id = "create_institution",
+    request_body = InstitutionRequest, responses((status = 200, body = Merchant), (status = 409, body = ProblemDocument)))]
+pub async fn create_institution(call: Call) -> Reply {
+    call.once(async {
+        let ask = parse(&call.body, "merchant_id", institution_standing)?;
+        let made =
+            identity::create_merchant(call.app(), &ask, &|row| call.keep(&Merchant::from(row)), &call.actor).await?;
+        Ok(Merchant::from(&made))
+    })
+    .await
+}
+
+/// Adds a plain merchant.
+#[utoipa::path(post, path = "/operator/v1/merchants", tag = "Identities", operation_id = "create_merchant",
+    request_body = MerchantRequest, responses((status = 200, body = Merchant), (status = 409, body = ProblemDocument)))]
+pub async fn create_merchant(call: Call) -> Reply {
+    call.once(async {
+        let ask = parse(&call.body, "merchant_id", |_| Ok(Standing::Merchant))?;
+        let made =
+            identity::create_merchant(call.app(), &ask, &|row| call.keep(&Merchant::from(row)), &call.actor).await?;
+        Ok(Merchant::from(&made))
+    })
+    .await
+}
+
+/// Adds a sub-account to an institution.
+#[utoipa::path(post, path = "/operator/v1/institutions/{merchant_id}/sub-accounts", tag = "Identities", operation_id = "create_sub_account",
+    params(("merchant_id" = String, Path, description = "The institution")), request_body = SubAccountRequest,
+    responses((status = 200, body = SubAccount), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
+pub async fn create_sub_account(Named(institution): Named<String>, call: Call) -> Reply {
+    call.once(async {
+        let ask = parse(&call.body, "sub_merchant_id", |_| Ok(Standing::SubAccountOf(institution.clone())))?;
+        let keep = |row: &MerchantRow| call.keep(&SubAccount::of(&institution, row));
+        let made = identity::create_merchant(call.app(), &ask, &keep, &call.actor).await?;
+        Ok(SubAccount::of(&institution, &made))
+    })
+    .await
+}
+
+/// Merchants of every kind, in the order they were made.
+#[utoipa::path(get, path = "/operator/v1/merchants", tag = "Identities", operation_id = "list_merchants",
+    params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<Merchant>)))]
+pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    let rows = identity::list_merchants(&desk.app, None, asked.after.as_deref(), asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, |row| row.merchant_id.clone(), |row| Merchant::from(row))))
+}
+
+/// One merchant of any kind.
+#[utoipa::path(get, path = "/operator/v1/merchants/{merchant_id}", tag = "Identities", operation_id = "show_merchant",
+    params(("merchant_id" = String, Path, description = "A merchant_id or sub_merchant_id")),
+    responses((status = 200, body = Merchant), (status = 404, body = ProblemDocument)))]
+pub async fn show(State(desk): State<Arc<Desk>>, Named(merchant_id): Named<String>) -> Result<Response<Body>, Problem> {
+    Ok(json(&Merchant::from(&identity::find_merchant(&desk.app, &merchant_id).await?)))
+}
+
+/// An institution's sub-accounts, in the order they were made.
+#[utoipa::path(get, path = "/operator/v1/institutions/{merchant_id}/sub-accounts", tag = "Identities", operation_id = "list_sub_accounts",
+    params(("merchant_id" = String, Path, description = "The institution"), ("limit" = Option<u32>, Query, description = "1 to 500, default 50"),
+        ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<SubAccount>), (status = 404, body = ProblemDocument)))]
+pub async fn list_sub_accounts(
+    State(desk): State<Arc<Desk>>,
+    Named(institution): Named<String>,
+    asked: Asked,
+) -> Reply {
+    let rows =
+        identity::list_merchants(&desk.app, Some(&institution), asked.after.as_deref(), asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, |row| row.merchant_id.clone(), |row| SubAccount::of(&institution, row))))
+}

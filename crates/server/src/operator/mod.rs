@@ -1,0 +1,145 @@
+//! The operator listener: provisioning, the daily business, and what a console needs to see.
+//!
+//! Every answer carries a request id; every refusal is a problem document (RFC 9457). A call is taken in this order, and the first
+//! thing that is wrong is the answer: path and method, bearer token, role, content type and size, idempotency key, body.
+//!
+//! Invariant: nothing here writes to the store. A handler translates, calls `app` once, and translates back.
+//! Invariant: a secret leaves this process in the first answer to the call that made it, and never again.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{HeaderName, InvalidHeaderName};
+use axum::http::{Request, Response};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::get;
+use countersign_protocol::headers::Prefixes;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tower::ServiceExt as _;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_swagger_ui::{Config, SwaggerUi, Url};
+
+use crate::app::App;
+use crate::dispatch::egress::Egress;
+use crate::log::LogSink;
+use crate::merchant::Sources;
+use crate::openapi;
+
+mod auth;
+mod call;
+mod doors;
+mod fields;
+mod frame;
+mod paging;
+mod problem;
+
+pub mod applications;
+pub mod audit;
+pub mod convert_orders;
+pub mod events;
+pub mod fee_rules;
+pub mod health;
+pub mod merchants;
+pub mod secrets;
+pub mod tokens;
+
+pub use doors::{Door, doors};
+pub use problem::{Problem, ProblemDocument};
+
+/// Where the operator API begins.
+pub const BASE: &str = "/operator/v1";
+
+/// What the operator listener is configured with.
+#[derive(Clone, Debug)]
+pub struct OperatorSettings {
+    /// Header prefixes; the first names the request id's header.
+    pub prefixes: Prefixes,
+    /// Where callbacks may go.
+    pub egress: Egress,
+    /// Who is asked whose address a request came from.
+    pub sources: Sources,
+    /// Largest body, in bytes.
+    pub body_bytes_max: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// What `/metrics` renders.
+    pub metrics: PrometheusHandle,
+    /// Where request lines go.
+    pub log: LogSink,
+}
+
+/// The operator listener's state.
+#[derive(Debug)]
+pub struct Desk {
+    /// The deployment.
+    pub(crate) app: Arc<App>,
+    settings: OperatorSettings,
+    request_id_header: HeaderName,
+}
+
+/// The address at the other end of the connection; whoever serves the router puts it into each request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
+/// The operator listener's router. Fails where a prefix makes no header name.
+pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, InvalidHeaderName> {
+    let request_id_header = HeaderName::from_bytes(settings.prefixes.first().request_id.as_bytes())?;
+    let desk = Arc::new(Desk { app, settings, request_id_header });
+    let mut api = Router::new();
+    for door in doors() {
+        let guard = from_fn_with_state((desk.clone(), door.role), auth::demand);
+        api = api.route(&door.path(), door.handler.route_layer(guard));
+    }
+    let router = api
+        .layer(from_fn(frame::never_stored))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .with_state(desk.clone())
+        .merge(viewer())
+        .fallback(frame::no_such_path)
+        .method_not_allowed_fallback(frame::no_such_method)
+        .layer(CatchPanicLayer::custom(frame::panicked))
+        .layer(from_fn_with_state(desk, frame::frame));
+    Ok(router)
+}
+
+/// Both documents and the viewer, which needs nothing from outside.
+fn viewer() -> Router {
+    let documents = vec![
+        (Url::with_primary("Merchant API", "/openapi/merchant.json", true), openapi::merchant()),
+        (Url::new("Operator API", "/openapi/operator.json"), openapi::operator()),
+    ];
+    // The validator's badge would be asked for at an address outside.
+    let config = Config::default().validator_url("none").try_it_out_enabled(false);
+    SwaggerUi::new("/docs").urls(documents).config(config).into()
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// The service of one connection from `peer`, for hyper.
+pub fn connection<B>(
+    router: &Router,
+    peer: IpAddr,
+) -> impl hyper::service::Service<Request<B>, Response = Response<Body>, Error = Infallible, Future = Answering>
++ Send
++ 'static
++ use<B>
+where
+    B: hyper::body::Body<Data = hyper::body::Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    let router = router.clone();
+    hyper::service::service_fn(move |request: Request<B>| {
+        let router = router.clone();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Peer(peer));
+        Box::pin(router.oneshot(request)) as Answering
+    })
+}

@@ -1,0 +1,103 @@
+//! Operators' bearer tokens.
+
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_protocol::body::Fields;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::call::{Call, Named, Reply};
+use super::fields::{display_name, whole};
+use super::problem::{Problem, ProblemDocument};
+use crate::app::operators::{self, MadeToken, NewToken, role_from_name, role_name};
+
+/// How long a token is good where nothing is said, in days.
+const LIFE_DAYS_DEFAULT: i64 = 90;
+/// The longest, in days.
+const LIFE_DAYS_MAX: i64 = 366;
+const DAY_S: i64 = 86_400;
+
+/// A token to be made.
+#[derive(Debug, ToSchema)]
+pub struct TokenRequest {
+    /// A name for people, 1 to 100 characters.
+    pub name: String,
+    /// `viewer`, `operator` or `security`.
+    pub role: String,
+    /// How long it is good: 1 to 366 days, default 90.
+    pub life_days: Option<i64>,
+}
+
+/// A token that was just made.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct NewTokenAnswer {
+    /// Its id.
+    pub token_id: String,
+    /// The token, shown this once; null where the call is repeated.
+    pub token: Option<String>,
+    /// A name for people.
+    pub name: String,
+    /// What it may do.
+    pub role: &'static str,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+    /// When it ends, RFC 3339.
+    pub expires_at: Option<String>,
+}
+
+/// A token that was revoked.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RevokedToken {
+    /// Its id.
+    pub token_id: String,
+    /// When, RFC 3339.
+    pub revoked_at: String,
+}
+
+impl NewTokenAnswer {
+    fn of(made: &MadeToken, token: Option<&str>) -> Self {
+        Self {
+            token_id: made.row.token_id.clone(),
+            token: token.map(str::to_owned),
+            name: made.row.name.clone(),
+            role: role_name(made.row.role),
+            created_at: rfc3339(made.row.created_at),
+            expires_at: made.row.expires_at.map(rfc3339),
+        }
+    }
+}
+
+fn parse(body: &[u8]) -> Result<NewToken, Problem> {
+    let fields = Fields::parse(body)?;
+    let role = fields.required_text("role")?;
+    Ok(NewToken {
+        name: display_name(fields.required_text("name")?)?,
+        role: role_from_name(&role).ok_or_else(|| Problem::field("role", "must be viewer, operator or security"))?,
+        life_s: whole(&fields, "life_days", 1, LIFE_DAYS_MAX)?.unwrap_or(LIFE_DAYS_DEFAULT) * DAY_S,
+    })
+}
+
+/// Makes a token, shown this once.
+#[utoipa::path(post, path = "/operator/v1/tokens", tag = "Tokens", operation_id = "create_token", request_body = TokenRequest,
+    responses((status = 200, body = NewTokenAnswer)))]
+pub async fn create(call: Call) -> Reply {
+    call.once(async {
+        let ask = parse(&call.body)?;
+        let keep = |made: &MadeToken| call.keep(&NewTokenAnswer::of(made, None));
+        let made = operators::create_token(call.app(), &ask, &keep, &call.actor).await?;
+        Ok(NewTokenAnswer::of(&made, Some(made.plain.expose())))
+    })
+    .await
+}
+
+/// Revokes a token at once.
+#[utoipa::path(delete, path = "/operator/v1/tokens/{token_id}", tag = "Tokens", operation_id = "revoke_token",
+    params(("token_id" = String, Path, description = "The token's id")),
+    responses((status = 200, body = RevokedToken), (status = 404, body = ProblemDocument)))]
+pub async fn revoke(Named(token_id): Named<String>, call: Call) -> Reply {
+    call.once(async {
+        let answer = |at: UnixMillis| RevokedToken { token_id: token_id.clone(), revoked_at: rfc3339(at) };
+        let at = operators::revoke_token(call.app(), &token_id, &|at| call.keep(&answer(*at)), &call.actor).await?;
+        Ok(answer(at))
+    })
+    .await
+}

@@ -1,0 +1,309 @@
+//! From settings to a running server, and back to silence.
+//!
+//! `serve`, the demo and in-process tests all start here.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use axum::Router;
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::headers::Prefixes;
+use countersign_store::{AnyStore, Store as _};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::app::callers::Callers;
+use crate::app::turns::Turns;
+use crate::app::{App, Policy};
+use crate::chance::Chance;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::datadir::{self, DataDir, DataLock};
+use crate::dispatch::{DispatchSettings, Dispatcher};
+use crate::listen::{self, ListenSettings};
+use crate::log::{LogGuard, LogSink};
+use crate::merchant::{Edge, EdgeSettings, IntakeLimits, Sources};
+use crate::operator::OperatorSettings;
+use crate::vault::Vault;
+use crate::{meters, operator};
+
+mod database;
+pub mod fixed;
+mod initialise;
+
+pub use database::{close_store, open_store, refuse_other_databases};
+pub use initialise::{Initialised, initialise};
+
+/// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
+const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
+/// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
+const NONCE_MARGIN_MS: i64 = 5_000;
+/// Largest body of a call of the operator API, in bytes.
+const OPERATOR_BODY_BYTES_MAX: usize = 256 * 1024;
+/// Beyond the drain: for the dispatcher's attempts under way and the store's last commit.
+const STOP_MARGIN: Duration = Duration::from_millis(500);
+
+/// A server that runs until it is told to stop.
+#[derive(Debug)]
+pub struct Running {
+    /// Where merchants call: the real address.
+    pub listen: SocketAddr,
+    /// Where operators call: the real address.
+    pub operator_listen: SocketAddr,
+    /// The deployment behind both.
+    pub app: Arc<App>,
+    shutdown: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+    drain: Duration,
+    log_guard: Option<LogGuard>,
+    _lock: DataLock,
+}
+
+/// What tests put in the place of the machine's.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// Where request lines go.
+    pub log: LogSink,
+}
+
+/// Starts everything that `config` describes; request lines go to stderr.
+pub async fn start(config: Config) -> anyhow::Result<Running> {
+    let (log, guard) = LogSink::start(std::io::stderr()).context("the log cannot be started")?;
+    let mut running = start_in(config, Surroundings { clock: Clock::System, log }).await?;
+    running.log_guard = Some(guard);
+    Ok(running)
+}
+
+/// Starts everything that `config` describes in the given surroundings.
+pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Result<Running> {
+    refuse_other_databases(&config)?;
+    let data = DataDir::open(&config.data)?;
+    let lock = data.lock()?;
+    let vault = Vault::new(&datadir::master_key(&config, &data)?);
+    let store = open_store(&data)?;
+    fixed::compare(&config, &vault, &store).await?;
+    let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
+    let handle = meters::install().context("the meters cannot be started")?;
+    let tls = listener_tls(&config)?;
+    let merchants = bind(config.listen, "listen").await?;
+    let operators = bind(config.operator_listen, "operator_listen").await?;
+    let (listen, operator_listen) = (merchants.local_addr()?, operators.local_addr()?);
+
+    let edge = Arc::new(Edge::new(app.clone(), edge_settings(&config)?, surroundings.log.clone())?);
+    let dispatch = dispatch_settings(&config)?;
+    let operator = operator_settings(&config, &dispatch, handle.clone(), surroundings.log)?;
+    let router = operator::router(app.clone(), operator)?;
+    let settings = listen_settings(&config, tls);
+    let (shutdown, ended) = watch::channel(false);
+    let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
+    let tasks = vec![
+        tokio::spawn(serve_merchants(merchants, settings.clone(), edge.clone(), ended.clone())),
+        tokio::spawn(serve_operators(operators, for_operators(settings, operator_listen), router, ended.clone())),
+        tokio::spawn(dispatcher.run(ended.clone())),
+        tokio::spawn(keep_house(app.clone(), edge, handle, ended)),
+    ];
+    let drain = config.limits.drain_timeout.0;
+    Ok(Running { listen, operator_listen, app, shutdown, tasks, drain, log_guard: None, _lock: lock })
+}
+
+impl Running {
+    /// Takes no new connections, lets requests under way end within the drain time, and stops everything.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let _ = self.shutdown.send(true);
+        let deadline = tokio::time::Instant::now() + self.drain + STOP_MARGIN;
+        let mut outcome = Ok(());
+        for mut task in self.tasks {
+            match tokio::time::timeout_at(deadline, &mut task).await {
+                Ok(ended) => outcome = outcome.and(ended.context("a task of the server broke")),
+                Err(_) => task.abort(),
+            }
+        }
+        let app = self.app;
+        let closed =
+            tokio::task::spawn_blocking(move || close_store(&app.store)).await.context("the store broke at its end");
+        drop(self.log_guard);
+        outcome.and(closed?)
+    }
+}
+
+/// The use cases over the store of a data folder, without listeners or dispatcher. `group_max` is the most batches that the
+/// writer takes at once; none is the shipped setting. For measurements and tests: the folder is not locked.
+pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -> anyhow::Result<App> {
+    let data = DataDir::open(&config.data)?;
+    let vault = Vault::new(&datadir::master_key(config, &data)?);
+    let store = database::open_store_with(&data, group_max)?;
+    fixed::compare(config, &vault, &store).await?;
+    make_app(config, vault, store, clock)
+}
+
+fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> anyhow::Result<App> {
+    let chance = Chance::default();
+    let mut nobody = [0; 64];
+    chance.fill(&mut nobody);
+    let policy = Policy {
+        rule_zone: config
+            .rule_zone()
+            .ok_or_else(|| anyhow!("rule_timezone: {:?} is no IANA time zone", config.rule_timezone))?,
+        markup_unit: config.markup_unit,
+        timestamp_tolerance_ms: config.timestamp_tolerance_ms,
+        rate_limit_per_s: config.rate_limit_per_s,
+        allow_private_callbacks: config.allow_private_callbacks,
+        idempotency_life: config.idempotency_life.0,
+    };
+    Ok(App {
+        store,
+        clock,
+        chance,
+        vault,
+        policy,
+        callers: Callers::new(&nobody),
+        turns: Turns::default(),
+        due: tokio::sync::Notify::new(),
+    })
+}
+
+async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("{setting} {address} cannot be used"))
+}
+
+fn listener_tls(config: &Config) -> anyhow::Result<Option<Arc<rustls::ServerConfig>>> {
+    match (config.tls.cert.get(), config.tls.key.get()) {
+        (Some(cert), Some(key)) => Ok(Some(listen::tls::server_config(cert, key)?)),
+        (None, None) => Ok(None),
+        (Some(_), None) | (None, Some(_)) => bail!("TLS needs both a certificate and its key"),
+    }
+}
+
+fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>) -> ListenSettings {
+    let limits = &config.limits;
+    ListenSettings {
+        tls,
+        plain_too: false,
+        connections_max: limits.connections,
+        head_timeout: limits.head_timeout.0,
+        handshake_timeout: limits.tls_handshake_timeout.0,
+        drain: limits.drain_timeout.0,
+    }
+}
+
+fn prefixes(config: &Config) -> anyhow::Result<Prefixes> {
+    Prefixes::new(&config.header_prefixes).map_err(|refused| anyhow!("header_prefixes: {refused}"))
+}
+
+fn edge_settings(config: &Config) -> anyhow::Result<EdgeSettings> {
+    let limits = &config.limits;
+    Ok(EdgeSettings {
+        prefixes: prefixes(config)?,
+        limits: IntakeLimits {
+            body_bytes_max: limits.body_bytes,
+            line_bytes_max: limits.request_line_bytes,
+            head_bytes_max: limits.head_bytes,
+            headers_max: limits.headers,
+            body_timeout: limits.body_timeout.0,
+        },
+        sources: Sources::behind(config.trusted_networks()),
+        failed_auth_per_s: config.failed_auth_per_s,
+        failed_auth_burst: config.failed_auth_burst,
+        limit_loopback: config.limit_loopback,
+    })
+}
+
+fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSettings> {
+    let extra_roots = match config.callback_ca_file.get() {
+        Some(file) => {
+            std::fs::read(file).with_context(|| format!("callback_ca_file {} cannot be read", file.display()))?
+        }
+        None => Vec::new(),
+    };
+    Ok(DispatchSettings {
+        prefixes: prefixes(config)?,
+        schedule: config.callback_schedule.clone(),
+        order_hold_ms: i64::try_from(config.order_hold.0.as_millis()).context("order_hold is too long")?,
+        allow_private: config.allow_private_callbacks,
+        allowed_ports: config.callback_ports.clone(),
+        concurrency: config.callback_concurrency,
+        per_application: config.callback_concurrency_per_application,
+        connect_timeout: config.callback_connect_timeout.0,
+        deadline: config.callback_deadline.0,
+        drain_grace: config.limits.drain_timeout.0.mul_f32(0.8),
+        extra_roots,
+    })
+}
+
+async fn serve_merchants(
+    listener: TcpListener,
+    settings: ListenSettings,
+    edge: Arc<Edge>,
+    ended: watch::Receiver<bool>,
+) {
+    let service_for = |peer: IpAddr| {
+        let edge = edge.clone();
+        service_fn(move |request: Request<Incoming>| {
+            let edge = edge.clone();
+            async move { Ok::<_, Infallible>(edge.serve(request, peer).await) }
+        })
+    };
+    listen::serve(listener, settings, service_for, ended).await;
+}
+
+/// Operators on this machine may leave TLS out: the certificate is for the name that merchants call.
+fn for_operators(settings: ListenSettings, address: SocketAddr) -> ListenSettings {
+    ListenSettings { plain_too: address.ip().to_canonical().is_loopback(), ..settings }
+}
+
+async fn serve_operators(
+    listener: TcpListener,
+    settings: ListenSettings,
+    router: Router,
+    ended: watch::Receiver<bool>,
+) {
+    listen::serve(listener, settings, |peer: IpAddr| operator::connection::<Incoming>(&router, peer), ended).await;
+}
+
+fn operator_settings(
+    config: &Config,
+    dispatch: &DispatchSettings,
+    metrics: PrometheusHandle,
+    log: LogSink,
+) -> anyhow::Result<OperatorSettings> {
+    Ok(OperatorSettings {
+        prefixes: prefixes(config)?,
+        egress: dispatch.egress(),
+        sources: Sources::behind(config.trusted_networks()),
+        body_bytes_max: OPERATOR_BODY_BYTES_MAX,
+        body_timeout: config.limits.body_timeout.0,
+        metrics,
+        log,
+    })
+}
+
+/// Until the end: forgets nonces that no request can carry any more, and keeps meters and budgets small.
+async fn keep_house(app: Arc<App>, edge: Arc<Edge>, meters: PrometheusHandle, mut ended: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(HOUSEKEEPING_PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            _ = ticks.tick() => {}
+        }
+        edge.tidy();
+        meters.run_upkeep();
+        let horizon = UnixMillis(app.clock.now().0 - app.policy.timestamp_tolerance_ms - NONCE_MARGIN_MS);
+        if let Err(error) = app.store.purge_nonces(horizon).await {
+            tracing::warn!(%error, "Old nonces could not be forgotten: {error}; this is tried again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Settings that belong to the data, not to the process: written by `init`, compared at every start.
+
+use anyhow::{anyhow, bail, ensure};
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_store::{AnyStore, Store as _, Write};
+
+use crate::config::Config;
+use crate::vault::Vault;
+
+/// When `init` was done.
+pub const INITIALISED_AT: &str = "initialised_at";
+/// Which master key seals the secrets.
+pub const MASTER_KEY_ID: &str = "master_key_id";
+/// The zone of rule dates.
+pub const RULE_TIMEZONE: &str = "rule_timezone";
+/// What `r_markup` means.
+pub const MARKUP_UNIT: &str = "markup_unit";
+
+/// The writes of `init`.
+pub fn of(config: &Config, vault: &Vault, now: UnixMillis) -> Vec<Write> {
+    let settings = [
+        (INITIALISED_AT, rfc3339(now)),
+        (MASTER_KEY_ID, vault.key_id().to_owned()),
+        (RULE_TIMEZONE, config.rule_timezone.clone()),
+        (MARKUP_UNIT, config.markup_unit.name().to_owned()),
+    ];
+    settings.into_iter().map(|(name, value)| Write::PutSetting { name: name.to_owned(), value }).collect()
+}
+
+/// Refuses a master key or a rule setting other than the one that the data was made with.
+pub async fn compare(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
+    if store.setting(INITIALISED_AT).await?.is_none() {
+        let data = config.data.display();
+        bail!("{data} is not initialised: run `countersign init --data {data}`");
+    }
+    let stored = stored(store, MASTER_KEY_ID).await?;
+    ensure!(
+        stored == vault.key_id(),
+        "this is not the master key that {} was initialised with (key id {}, wanted {stored}): bring the right master.key back",
+        config.data.display(),
+        vault.key_id()
+    );
+    for (name, configured) in [(RULE_TIMEZONE, config.rule_timezone.as_str()), (MARKUP_UNIT, config.markup_unit.name())]
+    {
+        let stored = self::stored(store, name).await?;
+        ensure!(
+            stored == configured,
+            "{name} is configured as {configured:?}, but this deployment was initialised with {stored:?}, and its fee rules were made under that"
+        );
+    }
+    Ok(())
+}
+
+async fn stored(store: &AnyStore, name: &str) -> anyhow::Result<String> {
+    store
+        .setting(name)
+        .await?
+        .ok_or_else(|| anyhow!("the database lacks its setting {name}: it was not made by `countersign init`"))
+}

@@ -1,0 +1,98 @@
+//! What `init` does: data folder, master key, schema, the deployment's fixed settings, the first operator token.
+//!
+//! Invariant: settings and token are one batch, written last. So an `init` that was cut off can be repeated, and one that
+//! was finished cannot.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail, ensure};
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_store::contract::Role;
+use countersign_store::{AnyStore, Batch, Store as _, Write};
+
+use super::fixed;
+use crate::app::Actor;
+use crate::app::operators::{PlainSecret, make_token};
+use crate::chance::Chance;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::datadir::{self, DataDir, MasterKey};
+use crate::vault::Vault;
+
+const FIRST_TOKEN_LIFE_MS: i64 = 365 * 86_400_000;
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Initialised {
+    /// The data folder.
+    pub data: PathBuf,
+    /// The first operator token, of role security. It is kept nowhere: whoever gets this shows it once.
+    pub operator_token: PlainSecret,
+    /// When that token ends.
+    pub token_expires_at: UnixMillis,
+}
+
+/// Makes a data folder ready for `serve`. Refused where that was done before.
+pub async fn initialise(config: &Config) -> anyhow::Result<Initialised> {
+    super::refuse_other_databases(config)?;
+    let chance = Chance::default();
+    let data = DataDir::create(&config.data)?;
+    let _lock = data.lock()?;
+    let known_key = config.master_key.get().is_some() || config.master_key_file.get().is_some();
+    if data.database().exists() && !data.master_key().exists() && !known_key {
+        bail!(
+            "{} holds a database but no master key: bring its master.key back, or choose an empty folder",
+            data.path().display()
+        );
+    }
+    let master = make_or_take_key(config, &data, &chance)?;
+    let store = super::open_store(&data)?;
+    let outcome = first_batch(config, &data, &store, &Vault::new(&master), &chance).await;
+    let closed = super::close_store(&store);
+    outcome.and_then(|made| closed.map(|()| made))
+}
+
+fn make_or_take_key(config: &Config, data: &DataDir, chance: &Chance) -> anyhow::Result<MasterKey> {
+    let elsewhere = config.master_key.get().is_some() || config.master_key_file.get().is_some();
+    let key = if elsewhere || data.master_key().exists() {
+        datadir::master_key(config, data)
+    } else {
+        datadir::make_key(&data.master_key(), chance)
+    };
+    Ok(key?)
+}
+
+async fn first_batch(
+    config: &Config,
+    data: &DataDir,
+    store: &AnyStore,
+    vault: &Vault,
+    chance: &Chance,
+) -> anyhow::Result<Initialised> {
+    let before = store.setting(fixed::INITIALISED_AT).await?;
+    ensure!(
+        before.is_none(),
+        "{} is initialised already (on {}): start it with `countersign serve --data {}`",
+        data.path().display(),
+        before.unwrap_or_default(),
+        data.path().display()
+    );
+    let now = Clock::System.now();
+    let token_expires_at = UnixMillis(now.0 + FIRST_TOKEN_LIFE_MS);
+    let (token, operator_token) =
+        make_token(chance, now, "first operator token", Role::Security, Some(token_expires_at));
+    let actor = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+    let audit = actor.did(None, now, "deployment.init", &token.token_id, String::new(), String::new());
+    let mut writes = fixed::of(config, vault, now);
+    writes.push(Write::InsertToken(Box::new(token)));
+    writes.push(Write::RecordAudit(Box::new(audit)));
+    store.commit(Batch(writes)).await.context("the first settings could not be written")?;
+    Ok(Initialised { data: data.path().to_path_buf(), operator_token, token_expires_at })
+}
+
+impl Initialised {
+    /// When the token ends, as text.
+    pub fn token_ends(&self) -> String {
+        rfc3339(self.token_expires_at)
+    }
+}

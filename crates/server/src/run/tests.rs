@@ -1,0 +1,117 @@
+//! From an empty folder to a running server, and what keeps a wrong one from running.
+
+use std::path::Path;
+
+use super::*;
+use crate::config::{Flag, Optional};
+
+fn config(data: &Path) -> Config {
+    let flags = [
+        ("data", data.to_str().expect("a temporary path is UTF-8")),
+        ("listen", "127.0.0.1:0"),
+        ("operator_listen", "127.0.0.1:0"),
+        ("allow_private_callbacks", "true"),
+    ];
+    let flags = flags.map(|(setting, text)| Flag { flag: "test", setting, text: text.to_owned() });
+    Config::load(None, &std::collections::BTreeMap::new(), &flags).expect("these settings are good")
+}
+
+fn folder() -> (tempfile::TempDir, Config) {
+    let temporary = tempfile::tempdir().expect("a temporary folder can be made");
+    let config = config(&temporary.path().join("data"));
+    (temporary, config)
+}
+
+fn surroundings() -> (Surroundings, LogGuard) {
+    let (log, guard) = LogSink::start(std::io::sink()).expect("a thread starts");
+    (Surroundings { clock: Clock::System, log }, guard)
+}
+
+async fn started(config: &Config) -> anyhow::Result<Running> {
+    start_in(config.clone(), surroundings().0).await
+}
+
+async fn refusal(config: &Config) -> String {
+    format!("{:#}", started(config).await.expect_err("it is refused"))
+}
+
+#[tokio::test]
+async fn a_folder_is_initialised_once_and_then_served() {
+    let (_keep, config) = folder();
+    let made = initialise(&config).await.expect("an empty folder can be initialised");
+    assert!(made.operator_token.expose().starts_with("cso_"));
+    assert!(!format!("{made:?}").contains(made.operator_token.expose()));
+    let again = initialise(&config).await.expect_err("it is refused").to_string();
+    assert!(again.contains("is initialised already"), "{again}");
+    let running = started(&config).await.expect("it starts");
+    assert_ne!((running.listen.port(), running.operator_listen.port()), (0, 0));
+    running.stop().await.expect("it stops");
+}
+
+#[tokio::test]
+async fn an_init_that_was_cut_off_after_the_key_can_be_repeated() {
+    let (_keep, config) = folder();
+    let data = DataDir::create(&config.data).expect("it can be made");
+    let key = datadir::make_key(&data.master_key(), &Chance::default()).expect("it can be made");
+    initialise(&config).await.expect("it is taken up where it was left");
+    assert_eq!(*datadir::read_key(&data.master_key()).expect("it is there"), *key);
+    started(&config).await.expect("it starts").stop().await.expect("it stops");
+}
+
+#[tokio::test]
+async fn what_was_not_initialised_is_not_served() {
+    let (_keep, config) = folder();
+    assert!(refusal(&config).await.contains("countersign init"));
+    let data = DataDir::create(&config.data).expect("it can be made");
+    datadir::make_key(&data.master_key(), &Chance::default()).expect("it can be made");
+    assert!(refusal(&config).await.contains("is not initialised"));
+}
+
+#[tokio::test]
+async fn another_master_key_is_refused_and_the_right_one_taken() {
+    let (_keep, mut config) = folder();
+    initialise(&config).await.expect("it is initialised");
+    config.master_key = Optional(Some("00".repeat(32).into()));
+    assert!(refusal(&config).await.contains("not the master key"));
+    config.master_key = Optional(None);
+    started(&config).await.expect("it starts").stop().await.expect("it stops");
+}
+
+#[tokio::test]
+async fn rule_settings_other_than_those_of_init_are_refused() {
+    let (_keep, config) = folder();
+    initialise(&config).await.expect("it is initialised");
+    let zone = Config { rule_timezone: "Asia/Singapore".to_owned(), ..config.clone() };
+    assert!(refusal(&zone).await.contains("rule_timezone is configured as \"Asia/Singapore\""));
+    let unit = Config { markup_unit: countersign_domain::fees::MarkupUnit::Fraction, ..config.clone() };
+    assert!(refusal(&unit).await.contains("markup_unit is configured as \"fraction\""));
+}
+
+#[tokio::test]
+async fn a_folder_is_served_once_at_a_time_and_free_after_the_stop() {
+    let (_keep, config) = folder();
+    initialise(&config).await.expect("it is initialised");
+    let first = started(&config).await.expect("it starts");
+    assert!(refusal(&config).await.contains("another countersign process"));
+    first.stop().await.expect("it stops");
+    started(&config).await.expect("it starts again").stop().await.expect("it stops");
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_supported_is_refused_by_init_and_serve() {
+    let (_keep, mut config) = folder();
+    config.database_url = Optional(Some("postgres://localhost/x".to_owned()));
+    let said = initialise(&config).await.expect_err("it is refused").to_string();
+    assert!(said.contains("PostgreSQL is not supported yet"), "{said}");
+    assert!(refusal(&config).await.contains("PostgreSQL is not supported yet"));
+    assert!(!config.data.exists(), "nothing was made");
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_refused_by_its_setting() {
+    let (_keep, mut config) = folder();
+    initialise(&config).await.expect("it is initialised");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    config.operator_listen = taken.local_addr().expect("it is bound");
+    assert!(refusal(&config).await.contains("operator_listen 127.0.0.1"));
+}

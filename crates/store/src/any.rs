@@ -1,0 +1,137 @@
+//! One store of two kinds, so that the server needs no type parameter.
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::rules::{RuleHead, RuleVersion};
+use countersign_domain::time::UnixMillis;
+
+use crate::batch::{Batch, Committed};
+use crate::contract::{
+    ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
+    IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+};
+use crate::model::ModelStore;
+use crate::sqlite::SqliteStore;
+
+/// The store that a deployment was started with.
+#[derive(Debug)]
+pub enum AnyStore {
+    /// A file on this machine.
+    Sqlite(SqliteStore),
+    /// In memory; forgets everything when the process ends. For tests.
+    Model(ModelStore),
+}
+
+macro_rules! either {
+    ($self:ident, $store:ident => $call:expr) => {
+        match $self {
+            AnyStore::Sqlite($store) => $call,
+            AnyStore::Model($store) => $call,
+        }
+    };
+}
+
+impl Store for AnyStore {
+    async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        either!(self, s => s.commit(batch).await)
+    }
+
+    async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
+        either!(self, s => s.reserve(claim).await)
+    }
+
+    async fn settle(&self, claim: ClaimKey) -> Result<Claimed, StoreError> {
+        either!(self, s => s.settle(claim).await)
+    }
+
+    fn release(&self, claim: &ClaimKey) {
+        either!(self, s => s.release(claim));
+    }
+
+    async fn purge_nonces(&self, horizon: UnixMillis) -> Result<(), StoreError> {
+        either!(self, s => s.purge_nonces(horizon).await)
+    }
+
+    async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
+        either!(self, s => s.application(client_id).await)
+    }
+
+    async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+        either!(self, s => s.applications(of, page).await)
+    }
+
+    async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
+        either!(self, s => s.merchant(merchant_id).await)
+    }
+
+    async fn merchants(&self, tenant: Option<TenantNo>, page: Cursor) -> Result<Vec<MerchantRow>, StoreError> {
+        either!(self, s => s.merchants(tenant, page).await)
+    }
+
+    async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
+        either!(self, s => s.token(digest).await)
+    }
+
+    async fn rule_head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Result<Option<RuleHead>, StoreError> {
+        either!(self, s => s.rule_head(of, made_by).await)
+    }
+
+    async fn rule_versions(&self, of: MerchantNo, page: Cursor) -> Result<Vec<RuleVersion>, StoreError> {
+        either!(self, s => s.rule_versions(of, page).await)
+    }
+
+    async fn rule_page(
+        &self,
+        tenant: TenantNo,
+        filter: RuleFilter,
+        now: UnixMillis,
+        offset: u64,
+        limit: u32,
+    ) -> Result<RulePage, StoreError> {
+        either!(self, s => s.rule_page(tenant, filter, now, offset, limit).await)
+    }
+
+    async fn convert_order(&self, of: MerchantNo, order: OrderId) -> Result<Option<ConvertOrder>, StoreError> {
+        either!(self, s => s.convert_order(of, order).await)
+    }
+
+    async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
+        either!(self, s => s.convert_order_owner(order).await)
+    }
+
+    async fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        either!(self, s => s.due_events(now, limit).await)
+    }
+
+    async fn next_due_at(&self, after: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+        either!(self, s => s.next_due_at(after).await)
+    }
+
+    async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
+        either!(self, s => s.event(event_id).await)
+    }
+
+    async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {
+        either!(self, s => s.events(filter, page).await)
+    }
+
+    async fn events_after(&self, of: ApplicationNo, after: i64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        either!(self, s => s.events_after(of, after, limit).await)
+    }
+
+    async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
+        either!(self, s => s.remembered(scope, key).await)
+    }
+
+    async fn audit(&self, page: Cursor) -> Result<Vec<AuditRow>, StoreError> {
+        either!(self, s => s.audit(page).await)
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+        either!(self, s => s.setting(name).await)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        either!(self, s => s.ping().await)
+    }
+}

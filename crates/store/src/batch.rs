@@ -1,0 +1,166 @@
+//! A change as a value: a list of writes, each with its own guard.
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::rules::RuleVersion;
+use countersign_domain::time::UnixMillis;
+
+use crate::contract::{
+    ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow,
+};
+
+/// One change, applied whole or not at all. Writes are applied in order; the first guard that does not hold refuses the batch,
+/// and a refused batch leaves no trace. A batch touches one tenant (or reference tables only).
+#[derive(Clone, Debug, Default)]
+pub struct Batch(pub Vec<Write>);
+
+/// One row to write and the guard that makes it safe.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// Uses up a nonce. Guard: never claimed before, by any batch or by [`crate::Store::settle`]; an own reservation
+    /// ([`crate::Store::reserve`]) does not count, and a refused batch leaves it reserved.
+    ClaimNonce(ClaimKey),
+    /// Appends a version and moves the sub-account's rule head. Guard: the head's version is `version.version_no - 1` (none: 0).
+    AppendRule {
+        /// Tenant of the sub-account.
+        tenant: TenantNo,
+        /// The sub-account.
+        merchant: MerchantNo,
+        /// The version.
+        version: Box<RuleVersion>,
+    },
+    /// Adds a merchant. Guard: its `merchant_id` and number are new.
+    InsertMerchant(Box<MerchantRow>),
+    /// Adds an application. Guard: its `client_id` and number are new.
+    InsertApplication(Box<ApplicationRow>),
+    /// Replaces an application's changeable fields (all but number, client_id, tenant, merchant, created_at).
+    /// Guard: the stored revision is `row.revision - 1`.
+    UpdateApplication(Box<ApplicationRow>),
+    /// Adds a secret. Guard: its `secret_id` is new. Raises nothing on the application: send `UpdateApplication` beside it.
+    InsertSecret(Box<SecretRow>),
+    /// Replaces `not_after`, `revoked_at` and `signs_callbacks` of a secret. Guard: it exists.
+    UpdateSecret(Box<SecretRow>),
+    /// Adds an operator token. Guard: its `token_id` is new.
+    InsertToken(Box<TokenRow>),
+    /// Revokes an operator token. Guard: it exists.
+    RevokeToken {
+        /// Which.
+        token_id: String,
+        /// When.
+        at: UnixMillis,
+    },
+    /// Adds a convert order and the first row of its history. Guard: its number is new in the deployment. `revision` must be 1.
+    InsertConvertOrder {
+        /// Tenant of the owner.
+        tenant: TenantNo,
+        /// The owner.
+        merchant: MerchantNo,
+        /// The order.
+        order: Box<ConvertOrder>,
+    },
+    /// Moves a convert order to `order.status` and appends to its history. Guard: the stored revision is `order.revision - 1`.
+    MoveConvertOrder {
+        /// Tenant of the owner.
+        tenant: TenantNo,
+        /// The order as it becomes.
+        order: Box<ConvertOrder>,
+        /// When.
+        at: UnixMillis,
+    },
+    /// Writes an event to the outbox: what happened and that it is owed. Guard: number and event id are new.
+    /// The store itself gives `seq` (per application) and `sequence` (per application and biz_id), both from 1 without gap:
+    /// what the row carries in these two fields is ignored.
+    EnqueueEvent(Box<EventRow>),
+    /// Records an attempt and its verdict together. Guard: the delivery's `attempts` is `attempt.attempt - 1`.
+    RecordAttempt {
+        /// Tenant of the event.
+        tenant: TenantNo,
+        /// The attempt.
+        attempt: Box<AttemptRow>,
+        /// Where the delivery goes.
+        state: DeliveryState,
+        /// When it is due next; `None` unless `Pending`.
+        due_at: Option<UnixMillis>,
+    },
+    /// Makes held events of an application pending and due at `due_at`. Guard: none.
+    ReleaseHeld {
+        /// Whose.
+        application: ApplicationNo,
+        /// When they are due.
+        due_at: UnixMillis,
+    },
+    /// Makes pending events of an application held. Guard: none.
+    HoldPending {
+        /// Whose.
+        application: ApplicationNo,
+    },
+    /// Makes one delivered or dead event pending again. Its attempts go on counting. Guard: it exists and is delivered or dead.
+    Redeliver {
+        /// Which.
+        event: EventNo,
+        /// When it is due.
+        due_at: UnixMillis,
+    },
+    /// Remembers the answer to an `Idempotency-Key`. Guard: scope and key are new.
+    RememberAnswer(Box<IdempotencyRow>),
+    /// Appends to the audit log. The store itself gives its number. Guard: none.
+    RecordAudit(Box<AuditRow>),
+    /// Sets a deployment setting. Guard: none.
+    PutSetting {
+        /// Name.
+        name: String,
+        /// Value.
+        value: String,
+    },
+}
+
+/// What the store itself gave to a batch, in the order of the writes that asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// For each `EnqueueEvent`: its `(seq, sequence)`.
+    pub events: Vec<EventNumbers>,
+}
+
+/// Numbers that only the store can give to an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventNumbers {
+    /// Per application, from 1, no gap.
+    pub seq: i64,
+    /// Per application and `biz_id`, from 1, no gap.
+    pub sequence: i64,
+}
+
+/// Which guard did not hold. The use case reads again and decides again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// The nonce was used before.
+    NonceUsed,
+    /// A key that had to be new is there.
+    Taken(Key),
+    /// A row that had to be at a revision is at another, or is not there.
+    Moved(Key),
+}
+
+/// The row that a conflict was about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// A fee rule head.
+    RuleHead(MerchantNo),
+    /// A merchant.
+    Merchant(String),
+    /// An application.
+    Application(String),
+    /// A secret.
+    Secret(String),
+    /// An operator token.
+    Token(String),
+    /// A convert order.
+    ConvertOrder(OrderId),
+    /// An event.
+    Event(SortedId),
+    /// An event's delivery.
+    Delivery(EventNo),
+    /// An idempotency key.
+    Idempotency,
+}

@@ -1,0 +1,101 @@
+//! What every store demands of a batch before it looks at a row.
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::TenantNo;
+use countersign_domain::time::UnixMillis;
+
+use crate::batch::{Batch, Write};
+use crate::contract::StoreError;
+
+/// Refuses a batch that no store could hold: the mistake of a caller, not of its caller's caller.
+pub(crate) fn well_formed(batch: &Batch) -> Result<(), StoreError> {
+    let mut seen: Option<TenantNo> = None;
+    for write in &batch.0 {
+        if let Some(tenant) = tenant_of(write) {
+            if seen.is_some_and(|other| other != tenant) {
+                return unfit("a batch touches two tenants");
+            }
+            seen = Some(tenant);
+        }
+        one(write)?;
+    }
+    Ok(())
+}
+
+/// The tenant that a write belongs to; none for the small reference tables.
+const fn tenant_of(write: &Write) -> Option<TenantNo> {
+    match write {
+        Write::AppendRule { tenant, .. }
+        | Write::InsertConvertOrder { tenant, .. }
+        | Write::MoveConvertOrder { tenant, .. }
+        | Write::RecordAttempt { tenant, .. } => Some(*tenant),
+        Write::EnqueueEvent(event) => Some(event.tenant),
+        Write::RecordAudit(audit) => audit.tenant,
+        Write::ClaimNonce(_)
+        | Write::InsertMerchant(_)
+        | Write::InsertApplication(_)
+        | Write::UpdateApplication(_)
+        | Write::InsertSecret(_)
+        | Write::UpdateSecret(_)
+        | Write::InsertToken(_)
+        | Write::RevokeToken { .. }
+        | Write::ReleaseHeld { .. }
+        | Write::HoldPending { .. }
+        | Write::Redeliver { .. }
+        | Write::RememberAnswer(_)
+        | Write::PutSetting { .. } => None,
+    }
+}
+
+fn one(write: &Write) -> Result<(), StoreError> {
+    match write {
+        Write::AppendRule { version, .. } => {
+            let no = version.version_no;
+            demand(no >= 1, "a rule version is numbered from 1")?;
+            demand((no == 1) == version.previous.is_none(), "every rule version but the first has a previous one")?;
+            demand(
+                version.base_version_no.is_none_or(|base| (1..no).contains(&base)),
+                "the base of a rule version is an earlier one",
+            )
+        }
+        Write::InsertApplication(row) => demand(row.revision == 1, "an application begins at revision 1"),
+        Write::UpdateApplication(row) => demand(row.revision > 1, "an application's change has a revision above 1"),
+        Write::InsertConvertOrder { order, .. } => demand(order.revision == 1, "a convert order begins at revision 1"),
+        Write::MoveConvertOrder { order, .. } => demand(order.revision > 1, "a move has a revision above 1"),
+        Write::EnqueueEvent(row) => {
+            demand(row.attempts >= 0, "attempts are counted from 0")?;
+            due_iff_pending(row.state, row.due_at)
+        }
+        Write::RecordAttempt { attempt, state, due_at, .. } => {
+            demand(attempt.attempt >= 1, "attempts are numbered from 1")?;
+            due_iff_pending(*state, *due_at)
+        }
+        Write::ClaimNonce(_)
+        | Write::InsertMerchant(_)
+        | Write::InsertSecret(_)
+        | Write::UpdateSecret(_)
+        | Write::InsertToken(_)
+        | Write::RevokeToken { .. }
+        | Write::ReleaseHeld { .. }
+        | Write::HoldPending { .. }
+        | Write::Redeliver { .. }
+        | Write::RememberAnswer(_)
+        | Write::RecordAudit(_)
+        | Write::PutSetting { .. } => Ok(()),
+    }
+}
+
+fn due_iff_pending(state: DeliveryState, due_at: Option<UnixMillis>) -> Result<(), StoreError> {
+    demand(
+        (state == DeliveryState::Pending) == due_at.is_some(),
+        "a delivery has a due time exactly while it is pending",
+    )
+}
+
+fn demand(holds: bool, otherwise: &str) -> Result<(), StoreError> {
+    if holds { Ok(()) } else { unfit(otherwise) }
+}
+
+fn unfit<T>(why: &str) -> Result<T, StoreError> {
+    Err(StoreError::Unfit(why.to_owned()))
+}

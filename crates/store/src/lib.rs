@@ -1,0 +1,21 @@
+//! What Countersign keeps, behind one contract: [`Store`].
+//!
+//! A change is a value: the use case decides, builds one [`Batch`], and the store applies it whole or not at all.
+//! Acknowledged means durable: [`Store::commit`] answers only after the change is on stable storage.
+//!
+//! Invariant: this crate is the only one that knows SQL. It knows no HTTP, no JSON and no secret in the clear.
+
+pub mod batch;
+pub mod contract;
+pub mod model;
+pub mod sqlite;
+
+mod any;
+mod check;
+mod page;
+
+pub use any::AnyStore;
+pub use batch::{Batch, Committed, Write};
+pub use contract::{CommitError, Store, StoreError};
+pub use model::ModelStore;
+pub use sqlite::{SchemaState, SqliteOptions, SqliteStore};

@@ -1,0 +1,227 @@
+//! The store in memory: simple enough to be right by reading it. The oracle of the contract's tests.
+//!
+//! Invariant: a batch works on a copy of everything, which replaces the original only when every guard held.
+
+mod state;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::rules::{RuleHead, RuleVersion};
+use countersign_domain::time::UnixMillis;
+
+use crate::batch::{Batch, Committed};
+use crate::check::well_formed;
+use crate::contract::{
+    ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
+    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+};
+use crate::page::PageBuilder;
+use state::{State, nonce_key};
+
+/// Keeps everything in memory and forgets it when it is dropped.
+#[derive(Debug, Default)]
+pub struct ModelStore(Mutex<Box<State>>);
+
+impl ModelStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, Box<State>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// At most `limit` of `rows`.
+fn page<T>(rows: impl Iterator<Item = T>, limit: u32) -> Vec<T> {
+    rows.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect()
+}
+
+impl Store for ModelStore {
+    async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        well_formed(&batch)?;
+        let mut state = self.state();
+        let mut next = state.clone();
+        let mut committed = Committed::default();
+        for write in &batch.0 {
+            next.apply(write, &mut committed)?;
+        }
+        *state = next;
+        Ok(committed)
+    }
+
+    async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
+        let mut state = self.state();
+        if claim.stamped_at.0 <= state.horizon {
+            return Ok(Claimed::TooOld);
+        }
+        if state.nonces.contains_key(&nonce_key(claim)) {
+            return Ok(Claimed::Used);
+        }
+        state.nonces.insert(nonce_key(claim), (claim.stamped_at, false));
+        Ok(Claimed::Fresh)
+    }
+
+    async fn settle(&self, claim: ClaimKey) -> Result<Claimed, StoreError> {
+        let mut state = self.state();
+        if claim.stamped_at.0 <= state.horizon {
+            return Ok(Claimed::TooOld);
+        }
+        if state.nonces.get(&nonce_key(&claim)).is_some_and(|(_, used)| *used) {
+            return Ok(Claimed::Used);
+        }
+        state.nonces.insert(nonce_key(&claim), (claim.stamped_at, true));
+        Ok(Claimed::Fresh)
+    }
+
+    fn release(&self, claim: &ClaimKey) {
+        let mut state = self.state();
+        if state.nonces.get(&nonce_key(claim)) == Some(&(claim.stamped_at, false)) {
+            state.nonces.remove(&nonce_key(claim));
+        }
+    }
+
+    async fn purge_nonces(&self, horizon: UnixMillis) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.horizon = state.horizon.max(horizon.0);
+        let kept_after = state.horizon;
+        state.nonces.retain(|_, (stamped_at, _)| stamped_at.0 > kept_after);
+        Ok(())
+    }
+
+    async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
+        let state = self.state();
+        state.applications.values().find(|a| a.client_id == client_id).map(|a| state.view(a)).transpose()
+    }
+
+    async fn applications(&self, of: Option<MerchantNo>, cursor: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+        let state = self.state();
+        let rows = state
+            .applications
+            .values()
+            .filter(|a| of.is_none_or(|m| a.merchant == m) && cursor.after.is_none_or(|after| a.no.0 > after));
+        page(rows, cursor.limit).into_iter().map(|a| state.view(a)).collect()
+    }
+
+    async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
+        Ok(self.state().merchants.values().find(|m| m.merchant_id == merchant_id).cloned())
+    }
+
+    async fn merchants(&self, tenant: Option<TenantNo>, cursor: Cursor) -> Result<Vec<MerchantRow>, StoreError> {
+        let state = self.state();
+        let rows = state
+            .merchants
+            .values()
+            .filter(|m| tenant.is_none_or(|t| m.tenant == t) && cursor.after.is_none_or(|after| m.no.0 > after));
+        Ok(page(rows.cloned(), cursor.limit))
+    }
+
+    async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
+        Ok(self.state().tokens.values().find(|t| t.digest == *digest).cloned())
+    }
+
+    async fn rule_head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Result<Option<RuleHead>, StoreError> {
+        Ok(self.state().head(of, made_by))
+    }
+
+    async fn rule_versions(&self, of: MerchantNo, cursor: Cursor) -> Result<Vec<RuleVersion>, StoreError> {
+        let state = self.state();
+        let rows = state.rules.get(&of).into_iter().flatten().rev();
+        let rows = rows.filter(|v| cursor.after.is_none_or(|after| v.version_no < after));
+        Ok(page(rows.cloned(), cursor.limit))
+    }
+
+    async fn rule_page(
+        &self,
+        tenant: TenantNo,
+        filter: RuleFilter,
+        now: UnixMillis,
+        offset: u64,
+        limit: u32,
+    ) -> Result<RulePage, StoreError> {
+        let state = self.state();
+        let mut subs: Vec<&MerchantRow> =
+            state.merchants.values().filter(|m| m.tenant == tenant && m.kind == MerchantKind::SubAccount).collect();
+        subs.sort_by(|a, b| a.merchant_id.cmp(&b.merchant_id));
+        let mut page = PageBuilder::new(&filter, now, offset, limit);
+        for sub in subs {
+            page.add(&sub.merchant_id, state.head(sub.no, None).as_ref());
+        }
+        Ok(page.finish())
+    }
+
+    async fn convert_order(&self, of: MerchantNo, order: OrderId) -> Result<Option<ConvertOrder>, StoreError> {
+        Ok(self.state().orders.get(&order).filter(|(owner, _)| *owner == of).map(|(_, order)| order.clone()))
+    }
+
+    async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
+        let state = self.state();
+        let found = state.orders.get(&order);
+        Ok(found.and_then(|(owner, order)| Some((state.merchants.get(owner)?.clone(), order.clone()))))
+    }
+
+    async fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        let state = self.state();
+        let mut due: Vec<(UnixMillis, EventNo)> = state
+            .events
+            .values()
+            .filter(|e| e.state == DeliveryState::Pending)
+            .filter_map(|e| Some((e.due_at?, e.no)))
+            .filter(|(due_at, _)| *due_at <= now)
+            .collect();
+        due.sort_unstable();
+        Ok(page(due.into_iter().filter_map(|(_, no)| state.events.get(&no).cloned()), limit))
+    }
+
+    async fn next_due_at(&self, after: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+        let state = self.state();
+        let pending = state.events.values().filter(|e| e.state == DeliveryState::Pending);
+        Ok(pending.filter_map(|e| e.due_at).filter(|due_at| *due_at > after).min())
+    }
+
+    async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
+        let state = self.state();
+        let found = state.events.values().find(|e| e.event_id == event_id);
+        Ok(found.map(|e| (e.clone(), state.attempts.get(&e.no).cloned().unwrap_or_default())))
+    }
+
+    async fn events(&self, filter: EventFilter, cursor: Cursor) -> Result<Vec<EventRow>, StoreError> {
+        let state = self.state();
+        let rows = state.events.values().rev().filter(|e| {
+            filter.client_id.as_ref().is_none_or(|id| e.client_id == *id)
+                && filter.biz_id.as_ref().is_none_or(|id| e.biz_id == *id)
+                && filter.state.is_none_or(|wanted| e.state == wanted)
+                && cursor.after.is_none_or(|after| e.no.0 < after)
+        });
+        Ok(page(rows.cloned(), cursor.limit))
+    }
+
+    async fn events_after(&self, of: ApplicationNo, after: i64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        let state = self.state();
+        let mut rows: Vec<&EventRow> = state.events.values().filter(|e| e.application == of && e.seq > after).collect();
+        rows.sort_by_key(|e| e.seq);
+        Ok(page(rows.into_iter().cloned(), limit))
+    }
+
+    async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
+        Ok(self.state().answers.get(&(scope.to_owned(), key.to_owned())).cloned())
+    }
+
+    async fn audit(&self, cursor: Cursor) -> Result<Vec<AuditRow>, StoreError> {
+        let state = self.state();
+        let rows = state.audit.iter().rev().filter(|row| cursor.after.is_none_or(|after| row.no < after));
+        Ok(page(rows.cloned(), cursor.limit))
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.state().settings.get(name).cloned())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

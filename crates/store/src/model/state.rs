@@ -1,0 +1,292 @@
+//! What the model holds, and what each write does to it.
+
+use std::collections::BTreeMap;
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId};
+use countersign_domain::rules::{RuleHead, RuleVersion};
+use countersign_domain::time::UnixMillis;
+
+use crate::batch::{Committed, Conflict, EventNumbers, Key, Write};
+use crate::contract::{
+    ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
+    MerchantRow, SecretRow, StoreError, TokenRow,
+};
+
+/// Every row, by its key.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) merchants: BTreeMap<MerchantNo, MerchantRow>,
+    pub(super) applications: BTreeMap<ApplicationNo, ApplicationRow>,
+    pub(super) secrets: BTreeMap<String, SecretRow>,
+    pub(super) tokens: BTreeMap<String, TokenRow>,
+    /// Versions of a sub-account, oldest first.
+    pub(super) rules: BTreeMap<MerchantNo, Vec<RuleVersion>>,
+    pub(super) orders: BTreeMap<OrderId, (MerchantNo, ConvertOrder)>,
+    pub(super) events: BTreeMap<EventNo, EventRow>,
+    pub(super) attempts: BTreeMap<EventNo, Vec<AttemptRow>>,
+    pub(super) answers: BTreeMap<(String, String), IdempotencyRow>,
+    pub(super) audit: Vec<AuditRow>,
+    pub(super) settings: BTreeMap<String, String>,
+    /// A nonce's first timestamp, and whether it is used (else reserved).
+    pub(super) nonces: BTreeMap<(ApplicationNo, String), (UnixMillis, bool)>,
+    /// Nonces stamped at or before it are too old.
+    pub(super) horizon: i64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            merchants: BTreeMap::new(),
+            applications: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            rules: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            events: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            audit: Vec::new(),
+            settings: BTreeMap::new(),
+            nonces: BTreeMap::new(),
+            horizon: i64::MIN,
+        }
+    }
+}
+
+pub(super) fn nonce_key(claim: &ClaimKey) -> (ApplicationNo, String) {
+    (claim.application, claim.nonce.clone())
+}
+
+fn guard(holds: bool, conflict: impl FnOnce() -> Conflict) -> Result<(), CommitError> {
+    if holds { Ok(()) } else { Err(CommitError::Conflict(conflict())) }
+}
+
+fn parent(there: bool, what: &str) -> Result<(), CommitError> {
+    if there { Ok(()) } else { Err(StoreError::Unfit(format!("a row refers to {what} that is not there")).into()) }
+}
+
+impl State {
+    /// The last version made by `made_by`, and its base.
+    pub(super) fn head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Option<RuleHead> {
+        let versions = self.rules.get(&of)?;
+        let last = versions.iter().rev().find(|v| made_by.is_none_or(|by| v.created_at <= by))?;
+        let base = last.base_version_no.and_then(|no| versions.iter().find(|v| v.version_no == no));
+        Some(RuleHead { last: last.clone(), base: base.cloned() })
+    }
+
+    pub(super) fn view(&self, application: &ApplicationRow) -> Result<ApplicationView, StoreError> {
+        let merchant = self.merchants.get(&application.merchant);
+        let tenant = self.merchants.get(&MerchantNo(application.tenant.0));
+        let (Some(merchant), Some(tenant)) = (merchant, tenant) else {
+            return Err(StoreError::Corrupt { table: "application", row: application.no.0.to_string() });
+        };
+        let mut secrets: Vec<SecretRow> = self
+            .secrets
+            .values()
+            .filter(|s| s.application == application.no && s.revoked_at.is_none())
+            .cloned()
+            .collect();
+        secrets.sort_by(|a, b| (b.created_at, &b.secret_id).cmp(&(a.created_at, &a.secret_id)));
+        Ok(ApplicationView {
+            application: application.clone(),
+            merchant: merchant.clone(),
+            tenant_id: tenant.merchant_id.clone(),
+            secrets,
+        })
+    }
+
+    /// Checks the write's guard and does it.
+    pub(super) fn apply(&mut self, write: &Write, committed: &mut Committed) -> Result<(), CommitError> {
+        match write {
+            Write::ClaimNonce(claim) => self.claim(claim),
+            Write::AppendRule { merchant, version, .. } => self.append_rule(*merchant, version),
+            Write::InsertMerchant(row) => self.insert_merchant(row),
+            Write::InsertApplication(row) => self.insert_application(row),
+            Write::UpdateApplication(row) => self.update_application(row),
+            Write::InsertSecret(row) => self.insert_secret(row),
+            Write::UpdateSecret(row) => self.update_secret(row),
+            Write::InsertToken(row) => self.insert_token(row),
+            Write::RevokeToken { token_id, at } => self.revoke_token(token_id, *at),
+            Write::InsertConvertOrder { merchant, order, .. } => self.insert_order(*merchant, order),
+            Write::MoveConvertOrder { order, .. } => self.move_order(order),
+            Write::EnqueueEvent(row) => self.enqueue(row, committed),
+            Write::RecordAttempt { attempt, state, due_at, .. } => self.record_attempt(attempt, *state, *due_at),
+            Write::ReleaseHeld { application, due_at } => {
+                self.turn(*application, DeliveryState::Held, DeliveryState::Pending, Some(*due_at));
+                Ok(())
+            }
+            Write::HoldPending { application } => {
+                self.turn(*application, DeliveryState::Pending, DeliveryState::Held, None);
+                Ok(())
+            }
+            Write::Redeliver { event, due_at } => self.redeliver(*event, *due_at),
+            Write::RememberAnswer(row) => self.remember(row),
+            Write::RecordAudit(row) => {
+                let no = self.audit.last().map_or(1, |last| last.no + 1);
+                self.audit.push(AuditRow { no, ..(**row).clone() });
+                Ok(())
+            }
+            Write::PutSetting { name, value } => {
+                self.settings.insert(name.clone(), value.clone());
+                Ok(())
+            }
+        }
+    }
+
+    fn claim(&mut self, claim: &ClaimKey) -> Result<(), CommitError> {
+        let used = self.nonces.get(&nonce_key(claim)).is_some_and(|(_, used)| *used);
+        guard(claim.stamped_at.0 > self.horizon && !used, || Conflict::NonceUsed)?;
+        self.nonces.insert(nonce_key(claim), (claim.stamped_at, true));
+        Ok(())
+    }
+
+    fn append_rule(&mut self, merchant: MerchantNo, version: &RuleVersion) -> Result<(), CommitError> {
+        let last = self.rules.get(&merchant).and_then(|v| v.last()).map_or(0, |v| v.version_no);
+        guard(last == version.version_no - 1, || Conflict::Moved(Key::RuleHead(merchant)))?;
+        parent(self.merchants.contains_key(&merchant), "a merchant")?;
+        self.rules.entry(merchant).or_default().push(version.clone());
+        Ok(())
+    }
+
+    fn insert_merchant(&mut self, row: &MerchantRow) -> Result<(), CommitError> {
+        let taken = self.merchants.values().any(|m| m.no == row.no || m.merchant_id == row.merchant_id);
+        guard(!taken, || Conflict::Taken(Key::Merchant(row.merchant_id.clone())))?;
+        let tenant = MerchantNo(row.tenant.0);
+        parent(tenant == row.no || self.merchants.contains_key(&tenant), "a tenant")?;
+        self.merchants.insert(row.no, row.clone());
+        Ok(())
+    }
+
+    fn insert_application(&mut self, row: &ApplicationRow) -> Result<(), CommitError> {
+        let taken = self.applications.values().any(|a| a.no == row.no || a.client_id == row.client_id);
+        guard(!taken, || Conflict::Taken(Key::Application(row.client_id.clone())))?;
+        parent(self.merchants.contains_key(&row.merchant), "a merchant")?;
+        parent(self.merchants.contains_key(&MerchantNo(row.tenant.0)), "a tenant")?;
+        self.applications.insert(row.no, row.clone());
+        Ok(())
+    }
+
+    fn update_application(&mut self, row: &ApplicationRow) -> Result<(), CommitError> {
+        let moved = || Conflict::Moved(Key::Application(row.client_id.clone()));
+        let Some(stored) = self.applications.get_mut(&row.no) else { return Err(CommitError::Conflict(moved())) };
+        guard(stored.revision == row.revision - 1, moved)?;
+        *stored = ApplicationRow {
+            no: stored.no,
+            client_id: stored.client_id.clone(),
+            tenant: stored.tenant,
+            merchant: stored.merchant,
+            created_at: stored.created_at,
+            ..row.clone()
+        };
+        Ok(())
+    }
+
+    fn insert_secret(&mut self, row: &SecretRow) -> Result<(), CommitError> {
+        let taken = self.secrets.contains_key(&row.secret_id);
+        guard(!taken, || Conflict::Taken(Key::Secret(row.secret_id.clone())))?;
+        parent(self.applications.contains_key(&row.application), "an application")?;
+        self.secrets.insert(row.secret_id.clone(), row.clone());
+        Ok(())
+    }
+
+    fn update_secret(&mut self, row: &SecretRow) -> Result<(), CommitError> {
+        let Some(stored) = self.secrets.get_mut(&row.secret_id) else {
+            return Err(CommitError::Conflict(Conflict::Moved(Key::Secret(row.secret_id.clone()))));
+        };
+        stored.not_after = row.not_after;
+        stored.revoked_at = row.revoked_at;
+        stored.signs_callbacks = row.signs_callbacks;
+        Ok(())
+    }
+
+    fn insert_token(&mut self, row: &TokenRow) -> Result<(), CommitError> {
+        let taken = self.tokens.values().any(|t| t.token_id == row.token_id || t.digest == row.digest);
+        guard(!taken, || Conflict::Taken(Key::Token(row.token_id.clone())))?;
+        self.tokens.insert(row.token_id.clone(), row.clone());
+        Ok(())
+    }
+
+    fn revoke_token(&mut self, token_id: &str, at: UnixMillis) -> Result<(), CommitError> {
+        let Some(stored) = self.tokens.get_mut(token_id) else {
+            return Err(CommitError::Conflict(Conflict::Moved(Key::Token(token_id.to_owned()))));
+        };
+        stored.revoked_at = Some(at);
+        Ok(())
+    }
+
+    fn insert_order(&mut self, merchant: MerchantNo, order: &ConvertOrder) -> Result<(), CommitError> {
+        let taken = self.orders.contains_key(&order.order_id);
+        guard(!taken, || Conflict::Taken(Key::ConvertOrder(order.order_id)))?;
+        parent(self.merchants.contains_key(&merchant), "a merchant")?;
+        self.orders.insert(order.order_id, (merchant, order.clone()));
+        Ok(())
+    }
+
+    fn move_order(&mut self, order: &ConvertOrder) -> Result<(), CommitError> {
+        let moved = || Conflict::Moved(Key::ConvertOrder(order.order_id));
+        let Some((_, stored)) = self.orders.get_mut(&order.order_id) else {
+            return Err(CommitError::Conflict(moved()));
+        };
+        guard(stored.revision == order.revision - 1, moved)?;
+        stored.status = order.status;
+        stored.revision = order.revision;
+        Ok(())
+    }
+
+    fn enqueue(&mut self, row: &EventRow, committed: &mut Committed) -> Result<(), CommitError> {
+        let taken = self.events.values().any(|e| e.no == row.no || e.event_id == row.event_id);
+        guard(!taken, || Conflict::Taken(Key::Event(row.event_id)))?;
+        parent(self.applications.contains_key(&row.application), "an application")?;
+        let count = |of: &dyn Fn(&EventRow) -> bool| i64::try_from(self.events.values().filter(|e| of(e)).count());
+        let seq = count(&|e| e.application == row.application).unwrap_or(i64::MAX) + 1;
+        let sequence = count(&|e| e.application == row.application && e.biz_id == row.biz_id).unwrap_or(i64::MAX) + 1;
+        self.events.insert(row.no, EventRow { seq, sequence, ..row.clone() });
+        committed.events.push(EventNumbers { seq, sequence });
+        Ok(())
+    }
+
+    fn record_attempt(
+        &mut self,
+        attempt: &AttemptRow,
+        state: DeliveryState,
+        due_at: Option<UnixMillis>,
+    ) -> Result<(), CommitError> {
+        let moved = || Conflict::Moved(Key::Delivery(attempt.event));
+        let Some(event) = self.events.get_mut(&attempt.event) else { return Err(CommitError::Conflict(moved())) };
+        guard(event.attempts == attempt.attempt - 1, moved)?;
+        event.attempts = attempt.attempt;
+        event.state = state;
+        event.due_at = due_at;
+        self.attempts.entry(attempt.event).or_default().push(attempt.clone());
+        Ok(())
+    }
+
+    fn turn(&mut self, of: ApplicationNo, from: DeliveryState, to: DeliveryState, due_at: Option<UnixMillis>) {
+        for event in self.events.values_mut().filter(|e| e.application == of && e.state == from) {
+            event.state = to;
+            event.due_at = due_at;
+        }
+    }
+
+    fn redeliver(&mut self, event: EventNo, due_at: UnixMillis) -> Result<(), CommitError> {
+        let moved = || Conflict::Moved(Key::Delivery(event));
+        let Some(stored) = self.events.get_mut(&event) else { return Err(CommitError::Conflict(moved())) };
+        let may = match stored.state {
+            DeliveryState::Delivered | DeliveryState::Dead => true,
+            DeliveryState::Pending | DeliveryState::Held => false,
+        };
+        guard(may, moved)?;
+        stored.state = DeliveryState::Pending;
+        stored.due_at = Some(due_at);
+        Ok(())
+    }
+
+    fn remember(&mut self, row: &IdempotencyRow) -> Result<(), CommitError> {
+        let key = (row.scope.clone(), row.key.clone());
+        guard(!self.answers.contains_key(&key), || Conflict::Taken(Key::Idempotency))?;
+        self.answers.insert(key, row.clone());
+        Ok(())
+    }
+}

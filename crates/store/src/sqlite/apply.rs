@@ -1,0 +1,156 @@
+//! A batch inside a transaction: first every guard, then every write.
+//!
+//! Invariant: where no two writes of a batch can touch the same row, nothing is written before every guard held, so a refused batch
+//! needs no savepoint. Other batches are applied write by write under one.
+
+use super::nonces::Nonces;
+use super::statements::{Kept, Sql};
+use super::window::Undo;
+use super::writes;
+use crate::batch::{Batch, Committed, Conflict, Write};
+use crate::contract::{CommitError, StoreError};
+
+/// Why a batch was not applied.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// For a reason of its own; the transaction is as before it.
+    Refused(CommitError),
+    /// SQLite failed; the transaction must be rolled back.
+    Broken(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl From<Conflict> for Stop {
+    fn from(conflict: Conflict) -> Self {
+        Self::Refused(CommitError::Conflict(conflict))
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(CommitError::Store(error))
+    }
+}
+
+/// What a guard read that its write needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    Nothing,
+    /// Row numbers of the version before and of the base.
+    Rule {
+        previous_no: Option<i64>,
+        base_no: Option<i64>,
+    },
+}
+
+/// Applies batches on the writer's connection.
+pub(super) struct Applier<'c> {
+    pub(super) kept: Kept<'c>,
+    pub(super) nonces: &'c Nonces,
+    /// Nonces that the open transaction claimed.
+    pub(super) claimed: Vec<Undo>,
+    found: Vec<Found>,
+}
+
+/// Rows that writes of one family may share; each is a bit.
+const fn family(write: &Write) -> u32 {
+    match write {
+        Write::ClaimNonce(_) => 1,
+        Write::AppendRule { .. } => 1 << 1,
+        Write::InsertMerchant(_) => 1 << 2,
+        Write::InsertApplication(_) | Write::UpdateApplication(_) => 1 << 3,
+        Write::InsertSecret(_) | Write::UpdateSecret(_) => 1 << 4,
+        Write::InsertToken(_) | Write::RevokeToken { .. } => 1 << 5,
+        Write::InsertConvertOrder { .. } | Write::MoveConvertOrder { .. } => 1 << 6,
+        Write::EnqueueEvent(_)
+        | Write::RecordAttempt { .. }
+        | Write::ReleaseHeld { .. }
+        | Write::HoldPending { .. }
+        | Write::Redeliver { .. } => 1 << 7,
+        Write::RememberAnswer(_) => 1 << 8,
+        // No guard reads what these write.
+        Write::RecordAudit(_) | Write::PutSetting { .. } => 0,
+    }
+}
+
+/// Whether a guard of the batch may depend on an earlier write of it.
+fn depends_on_itself(batch: &Batch) -> bool {
+    let mut seen = 0;
+    batch.0.iter().any(|write| {
+        let twice = seen & family(write) != 0;
+        seen |= family(write);
+        twice
+    })
+}
+
+impl<'c> Applier<'c> {
+    pub(super) fn new(kept: Kept<'c>, nonces: &'c Nonces) -> Self {
+        Self { kept, nonces, claimed: Vec::new(), found: Vec::new() }
+    }
+
+    /// Applies a batch inside the open transaction.
+    pub(super) fn batch(&mut self, batch: &Batch) -> Result<Committed, Stop> {
+        let claimed_before = self.claimed.len();
+        let outcome = if depends_on_itself(batch) { self.one_by_one(batch) } else { self.guards_first(batch) };
+        if outcome.is_err() {
+            self.unclaim(claimed_before);
+        }
+        outcome
+    }
+
+    /// The transaction was committed: what it claimed stays claimed.
+    pub(super) fn committed(&mut self) {
+        self.claimed.clear();
+    }
+
+    /// The transaction was rolled back: so are its claims.
+    pub(super) fn rolled_back(&mut self) {
+        self.unclaim(0);
+    }
+
+    fn unclaim(&mut self, keep: usize) {
+        for undo in self.claimed.drain(keep..).rev() {
+            self.nonces.undo(&undo);
+        }
+    }
+
+    fn guards_first(&mut self, batch: &Batch) -> Result<Committed, Stop> {
+        self.found.clear();
+        for write in &batch.0 {
+            let found = self.check(write)?;
+            self.found.push(found);
+        }
+        let mut committed = Committed::default();
+        for (at, write) in batch.0.iter().enumerate() {
+            writes::write(&mut self.kept, self.nonces, write, self.found[at], &mut committed)?;
+        }
+        Ok(committed)
+    }
+
+    fn one_by_one(&mut self, batch: &Batch) -> Result<Committed, Stop> {
+        self.kept.run(Sql::Savepoint, [])?;
+        let mut committed = Committed::default();
+        for write in &batch.0 {
+            let done = self.check(write).and_then(|found| {
+                let written = writes::write(&mut self.kept, self.nonces, write, found, &mut committed);
+                written.map_err(Stop::Broken)
+            });
+            match done {
+                Ok(()) => {}
+                Err(Stop::Refused(why)) => {
+                    self.kept.run(Sql::SavepointUndo, [])?;
+                    self.kept.run(Sql::SavepointRelease, [])?;
+                    return Err(Stop::Refused(why));
+                }
+                Err(broken @ Stop::Broken(_)) => return Err(broken),
+            }
+        }
+        self.kept.run(Sql::SavepointRelease, [])?;
+        Ok(committed)
+    }
+}

@@ -1,0 +1,78 @@
+//! Moves committed pages from the log into the database file, on a thread and connection of its own, when the log has grown.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+
+use super::readers::Readers;
+
+/// How many pages the log holds, as the writer's commits report it.
+#[derive(Debug)]
+pub(super) struct LogSize {
+    pages: AtomicU32,
+    /// A checkpoint is wanted from here on.
+    wanted_at: AtomicU32,
+    /// The size that calls for a checkpoint after the log was emptied.
+    pages_max: u32,
+}
+
+impl LogSize {
+    pub(super) fn new(pages_max: u32) -> Self {
+        let pages_max = pages_max.max(1);
+        Self { pages: AtomicU32::new(0), wanted_at: AtomicU32::new(pages_max), pages_max }
+    }
+
+    pub(super) fn report(&self, pages: i32) {
+        self.pages.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.pages.load(Ordering::Relaxed) >= self.wanted_at.load(Ordering::Relaxed)
+    }
+
+    /// After a checkpoint: the log begins anew, or some reader held it and a later try is worth while.
+    fn checked(&self, emptied: bool) {
+        let wanted_at = if emptied {
+            self.pages.store(0, Ordering::Relaxed);
+            self.pages_max
+        } else {
+            self.pages.load(Ordering::Relaxed).saturating_add(self.pages_max / 4 + 1)
+        };
+        self.wanted_at.store(wanted_at, Ordering::Relaxed);
+    }
+}
+
+/// Checkpoints whenever it is told to, until the writer is gone.
+pub(super) fn run(conn: &Connection, readers: &Arc<Readers>, gate: &Mutex<()>, log: &LogSize, wanted: &Receiver<()>) {
+    while wanted.recv().is_ok() {
+        let emptied = once(conn, readers, gate).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the log could not be checkpointed; it grows until it can");
+            false
+        });
+        log.checked(emptied);
+    }
+}
+
+/// Whether the log is empty afterwards.
+fn once(conn: &Connection, readers: &Readers, gate: &Mutex<()>) -> rusqlite::Result<bool> {
+    // The bulk of it beside the writer. Old snapshots would stop it half way.
+    readers.end_snapshots();
+    checkpoint(conn, "PASSIVE")?;
+    // The rest, and the return to the beginning of the log, between two commits. A snapshot that a reader opens after everything
+    // was copied does not use the log, hence the second ending just before the last step.
+    let _between_commits = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    readers.end_snapshots();
+    checkpoint(conn, "PASSIVE")?;
+    readers.end_snapshots();
+    checkpoint(conn, "RESTART")
+}
+
+/// Whether it could do all of it.
+fn checkpoint(conn: &Connection, mode: &str) -> rusqlite::Result<bool> {
+    conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
+        let (busy, pages, copied): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(busy == 0 && pages == copied)
+    })
+}

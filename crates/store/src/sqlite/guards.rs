@@ -1,0 +1,166 @@
+//! The guard of each write: what must hold before anything is written.
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::MerchantNo;
+use countersign_domain::rules::RuleVersion;
+use rusqlite::{OptionalExtension, Params, Row, params};
+
+use super::apply::{Applier, Found, Stop};
+use super::rows::Fields;
+use super::statements::{Kept, Sql};
+use super::window::Seen;
+use crate::batch::{Conflict, Key, Write};
+use crate::contract::{ClaimKey, CommitError, StoreError};
+
+/// A sub-account's rule head.
+#[expect(clippy::struct_field_names, reason = "named as its columns are")]
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    version_no: i64,
+    last_no: i64,
+    base_version_no: Option<i64>,
+    base_no: Option<i64>,
+}
+
+fn guard(holds: bool, conflict: Conflict) -> Result<(), Stop> {
+    if holds { Ok(()) } else { Err(Stop::Refused(CommitError::Conflict(conflict))) }
+}
+
+impl Applier<'_> {
+    /// Checks the guard of a write.
+    pub(super) fn check(&mut self, write: &Write) -> Result<Found, Stop> {
+        match write {
+            Write::ClaimNonce(claim) => self.claim(claim)?,
+            Write::AppendRule { merchant, version, .. } => return self.check_rule(*merchant, version),
+            Write::InsertMerchant(row) => {
+                let key = Key::Merchant(row.merchant_id.clone());
+                self.fresh(Sql::MerchantTaken, params![row.no.0, row.merchant_id], key)?;
+            }
+            Write::InsertApplication(row) => {
+                let key = Key::Application(row.client_id.clone());
+                self.fresh(Sql::ApplicationTaken, params![row.no.0, row.client_id], key)?;
+            }
+            Write::UpdateApplication(row) => {
+                let stored = self.revision(Sql::ApplicationRevision, "application", row.no.0)?;
+                guard(stored == Some(row.revision - 1), Conflict::Moved(Key::Application(row.client_id.clone())))?;
+            }
+            Write::InsertSecret(row) => {
+                self.fresh(Sql::SecretThere, params![row.secret_id], Key::Secret(row.secret_id.clone()))?;
+            }
+            Write::UpdateSecret(row) => {
+                self.there(Sql::SecretThere, params![row.secret_id], Key::Secret(row.secret_id.clone()))?;
+            }
+            Write::InsertToken(row) => {
+                self.fresh(Sql::TokenTaken, params![row.token_id, row.digest], Key::Token(row.token_id.clone()))?;
+            }
+            Write::RevokeToken { token_id, .. } => {
+                self.there(Sql::TokenThere, params![token_id], Key::Token(token_id.clone()))?;
+            }
+            Write::InsertConvertOrder { order, .. } => {
+                let id = order.order_id;
+                self.fresh(Sql::OrderRevision, params![id.get()], Key::ConvertOrder(id))?;
+            }
+            Write::MoveConvertOrder { order, .. } => {
+                let stored = self.revision(Sql::OrderRevision, "convert_order", order.order_id.get())?;
+                guard(stored == Some(order.revision - 1), Conflict::Moved(Key::ConvertOrder(order.order_id)))?;
+            }
+            Write::EnqueueEvent(row) => {
+                let id = row.event_id;
+                self.fresh(Sql::EventTaken, params![row.no.0, id.0.to_be_bytes()], Key::Event(id))?;
+            }
+            Write::RecordAttempt { attempt, .. } => {
+                let delivery = self.delivery(attempt.event.0)?;
+                let expected = delivery.is_some_and(|(attempts, _)| attempts == attempt.attempt - 1);
+                guard(expected, Conflict::Moved(Key::Delivery(attempt.event)))?;
+            }
+            Write::Redeliver { event, .. } => {
+                let over = match self.delivery(event.0)?.map(|(_, state)| state) {
+                    Some(DeliveryState::Delivered | DeliveryState::Dead) => true,
+                    Some(DeliveryState::Pending | DeliveryState::Held) | None => false,
+                };
+                guard(over, Conflict::Moved(Key::Delivery(*event)))?;
+            }
+            Write::RememberAnswer(row) => {
+                self.fresh(Sql::AnswerTaken, params![row.scope, row.key], Key::Idempotency)?;
+            }
+            Write::ReleaseHeld { .. }
+            | Write::HoldPending { .. }
+            | Write::RecordAudit(_)
+            | Write::PutSetting { .. } => {}
+        }
+        Ok(Found::Nothing)
+    }
+
+    fn fresh(&mut self, sql: Sql, params: impl Params, key: Key) -> Result<(), Stop> {
+        guard(!self.kept.finds(sql, params)?, Conflict::Taken(key))
+    }
+
+    fn there(&mut self, sql: Sql, params: impl Params, key: Key) -> Result<(), Stop> {
+        guard(self.kept.finds(sql, params)?, Conflict::Moved(key))
+    }
+
+    fn claim(&mut self, claim: &ClaimKey) -> Result<(), Stop> {
+        match self.nonces.claim(self.nonces.hash(claim), claim.stamped_at.0) {
+            Ok(undo) => {
+                self.claimed.push(undo);
+                Ok(())
+            }
+            Err(Seen::Taken | Seen::Used | Seen::TooOld) => Err(Conflict::NonceUsed.into()),
+            Err(Seen::Unknowable) => {
+                let why = "the machine was restarted: whether this nonce was used cannot be known for some seconds";
+                Err(StoreError::Unavailable(why.to_owned()).into())
+            }
+        }
+    }
+
+    fn check_rule(&mut self, merchant: MerchantNo, version: &RuleVersion) -> Result<Found, Stop> {
+        let head = read_row(&mut self.kept, Sql::HeadSelect, merchant.0, |row| {
+            let mut f = Fields::new(row, "fee_rule_head", 0, 1);
+            Ok(Head { version_no: f.int()?, last_no: f.int()?, base_version_no: f.opt_int()?, base_no: f.opt_int()? })
+        })?;
+        let moved = Conflict::Moved(Key::RuleHead(merchant));
+        guard(head.map_or(0, |h| h.version_no) == version.version_no - 1, moved)?;
+        let base_no = match (head, version.base_version_no) {
+            (None, _) | (_, None) => None,
+            (Some(head), Some(base)) => Some(self.base_no(head, base)?),
+        };
+        Ok(Found::Rule { previous_no: head.map(|h| h.last_no), base_no })
+    }
+
+    /// The row of version `base`: nearly always the newest, or the newest's own base.
+    fn base_no(&mut self, head: Head, base: i64) -> Result<i64, Stop> {
+        if base == head.version_no {
+            return Ok(head.last_no);
+        }
+        if let (true, Some(no)) = (head.base_version_no == Some(base), head.base_no) {
+            return Ok(no);
+        }
+        let found = self.kept.get(Sql::RuleFind)?.query_row([head.last_no, base], |row| row.get(0)).optional()?;
+        found.ok_or_else(|| StoreError::Corrupt { table: "fee_rule", row: head.last_no.to_string() }.into())
+    }
+
+    fn revision(&mut self, sql: Sql, table: &'static str, key: i64) -> Result<Option<i64>, Stop> {
+        read_row(&mut self.kept, sql, key, |row| Fields::new(row, table, 0, 0).int())
+    }
+
+    fn delivery(&mut self, event: i64) -> Result<Option<(i64, DeliveryState)>, Stop> {
+        read_row(&mut self.kept, Sql::DeliverySelect, event, |row| {
+            let mut f = Fields::new(row, "delivery", 0, 0);
+            let (attempts, state) = (f.int()?, f.text()?);
+            let state = DeliveryState::from_name(&state).ok_or_else(|| f.corrupt())?;
+            Ok((attempts, state))
+        })
+    }
+}
+
+/// The row that a guard reads by an integer key, if it is there.
+fn read_row<T>(
+    kept: &mut Kept<'_>,
+    sql: Sql,
+    key: i64,
+    read: impl FnOnce(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, Stop> {
+    let mut rows = kept.get(sql)?.query([key])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(read(row)?))
+}

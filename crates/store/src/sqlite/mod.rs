@@ -1,0 +1,269 @@
+//! The store of one machine: a SQLite file, one writer thread with group commit, readers with kept snapshots.
+//!
+//! Invariant: `commit` answers after the log is on stable storage (`synchronous=FULL`).
+//! Invariant: a caller reads its own acknowledged writes.
+
+mod apply;
+mod checkpoint;
+mod fault;
+mod guards;
+mod journal;
+mod nonces;
+mod open;
+mod options;
+mod queries;
+mod readers;
+mod rows;
+mod schema;
+mod statements;
+mod window;
+mod words;
+mod writer;
+mod writes;
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::rules::{RuleHead, RuleVersion};
+use countersign_domain::time::UnixMillis;
+
+use crate::batch::{Batch, Committed};
+use crate::check::well_formed;
+use crate::contract::{
+    ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
+    IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+};
+use nonces::{MarkNeed, Nonces};
+use readers::Readers;
+use writer::{Message, Task};
+
+pub use options::SqliteOptions;
+pub use schema::SchemaState;
+
+/// Nonces deleted in one transaction, so that other batches go between.
+const NONCES_PER_DELETE: u32 = 2000;
+
+/// A store in a SQLite file. Dropping it ends its threads; [`SqliteStore::close`] also makes the next start free of doubt.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    nonces: Arc<Nonces>,
+    readers: Arc<Readers>,
+    queue: SyncSender<Message>,
+    /// Empty once the writer has ended, for whatever reason.
+    writer_alive: Weak<()>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl SqliteStore {
+    /// Opens the file, makes it where there is none, and brings its schema up to date. One process at a time: see to it.
+    ///
+    /// `Unfit`: not ours, newer than this program, changed schema steps, SQLite too old. `Unavailable`: cannot be opened now.
+    pub fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
+        open::open(path, options)
+    }
+
+    /// Where the schema of a file stands, without changing it. `Unfit` as [`SqliteStore::open`].
+    pub fn schema_state(path: &Path) -> Result<SchemaState, StoreError> {
+        schema::state(path)
+    }
+
+    /// Brings the schema of a file up to date, makes the file where there is none, and opens nothing.
+    pub fn migrate(path: &Path) -> Result<SchemaState, StoreError> {
+        schema::migrate(&mut open::connect(path, 5000)?)
+    }
+
+    /// What is wrong inside the file: pages, indexes, constraints, references, chains of fee rules. Empty if nothing is. Reads everything.
+    pub fn faults(path: &Path) -> Result<Vec<String>, StoreError> {
+        schema::faults(path)
+    }
+
+    /// Finishes what waits, ends the threads, and puts the nonce journal on stable storage, so that even after a reboot of the
+    /// machine every nonce is known. Everything asked later is `Unavailable`.
+    pub fn close(&self) -> Result<(), StoreError> {
+        if !self.end_threads() {
+            return Ok(());
+        }
+        self.nonces.close()?;
+        open::note_clean_end(&self.path)
+    }
+
+    /// Whether this call is the one that ended them, all in order.
+    fn end_threads(&self) -> bool {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if threads.is_empty() {
+            return false;
+        }
+        // Fails only if the writer is gone already.
+        drop(self.queue.send(Message::Stop));
+        let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+        self.nonces.stop();
+        self.readers.close();
+        panicked == 0
+    }
+
+    /// Hands a task to the writer and waits for its answer.
+    async fn write(&self, task: Task) -> writer::Answer {
+        let waiting = writer::send(&self.queue, task)?;
+        waiting.await.unwrap_or_else(|_| Err(writer::gone().into()))
+    }
+
+    /// Sees to it that the replay mark covers a timestamp.
+    async fn cover(&self, stamped_at: UnixMillis) -> Result<(), StoreError> {
+        match self.nonces.mark_need(stamped_at.0) {
+            MarkNeed::Nothing => Ok(()),
+            MarkNeed::Soon(mark) => {
+                // Nobody waits for it; if it cannot be queued, whoever comes above the mark raises it.
+                drop(writer::send(&self.queue, Task::RaiseMark(mark)));
+                Ok(())
+            }
+            MarkNeed::First(mark) => self.write(Task::RaiseMark(mark)).await.map(|_| ()).map_err(store_error),
+        }
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
+}
+
+/// For tasks that have no guard.
+fn store_error(error: CommitError) -> StoreError {
+    match error {
+        CommitError::Store(error) => error,
+        CommitError::Conflict(_) | CommitError::Unknown => StoreError::Unavailable(error.to_string()),
+    }
+}
+
+impl Store for SqliteStore {
+    async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        well_formed(&batch)?;
+        self.write(Task::Commit(batch)).await.map(|done| done.committed)
+    }
+
+    async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
+        let claimed = self.nonces.reserve(claim);
+        if claimed == Claimed::Fresh
+            && let Err(error) = self.cover(claim.stamped_at).await
+        {
+            self.nonces.release(claim);
+            return Err(error);
+        }
+        Ok(claimed)
+    }
+
+    async fn settle(&self, claim: ClaimKey) -> Result<Claimed, StoreError> {
+        self.cover(claim.stamped_at).await?;
+        self.nonces.settle(&claim).await
+    }
+
+    fn release(&self, claim: &ClaimKey) {
+        self.nonces.release(claim);
+    }
+
+    async fn purge_nonces(&self, horizon: UnixMillis) -> Result<(), StoreError> {
+        if horizon.0 > self.nonces.horizon() {
+            self.write(Task::RaiseHorizon(horizon.0)).await.map_err(store_error)?;
+        }
+        let nonces = Arc::clone(&self.nonces);
+        let forgotten = tokio::task::spawn_blocking(move || nonces.forget()).await;
+        forgotten.map_err(|error| StoreError::Unavailable(error.to_string()))??;
+        loop {
+            let done = self.write(Task::DeleteNonces(NONCES_PER_DELETE)).await.map_err(store_error)?;
+            if done.deleted < NONCES_PER_DELETE {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
+        self.readers.here(|conn| queries::application(conn, client_id))
+    }
+
+    async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+        self.readers.away(move |conn| queries::applications(conn, of, &page)).await
+    }
+
+    async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
+        self.readers.here(|conn| queries::merchant(conn, merchant_id))
+    }
+
+    async fn merchants(&self, tenant: Option<TenantNo>, page: Cursor) -> Result<Vec<MerchantRow>, StoreError> {
+        self.readers.away(move |conn| queries::merchants(conn, tenant, &page)).await
+    }
+
+    async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
+        self.readers.here(|conn| queries::token(conn, digest))
+    }
+
+    async fn rule_head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Result<Option<RuleHead>, StoreError> {
+        self.readers.here(|conn| queries::rule_head(conn, of, made_by))
+    }
+
+    async fn rule_versions(&self, of: MerchantNo, page: Cursor) -> Result<Vec<RuleVersion>, StoreError> {
+        self.readers.away(move |conn| queries::rule_versions(conn, of, &page)).await
+    }
+
+    async fn rule_page(
+        &self,
+        tenant: TenantNo,
+        filter: RuleFilter,
+        now: UnixMillis,
+        offset: u64,
+        limit: u32,
+    ) -> Result<RulePage, StoreError> {
+        self.readers.away(move |conn| queries::rule_page(conn, tenant, &filter, now, offset, limit)).await
+    }
+
+    async fn convert_order(&self, of: MerchantNo, order: OrderId) -> Result<Option<ConvertOrder>, StoreError> {
+        self.readers.here(|conn| queries::convert_order(conn, of, order))
+    }
+
+    async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
+        self.readers.here(|conn| queries::convert_order_owner(conn, order))
+    }
+
+    async fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        self.readers.away(move |conn| queries::due_events(conn, now, limit)).await
+    }
+
+    async fn next_due_at(&self, after: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+        self.readers.here(|conn| queries::next_due_at(conn, after))
+    }
+
+    async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
+        self.readers.here(|conn| queries::event(conn, event_id))
+    }
+
+    async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {
+        self.readers.away(move |conn| queries::events(conn, &filter, &page)).await
+    }
+
+    async fn events_after(&self, of: ApplicationNo, after: i64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        self.readers.away(move |conn| queries::events_after(conn, of, after, limit)).await
+    }
+
+    async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
+        self.readers.here(|conn| queries::remembered(conn, scope, key))
+    }
+
+    async fn audit(&self, page: Cursor) -> Result<Vec<AuditRow>, StoreError> {
+        self.readers.away(move |conn| queries::audit(conn, &page)).await
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+        self.readers.here(|conn| queries::setting(conn, name))
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        if self.writer_alive.strong_count() == 0 {
+            return Err(writer::gone());
+        }
+        self.readers.here(queries::ping)
+    }
+}

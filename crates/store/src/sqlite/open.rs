@@ -1,0 +1,173 @@
+//! Opening: the file, its schema, what is known of nonces, and the threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::SqliteStore;
+use super::checkpoint::{self, LogSize};
+use super::fault::fault;
+use super::journal::Journal;
+use super::nonces::Nonces;
+use super::options::SqliteOptions;
+use super::readers::Readers;
+use super::rows::Fields;
+use super::schema;
+use super::window::{ClaimHash, Window};
+use super::writer::{self, Shared};
+use crate::contract::StoreError;
+
+/// 3.51.3: older ones may corrupt a log that is reset while it is read.
+const SQLITE_MIN: i32 = 3_051_003;
+/// Page cache of the writer.
+const WRITE_CACHE_KIB: i32 = 4096;
+/// How long the checkpointer waits for readers while it holds the writer back.
+const CHECKPOINT_WAIT_MS: u64 = 20;
+
+/// A connection that may write, as every one of ours is set up.
+pub(super) fn connect(path: &Path, busy_ms: u64) -> Result<Connection, StoreError> {
+    if rusqlite::version_number() < SQLITE_MIN {
+        let version = rusqlite::version();
+        return Err(StoreError::Unfit(format!("SQLite {version} may corrupt its log: 3.51.3 or newer is needed")));
+    }
+    let conn = Connection::open(path).map_err(fault)?;
+    conn.busy_timeout(Duration::from_millis(busy_ms)).map_err(fault)?;
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(fault)?;
+    if mode != "wal" {
+        return Err(StoreError::Unfit(format!("the database cannot use a write-ahead log (it says {mode})")));
+    }
+    // FULL: a commit returns after the log is on stable storage. Checkpoints are the checkpointer's.
+    for (name, value) in [
+        ("synchronous", 2),
+        ("foreign_keys", 1),
+        ("wal_autocheckpoint", 0),
+        ("cache_size", -WRITE_CACHE_KIB),
+        ("mmap_size", 0),
+    ] {
+        conn.pragma_update(None, name, value).map_err(fault)?;
+    }
+    Ok(conn)
+}
+
+/// What the database knows of nonces.
+#[derive(Debug)]
+struct Replay {
+    key: [u8; 16],
+    horizon: i64,
+    mark: i64,
+    unknowable_through: i64,
+}
+
+/// Reads what is known of nonces and notes that this boot of the machine writes the journal from now on.
+fn replay(conn: &mut Connection, new_key: [u8; 16], boot_now: &str) -> Result<Replay, StoreError> {
+    let transaction = conn.transaction().map_err(fault)?;
+    transaction
+        .execute(
+            "INSERT INTO replay (one, hash_key, boot_id, journal_synced, horizon, mark, unknowable_through)
+             VALUES (1, ?1, ?2, 1, ?3, ?3, ?3) ON CONFLICT (one) DO NOTHING",
+            params![new_key, boot_now, i64::MIN],
+        )
+        .map_err(fault)?;
+    let read = "SELECT hash_key, boot_id, journal_synced, horizon, mark, unknowable_through FROM replay";
+    let read = transaction.query_row(read, [], |row| {
+        let mut f = Fields::new(row, "replay", 0, 1);
+        let read = || Ok((f.bytes()?, f.text()?, f.int()?, f.int()?, f.int()?, f.int()?));
+        Ok({ read }())
+    });
+    let Some(read) = read.optional().map_err(fault)? else {
+        return Err(StoreError::Corrupt { table: "replay", row: "1".to_owned() });
+    };
+    let (key, boot_id, synced, horizon, mark, unknowable_through) = read?;
+    let same_boot = boot_id == boot_now && !boot_id.is_empty();
+    let whole = same_boot || synced == 1;
+    let unknowable_through = if whole { unknowable_through } else { unknowable_through.max(mark) };
+    transaction
+        .execute(
+            "UPDATE replay SET boot_id = ?1, journal_synced = 0, unknowable_through = ?2",
+            params![boot_now, unknowable_through],
+        )
+        .map_err(fault)?;
+    transaction.commit().map_err(fault)?;
+    Ok(Replay { key, horizon, mark, unknowable_through })
+}
+
+fn nonces(conn: &Connection, dir: &Path, replay: &Replay) -> Result<Nonces, StoreError> {
+    let window = Window::new(replay.horizon, replay.unknowable_through);
+    let journal = Journal::open(dir, replay.key, replay.horizon, |hash, stamped_at| window.recall(hash, stamped_at))
+        .map_err(|error| StoreError::Unavailable(format!("the nonce journal cannot be read: {error}")))?;
+    let mut select =
+        conn.prepare("SELECT nonce_no, claim, stamped_at FROM nonce WHERE stamped_at > ?1").map_err(fault)?;
+    let mut rows = select.query([replay.horizon]).map_err(fault)?;
+    while let Some(row) = rows.next().map_err(fault)? {
+        let mut f = Fields::new(row, "nonce", 1, 0);
+        let (claim, stamped_at) = (f.bytes()?, f.int()?);
+        window.recall(ClaimHash::from_bytes(claim), stamped_at);
+    }
+    Ok(Nonces::new(replay.key, window, journal, replay.mark))
+}
+
+/// The folder of a database: its journal lies beside it.
+fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        Some(_) | None => PathBuf::from("."),
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, StoreError> {
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
+    spawned.map_err(|error| StoreError::Unavailable(format!("no thread for {name}: {error}")))
+}
+
+pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+    let SqliteOptions { group_max, queue_max, window_key, boot_id, checkpoint_pages, busy_ms } = options;
+    let mut conn = connect(path, u64::from(busy_ms))?;
+    schema::migrate(&mut conn)?;
+    let replay = replay(&mut conn, window_key, &boot_id)?;
+    let nonces = Arc::new(nonces(&conn, &folder(path), &replay)?);
+    let commits = Arc::new(AtomicU64::new(0));
+    let readers = Arc::new(Readers::new(path, Arc::clone(&commits)));
+    let gate = Arc::new(Mutex::new(()));
+    let log = Arc::new(LogSize::new(checkpoint_pages));
+    let (checkpoint, wanted) = sync_channel(1);
+    let (queue, messages) = sync_channel(queue_max.max(1));
+    let hook = Arc::clone(&log);
+    conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+        hook.report(pages);
+        Ok(())
+    }))
+    .map_err(fault)?;
+    let alive = Arc::new(());
+    let watched = Arc::downgrade(&alive);
+
+    let copier = connect(path, CHECKPOINT_WAIT_MS)?;
+    let checkpointer = {
+        let (readers, gate, log) = (Arc::clone(&readers), Arc::clone(&gate), Arc::clone(&log));
+        spawn("store-checkpoint", move || checkpoint::run(&copier, &readers, &gate, &log, &wanted))?
+    };
+    let shared = Shared { nonces: Arc::clone(&nonces), commits, gate, log, checkpoint, group_max: group_max.max(1) };
+    let writer = spawn("store-writer", move || {
+        writer::run(&conn, &shared, &messages);
+        drop(alive);
+    })?;
+    Ok(SqliteStore {
+        path: path.to_owned(),
+        nonces,
+        readers,
+        queue,
+        writer_alive: watched,
+        threads: Mutex::new(vec![writer, checkpointer]),
+    })
+}
+
+/// Notes that the journal is on stable storage whole, and empties the log. Only after the writer has ended.
+pub(super) fn note_clean_end(path: &Path) -> Result<(), StoreError> {
+    let conn = connect(path, 1000)?;
+    conn.execute("UPDATE replay SET journal_synced = 1", []).map_err(fault)?;
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(fault)
+}

@@ -1,0 +1,398 @@
+//! Every read, as a function of a connection. The SQL of reads is here and nowhere else.
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::rules::{RuleHead, RuleVersion};
+use countersign_domain::time::UnixMillis;
+use rusqlite::types::Value;
+use rusqlite::{Connection, Params, Row, params};
+
+use super::fault::fault;
+use super::rows;
+use crate::contract::{
+    ApplicationView, AttemptRow, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow, RuleFilter,
+    RulePage, SecretRow, StoreError, TokenRow,
+};
+use crate::page::PageBuilder;
+
+type Found<T> = Result<T, StoreError>;
+
+macro_rules! merchant_columns {
+    ($m:literal) => {
+        concat!(
+            $m,
+            ".tenant_no, ",
+            $m,
+            ".merchant_no, ",
+            $m,
+            ".merchant_id, ",
+            $m,
+            ".kind, ",
+            $m,
+            ".name, ",
+            $m,
+            ".base_r, ",
+            $m,
+            ".base_f, ",
+            $m,
+            ".user_id, ",
+            $m,
+            ".created_at"
+        )
+    };
+}
+
+macro_rules! rule_columns {
+    ($r:literal) => {
+        concat!(
+            $r,
+            ".rule_no, ",
+            $r,
+            ".version_no, ",
+            $r,
+            ".config_id, ",
+            $r,
+            ".previous_config_id, ",
+            $r,
+            ".base_version_no, ",
+            $r,
+            ".r_markup, ",
+            $r,
+            ".f_markup, ",
+            $r,
+            ".effective_at, ",
+            $r,
+            ".due_at, ",
+            $r,
+            ".created_at"
+        )
+    };
+}
+
+macro_rules! order_columns {
+    ($o:literal) => {
+        concat!(
+            $o,
+            ".order_id, ",
+            $o,
+            ".user_id, ",
+            $o,
+            ".sell_currency, ",
+            $o,
+            ".buy_currency, ",
+            $o,
+            ".sell_amount, ",
+            $o,
+            ".buy_amount, ",
+            $o,
+            ".status, ",
+            $o,
+            ".rate, ",
+            $o,
+            ".quote_id, ",
+            $o,
+            ".created_at, ",
+            $o,
+            ".revision"
+        )
+    };
+}
+
+macro_rules! application_columns {
+    () => {
+        concat!(
+            "a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, ",
+            "a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, ",
+            "a.rate_limit_per_s, a.revision, a.created_at, ",
+            merchant_columns!("m"),
+            ", t.merchant_id FROM application a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no ",
+            "LEFT JOIN merchant t ON t.merchant_no = a.tenant_no "
+        )
+    };
+}
+
+macro_rules! event_columns {
+    () => {
+        concat!(
+            "e.tenant_no, e.event_no, e.application_no, e.client_id, e.event_id, e.seq, e.sequence, e.biz_type, ",
+            "e.biz_id, e.biz_status, e.data, e.body, e.created_at, d.state, d.attempts, d.due_at "
+        )
+    };
+}
+
+/// The first row, read.
+fn one<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Found<T>,
+) -> Found<Option<T>> {
+    let mut statement = conn.prepare_cached(sql).map_err(fault)?;
+    let mut rows = statement.query(params).map_err(fault)?;
+    rows.next().map_err(fault)?.map(read).transpose()
+}
+
+/// Every row, read.
+fn many<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Found<T>,
+) -> Found<Vec<T>> {
+    let mut statement = conn.prepare_cached(sql).map_err(fault)?;
+    let mut rows = statement.query(params).map_err(fault)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(fault)? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+pub(super) fn ping(conn: &Connection) -> Found<()> {
+    one(conn, "SELECT 1", [], |_| Ok(())).map(|_| ())
+}
+
+pub(super) fn setting(conn: &Connection, name: &str) -> Found<Option<String>> {
+    one(conn, "SELECT name, value FROM setting WHERE name = ?1", [name], |row| {
+        rows::Fields::new(row, "setting", 1, 0).text()
+    })
+}
+
+fn view(row: &Row<'_>) -> Found<ApplicationView> {
+    let (application, next) = rows::application(row)?;
+    let mut rest = rows::Fields::new(row, "application", next, 1);
+    if rest.opt_int()?.is_none() {
+        return Err(rest.corrupt());
+    }
+    let (merchant, next) = rows::merchant(row, next)?;
+    let tenant_id = rows::Fields::new(row, "application", next, 1).text()?;
+    Ok(ApplicationView { application, merchant, tenant_id, secrets: Vec::new() })
+}
+
+fn secrets(conn: &Connection, of: ApplicationNo) -> Found<Vec<SecretRow>> {
+    let sql = "SELECT application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks, created_at, not_after, \
+               revoked_at FROM secret WHERE application_no = ?1 AND revoked_at IS NULL ORDER BY created_at DESC, secret_id DESC";
+    many(conn, sql, [of.0], rows::secret)
+}
+
+pub(super) fn application(conn: &Connection, client_id: &str) -> Found<Option<ApplicationView>> {
+    let sql = concat!("SELECT ", application_columns!(), "WHERE a.client_id = ?1");
+    let Some(mut found) = one(conn, sql, [client_id], view)? else { return Ok(None) };
+    found.secrets = secrets(conn, found.application.no)?;
+    Ok(Some(found))
+}
+
+pub(super) fn applications(conn: &Connection, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {
+    let sql = concat!(
+        "SELECT ",
+        application_columns!(),
+        "WHERE (?1 IS NULL OR a.merchant_no = ?1) AND a.application_no > ?2 ORDER BY a.application_no LIMIT ?3"
+    );
+    let after = page.after.unwrap_or(i64::MIN);
+    let mut found = many(conn, sql, params![of.map(|m| m.0), after, page.limit], view)?;
+    for view in &mut found {
+        view.secrets = secrets(conn, view.application.no)?;
+    }
+    Ok(found)
+}
+
+pub(super) fn merchant(conn: &Connection, merchant_id: &str) -> Found<Option<MerchantRow>> {
+    let sql = concat!("SELECT ", merchant_columns!("m"), " FROM merchant m WHERE m.merchant_id = ?1");
+    one(conn, sql, [merchant_id], |row| Ok(rows::merchant(row, 0)?.0))
+}
+
+pub(super) fn merchants(conn: &Connection, tenant: Option<TenantNo>, page: &Cursor) -> Found<Vec<MerchantRow>> {
+    let sql = concat!(
+        "SELECT ",
+        merchant_columns!("m"),
+        " FROM merchant m WHERE (?1 IS NULL OR m.tenant_no = ?1) AND m.merchant_no > ?2 ORDER BY m.merchant_no LIMIT ?3"
+    );
+    let after = page.after.unwrap_or(i64::MIN);
+    many(conn, sql, params![tenant.map(|t| t.0), after, page.limit], |row| Ok(rows::merchant(row, 0)?.0))
+}
+
+pub(super) fn token(conn: &Connection, digest: &[u8; 32]) -> Found<Option<TokenRow>> {
+    let sql =
+        "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at FROM operator_token WHERE digest = ?1";
+    one(conn, sql, [digest], rows::token)
+}
+
+/// The last version and its base, where the row promises one.
+fn head(row: &Row<'_>, first: usize, version_no: Option<i64>) -> Found<RuleHead> {
+    let broken = || rows::Fields::new(row, "fee_rule_head", 0, 0).corrupt();
+    let (last, next) = rows::rule(row, first)?;
+    let last = last.filter(|l| version_no.is_none_or(|no| no == l.version_no)).ok_or_else(broken)?;
+    let (base, _) = rows::rule(row, next)?;
+    if base.as_ref().map(|b| b.version_no) != last.base_version_no {
+        return Err(broken());
+    }
+    Ok(RuleHead { last, base })
+}
+
+pub(super) fn rule_head(conn: &Connection, of: MerchantNo, made_by: Option<UnixMillis>) -> Found<Option<RuleHead>> {
+    let Some(made_by) = made_by else {
+        let sql = concat!(
+            "SELECT h.merchant_no, h.version_no, ",
+            rule_columns!("l"),
+            ", ",
+            rule_columns!("b"),
+            " FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
+              LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
+              WHERE h.merchant_no = ?1"
+        );
+        return one(conn, sql, [of.0], |row| {
+            let version_no = rows::Fields::new(row, "fee_rule_head", 1, 0).int()?;
+            head(row, 2, Some(version_no))
+        });
+    };
+    // Back along the chain until a version was made early enough. `made` is what the walk stops at.
+    let sql = concat!(
+        "WITH RECURSIVE back (rule_no, previous_no, made) AS (
+           SELECT f.rule_no, f.previous_no, f.created_at FROM fee_rule_head h JOIN fee_rule f ON f.rule_no = h.last_no
+             WHERE h.merchant_no = ?1
+           UNION ALL
+           SELECT f.rule_no, f.previous_no, f.created_at FROM back CROSS JOIN fee_rule f ON f.rule_no = back.previous_no
+             WHERE back.made > ?2)
+         SELECT l.merchant_no, ",
+        rule_columns!("l"),
+        ", ",
+        rule_columns!("b"),
+        " FROM back CROSS JOIN fee_rule l ON l.rule_no = back.rule_no
+          LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = l.merchant_no WHERE back.made <= ?2"
+    );
+    one(conn, sql, [of.0, made_by.0], |row| head(row, 1, None))
+}
+
+pub(super) fn rule_versions(conn: &Connection, of: MerchantNo, page: &Cursor) -> Found<Vec<RuleVersion>> {
+    // The chain is walked newest first, and SQLite stops walking at the limit.
+    let sql = concat!(
+        "WITH RECURSIVE back (rule_no, previous_no, version_no) AS (
+           SELECT f.rule_no, f.previous_no, f.version_no FROM fee_rule_head h JOIN fee_rule f ON f.rule_no = h.last_no
+             WHERE h.merchant_no = ?1
+           UNION ALL
+           SELECT f.rule_no, f.previous_no, f.version_no FROM back CROSS JOIN fee_rule f ON f.rule_no = back.previous_no)
+         SELECT ", rule_columns!("l"),
+        " FROM back CROSS JOIN fee_rule l ON l.rule_no = back.rule_no WHERE back.version_no < ?2 LIMIT ?3"
+    );
+    let before = page.after.unwrap_or(i64::MAX);
+    many(conn, sql, params![of.0, before, page.limit], |row| {
+        let (version, _) = rows::rule(row, 0)?;
+        version.ok_or_else(|| rows::Fields::new(row, "fee_rule", 0, 0).corrupt())
+    })
+}
+
+pub(super) fn rule_page(
+    conn: &Connection,
+    tenant: TenantNo,
+    filter: &RuleFilter,
+    now: UnixMillis,
+    offset: u64,
+    limit: u32,
+) -> Found<RulePage> {
+    let sql = concat!(
+        "SELECT m.merchant_no, m.merchant_id, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"),
+        " FROM merchant m LEFT JOIN fee_rule_head h ON h.merchant_no = m.merchant_no
+          LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
+          LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
+          WHERE m.tenant_no = ?1 AND m.kind = 'sub_account' AND (?2 IS NULL OR m.merchant_id = ?2) ORDER BY m.merchant_id"
+    );
+    let mut page = PageBuilder::new(filter, now, offset, limit);
+    let mut statement = conn.prepare_cached(sql).map_err(fault)?;
+    let mut rows = statement.query(params![tenant.0, filter.sub_merchant_id]).map_err(fault)?;
+    while let Some(row) = rows.next().map_err(fault)? {
+        let mut fields = rows::Fields::new(row, "merchant", 1, 0);
+        let (merchant_id, version_no) = (fields.text()?, fields.opt_int()?);
+        let found = version_no.map(|no| head(row, 3, Some(no))).transpose()?;
+        page.add(&merchant_id, found.as_ref());
+    }
+    Ok(page.finish())
+}
+
+pub(super) fn convert_order(conn: &Connection, of: MerchantNo, order: OrderId) -> Found<Option<ConvertOrder>> {
+    let sql =
+        concat!("SELECT ", order_columns!("o"), " FROM convert_order o WHERE o.order_id = ?1 AND o.merchant_no = ?2");
+    one(conn, sql, [order.get(), of.0], |row| rows::convert_order(row, 0))
+}
+
+pub(super) fn convert_order_owner(conn: &Connection, order: OrderId) -> Found<Option<(MerchantRow, ConvertOrder)>> {
+    let sql = concat!(
+        "SELECT ",
+        merchant_columns!("m"),
+        ", ",
+        order_columns!("o"),
+        " FROM convert_order o JOIN merchant m ON m.merchant_no = o.merchant_no WHERE o.order_id = ?1"
+    );
+    one(conn, sql, [order.get()], |row| {
+        let (merchant, next) = rows::merchant(row, 0)?;
+        Ok((merchant, rows::convert_order(row, next)?))
+    })
+}
+
+pub(super) fn due_events(conn: &Connection, now: UnixMillis, limit: u32) -> Found<Vec<EventRow>> {
+    let sql = concat!(
+        "SELECT ",
+        event_columns!(),
+        "FROM delivery d CROSS JOIN event e ON e.event_no = d.event_no
+         WHERE d.state = 'pending' AND d.due_at <= ?1 ORDER BY d.due_at, d.event_no LIMIT ?2"
+    );
+    many(conn, sql, params![now.0, limit], rows::event)
+}
+
+pub(super) fn next_due_at(conn: &Connection, after: UnixMillis) -> Found<Option<UnixMillis>> {
+    let sql = "SELECT due_at FROM delivery WHERE state = 'pending' AND due_at > ?1 ORDER BY due_at LIMIT 1";
+    one(conn, sql, [after.0], |row| rows::Fields::new(row, "delivery", 0, 0).int().map(UnixMillis))
+}
+
+pub(super) fn event(conn: &Connection, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
+    let sql = concat!(
+        "SELECT ",
+        event_columns!(),
+        "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE e.event_id = ?1"
+    );
+    let Some(event) = one(conn, sql, [event_id.0.to_be_bytes()], rows::event)? else { return Ok(None) };
+    let sql = "SELECT event_no, attempt, at, outcome, http_status, duration_ms, address, detail FROM attempt
+               WHERE event_no = ?1 ORDER BY attempt";
+    let attempts = many(conn, sql, [event.no.0], rows::attempt)?;
+    Ok(Some((event, attempts)))
+}
+
+pub(super) fn events(conn: &Connection, filter: &EventFilter, page: &Cursor) -> Found<Vec<EventRow>> {
+    let mut sql =
+        concat!("SELECT ", event_columns!(), "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE true")
+            .to_owned();
+    let mut values: Vec<Value> = Vec::new();
+    let mut also = |condition: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            sql.push_str(condition);
+            values.push(value);
+        }
+    };
+    also(" AND e.client_id = ?", filter.client_id.clone().map(Value::from));
+    also(" AND e.biz_id = ?", filter.biz_id.clone().map(Value::from));
+    also(" AND d.state = ?", filter.state.map(|state| Value::from(state.name().to_owned())));
+    also(" AND e.event_no < ?", page.after.map(Value::from));
+    also(" ORDER BY e.event_no DESC LIMIT ?", Some(Value::from(page.limit)));
+    many(conn, &sql, rusqlite::params_from_iter(values), rows::event)
+}
+
+pub(super) fn events_after(conn: &Connection, of: ApplicationNo, after: i64, limit: u32) -> Found<Vec<EventRow>> {
+    let sql = concat!(
+        "SELECT ",
+        event_columns!(),
+        "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
+         WHERE e.application_no = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"
+    );
+    many(conn, sql, params![of.0, after, limit], rows::event)
+}
+
+pub(super) fn remembered(conn: &Connection, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {
+    let sql =
+        "SELECT scope, key, body_digest, status, answer, created_at FROM idempotency WHERE scope = ?1 AND key = ?2";
+    one(conn, sql, [scope, key], rows::remembered)
+}
+
+pub(super) fn audit(conn: &Connection, page: &Cursor) -> Found<Vec<AuditRow>> {
+    let sql = "SELECT tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id FROM audit
+               WHERE audit_no < ?1 ORDER BY audit_no DESC LIMIT ?2";
+    many(conn, sql, params![page.after.unwrap_or(i64::MAX), page.limit], rows::audit)
+}

@@ -1,0 +1,149 @@
+//! The SQL of writes and of their guards, each prepared once by the writer.
+
+use rusqlite::{Connection, Statement};
+
+macro_rules! statements {
+    ($($name:ident: $sql:literal;)*) => {
+        /// A statement of the writer.
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum Sql { $($name),* }
+
+        const TEXTS: &[&str] = &[$($sql),*];
+    };
+}
+
+statements! {
+    Begin: "BEGIN IMMEDIATE";
+    Commit: "COMMIT";
+    Savepoint: "SAVEPOINT batch";
+    SavepointRelease: "RELEASE batch";
+    SavepointUndo: "ROLLBACK TO batch";
+
+    NonceInsert: "INSERT INTO nonce (claim, stamped_at) VALUES (?1, ?2)";
+    NonceOldest: "SELECT nonce_no, stamped_at FROM nonce ORDER BY nonce_no LIMIT ?1";
+    NonceDelete: "DELETE FROM nonce WHERE nonce_no <= ?1";
+    RaiseMark: "UPDATE replay SET mark = max(mark, ?1)";
+    RaiseHorizon: "UPDATE replay SET horizon = max(horizon, ?1)";
+
+    HeadSelect: "SELECT version_no, last_no, base_version_no, base_no FROM fee_rule_head WHERE merchant_no = ?1";
+    HeadInsert: "INSERT INTO fee_rule_head (tenant_no, merchant_no, version_no, last_no, base_version_no, base_no)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    HeadUpdate: "UPDATE fee_rule_head SET version_no = ?2, last_no = ?3, base_version_no = ?4, base_no = ?5
+                 WHERE merchant_no = ?1";
+    RuleInsert: "INSERT INTO fee_rule (tenant_no, merchant_no, version_no, previous_no, base_no, config_id,
+                 previous_config_id, base_version_no, r_markup, f_markup, effective_at, due_at, created_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    RuleFind: "WITH RECURSIVE back (rule_no, previous_no, version_no) AS (
+                 SELECT rule_no, previous_no, version_no FROM fee_rule WHERE rule_no = ?1
+                 UNION ALL
+                 SELECT f.rule_no, f.previous_no, f.version_no FROM back CROSS JOIN fee_rule f
+                   ON f.rule_no = back.previous_no WHERE back.version_no > ?2)
+               SELECT rule_no FROM back WHERE version_no = ?2";
+
+    MerchantTaken: "SELECT 1 FROM merchant WHERE merchant_no = ?1 OR merchant_id = ?2";
+    MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id,
+                     created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+    ApplicationTaken: "SELECT 1 FROM application WHERE application_no = ?1 OR client_id = ?2";
+    ApplicationRevision: "SELECT revision FROM application WHERE application_no = ?1";
+    ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
+                        callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
+                        rate_limit_per_s, revision, created_at)
+                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+    ApplicationUpdate: "UPDATE application SET name = ?2, enabled = ?3, callback_url = ?4, callback_enabled = ?5,
+                        callback_encoding = ?6, callback_vocabulary = ?7, timestamp_tolerance_ms = ?8,
+                        rate_limit_per_s = ?9, revision = ?10 WHERE application_no = ?1";
+
+    SecretThere: "SELECT 1 FROM secret WHERE secret_id = ?1";
+    SecretInsert: "INSERT INTO secret (application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks,
+                   created_at, not_after, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    SecretUpdate: "UPDATE secret SET not_after = ?2, revoked_at = ?3, signs_callbacks = ?4 WHERE secret_id = ?1";
+
+    TokenTaken: "SELECT 1 FROM operator_token WHERE token_id = ?1 OR digest = ?2";
+    TokenThere: "SELECT 1 FROM operator_token WHERE token_id = ?1";
+    TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    TokenRevoke: "UPDATE operator_token SET revoked_at = ?2 WHERE token_id = ?1";
+
+    OrderRevision: "SELECT revision FROM convert_order WHERE order_id = ?1";
+    OrderInsert: "INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency,
+                  sell_amount, buy_amount, status, rate, quote_id, created_at, revision)
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    OrderUpdate: "UPDATE convert_order SET status = ?2, revision = ?3 WHERE order_id = ?1";
+    OrderMove: "INSERT INTO convert_order_move (tenant_no, order_id, revision, status, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+    EventTaken: "SELECT 1 FROM event WHERE event_no = ?1 OR event_id = ?2";
+    EventCount: "INSERT INTO event_counter (tenant_no, application_no, seq) VALUES (?1, ?2, 1)
+                 ON CONFLICT (application_no) DO UPDATE SET seq = seq + 1 RETURNING seq";
+    BizCount: "INSERT INTO biz_counter (tenant_no, application_no, biz_id, sequence) VALUES (?1, ?2, ?3, 1)
+               ON CONFLICT (application_no, biz_id) DO UPDATE SET sequence = sequence + 1 RETURNING sequence";
+    EventInsert: "INSERT INTO event (tenant_no, event_no, application_no, client_id, event_id, seq, sequence, biz_type,
+                  biz_id, biz_status, data, body, created_at)
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    DeliveryInsert: "INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts, due_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    DeliverySelect: "SELECT attempts, state FROM delivery WHERE event_no = ?1";
+    DeliveryUpdate: "UPDATE delivery SET state = ?2, attempts = ?3, due_at = ?4 WHERE event_no = ?1";
+    DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = ?2 WHERE event_no = ?1";
+    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = ?2 WHERE application_no = ?1 AND state = 'held'";
+    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE application_no = ?1 AND state = 'pending'";
+    AttemptInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address,
+                    detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+    AnswerTaken: "SELECT 1 FROM idempotency WHERE scope = ?1 AND key = ?2";
+    AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    AuditInsert: "INSERT INTO audit (tenant_no, at, actor, source, action, subject, before, after, request_id)
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    SettingPut: "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
+}
+
+/// The statements of one connection, prepared when first wanted and kept.
+pub(super) struct Kept<'c> {
+    conn: &'c Connection,
+    made: Vec<Option<Statement<'c>>>,
+}
+
+impl<'c> Kept<'c> {
+    pub(super) fn new(conn: &'c Connection) -> Self {
+        Self { conn, made: TEXTS.iter().map(|_| None).collect() }
+    }
+
+    pub(super) const fn conn(&self) -> &'c Connection {
+        self.conn
+    }
+
+    pub(super) fn get(&mut self, sql: Sql) -> rusqlite::Result<&mut Statement<'c>> {
+        let at = sql as usize;
+        let place = &mut self.made[at];
+        match place {
+            Some(made) => Ok(made),
+            None => Ok(place.insert(self.conn.prepare(TEXTS[at])?)),
+        }
+    }
+
+    /// Runs a statement without result rows.
+    pub(super) fn run(&mut self, sql: Sql, params: impl rusqlite::Params) -> rusqlite::Result<usize> {
+        self.get(sql)?.execute(params)
+    }
+
+    /// Whether a statement finds a row.
+    pub(super) fn finds(&mut self, sql: Sql, params: impl rusqlite::Params) -> rusqlite::Result<bool> {
+        self.get(sql)?.exists(params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::schema;
+
+    #[test]
+    fn every_statement_fits_the_schema() {
+        let mut conn = Connection::open_in_memory().expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        for text in TEXTS {
+            conn.prepare(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+    }
+}

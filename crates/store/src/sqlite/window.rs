@@ -1,0 +1,261 @@
+//! Nonces that cannot be forgotten yet, in memory: a sharded set of keyed 128-bit hashes.
+//!
+//! Invariant: an entry stamped after the horizon stays until the horizon passes it; nothing else removes a used one.
+//! Invariant: the horizon is read under the shard's lock, so that no request can slip in between "too old" and "forgotten".
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks to spread requests over. A power of two.
+const SHARDS: usize = 64;
+
+/// The hash of one nonce of one application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClaimHash {
+    spread: u64,
+    rest: u64,
+}
+
+impl ClaimHash {
+    pub(super) const fn from_bytes(bytes: [u8; 16]) -> Self {
+        let value = u128::from_le_bytes(bytes);
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half is wanted")]
+        let spread = value as u64;
+        Self { spread, rest: (value >> 64) as u64 }
+    }
+
+    pub(super) const fn to_bytes(self) -> [u8; 16] {
+        ((self.spread as u128) | ((self.rest as u128) << 64)).to_le_bytes()
+    }
+}
+
+impl Hash for ClaimHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.spread);
+    }
+}
+
+/// The keys are keyed hashes already: they need no second one.
+#[derive(Debug, Default)]
+pub(super) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// How far a nonce has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// A request has it and works.
+    Reserved,
+    /// It is on its way into the journal.
+    Settling,
+    /// It is used up.
+    Used,
+}
+
+/// A nonce's timestamp and stage, in one word: the window holds millions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held(i64);
+
+/// Two bits are the stage's.
+const STAMP_MAX: i64 = i64::MAX >> 2;
+
+impl Held {
+    fn new(stamped_at: i64, stage: Stage) -> Self {
+        let bits = match stage {
+            Stage::Reserved => 0,
+            Stage::Settling => 1,
+            Stage::Used => 2,
+        };
+        Self((stamped_at.clamp(-STAMP_MAX, STAMP_MAX) << 2) | bits)
+    }
+
+    const fn stamped_at(self) -> i64 {
+        self.0 >> 2
+    }
+
+    const fn stage(self) -> Stage {
+        match self.0 & 3 {
+            0 => Stage::Reserved,
+            1 => Stage::Settling,
+            _ => Stage::Used,
+        }
+    }
+}
+
+type Shard = HashMap<ClaimHash, Held, BuildHasherDefault<AsItIs>>;
+
+/// What a look at the window says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It was not known, or only reserved where that does not count, and is the caller's now.
+    Taken,
+    /// It is known.
+    Used,
+    /// At or before the horizon.
+    TooOld,
+    /// From before a reboot, and not known to be used.
+    Unknowable,
+}
+
+/// How to undo a claim whose transaction was rolled back.
+#[derive(Debug)]
+pub(super) struct Undo {
+    hash: ClaimHash,
+    before: Option<Held>,
+}
+
+/// The window.
+pub(super) struct Window {
+    shards: [Mutex<Shard>; SHARDS],
+    horizon: AtomicI64,
+    /// Requests stamped at or before it may have been used in ways that a reboot forgot.
+    unknowable_through: i64,
+}
+
+impl std::fmt::Debug for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Window").field("horizon", &self.horizon).finish_non_exhaustive()
+    }
+}
+
+impl Window {
+    pub(super) fn new(horizon: i64, unknowable_through: i64) -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), horizon: AtomicI64::new(horizon), unknowable_through }
+    }
+
+    fn shard(&self, hash: ClaimHash) -> MutexGuard<'_, Shard> {
+        let at = usize::try_from(hash.rest % SHARDS as u64).unwrap_or(0);
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a nonce that is not in the window cannot be given out.
+    fn unseen(&self, stamped_at: i64) -> Option<Seen> {
+        (stamped_at <= self.unknowable_through).then_some(Seen::Unknowable)
+    }
+
+    /// Puts back what was known before this process began.
+    pub(super) fn recall(&self, hash: ClaimHash, stamped_at: i64) {
+        if stamped_at > self.horizon() {
+            self.shard(hash).insert(hash, Held::new(stamped_at, Stage::Used));
+        }
+    }
+
+    pub(super) fn horizon(&self) -> i64 {
+        self.horizon.load(Ordering::SeqCst)
+    }
+
+    /// Takes a nonce for a request that begins.
+    pub(super) fn reserve(&self, hash: ClaimHash, stamped_at: i64) -> Seen {
+        let mut shard = self.shard(hash);
+        if stamped_at <= self.horizon() {
+            return Seen::TooOld;
+        }
+        match shard.entry(hash) {
+            Entry::Occupied(_) => Seen::Used,
+            Entry::Vacant(place) => self.unseen(stamped_at).unwrap_or_else(|| {
+                place.insert(Held::new(stamped_at, Stage::Reserved));
+                Seen::Taken
+            }),
+        }
+    }
+
+    /// Begins to settle: of two at once only one goes on. End with [`Window::settled`] or [`Window::unsettled`].
+    pub(super) fn settling(&self, hash: ClaimHash, stamped_at: i64) -> Seen {
+        let mut shard = self.shard(hash);
+        if stamped_at <= self.horizon() {
+            return Seen::TooOld;
+        }
+        match shard.get(&hash).map(|held| held.stage()) {
+            Some(Stage::Settling | Stage::Used) => return Seen::Used,
+            None => {
+                if let Some(refused) = self.unseen(stamped_at) {
+                    return refused;
+                }
+            }
+            Some(Stage::Reserved) => {}
+        }
+        shard.insert(hash, Held::new(stamped_at, Stage::Settling));
+        Seen::Taken
+    }
+
+    /// The journal has it.
+    pub(super) fn settled(&self, hash: ClaimHash, stamped_at: i64) {
+        self.shard(hash).insert(hash, Held::new(stamped_at, Stage::Used));
+    }
+
+    /// The journal could not take it: it is as if only reserved.
+    pub(super) fn unsettled(&self, hash: ClaimHash, stamped_at: i64) {
+        self.shard(hash).insert(hash, Held::new(stamped_at, Stage::Reserved));
+    }
+
+    /// Gives back a reservation.
+    pub(super) fn release(&self, hash: ClaimHash, stamped_at: i64) {
+        let mut shard = self.shard(hash);
+        if shard.get(&hash) == Some(&Held::new(stamped_at, Stage::Reserved)) {
+            shard.remove(&hash);
+        }
+    }
+
+    /// Claims a nonce for a batch: a reservation does not count. `Ok` is how to undo it.
+    pub(super) fn claim(&self, hash: ClaimHash, stamped_at: i64) -> Result<Undo, Seen> {
+        let mut shard = self.shard(hash);
+        if stamped_at <= self.horizon() {
+            return Err(Seen::TooOld);
+        }
+        let before = shard.get(&hash).copied();
+        match before.map(Held::stage) {
+            Some(Stage::Settling | Stage::Used) => return Err(Seen::Used),
+            None => {
+                if let Some(refused) = self.unseen(stamped_at) {
+                    return Err(refused);
+                }
+            }
+            Some(Stage::Reserved) => {}
+        }
+        shard.insert(hash, Held::new(stamped_at, Stage::Used));
+        Ok(Undo { hash, before })
+    }
+
+    /// Undoes a claim.
+    pub(super) fn undo(&self, undo: &Undo) {
+        let mut shard = self.shard(undo.hash);
+        match undo.before {
+            Some(held) => shard.insert(undo.hash, held),
+            None => shard.remove(&undo.hash),
+        };
+    }
+
+    /// From now on what is stamped at or before `horizon` is too old. The horizon must be durable already.
+    pub(super) fn raise_horizon(&self, horizon: i64) {
+        self.horizon.fetch_max(horizon, Ordering::SeqCst);
+    }
+
+    /// Forgets what is too old.
+    pub(super) fn forget(&self) {
+        let horizon = self.horizon();
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.retain(|_, held| held.stamped_at() > horizon);
+            if shard.capacity() > 4 * shard.len().max(64) {
+                shard.shrink_to_fit();
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The one thread that writes: it takes all batches that wait, commits them together, and only then answers each.
+//!
+//! Invariant: nobody is answered before the commit that carries his batch is on stable storage, not even with a conflict: the row he
+//! lost against may be of the same commit.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::apply::{Applier, Stop};
+use super::checkpoint::LogSize;
+use super::fault::{fault, may_be_done};
+use super::nonces::Nonces;
+use super::statements::{Kept, Sql};
+use crate::batch::{Batch, Committed};
+use crate::contract::{CommitError, StoreError};
+
+/// What the writer is asked to do.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// A caller's batch.
+    Commit(Batch),
+    /// Makes the replay mark durable.
+    RaiseMark(i64),
+    /// Makes the purge horizon durable.
+    RaiseHorizon(i64),
+    /// Deletes at most so many of the oldest nonces, as far as they lie at or before the horizon.
+    DeleteNonces(u32),
+    #[cfg(test)]
+    Panic,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) committed: Committed,
+    /// Rows deleted.
+    pub(super) deleted: u32,
+}
+
+pub(super) type Answer = Result<Done, CommitError>;
+
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) task: Task,
+    pub(super) answer: oneshot::Sender<Answer>,
+}
+
+#[derive(Debug)]
+pub(super) enum Message {
+    Job(Job),
+    /// Finish what came before this, then end.
+    Stop,
+}
+
+/// What the writer shares with the rest of the store.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) nonces: Arc<Nonces>,
+    /// Grows with each commit, before it is answered.
+    pub(super) commits: Arc<AtomicU64>,
+    /// Held while a transaction is open; the checkpointer takes it to empty the log.
+    pub(super) gate: Arc<Mutex<()>>,
+    pub(super) log: Arc<LogSize>,
+    pub(super) checkpoint: SyncSender<()>,
+    pub(super) group_max: usize,
+}
+
+/// Why a transaction failed, and whether it was its commit that did.
+struct Failure {
+    error: rusqlite::Error,
+    in_commit: bool,
+}
+
+impl Failure {
+    fn into_answer(self) -> CommitError {
+        if self.in_commit && may_be_done(&self.error) {
+            tracing::error!(error = %self.error, "a commit failed in a way that leaves its fate open");
+            return CommitError::Unknown;
+        }
+        CommitError::Store(fault(self.error))
+    }
+}
+
+/// Writes until it is told to stop or everybody who could ask is gone.
+pub(super) fn run(conn: &Connection, shared: &Shared, messages: &Receiver<Message>) {
+    let mut applier = Applier::new(Kept::new(conn), &shared.nonces);
+    let mut jobs = Vec::with_capacity(shared.group_max);
+    while let Ok(first) = messages.recv() {
+        let mut next = Some(first);
+        let mut stop = false;
+        while let Some(message) = next.take() {
+            match message {
+                Message::Job(job) => jobs.push(job),
+                Message::Stop => {
+                    stop = true;
+                    break;
+                }
+            }
+            if jobs.len() < shared.group_max {
+                next = messages.try_recv().ok();
+            }
+        }
+        group(&mut applier, shared, &mut jobs);
+        if stop {
+            return;
+        }
+    }
+}
+
+/// Does the jobs in one transaction or, where that fails, each in its own.
+fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) {
+    if jobs.is_empty() {
+        return;
+    }
+    match together(applier, shared, jobs) {
+        Ok(answers) => {
+            for (job, answer) in jobs.drain(..).zip(answers) {
+                // A caller who went away has no use for the answer.
+                drop(job.answer.send(answer));
+            }
+        }
+        Err(failure) if jobs.len() == 1 => {
+            if let Some(job) = jobs.pop() {
+                drop(job.answer.send(Err(failure.into_answer())));
+            }
+        }
+        Err(failure) => {
+            tracing::warn!(error = %failure.error, batches = jobs.len(), "a group of batches failed; each runs alone now");
+            for job in jobs.drain(..) {
+                group(applier, shared, &mut vec![job]);
+            }
+        }
+    }
+}
+
+fn together(applier: &mut Applier<'_>, shared: &Shared, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
+    let gate = shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
+    let outcome = transaction(applier, jobs);
+    match outcome {
+        Ok(answers) => {
+            applier.committed();
+            shared.commits.fetch_add(1, Ordering::Release);
+            for (job, answer) in jobs.iter().zip(&answers) {
+                if answer.is_ok() {
+                    publish(&job.task, &shared.nonces);
+                }
+            }
+            drop(gate);
+            if shared.log.wants_checkpoint() {
+                // Full: the checkpointer has been told already.
+                shared.checkpoint.try_send(()).ok();
+            }
+            Ok(answers)
+        }
+        Err(failure) => {
+            let conn = applier.kept.conn();
+            if !conn.is_autocommit()
+                && let Err(error) = conn.execute_batch("ROLLBACK")
+            {
+                tracing::error!(%error, "a transaction could not be rolled back");
+            }
+            applier.rolled_back();
+            Err(failure)
+        }
+    }
+}
+
+fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
+    let before = |error| Failure { error, in_commit: false };
+    applier.kept.run(Sql::Begin, []).map_err(before)?;
+    let mut answers = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        match task(applier, &job.task) {
+            Ok(done) => answers.push(Ok(done)),
+            Err(Stop::Refused(why)) => answers.push(Err(why)),
+            Err(Stop::Broken(error)) => return Err(before(error)),
+        }
+    }
+    applier.kept.run(Sql::Commit, []).map_err(|error| Failure { error, in_commit: true })?;
+    Ok(answers)
+}
+
+fn task(applier: &mut Applier<'_>, task: &Task) -> Result<Done, Stop> {
+    match task {
+        Task::Commit(batch) => Ok(Done { committed: applier.batch(batch)?, deleted: 0 }),
+        Task::RaiseMark(mark) => {
+            applier.kept.run(Sql::RaiseMark, [mark])?;
+            Ok(Done::default())
+        }
+        Task::RaiseHorizon(horizon) => {
+            applier.kept.run(Sql::RaiseHorizon, [horizon])?;
+            Ok(Done::default())
+        }
+        Task::DeleteNonces(count_max) => delete_nonces(applier, *count_max),
+        #[cfg(test)]
+        Task::Panic => panic!("told to"),
+    }
+}
+
+/// Nonces are numbered in the order of their commits, so the too old ones are the first. One that was stamped into the future
+/// keeps those behind it for some minutes longer; they are too old all the same.
+fn delete_nonces(applier: &mut Applier<'_>, count_max: u32) -> Result<Done, Stop> {
+    let horizon = applier.nonces.horizon();
+    let mut last = None;
+    let mut deleted = 0;
+    let mut rows = applier.kept.get(Sql::NonceOldest)?.query([count_max])?;
+    while let Some(row) = rows.next()? {
+        let (no, stamped_at): (i64, i64) = (row.get(0)?, row.get(1)?);
+        if stamped_at > horizon {
+            break;
+        }
+        last = Some(no);
+        deleted += 1;
+    }
+    drop(rows);
+    if let Some(last) = last {
+        applier.kept.run(Sql::NonceDelete, [last])?;
+    }
+    Ok(Done { committed: Committed::default(), deleted })
+}
+
+/// What is durable now may be relied on.
+fn publish(task: &Task, nonces: &Nonces) {
+    match task {
+        Task::RaiseMark(mark) => nonces.mark_raised(*mark),
+        Task::RaiseHorizon(horizon) => nonces.horizon_raised(*horizon),
+        Task::Commit(_) | Task::DeleteNonces(_) => {}
+        #[cfg(test)]
+        Task::Panic => {}
+    }
+}
+
+/// Sends a job without waiting. A full queue and a writer that is gone are `Unavailable` at once.
+pub(super) fn send(queue: &SyncSender<Message>, task: Task) -> Result<oneshot::Receiver<Answer>, StoreError> {
+    use std::sync::mpsc::TrySendError;
+    let (answer, waiting) = oneshot::channel();
+    queue.try_send(Message::Job(Job { task, answer })).map_err(|error| match error {
+        TrySendError::Full(_) => StoreError::Unavailable("too many changes are waiting".to_owned()),
+        TrySendError::Disconnected(_) => gone(),
+    })?;
+    Ok(waiting)
+}
+
+/// The writer ended before it answered. It answers right after each commit, so what it did not answer was rolled back.
+pub(super) fn gone() -> StoreError {
+    StoreError::Unavailable("the writer has ended".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::time::UnixMillis;
+
+    use super::*;
+    use crate::batch::Write;
+    use crate::contract::Store;
+    use crate::sqlite::{SqliteOptions, SqliteStore};
+
+    fn setting(name: &str) -> Batch {
+        Batch(vec![Write::PutSetting { name: name.to_owned(), value: "v".to_owned() }])
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_panics_leaves_everybody_with_unavailable_and_nobody_waiting() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("db");
+        let store = SqliteStore::open(&path, SqliteOptions::new([1; 16], "boot")).expect("opens");
+        let before = send(&store.queue, Task::Panic).expect("is queued");
+        let beside = send(&store.queue, Task::Commit(setting("beside")));
+        assert!(before.await.is_err());
+        if let Ok(beside) = beside {
+            assert!(beside.await.is_err());
+        }
+        // The queue closes when the thread has unwound; until then a batch is queued and dropped unanswered.
+        let refused = store.commit(setting("after")).await;
+        assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+        while store.writer_alive.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(store.ping().await, Err(StoreError::Unavailable(_))));
+        let refused = store.purge_nonces(UnixMillis(1)).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))));
+        assert!(store.close().is_ok(), "nothing to put in order");
+        drop(store);
+        let store = SqliteStore::open(&path, SqliteOptions::new([1; 16], "boot")).expect("opens again");
+        assert_eq!(store.setting("beside").await.expect("reads"), None);
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_breaks_its_group_breaks_nobody_else() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("db");
+        let store = SqliteStore::open(&path, SqliteOptions::new([1; 16], "boot")).expect("opens");
+        // Holds the writer back in its first transaction, so that what comes then is one group.
+        let other = Connection::open(&path).expect("opens");
+        other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+        let first = send(&store.queue, Task::Commit(setting("first"))).expect("is queued");
+        let orphan = crate::contract::IdempotencyRow {
+            scope: "s".to_owned(),
+            key: "k".to_owned(),
+            body_digest: [0; 32],
+            status: 200,
+            answer: String::new(),
+            created_at: UnixMillis(1),
+        };
+        let twice = Batch(vec![Write::RememberAnswer(Box::new(orphan))]);
+        let a = send(&store.queue, Task::Commit(twice.clone())).expect("is queued");
+        let broken = send(&store.queue, Task::Commit(Batch(vec![Write::InsertSecret(Box::new(secret_of_nobody()))])))
+            .expect("is queued");
+        let b = send(&store.queue, Task::Commit(twice)).expect("is queued");
+        other.execute_batch("ROLLBACK").expect("unlocks");
+        assert!(first.await.expect("answers").is_ok());
+        assert!(a.await.expect("answers").is_ok());
+        assert!(matches!(broken.await.expect("answers"), Err(CommitError::Store(StoreError::Unfit(_)))));
+        assert!(matches!(b.await.expect("answers"), Err(CommitError::Conflict(_))));
+        assert_eq!(store.setting("first").await.expect("reads").as_deref(), Some("v"));
+    }
+
+    fn secret_of_nobody() -> crate::contract::SecretRow {
+        crate::contract::SecretRow {
+            secret_id: "sec".to_owned(),
+            application: countersign_domain::ids::ApplicationNo(404),
+            key_id: String::new(),
+            sealed: Vec::new(),
+            fingerprint: String::new(),
+            last4: String::new(),
+            signs_callbacks: false,
+            created_at: UnixMillis(1),
+            not_after: None,
+            revoked_at: None,
+        }
+    }
+}

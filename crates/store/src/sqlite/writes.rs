@@ -1,0 +1,298 @@
+//! What each write does once its guard held.
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::ids::{MerchantNo, TenantNo};
+use countersign_domain::rules::RuleVersion;
+use rusqlite::params;
+
+use super::apply::Found;
+use super::nonces::Nonces;
+use super::statements::{Kept, Sql};
+use super::words;
+use crate::batch::{Committed, EventNumbers, Write};
+use crate::contract::{ApplicationRow, AttemptRow, AuditRow, EventRow, MerchantRow, SecretRow, TokenRow};
+
+/// Does a write whose guard held.
+pub(super) fn write(
+    kept: &mut Kept<'_>,
+    nonces: &Nonces,
+    write: &Write,
+    found: Found,
+    committed: &mut Committed,
+) -> rusqlite::Result<()> {
+    match write {
+        Write::ClaimNonce(claim) => {
+            kept.run(Sql::NonceInsert, params![nonces.hash(claim).to_bytes(), claim.stamped_at.0])?;
+        }
+        Write::AppendRule { tenant, merchant, version } => append_rule(kept, *tenant, *merchant, version, found)?,
+        Write::InsertMerchant(row) => insert_merchant(kept, row)?,
+        Write::InsertApplication(row) => insert_application(kept, row)?,
+        Write::UpdateApplication(row) => update_application(kept, row)?,
+        Write::InsertSecret(row) => insert_secret(kept, row)?,
+        Write::UpdateSecret(row) => {
+            let (not_after, revoked_at) = (row.not_after.map(|t| t.0), row.revoked_at.map(|t| t.0));
+            kept.run(Sql::SecretUpdate, params![row.secret_id, not_after, revoked_at, row.signs_callbacks])?;
+        }
+        Write::InsertToken(row) => insert_token(kept, row)?,
+        Write::RevokeToken { token_id, at } => {
+            kept.run(Sql::TokenRevoke, params![token_id, at.0])?;
+        }
+        Write::InsertConvertOrder { tenant, merchant, order } => insert_order(kept, *tenant, *merchant, order)?,
+        Write::MoveConvertOrder { tenant, order, at } => {
+            let (id, status) = (order.order_id.get(), order.status.code());
+            kept.run(Sql::OrderUpdate, params![id, status, order.revision])?;
+            kept.run(Sql::OrderMove, params![tenant.0, id, order.revision, status, at.0])?;
+        }
+        Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, row)?),
+        Write::RecordAttempt { tenant, attempt, state, due_at } => {
+            let due_at = due_at.map(|t| t.0);
+            kept.run(Sql::DeliveryUpdate, params![attempt.event.0, state.name(), attempt.attempt, due_at])?;
+            insert_attempt(kept, *tenant, attempt)?;
+        }
+        Write::ReleaseHeld { application, due_at } => {
+            kept.run(Sql::DeliveryRelease, [application.0, due_at.0])?;
+        }
+        Write::HoldPending { application } => {
+            kept.run(Sql::DeliveryHold, [application.0])?;
+        }
+        Write::Redeliver { event, due_at } => {
+            kept.run(Sql::DeliveryAgain, [event.0, due_at.0])?;
+        }
+        Write::RememberAnswer(row) => {
+            let answer = params![row.scope, row.key, row.body_digest, row.status, row.answer, row.created_at.0];
+            kept.run(Sql::AnswerInsert, answer)?;
+        }
+        Write::RecordAudit(row) => record_audit(kept, row)?,
+        Write::PutSetting { name, value } => {
+            kept.run(Sql::SettingPut, [name, value])?;
+        }
+    }
+    Ok(())
+}
+
+fn insert_merchant(kept: &mut Kept<'_>, row: &MerchantRow) -> rusqlite::Result<()> {
+    kept.run(
+        Sql::MerchantInsert,
+        params![
+            row.tenant.0,
+            row.no.0,
+            row.merchant_id,
+            words::of_kind(row.kind),
+            row.name,
+            row.base_r.to_string(),
+            row.base_f.micros(),
+            row.user_id,
+            row.created_at.0
+        ],
+    )?;
+    Ok(())
+}
+
+fn insert_secret(kept: &mut Kept<'_>, row: &SecretRow) -> rusqlite::Result<()> {
+    kept.run(
+        Sql::SecretInsert,
+        params![
+            row.application.0,
+            row.secret_id,
+            row.key_id,
+            row.sealed,
+            row.fingerprint,
+            row.last4,
+            row.signs_callbacks,
+            row.created_at.0,
+            row.not_after.map(|t| t.0),
+            row.revoked_at.map(|t| t.0)
+        ],
+    )?;
+    Ok(())
+}
+
+fn insert_token(kept: &mut Kept<'_>, row: &TokenRow) -> rusqlite::Result<()> {
+    kept.run(
+        Sql::TokenInsert,
+        params![
+            row.token_id,
+            row.name,
+            row.digest,
+            words::of_role(row.role),
+            row.created_at.0,
+            row.expires_at.map(|t| t.0),
+            row.revoked_at.map(|t| t.0)
+        ],
+    )?;
+    Ok(())
+}
+
+/// An order and the first row of its history.
+fn insert_order(
+    kept: &mut Kept<'_>,
+    tenant: TenantNo,
+    merchant: MerchantNo,
+    order: &ConvertOrder,
+) -> rusqlite::Result<()> {
+    let (id, status) = (order.order_id.get(), order.status.code());
+    kept.run(
+        Sql::OrderInsert,
+        params![
+            tenant.0,
+            id,
+            merchant.0,
+            order.user_id,
+            order.sell_currency.as_str(),
+            order.buy_currency.as_str(),
+            order.sell_amount.micros(),
+            order.buy_amount.micros(),
+            status,
+            order.rate.to_string(),
+            order.quote_id,
+            order.created_at.0,
+            order.revision
+        ],
+    )?;
+    kept.run(Sql::OrderMove, params![tenant.0, id, order.revision, status, order.created_at.0])?;
+    Ok(())
+}
+
+fn record_audit(kept: &mut Kept<'_>, row: &AuditRow) -> rusqlite::Result<()> {
+    kept.run(
+        Sql::AuditInsert,
+        params![
+            row.tenant.map(|t| t.0),
+            row.at.0,
+            row.actor,
+            row.source,
+            row.action,
+            row.subject,
+            row.before,
+            row.after,
+            row.request_id
+        ],
+    )?;
+    Ok(())
+}
+
+fn append_rule(
+    kept: &mut Kept<'_>,
+    tenant: TenantNo,
+    merchant: MerchantNo,
+    version: &RuleVersion,
+    found: Found,
+) -> rusqlite::Result<()> {
+    let (previous_no, base_no) = match found {
+        Found::Rule { previous_no, base_no } => (previous_no, base_no),
+        Found::Nothing => (None, None),
+    };
+    kept.run(
+        Sql::RuleInsert,
+        params![
+            tenant.0,
+            merchant.0,
+            version.version_no,
+            previous_no,
+            base_no,
+            version.config_id.0.to_be_bytes(),
+            version.previous.map(|id| id.0.to_be_bytes()),
+            version.base_version_no,
+            version.markup.r().to_string(),
+            version.markup.f().micros(),
+            version.effective_at.0,
+            version.due_at.map(|t| t.0),
+            version.created_at.0
+        ],
+    )?;
+    let (last_no, base) = (kept.conn().last_insert_rowid(), version.base_version_no);
+    if previous_no.is_some() {
+        kept.run(Sql::HeadUpdate, params![merchant.0, version.version_no, last_no, base, base_no])?;
+    } else {
+        kept.run(Sql::HeadInsert, params![tenant.0, merchant.0, version.version_no, last_no, base, base_no])?;
+    }
+    Ok(())
+}
+
+fn insert_application(kept: &mut Kept<'_>, row: &ApplicationRow) -> rusqlite::Result<()> {
+    kept.run(
+        Sql::ApplicationInsert,
+        params![
+            row.tenant.0,
+            row.no.0,
+            row.client_id,
+            row.merchant.0,
+            row.name,
+            row.enabled,
+            row.callback_url,
+            row.callback_enabled,
+            words::of_encoding(row.callback_encoding),
+            words::of_vocabulary(row.callback_vocabulary),
+            row.timestamp_tolerance_ms,
+            row.rate_limit_per_s,
+            row.revision,
+            row.created_at.0
+        ],
+    )?;
+    Ok(())
+}
+
+fn update_application(kept: &mut Kept<'_>, row: &ApplicationRow) -> rusqlite::Result<()> {
+    kept.run(
+        Sql::ApplicationUpdate,
+        params![
+            row.no.0,
+            row.name,
+            row.enabled,
+            row.callback_url,
+            row.callback_enabled,
+            words::of_encoding(row.callback_encoding),
+            words::of_vocabulary(row.callback_vocabulary),
+            row.timestamp_tolerance_ms,
+            row.rate_limit_per_s,
+            row.revision
+        ],
+    )?;
+    Ok(())
+}
+
+/// Writes an event and that it is owed, with the numbers that only the store can give.
+fn enqueue(kept: &mut Kept<'_>, row: &EventRow) -> rusqlite::Result<EventNumbers> {
+    let (tenant, application) = (row.tenant.0, row.application.0);
+    let seq = kept.get(Sql::EventCount)?.query_row([tenant, application], |row| row.get(0))?;
+    let sequence = kept.get(Sql::BizCount)?.query_row(params![tenant, application, row.biz_id], |row| row.get(0))?;
+    kept.run(
+        Sql::EventInsert,
+        params![
+            tenant,
+            row.no.0,
+            application,
+            row.client_id,
+            row.event_id.0.to_be_bytes(),
+            seq,
+            sequence,
+            row.biz_type,
+            row.biz_id,
+            row.biz_status,
+            row.data,
+            row.body,
+            row.created_at.0
+        ],
+    )?;
+    let due_at = row.due_at.map(|t| t.0);
+    kept.run(Sql::DeliveryInsert, params![tenant, row.no.0, application, row.state.name(), row.attempts, due_at])?;
+    Ok(EventNumbers { seq, sequence })
+}
+
+fn insert_attempt(kept: &mut Kept<'_>, tenant: TenantNo, attempt: &AttemptRow) -> rusqlite::Result<()> {
+    kept.run(
+        Sql::AttemptInsert,
+        params![
+            tenant.0,
+            attempt.event.0,
+            attempt.attempt,
+            attempt.at.0,
+            attempt.outcome.name(),
+            attempt.http_status,
+            attempt.duration_ms,
+            attempt.address,
+            attempt.detail
+        ],
+    )?;
+    Ok(())
+}

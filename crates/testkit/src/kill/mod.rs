@@ -1,0 +1,216 @@
+//! Kill and restart under load: what was acknowledged must be there, what was used must stay used, what is honest must pass.
+//!
+//! Each round loads a real process with signed upgrades, signed queries and events, kills it with SIGKILL while at least
+//! [`UNANSWERED_MIN`] writes are unanswered and [`ACKNOWLEDGED_MIN`] were acknowledged since its start, starts it again on the same
+//! folder, and asks.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{Deployment, Server};
+use crate::wire::{Answer, Connection, Draft, Signer, once, wall_ms};
+
+mod inbox;
+mod load;
+
+pub use inbox::Inbox;
+use load::{Load, Sent};
+
+/// Writes without an answer at each kill, at least.
+pub const UNANSWERED_MIN: usize = 32;
+/// Writes acknowledged since the start at each kill, at least.
+pub const ACKNOWLEDGED_MIN: usize = 100;
+/// Sub-accounts that upgrades are spread over; each has one upgrade in flight.
+const SUB_ACCOUNTS: usize = 64;
+
+/// What all rounds together have shown.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Kills.
+    pub rounds: usize,
+    /// Upgrades that were acknowledged.
+    pub upgrades: usize,
+    /// Queries that were answered.
+    pub queries: usize,
+    /// Events that were acknowledged.
+    pub events: usize,
+    /// Writes that had no answer when the process was killed.
+    pub unanswered: usize,
+    /// Of these, how many had been done.
+    pub unanswered_done: usize,
+    /// Requests sent again after a restart, and refused as replays.
+    pub replays_refused: usize,
+    /// Requests signed before a kill, first sent after the restart, and accepted.
+    pub honest_late: usize,
+    /// Callbacks that came more than once.
+    pub duplicates: usize,
+    /// From the start of a process to its first line, in ms: the slowest.
+    pub ready_ms_max: u128,
+    /// The same, the median.
+    pub ready_ms_median: u128,
+}
+
+/// Runs `rounds` kills in a folder of its own. An error names what was lost or accepted twice.
+pub async fn run(rounds: usize) -> Result<Report> {
+    let folder = tempfile::tempdir()?;
+    let mut deployment = Deployment::init(&folder.path().join("data"))?;
+    // The load is one application's; its limit is not what is tested here.
+    deployment.config = "rate_limit_per_s = 0\n".to_owned();
+    let inbox = Inbox::start().await?;
+    let mut server = deployment.serve()?;
+    let signer = Arc::new(server.access.institution("bank", SUB_ACCOUNTS, Some(&inbox.url())).await?);
+    let order = server.access.convert_order("bank").await?;
+    let mut report = Report { rounds, ..Report::default() };
+    let mut ready = Vec::new();
+    let mut owed = HashSet::new();
+    for _ in 0..rounds {
+        let load = Load::start(&server, signer.clone(), order.clone(), SUB_ACCOUNTS);
+        load.until_worth_killing().await?;
+        let late = late_drafts(&signer, &order);
+        server.kill();
+        let sent = load.end().await;
+        server = deployment.serve()?;
+        ready.push(server.ready_in.as_millis());
+        check_round(&server, &sent, &late, &mut report).await?;
+        owed.extend(sent.events);
+    }
+    report.events = owed.len();
+    report.duplicates = inbox.wait_for_all(&owed, Duration::from_secs(60)).await?;
+    check_versions(&server).await?;
+    ready.sort_unstable();
+    report.ready_ms_max = ready.last().copied().unwrap_or(0);
+    report.ready_ms_median = ready.get(ready.len() / 2).copied().unwrap_or(0);
+    ensure!(server.terminate()?, "the last process did not end with code 0 after SIGTERM");
+    Ok(report)
+}
+
+/// Requests of each kind, signed now, sent by nobody yet.
+fn late_drafts(signer: &Signer, order: &str) -> Vec<Draft> {
+    let read = || signer.draft("GET", &load::query_target(order), b"");
+    let write = |n: usize| signer.draft("POST", load::UPGRADE, &load::upgrade_body(n));
+    vec![read(), write(1), read(), write(2)]
+}
+
+/// Everything that one round has to show.
+async fn check_round(server: &Server, sent: &Sent, late: &[Draft], report: &mut Report) -> Result<()> {
+    ensure!(sent.refused.is_empty(), "an honest request was refused under load: {:?}", sent.refused.first());
+    for draft in late {
+        let answer = send(server.listen, draft).await?;
+        ensure!(
+            answer.code() == "000000",
+            "an honest nonce was refused after a restart: {} {}",
+            answer.status,
+            answer.json()
+        );
+        report.honest_late += 1;
+    }
+    for draft in sent.upgrades.iter().map(|(draft, _)| draft).chain(&sent.queries) {
+        let answer = send(server.listen, draft).await?;
+        ensure!(
+            answer.code() == "400021",
+            "an accepted request was accepted again: {} {}",
+            answer.status,
+            answer.json()
+        );
+        report.replays_refused += 1;
+    }
+    check_acknowledged(server, sent).await?;
+    for draft in &sent.unanswered {
+        // Done and not told, or not done: either way it can be done once in all.
+        let answer = send(server.listen, draft).await?;
+        match answer.code().as_str() {
+            "000000" => {}
+            "400021" => report.unanswered_done += 1,
+            _ => anyhow::bail!("an unanswered write came to {} {}", answer.status, answer.json()),
+        }
+        let again = send(server.listen, draft).await?;
+        ensure!(again.code() == "400021", "an unanswered write was accepted twice: {}", again.json());
+    }
+    report.upgrades += sent.upgrades.len();
+    report.queries += sent.queries.len();
+    report.unanswered += sent.unanswered.len();
+    Ok(())
+}
+
+async fn send(address: SocketAddr, draft: &Draft) -> Result<Answer> {
+    Ok(once(address, &draft.bytes()).await?)
+}
+
+/// Every acknowledged version is there, by its config id.
+async fn check_acknowledged(server: &Server, sent: &Sent) -> Result<()> {
+    let there = config_ids(server).await?;
+    for (_, config_id) in &sent.upgrades {
+        ensure!(there.contains(config_id), "the acknowledged version {config_id} is lost");
+    }
+    for event_id in &sent.events {
+        let answer = server.access.call("GET", &format!("/operator/v1/events/{event_id}"), None).await?;
+        ensure!(answer.status == 200, "the acknowledged event {event_id} is lost");
+    }
+    Ok(())
+}
+
+/// The config ids of all versions.
+async fn config_ids(server: &Server) -> Result<HashSet<String>> {
+    let mut all = HashSet::new();
+    for n in 1..=SUB_ACCOUNTS {
+        for version in versions(server, n).await? {
+            all.insert(version["config_id"].as_str().context("a config id")?.to_owned());
+        }
+    }
+    Ok(all)
+}
+
+/// All versions of a sub-account, newest first.
+async fn versions(server: &Server, n: usize) -> Result<Vec<serde_json::Value>> {
+    let mut all = Vec::new();
+    let mut after = String::new();
+    let mut connection = Connection::open(server.access.address).await?;
+    loop {
+        let path = format!("/operator/v1/fee-rules?sub_merchant_id=bank-{n}&limit=500{after}");
+        let page = server.access.call_on(&mut connection, "GET", &path).await?;
+        ensure!(page.status == 200, "fee rules cannot be listed: {}", page.json());
+        let page = page.json();
+        all.extend(page["items"].as_array().context("items")?.iter().cloned());
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// Versions are 1, 2, 3 ... without a gap, for every sub-account.
+async fn check_versions(server: &Server) -> Result<()> {
+    for n in 1..=SUB_ACCOUNTS {
+        let all = versions(server, n).await?;
+        let numbers: Vec<_> = all.iter().rev().filter_map(|v| v["version_no"].as_i64()).collect();
+        let wanted: Vec<_> = (1..=i64::try_from(numbers.len())?).collect();
+        ensure!(numbers == wanted, "the versions of bank-{n} have a gap: {numbers:?}");
+    }
+    Ok(())
+}
+
+/// Prints a report, times included.
+pub fn print(report: &Report) {
+    println!("kills                                 {}", report.rounds);
+    println!("upgrades acknowledged, all found      {}", report.upgrades);
+    println!("queries answered                      {}", report.queries);
+    println!(
+        "events acknowledged, all delivered    {} ({} callbacks came more than once)",
+        report.events, report.duplicates
+    );
+    println!(
+        "writes unanswered at the kills        {} ({} of them had been done)",
+        report.unanswered, report.unanswered_done
+    );
+    println!("replays sent after restarts, refused  {}", report.replays_refused);
+    println!("signed before, sent after, accepted   {}", report.honest_late);
+    println!(
+        "ready again                           median {} ms, slowest {} ms",
+        report.ready_ms_median, report.ready_ms_max
+    );
+    println!("finished at                           {}", wall_ms());
+}

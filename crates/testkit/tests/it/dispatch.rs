@@ -1,0 +1,159 @@
+//! The dispatcher against real endpoints on loopback, over SQLite, with a clock that stands until a test moves it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::app::events::{self, Happening};
+use countersign::app::identity::{self, ApplicationChange, NewApplication, NewMerchant, Set, Standing};
+use countersign::app::{Actor, App};
+use countersign::clock::Clock;
+use countersign::config::Config;
+use countersign::dispatch::{DispatchSettings, Dispatcher};
+use countersign::run;
+use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::ids::SortedId;
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::callback;
+use countersign_protocol::signing::SigningKey;
+use countersign_store::Store as _;
+use countersign_store::contract::{AttemptRow, EventRow};
+use countersign_testkit::receiver::{Received, Receiver};
+use tempfile::TempDir;
+
+mod endpoints;
+mod order;
+mod outcomes;
+mod running;
+mod signatures;
+
+/// 2026-01-01T00:00:00Z.
+const START: UnixMillis = UnixMillis(1_767_225_600_000);
+/// For what must happen: far longer than it takes.
+const SOON: Duration = Duration::from_secs(20);
+
+/// An application over SQLite and its dispatcher.
+struct Bench {
+    app: Arc<App>,
+    dispatcher: Arc<Dispatcher>,
+    clock: Clock,
+    _folder: TempDir,
+}
+
+/// An application of a merchant and its first secret.
+struct Owner {
+    client_id: String,
+    secret: String,
+}
+
+fn actor() -> Actor {
+    Actor { name: "token:tok_test".to_owned(), source: String::new(), request_id: String::new() }
+}
+
+/// Short limits, loopback allowed.
+fn settings() -> DispatchSettings {
+    DispatchSettings {
+        allow_private: true,
+        connect_timeout: Duration::from_millis(300),
+        deadline: Duration::from_millis(600),
+        ..DispatchSettings::default()
+    }
+}
+
+impl Bench {
+    async fn new() -> Self {
+        Self::with(settings()).await
+    }
+
+    async fn with(settings: DispatchSettings) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        run::initialise(&config).await.expect("a fresh folder takes a deployment");
+        let clock = Clock::manual(START);
+        let app = run::open_app(&config, clock.clone(), None).await.expect("a fresh deployment opens");
+        let app = Arc::new(app);
+        let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
+        Self { app, dispatcher, clock, _folder: folder }
+    }
+
+    async fn owner(&self, url: Option<String>) -> Owner {
+        let ask = NewMerchant {
+            merchant_id: None,
+            name: "A merchant".to_owned(),
+            standing: Standing::Merchant,
+            user_id: None,
+        };
+        let merchant = identity::create_merchant(&self.app, &ask, &|_| None, &actor()).await.expect("a merchant");
+        let ask =
+            NewApplication { merchant_id: merchant.merchant_id, name: "An application".to_owned(), callback_url: url };
+        let made = identity::create_application(&self.app, &ask, &|_| None, &actor()).await.expect("an application");
+        Owner { client_id: made.application.client_id, secret: made.plain.expose().to_owned() }
+    }
+
+    async fn emit(&self, owner: &Owner, biz_id: &str) -> EventRow {
+        let what = Happening {
+            client_id: owner.client_id.clone(),
+            biz_type: "PAYMENT_ORDER".to_owned(),
+            biz_id: biz_id.to_owned(),
+            biz_status: "SUCCESS".to_owned(),
+            data: r#"{"merchantTradeNo":"M-1"}"#.to_owned(),
+        };
+        events::emit(&self.app, &what, &|_| None, &actor()).await.expect("an event")
+    }
+
+    async fn change(&self, owner: &Owner, change: ApplicationChange) {
+        let changed = identity::update_application(&self.app, &owner.client_id, &change, &|_| None, &actor()).await;
+        changed.expect("an application changes");
+    }
+
+    async fn set_url(&self, owner: &Owner, url: String) {
+        self.change(owner, ApplicationChange { callback_url: Set::To(url), ..ApplicationChange::default() }).await;
+    }
+
+    async fn enable(&self, owner: &Owner, enabled: bool) {
+        self.change(owner, ApplicationChange { callback_enabled: Some(enabled), ..ApplicationChange::default() }).await;
+    }
+
+    /// Attempts made at the clock's instant.
+    async fn deliver(&self) -> usize {
+        self.dispatcher.deliver_due(self.clock.now()).await
+    }
+
+    /// Attempts made when the next one is due, which lies in the future.
+    async fn deliver_next(&self, event: &EventRow) -> usize {
+        let due_at = self.row(event).await.due_at.expect("a pending event");
+        self.clock.advance_ms(due_at.0 - self.clock.now().0);
+        self.deliver().await
+    }
+
+    async fn read(&self, id: SortedId) -> (EventRow, Vec<AttemptRow>) {
+        self.app.store.event(id).await.expect("the store reads").expect("the event is there")
+    }
+
+    async fn row(&self, event: &EventRow) -> EventRow {
+        self.read(event.event_id).await.0
+    }
+
+    async fn state(&self, event: &EventRow) -> DeliveryState {
+        self.row(event).await.state
+    }
+
+    async fn outcomes(&self, event: &EventRow) -> Vec<Outcome> {
+        self.read(event.event_id).await.1.into_iter().map(|a| a.outcome).collect()
+    }
+
+    /// Checks a callback as its receiver would, with this secret and this header.
+    fn verified_by(&self, received: &Received, header: &str, secret: &str) -> bool {
+        let (timestamp, nonce) = (received.need("x-service-timestamp"), received.need("x-service-nonce"));
+        let key = SigningKey::new(secret.as_bytes());
+        let now = self.clock.now().0;
+        callback::verify(&key, timestamp, nonce, &received.body, received.need(header), now, 0).is_ok()
+    }
+
+    fn is_signed_by(&self, received: &Received, secret: &str) -> bool {
+        self.verified_by(received, "x-service-signature", secret)
+    }
+}
+
+async fn receiver() -> Receiver {
+    Receiver::start().await.expect("a loopback port")
+}

@@ -1,0 +1,165 @@
+//! Endpoints that are missing, disabled, gone, or spoken to over TLS.
+
+use countersign_domain::ids::ApplicationNo;
+use countersign_store::batch::{Batch, Write};
+use countersign_store::contract::Cursor;
+use countersign_testkit::receiver::Reply;
+
+use super::*;
+
+#[tokio::test]
+async fn without_a_url_events_are_held_and_setting_one_releases_them() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(None).await;
+    let event = bench.emit(&owner, "order").await;
+    assert_eq!((bench.deliver().await, bench.state(&event).await), (0, DeliveryState::Held));
+    bench.set_url(&owner, endpoint.url()).await;
+    assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Delivered));
+}
+
+#[tokio::test]
+async fn an_event_that_is_pending_where_nothing_may_go_out_becomes_held_without_an_attempt() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    bench.enable(&owner, false).await;
+    let event = bench.emit(&owner, "order").await;
+    let application: ApplicationNo = bench.row(&event).await.application;
+    // As after a crash between two nodes: pending, although callbacks are disabled.
+    let release = Write::ReleaseHeld { application, due_at: bench.clock.now() };
+    bench.app.store.commit(Batch(vec![release])).await.expect("held events are released");
+    assert_eq!(bench.state(&event).await, DeliveryState::Pending);
+    assert_eq!(bench.deliver().await, 0);
+    let row = bench.row(&event).await;
+    assert_eq!((row.state, row.attempts, row.due_at), (DeliveryState::Held, 0, None));
+    assert!(endpoint.received().is_empty());
+    bench.enable(&owner, true).await;
+    assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Delivered));
+}
+
+#[tokio::test]
+async fn gone_disables_the_endpoint_and_holds_its_events_until_callbacks_are_enabled_again() {
+    let bench = Bench::with(DispatchSettings { per_application: 1, ..settings() }).await;
+    let (gone, other) = (receiver().await, receiver().await);
+    gone.script([Reply::Status(410)]);
+    let (owner, neighbour) = (bench.owner(Some(gone.url())).await, bench.owner(Some(other.url())).await);
+    let first = bench.emit(&owner, "first").await;
+    let second = bench.emit(&owner, "second").await;
+    let of_neighbour = bench.emit(&neighbour, "first").await;
+    assert_eq!(bench.deliver().await, 2);
+    let (row, attempts) = bench.read(first.event_id).await;
+    assert_eq!((row.state, row.attempts, attempts[0].http_status), (DeliveryState::Held, 1, Some(410)));
+    let row = bench.row(&second).await;
+    assert_eq!((row.state, row.attempts), (DeliveryState::Held, 0));
+    assert_eq!(bench.state(&of_neighbour).await, DeliveryState::Delivered);
+    let view = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");
+    assert!(!view.application.callback_enabled && view.application.callback_url == Some(gone.url()));
+    let audit = bench.app.store.audit(Cursor { after: None, limit: 1 }).await.expect("the audit log");
+    assert_eq!((audit[0].actor.as_str(), audit[0].action.as_str()), ("system", "application.disable_callbacks"));
+    assert_eq!(audit[0].subject, owner.client_id);
+
+    let third = bench.emit(&owner, "third").await;
+    bench.clock.advance_ms(86_400_000);
+    assert_eq!((bench.deliver().await, bench.state(&third).await), (0, DeliveryState::Held));
+    bench.enable(&owner, true).await;
+    assert_eq!(bench.deliver().await, 3);
+    assert_eq!(gone.received().len(), 4);
+    let second_attempt = gone.received().into_iter().find(|r| r.need("x-service-attempt") == "2");
+    assert!(second_attempt.is_some(), "attempts go on counting");
+}
+
+#[tokio::test]
+async fn gone_from_an_old_url_does_not_disable_the_new_one() {
+    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
+    let (old, new) = (receiver().await, receiver().await);
+    old.script([Reply::HeldStatus(410)]);
+    let owner = bench.owner(Some(old.url())).await;
+    let event = bench.emit(&owner, "order").await;
+    let delivering = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.deliver().await }
+    });
+    old.wait_for(1, SOON).await.expect("an attempt");
+    bench.set_url(&owner, new.url()).await;
+    old.release(1);
+    assert_eq!(delivering.await.expect("no panic"), 2);
+    assert_eq!((bench.state(&event).await, new.received().len()), (DeliveryState::Delivered, 1));
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_in_flight_when_callbacks_were_disabled_is_recorded_all_the_same() {
+    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
+    let endpoint = receiver().await;
+    endpoint.script([Reply::Held]);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let event = bench.emit(&owner, "order").await;
+    let delivering = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.deliver().await }
+    });
+    endpoint.wait_for(1, SOON).await.expect("an attempt");
+    bench.enable(&owner, false).await;
+    endpoint.release(1);
+    assert_eq!(delivering.await.expect("no panic"), 1);
+    let row = bench.row(&event).await;
+    assert_eq!((row.state, row.attempts), (DeliveryState::Delivered, 1));
+    bench.enable(&owner, true).await;
+    assert_eq!(bench.deliver().await, 0);
+}
+
+#[tokio::test]
+async fn over_tls_the_certificate_must_be_trusted_and_bear_the_name() {
+    let endpoint = Receiver::start_tls().await.expect("a loopback port");
+    let misnamed = Receiver::start_tls_as(vec!["other.example".to_owned()]).await.expect("a loopback port");
+    let roots = [endpoint.ca_pem(), misnamed.ca_pem()].concat();
+    let trusting = Bench::with(DispatchSettings { extra_roots: roots, ..settings() }).await;
+    let by_address = format!("https://127.0.0.1:{}/", endpoint.address().port());
+    for (url, outcome) in
+        [(endpoint.url(), Outcome::Delivered), (by_address, Outcome::Delivered), (misnamed.url(), Outcome::TlsFailed)]
+    {
+        let owner = trusting.owner(Some(url.clone())).await;
+        let event = trusting.emit(&owner, "order").await;
+        trusting.deliver().await;
+        assert_eq!(trusting.outcomes(&event).await, [outcome], "{url}");
+    }
+    let strange = Bench::new().await;
+    let owner = strange.owner(Some(endpoint.url())).await;
+    let event = strange.emit(&owner, "order").await;
+    strange.deliver().await;
+    assert_eq!(strange.outcomes(&event).await, [Outcome::TlsFailed]);
+    assert_eq!((endpoint.received().len(), misnamed.received().len()), (2, 0));
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_for_the_same_endpoint_only() {
+    let bench = Bench::new().await;
+    let (one, two) = (receiver().await, receiver().await);
+    let (first, second) = (bench.owner(Some(one.url())).await, bench.owner(Some(two.url())).await);
+    for round in 0..3 {
+        bench.emit(&first, &format!("{round}")).await;
+        bench.emit(&second, &format!("{round}")).await;
+        assert_eq!(bench.deliver().await, 2);
+    }
+    for endpoint in [&one, &two] {
+        assert_eq!(endpoint.received().iter().map(|r| r.connection).collect::<Vec<_>>(), [1, 1, 1]);
+    }
+    // What closed in between is replaced in silence: no attempt is lost for it.
+    one.answer_with(Reply::SuccessAndClose);
+    for round in 3..6 {
+        let event = bench.emit(&first, &format!("{round}")).await;
+        assert_eq!(bench.deliver().await, 1);
+        assert_eq!(bench.outcomes(&event).await, [Outcome::Delivered]);
+    }
+}
+
+#[tokio::test]
+async fn roots_that_are_none_are_refused_at_the_start() {
+    let bench = Bench::new().await;
+    for pem in ["-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n", "no pem at all"] {
+        let broken = DispatchSettings { extra_roots: pem.as_bytes().to_vec(), ..settings() };
+        assert!(Dispatcher::new(bench.app.clone(), broken).is_err(), "{pem}");
+    }
+    let nothing = DispatchSettings { concurrency: 0, ..settings() };
+    assert!(Dispatcher::new(bench.app.clone(), nothing).is_err());
+}

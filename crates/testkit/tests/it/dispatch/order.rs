@@ -1,0 +1,88 @@
+//! Callbacks of one bizId go in order; others never wait for them.
+
+use countersign_testkit::receiver::Reply;
+
+use super::*;
+
+const ORDER_HOLD_MS: i64 = 600_000;
+
+fn sequences(endpoint: &Receiver) -> Vec<String> {
+    let of = |r: &Received| format!("{}/{}", r.need("x-service-sequence"), r.need("x-service-attempt"));
+    endpoint.received().iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn callbacks_of_one_biz_id_that_are_due_together_go_one_by_one_in_their_order() {
+    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Held);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    for _ in 0..20 {
+        bench.emit(&owner, "order").await;
+    }
+    let delivering = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.deliver().await }
+    });
+    for n in 1..=20 {
+        endpoint.wait_for(n, SOON).await.expect("the next one goes when the one before is delivered");
+        endpoint.release(1);
+    }
+    assert_eq!(delivering.await.expect("no panic"), 20);
+    assert_eq!(sequences(&endpoint), (1..=20).map(|n| format!("{n}/1")).collect::<Vec<_>>());
+    assert_eq!(endpoint.most_at_once(), 1);
+}
+
+#[tokio::test]
+async fn a_later_callback_waits_until_the_earlier_one_is_delivered_and_no_other_biz_id_does() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    endpoint.script([Reply::Fail]);
+    let first = bench.emit(&owner, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    let second = bench.emit(&owner, "order").await;
+    bench.emit(&owner, "another").await;
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(endpoint.received()[1].need("x-service-sequence"), "1", "the other bizId's");
+    assert_eq!(bench.row(&second).await.attempts, 0);
+    assert_eq!(bench.deliver_next(&first).await, 2);
+    assert_eq!(sequences(&endpoint), ["1/1", "1/1", "1/2", "2/1"]);
+}
+
+#[tokio::test]
+async fn a_later_callback_goes_when_the_earlier_one_is_dead() {
+    let schedule = countersign_domain::delivery::Schedule::parse(&["5s"]).expect("a schedule");
+    let bench = Bench::with(DispatchSettings { schedule, ..settings() }).await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    endpoint.script([Reply::Fail, Reply::Fail]);
+    let first = bench.emit(&owner, "order").await;
+    let second = bench.emit(&owner, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.deliver_next(&first).await, 2);
+    assert_eq!(
+        (bench.state(&first).await, bench.state(&second).await),
+        (DeliveryState::Dead, DeliveryState::Delivered)
+    );
+}
+
+#[tokio::test]
+async fn a_later_callback_waits_no_longer_than_the_order_hold_from_its_own_creation() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Fail);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let first = bench.emit(&owner, "order").await;
+    bench.deliver().await;
+    bench.clock.advance_ms(60_000);
+    let second = bench.emit(&owner, "order").await;
+    bench.deliver().await;
+    bench.clock.advance_ms(ORDER_HOLD_MS - 1);
+    bench.deliver().await;
+    assert_eq!(bench.row(&second).await.attempts, 0);
+    bench.clock.advance_ms(1);
+    bench.deliver().await;
+    assert_eq!(bench.row(&second).await.attempts, 1);
+    assert_eq!(bench.state(&first).await, DeliveryState::Pending);
+}

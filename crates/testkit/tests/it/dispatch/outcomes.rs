@@ -1,0 +1,165 @@
+//! Every way an attempt can end, and what the schedule makes of it.
+
+use countersign_domain::time::UnixMillis;
+use countersign_testkit::receiver::Reply;
+
+use super::*;
+
+#[tokio::test]
+async fn every_answer_has_the_outcome_of_the_contract() {
+    use Outcome::{ConnectFailed, Delivered, Fail, HttpStatus, Timeout, Unreadable};
+    let elsewhere = receiver().await;
+    let body = |text: &str| Reply::Body(text.as_bytes().to_vec());
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    for (reply, outcome, status) in [
+        (Reply::Success, Delivered, Some(200)),
+        (Reply::Status(201), Delivered, Some(201)),
+        (Reply::Padded(64 * 1024), Delivered, Some(200)),
+        (body(r#" {"returnMessage":7,"returnCode":"SUCCESS"} "#), Delivered, Some(200)),
+        (Reply::Fail, Fail, Some(200)),
+        (body(r#"{"returnCode":"success"}"#), Fail, Some(200)),
+        (body(r#"{"returnCode":"SUCCESS "}"#), Fail, Some(200)),
+        (Reply::Status(500), HttpStatus, Some(500)),
+        (Reply::Status(404), HttpStatus, Some(404)),
+        (Reply::Redirect(elsewhere.url()), HttpStatus, Some(302)),
+        (Reply::Padded(64 * 1024 + 1), Unreadable, Some(200)),
+        (body(""), Unreadable, Some(200)),
+        (body("SUCCESS"), Unreadable, Some(200)),
+        (body(r#"["SUCCESS"]"#), Unreadable, Some(200)),
+        (body(r#"{"code":"SUCCESS"}"#), Unreadable, Some(200)),
+        (body(r#"{"returnCode":true}"#), Unreadable, Some(200)),
+        (Reply::BrokenOff, Unreadable, Some(200)),
+        (Reply::Garbage, Unreadable, None),
+        (Reply::Reset, ConnectFailed, None),
+        (Reply::Hang, Timeout, None),
+        (Reply::Drip(Duration::from_millis(50)), Timeout, None),
+    ] {
+        endpoint.script([reply.clone()]);
+        let event = bench.emit(&owner, &format!("{reply:.40?}")).await;
+        assert_eq!(bench.deliver().await, 1, "{reply:.80?}");
+        let (row, attempts) = bench.read(event.event_id).await;
+        assert_eq!(attempts.len(), 1, "{reply:.80?}");
+        assert_eq!((attempts[0].outcome, attempts[0].http_status), (outcome, status), "{reply:.80?}");
+        let state = if outcome == Delivered { DeliveryState::Delivered } else { DeliveryState::Pending };
+        assert_eq!((row.state, row.attempts, row.due_at.is_some()), (state, 1, outcome != Delivered), "{reply:.80?}");
+    }
+    assert!(elsewhere.received().is_empty(), "no redirect is followed");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_not_reached_has_its_own_outcome() {
+    use Outcome::{ConnectFailed, DnsFailed, RefusedAddress, TlsFailed};
+    let bench = Bench::new().await;
+    let plain = receiver().await;
+    let tls_to_plain = plain.url().replace("http://", "https://");
+    let nobody = { receiver().await.url() };
+    for (url, outcome) in [
+        (nobody, ConnectFailed),
+        (tls_to_plain, TlsFailed),
+        ("http://no-such-name.invalid/".to_owned(), DnsFailed),
+        ("http://169.254.169.254/latest/meta-data".to_owned(), RefusedAddress),
+        ("http://2852039166/".to_owned(), RefusedAddress),
+        ("http://[::ffff:127.0.0.1]:80/".to_owned(), RefusedAddress),
+        ("gopher://127.0.0.1/".to_owned(), RefusedAddress),
+    ] {
+        let owner = bench.owner(Some(url.clone())).await;
+        let event = bench.emit(&owner, "order").await;
+        assert_eq!(bench.deliver().await, 1, "{url}");
+        let (row, attempts) = bench.read(event.event_id).await;
+        assert_eq!((attempts[0].outcome, attempts[0].http_status), (outcome, None), "{url}: {}", attempts[0].detail);
+        assert_eq!((row.state, row.attempts), (DeliveryState::Pending, 1), "{url}");
+    }
+    assert!(plain.received().is_empty());
+}
+
+#[tokio::test]
+async fn private_addresses_are_refused_unless_they_are_allowed_and_nothing_is_sent() {
+    let endpoint = Receiver::start_tls().await.expect("a loopback port");
+    let ports = vec![endpoint.address().port()];
+    let bench = Bench::with(DispatchSettings {
+        allow_private: false,
+        allowed_ports: ports,
+        extra_roots: endpoint.ca_pem(),
+        ..settings()
+    })
+    .await;
+    // By name, so that only the lookup tells: the form of the URL is right.
+    for url in [endpoint.url(), format!("https://127.0.0.1:{}/", endpoint.address().port())] {
+        let owner = bench.owner(Some(url)).await;
+        let event = bench.emit(&owner, "order").await;
+        assert_eq!(bench.deliver().await, 1);
+        assert_eq!(bench.outcomes(&event).await, [Outcome::RefusedAddress]);
+    }
+    assert!(endpoint.received().is_empty());
+}
+
+#[tokio::test]
+async fn an_attempt_is_recorded_with_its_instant_duration_and_address_and_without_the_answer() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    endpoint.script([Reply::Hang, Reply::Fail]);
+    let event = bench.emit(&owner, "order").await;
+    bench.deliver().await;
+    bench.deliver_next(&event).await;
+    let (_, attempts) = bench.read(event.event_id).await;
+    assert_eq!(attempts.iter().map(|a| a.attempt).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(attempts[0].at, START);
+    assert!(attempts[1].at.0 >= START.0 + 5_000);
+    assert!((600..5_000).contains(&attempts[0].duration_ms), "{}", attempts[0].duration_ms);
+    assert!(attempts.iter().all(|a| a.address == Some(endpoint.address().to_string())));
+    assert!(attempts.iter().all(|a| !a.detail.is_empty() && !a.detail.contains("not today")));
+}
+
+#[tokio::test]
+async fn failed_attempts_follow_the_schedule_and_the_last_one_parks_the_event_as_dead() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Status(500));
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let event = bench.emit(&owner, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    let delays_s = [5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000, 86_400];
+    for delay_s in delays_s {
+        let failed_at = bench.clock.now();
+        bench.clock.advance_ms(delay_s * 1_000 - 1);
+        assert_eq!(bench.deliver().await, 0, "never early");
+        let due_at = bench.row(&event).await.due_at.expect("pending");
+        let waits_ms = due_at.0 - failed_at.0;
+        assert!((delay_s * 1_000..=delay_s * 1_200).contains(&waits_ms), "{waits_ms} ms for {delay_s} s");
+        assert_eq!(bench.deliver_next(&event).await, 1);
+    }
+    let row = bench.row(&event).await;
+    assert_eq!((row.state, row.attempts, row.due_at), (DeliveryState::Dead, 13, None));
+    bench.clock.advance_ms(30 * 86_400_000);
+    assert_eq!(bench.deliver().await, 0, "the dead stay parked");
+    endpoint.answer_with(Reply::Success);
+    events::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("the dead are redeliverable");
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.state(&event).await, DeliveryState::Delivered);
+    assert_eq!(endpoint.received().last().expect("one").need("x-service-attempt"), "14");
+}
+
+#[tokio::test]
+async fn retry_after_of_429_and_503_moves_the_next_attempt_later_by_at_most_an_hour() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let at = |ms: i64| UnixMillis(START.0 + ms);
+    for (reply, earliest, latest) in [
+        (Reply::RetryAfter(429, "120".to_owned()), at(120_000), at(120_000)),
+        (Reply::RetryAfter(503, "Thu, 01 Jan 2026 00:02:00 GMT".to_owned()), at(120_000), at(120_000)),
+        (Reply::RetryAfter(503, "1".to_owned()), at(5_000), at(6_000)),
+        (Reply::RetryAfter(429, "999999".to_owned()), at(3_605_000), at(3_606_000)),
+        (Reply::RetryAfter(503, "never".to_owned()), at(5_000), at(6_000)),
+        (Reply::RetryAfter(500, "120".to_owned()), at(5_000), at(6_000)),
+    ] {
+        endpoint.script([reply.clone()]);
+        let event = bench.emit(&owner, &format!("{reply:?}")).await;
+        assert_eq!(bench.deliver().await, 1);
+        let due_at = bench.row(&event).await.due_at.expect("pending");
+        assert!((earliest..=latest).contains(&due_at), "{reply:?}: {} ms", due_at.0 - START.0);
+    }
+}

@@ -1,0 +1,132 @@
+//! One request, once: at once, again, after a restart, and what leaves a nonce open.
+
+use std::sync::Arc;
+
+use countersign_testkit::wire::{Draft, Signer, fresh_nonce, once};
+use countersign_testkit::world::World;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::journey_rule_upgrade::{UPGRADE, bank, date};
+
+/// Rounds of 64 equal requests at once.
+const ROUNDS: usize = 1_000;
+const AT_ONCE: usize = 64;
+
+/// Sends the same bytes over `AT_ONCE` connections; how many succeeded, how many were replays.
+async fn at_once(world: &World, draft: &Draft) -> (usize, usize) {
+    let bytes = Arc::new(draft.bytes());
+    let mut tasks = JoinSet::new();
+    for _ in 0..AT_ONCE {
+        let (address, bytes) = (world.listen(), bytes.clone());
+        tasks.spawn(async move { once(address, &bytes).await });
+    }
+    let mut seen = (0, 0);
+    while let Some(answer) = tasks.join_next().await {
+        match answer.expect("no panic").expect("an answer").code().as_str() {
+            "000000" => seen.0 += 1,
+            "400021" => seen.1 += 1,
+            other => panic!("{other}"),
+        }
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_sixty_four_equal_requests_at_once_exactly_one_succeeds() {
+    let (world, signer) = unlimited().await;
+    let order = world.access.convert_order("bank").await.expect("an order");
+    for round in 0..ROUNDS {
+        let draft = if round % 2 == 0 {
+            let body =
+                json!({"sub_merchant_id": "bank-1", "r_markup": 0.3, "effective_date": date(&world, -10)}).to_string();
+            world.draft(&signer, "POST", UPGRADE, &body)
+        } else {
+            world.draft(&signer, "GET", &format!("/v1/pay/convert/order?orderId={order}"), "")
+        };
+        assert_eq!(at_once(&world, &draft).await, (1, AT_ONCE - 1), "round {round}");
+    }
+}
+
+async fn unlimited() -> (World, Signer) {
+    let world = World::start_with(|config| config.rate_limit_per_s = 0).await.expect("a world starts");
+    let signer = world.access.institution("bank", 1, None).await.expect("provisioned");
+    (world, signer)
+}
+
+#[tokio::test]
+async fn a_used_nonce_stays_used_through_a_restart_and_an_unused_one_stays_good() {
+    let (world, signer) = bank().await;
+    let order = world.access.convert_order("bank").await.expect("an order");
+    let target = format!("/v1/pay/convert/order?orderId={order}");
+    let rule = json!({"sub_merchant_id": "bank-1", "r_markup": 0.3, "effective_date": date(&world, -10)}).to_string();
+    let read = world.draft(&signer, "GET", &target, "");
+    let write = world.draft(&signer, "POST", UPGRADE, &rule);
+    let refused = world.draft(&signer, "POST", UPGRADE, "{}");
+    let kept = world.draft(&signer, "GET", &target, "");
+    assert_eq!(world.send(&read).await.expect("an answer").code(), "000000");
+    assert_eq!(world.send(&write).await.expect("an answer").code(), "000000");
+    assert_eq!(world.send(&refused).await.expect("an answer").code(), "400001");
+    let world = world.restart().await.expect("it starts again");
+    for draft in [&read, &write, &refused] {
+        assert_eq!(world.send(draft).await.expect("an answer").code(), "400021");
+    }
+    assert_eq!(
+        world.send(&kept).await.expect("an answer").code(),
+        "000000",
+        "signed before the restart, sent after it"
+    );
+}
+
+#[tokio::test]
+async fn one_nonce_is_good_once_whatever_timestamp_it_comes_with() {
+    let (world, signer) = bank().await;
+    let other = world.access.application("bank", None).await.expect("an application");
+    let nonce = fresh_nonce();
+    let send = async |signer: &Signer, after_ms: i64| {
+        let draft = signer.draft_at("GET", "/v1/pay/events", b"", world.clock.now().0 + after_ms, &nonce);
+        world.send(&draft).await.expect("an answer").code()
+    };
+    assert_eq!(send(&signer, 0).await, "000000");
+    assert_eq!(send(&signer, 1).await, "400021");
+    assert_eq!(send(&signer, -29_000).await, "400021");
+    assert_eq!(send(&other, 0).await, "000000", "another application's nonce is another nonce");
+}
+
+#[tokio::test]
+async fn a_request_over_the_rate_leaves_its_nonce_open() {
+    let (world, signer) = bank().await;
+    let path = format!("/applications/{}", signer.client_id);
+    world.access.provision("PATCH", &path, json!({"rate_limit_per_s": 1})).await.expect("limited");
+    let mut limited = None;
+    for _ in 0..4 {
+        let draft = world.draft(&signer, "GET", "/v1/pay/events", "");
+        let answer = world.send(&draft).await.expect("an answer");
+        if answer.status == 429 {
+            assert_eq!(answer.code(), "400429");
+            assert!(answer.header("retry-after").is_some());
+            limited = Some(draft);
+        }
+    }
+    let draft = limited.expect("four at once are more than two seconds' worth");
+    world.access.provision("PATCH", &path, json!({"rate_limit_per_s": 0})).await.expect("unlimited");
+    assert_eq!(world.send(&draft).await.expect("an answer").code(), "000000");
+}
+
+#[tokio::test]
+async fn an_applications_own_lower_limit_is_checked_after_the_signature_and_uses_the_nonce_up() {
+    let (world, signer) = bank().await;
+    let path = format!("/applications/{}", signer.client_id);
+    world.access.provision("PATCH", &path, json!({"timestamp_tolerance_ms": 5000})).await.expect("lowered");
+    let at = world.clock.now().0 - 5_001;
+    let late = signer.draft_at("GET", "/v1/pay/events", b"", at, &fresh_nonce());
+    let forged = late.clone().with("X-Service-Signature", &"0".repeat(128));
+    assert_eq!(
+        world.send(&forged).await.expect("an answer").code(),
+        "400002",
+        "a stranger learns nothing of the limit"
+    );
+    assert_eq!(world.send(&late).await.expect("an answer").code(), "400003");
+    world.access.provision("PATCH", &path, json!({"timestamp_tolerance_ms": 30000})).await.expect("raised");
+    assert_eq!(world.send(&late).await.expect("an answer").code(), "400021");
+}

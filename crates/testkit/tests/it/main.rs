@@ -1,0 +1,12 @@
+//! All tests that see more than one crate, in one binary: each binary would link the whole tree again.
+
+mod dispatch;
+mod journey_convert_order;
+mod journey_events;
+mod journey_replay;
+mod journey_rule_query;
+mod journey_rule_upgrade;
+mod kills;
+mod operator;
+mod refusals;
+mod tidy;

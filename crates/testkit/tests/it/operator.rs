@@ -1,0 +1,12 @@
+//! The operator listener's router, in process, over a real store: every call, and each of its refusals.
+
+mod applications;
+mod calls;
+mod convert_orders;
+mod doors;
+mod events;
+mod house;
+mod identities;
+mod records;
+mod secrets;
+mod viewer;

@@ -1,0 +1,146 @@
+//! Every door is tested shut: without a token, with the wrong one, with one of a lower role.
+
+use axum::body::Body;
+use axum::http::Request;
+use countersign::operator::doors;
+use countersign_domain::time::UnixMillis;
+use countersign_store::contract::Role;
+use serde_json::json;
+
+use super::house::{House, START, request_by};
+
+/// A door's path with something in the place of each name.
+fn path(template: &str) -> String {
+    template.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect::<Vec<_>>().join("/")
+}
+
+#[tokio::test]
+async fn no_door_opens_without_a_token_that_is_good() {
+    let house = House::open().await;
+    let ended = house.token(Role::Security, Some(START)).await;
+    for door in doors() {
+        for token in ["", "cso_nobody", ended.as_str()] {
+            let request = request_by(token, door.method.as_str(), &path(&door.path()), None, &[]);
+            let answer = house.send(request).await;
+            answer.refused(401, "400801", "Bearer");
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_door_opens_to_its_role_and_to_none_below() {
+    let house = House::open().await;
+    for role in [Role::Viewer, Role::Operator, Role::Security] {
+        let token = house.token(role, None).await;
+        for door in doors() {
+            let answer = house.send(request_by(&token, door.method.as_str(), &path(&door.path()), None, &[])).await;
+            let opens = match door.role {
+                Role::Viewer => true,
+                Role::Operator => role != Role::Viewer,
+                Role::Security => role == Role::Security,
+            };
+            if opens {
+                assert!(
+                    ![401, 403].contains(&answer.status),
+                    "{role:?} {} {}: {}",
+                    door.method,
+                    door.path(),
+                    answer.text
+                );
+            } else {
+                answer.refused(403, "400802", "role");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_good_until_it_ends_and_not_a_moment_longer() {
+    let house = House::open().await;
+    let token = house.token(Role::Viewer, Some(UnixMillis(START.0 + 1_000))).await;
+    let ask = || request_by(&token, "GET", "/merchants", None, &[]);
+    house.app.clock.advance_ms(999);
+    house.send(ask()).await.ok();
+    house.app.clock.advance_ms(1);
+    house.send(ask()).await.refused(401, "400801", "token");
+}
+
+#[tokio::test]
+async fn a_token_is_made_shown_once_and_revoked() {
+    let house = House::open().await;
+    let made = house.post_keyed("k", "/tokens", r#"{"name":"console","role":"viewer","life_days":1}"#).await.ok();
+    let token = made.text_of("token");
+    assert_eq!(
+        (made.json()["role"].as_str(), made.text_of("expires_at").as_str()),
+        (Some("viewer"), "2026-01-02T00:00:00.000Z")
+    );
+    let again =
+        house.post_keyed("k", "/tokens", r#"{"name":"console","role":"viewer","life_days":1}"#).await.ok().json();
+    assert_eq!((again["token"].is_null(), &again["token_id"]), (true, &made.json()["token_id"]));
+    house.send(request_by(&token, "GET", "/audit", None, &[])).await.ok();
+    house.delete(&format!("/tokens/{}", made.text_of("token_id"))).await.ok();
+    house.send(request_by(&token, "GET", "/audit", None, &[])).await.refused(401, "400801", "revoked");
+    house.delete("/tokens/tok_nobody").await.refused(404, "400404", "tok_nobody");
+    house.post("/tokens", json!({"name": "x", "role": "root"})).await.refused(400, "400001", "role");
+    house.post("/tokens", json!({"name": "x", "role": "viewer", "life_days": 367})).await.refused(
+        400,
+        "400001",
+        "life_days",
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_door_is_refused_with_a_document_too() {
+    let house = House::open().await;
+    house.get("/nothing").await.refused(404, "400404", "path");
+    let outside = Request::builder().uri("/elsewhere").body(Body::empty()).expect("a request");
+    house.send(outside).await.refused(404, "400404", "path");
+    let answer = house.delete("/merchants").await;
+    answer.refused(405, "400405", "method");
+    assert!(
+        answer.headers["allow"].contains("POST") && answer.headers["allow"].contains("GET"),
+        "{:?}",
+        answer.headers
+    );
+}
+
+#[tokio::test]
+async fn a_body_is_json_as_it_is_and_at_most_64_kib() {
+    let house = House::open().await;
+    let post = |body: &'static str, name: &'static str, value: &'static str| {
+        let mut request = house.request("POST", "/merchants", None, &[(name, value)]);
+        *request.body_mut() = Body::from(body);
+        house.send(request)
+    };
+    post("{}", "x-nothing", "1").await.refused(415, "400007", "Content-Type");
+    post("{}", "content-type", "text/plain").await.refused(415, "400007", "application/json");
+    let packed = house.request("POST", "/merchants", Some("{}"), &[("content-encoding", "gzip")]);
+    house.send(packed).await.refused(415, "400007", "Content-Encoding");
+    post(r#"{"name":"M"}"#, "content-type", "application/json; charset=utf-8").await.ok();
+    let long = format!(r#"{{"name":"M","x":"{}"}}"#, "y".repeat(64 * 1024));
+    house.send(house.request("POST", "/merchants", Some(&long), &[])).await.refused(413, "400413", "65536");
+    let fits = format!(r#"{{"name":"M","x":"{}"}}"#, "y".repeat(64 * 1024 - 19));
+    assert_eq!(fits.len(), 64 * 1024);
+    house.send(house.request("POST", "/merchants", Some(&fits), &[])).await.ok();
+}
+
+#[tokio::test]
+async fn a_body_that_is_malformed_is_one_clear_refusal_that_names_the_field() {
+    let house = House::open().await;
+    for (body, word) in [
+        ("[]", "object"),
+        ("{", "object"),
+        ("{}", "name"),
+        (r#"{"name":"A","name":"B"}"#, "name"),
+        (r#"{"name":7}"#, "name"),
+        (r#"{"name":"  "}"#, "name"),
+        (r#"{"name":"a\u0000b"}"#, "name"),
+        (r#"{"name":"A","merchant_id":"a b"}"#, "merchant_id"),
+        (r#"{"name":"A","merchant_id":""}"#, "merchant_id"),
+        (r#"{"name":"A","user_id":0}"#, "user_id"),
+    ] {
+        house.send(house.request("POST", "/merchants", Some(body), &[])).await.refused(400, "400001", word);
+    }
+    assert!(house.audit().await.is_empty(), "a refusal changes nothing");
+}

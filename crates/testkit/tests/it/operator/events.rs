@@ -1,0 +1,260 @@
+//! Events: written, held, released, listed, sent again.
+
+use countersign::app::events::{events_after, parse_public_id};
+use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_store::contract::AttemptRow;
+use countersign_store::{Batch, Store as _, Write};
+use serde_json::{Value, json};
+
+use super::house::{House, START, all_pages};
+
+const URL: &str = "https://example.com/callback";
+
+fn event(client_id: &str, biz_id: &str) -> Value {
+    json!({"client_id": client_id, "bizType": "PAYMENT_ORDER", "bizId": biz_id, "bizStatus": "SUCCESS", "data": {"merchantTradeNo": "T1"}})
+}
+
+async fn emit(house: &House, client_id: &str, biz_id: &str) -> String {
+    house.post("/events", event(client_id, biz_id)).await.ok().text_of("event_id")
+}
+
+async fn show(house: &House, event_id: &str) -> Value {
+    house.get(&format!("/events/{event_id}")).await.ok().json()
+}
+
+/// As the dispatcher would record it.
+async fn record(house: &House, event_id: &str, outcome: Outcome, state: DeliveryState) {
+    let id = parse_public_id(event_id).expect("an event id");
+    let (row, attempts) = house.app.store.event(id).await.expect("a store").expect("the event");
+    let attempt = AttemptRow {
+        event: row.no,
+        attempt: i64::try_from(attempts.len()).expect("few") + 1,
+        at: house.app.clock.now(),
+        outcome,
+        http_status: Some(500),
+        duration_ms: 12,
+        address: Some("192.0.2.9:443".to_owned()),
+        detail: "answered 500".to_owned(),
+    };
+    let due_at = (state == DeliveryState::Pending).then_some(START.plus_ms(5_000));
+    let write = Write::RecordAttempt { tenant: row.tenant, attempt: Box::new(attempt), state, due_at };
+    house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
+}
+
+#[tokio::test]
+async fn events_of_one_biz_id_are_numbered_and_the_numbers_are_answered() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    let mut sequences = Vec::new();
+    for biz_id in ["A", "A", "B", "A"] {
+        let made = house.post("/events", event(&client_id, biz_id)).await.ok().json();
+        sequences.push(made["sequence"].as_i64().expect("a number"));
+    }
+    assert_eq!(sequences, [1, 2, 1, 3]);
+    let id = emit(&house, &client_id, "B").await;
+    let shown = show(&house, &id).await;
+    assert_eq!((&shown["seq"], &shown["sequence"], &shown["state"]), (&json!(5), &json!(2), &json!("pending")));
+    assert_eq!(
+        (&shown["attempt_count"], &shown["attempts"], &shown["data"]),
+        (&json!(0), &json!([]), &json!(r#"{"merchantTradeNo":"T1"}"#))
+    );
+    assert_eq!(shown["next_attempt_at"], "2026-01-01T00:00:00.000Z");
+}
+
+#[tokio::test]
+async fn the_body_of_the_callback_is_fixed_when_the_event_is_written() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    let text = r#"{"client_id":"CLIENT","bizType":"TRANSFER_ADDRESS","bizId":"B1","bizStatus":"TRANSFERRED_ADDRESS_DELAY","data":{"n": 0.10,"ü":"\u00fc"}}"#;
+    let text = text.replace("CLIENT", &client_id);
+    let id = house.send(house.request("POST", "/events", Some(&text), &[])).await.ok().text_of("event_id");
+    let (row, _) =
+        house.app.store.event(parse_public_id(&id).expect("an id")).await.expect("a store").expect("the event");
+    assert_eq!(row.data, r#"{"n": 0.10,"ü":"\u00fc"}"#, "digit for digit");
+    let body: Value = serde_json::from_slice(&row.body).expect("JSON");
+    assert_eq!(
+        body,
+        json!({"bizType": "TRANSFER_ADDRESS", "bizId": "B1", "bizStatus": "TRANSFERRED_ADDRESS_DELAY", "client_id": client_id, "data": row.data})
+    );
+    let mut as_text = event(&client_id, "B2");
+    as_text["data"] = json!(r#"{"merchantTradeNo":"T2"}"#);
+    let id = house.post("/events", as_text).await.ok().text_of("event_id");
+    assert_eq!(show(&house, &id).await["data"], r#"{"merchantTradeNo":"T2"}"#);
+}
+
+#[tokio::test]
+async fn an_event_that_lacks_something_is_refused_by_name() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    for (field, value) in [
+        ("client_id", Value::Null),
+        ("bizType", json!("")),
+        ("bizType", json!("x".repeat(65))),
+        ("bizId", json!("x".repeat(129))),
+        ("bizId", json!(7)),
+        ("bizStatus", json!("a\nb")),
+        ("data", Value::Null),
+        ("data", json!("no JSON")),
+        ("data", json!([1])),
+    ] {
+        let mut body = event(&client_id, "A");
+        body[field] = value;
+        house.post("/events", body).await.refused(400, "400001", field);
+    }
+    house.post("/events", event("app_nobody", "A")).await.refused(404, "400404", "app_nobody");
+    assert!(all_pages(&house, "/events", 50).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_event_rings_the_dispatcher_after_it_is_written() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    let rung = house.app.due.notified();
+    emit(&house, &client_id, "A").await;
+    rung.await;
+}
+
+#[tokio::test]
+async fn without_a_url_events_are_held_until_one_is_set() {
+    let house = House::open().await;
+    let client_id = house.application("m", None).await;
+    let id = emit(&house, &client_id, "A").await;
+    let held = show(&house, &id).await;
+    assert_eq!((&held["state"], &held["next_attempt_at"]), (&json!("held"), &Value::Null));
+    house.patch(&format!("/applications/{client_id}"), json!({"name": "Other"})).await.ok();
+    assert_eq!(show(&house, &id).await["state"], "held");
+    house.app.clock.advance_ms(1_000);
+    house.patch(&format!("/applications/{client_id}"), json!({"callback_url": URL})).await.ok();
+    let released = show(&house, &id).await;
+    assert_eq!(
+        (&released["state"], &released["next_attempt_at"]),
+        (&json!("pending"), &json!("2026-01-01T00:00:01.000Z"))
+    );
+}
+
+#[tokio::test]
+async fn turning_callbacks_off_holds_what_is_pending_and_turning_them_on_releases_it() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    let path = format!("/applications/{client_id}");
+    let before = emit(&house, &client_id, "A").await;
+    house.patch(&path, json!({"callback_enabled": false})).await.ok();
+    let during = emit(&house, &client_id, "A").await;
+    for id in [&before, &during] {
+        assert_eq!(show(&house, id).await["state"], "held");
+    }
+    house.patch(&path, json!({"callback_enabled": true})).await.ok();
+    for id in [&before, &during] {
+        assert_eq!(show(&house, id).await["state"], "pending");
+    }
+    house.patch(&path, json!({"callback_url": null})).await.ok();
+    assert_eq!(show(&house, &before).await["state"], "held");
+    house.patch(&path, json!({"callback_enabled": false})).await.ok();
+    let again = house.patch(&path, json!({"callback_url": URL})).await.ok().json();
+    assert_eq!(again["callback_enabled"], true, "setting a URL turns callbacks on");
+    assert_eq!(show(&house, &before).await["state"], "pending");
+    let off = house.patch(&path, json!({"callback_url": URL, "callback_enabled": false})).await.ok().json();
+    assert_eq!(off["callback_enabled"], false, "unless the same call says otherwise");
+    assert_eq!(show(&house, &before).await["state"], "held");
+}
+
+#[tokio::test]
+async fn events_are_listed_newest_first_by_filter_and_page() {
+    let house = House::open().await;
+    let (one, two) = (house.application("m1", Some(URL)).await, house.application("m2", None).await);
+    let mut ids = Vec::new();
+    for (client_id, biz_id) in [(&one, "A"), (&two, "A"), (&one, "B"), (&one, "A")] {
+        ids.push(emit(&house, client_id, biz_id).await);
+    }
+    let of =
+        |items: Vec<Value>| items.iter().map(|e| e["event_id"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
+    let pick = |indices: &[usize]| indices.iter().map(|i| ids[*i].clone()).collect::<Vec<_>>();
+    for limit in [1, 3, 50] {
+        assert_eq!(of(all_pages(&house, "/events", limit).await), pick(&[3, 2, 1, 0]));
+        assert_eq!(of(all_pages(&house, &format!("/events?client_id={one}"), limit).await), pick(&[3, 2, 0]));
+        assert_eq!(of(all_pages(&house, &format!("/events?client_id={one}&bizId=A"), limit).await), pick(&[3, 0]));
+        assert_eq!(of(all_pages(&house, "/events?state=held", limit).await), pick(&[1]));
+    }
+    house.get("/events?state=lost").await.refused(400, "400001", "state");
+    house.get("/events?after=evt_x").await.refused(404, "400404", "evt_x");
+    house.get("/events/evt_x").await.refused(404, "400404", "evt_x");
+    house.get("/events/evt_01234567890123456789012345").await.refused(404, "400404", "evt_0123");
+}
+
+#[tokio::test]
+async fn an_event_is_shown_with_all_its_attempts() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    let id = emit(&house, &client_id, "A").await;
+    record(&house, &id, Outcome::HttpStatus, DeliveryState::Pending).await;
+    house.app.clock.advance_ms(5_000);
+    record(&house, &id, Outcome::Timeout, DeliveryState::Dead).await;
+    let shown = show(&house, &id).await;
+    assert_eq!((&shown["state"], &shown["attempt_count"]), (&json!("dead"), &json!(2)));
+    assert_eq!(
+        shown["attempts"][0],
+        json!({"attempt": 1, "at": "2026-01-01T00:00:00.000Z", "outcome": "http_status", "http_status": 500, "duration_ms": 12,
+            "address": "192.0.2.9:443", "detail": "answered 500"})
+    );
+    assert_eq!(
+        (&shown["attempts"][1]["outcome"], &shown["attempts"][1]["at"]),
+        (&json!("timeout"), &json!("2026-01-01T00:00:05.000Z"))
+    );
+}
+
+#[tokio::test]
+async fn only_what_is_delivered_or_dead_is_sent_again() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    for end in [DeliveryState::Delivered, DeliveryState::Dead] {
+        let id = emit(&house, &client_id, "A").await;
+        let again = || house.send(house.request("POST", &format!("/events/{id}/redeliver"), None, &[]));
+        again().await.refused(409, "400204", "pending");
+        record(&house, &id, Outcome::Fail, end).await;
+        let answer = again().await.ok().json();
+        assert_eq!(
+            (&answer["state"], &answer["attempt_count"]),
+            (&json!("pending"), &json!(1)),
+            "attempts go on counting"
+        );
+        assert_eq!(show(&house, &id).await["state"], "pending");
+        again().await.refused(409, "400204", "pending");
+    }
+    let other = house.application("m2", None).await;
+    let held = emit(&house, &other, "A").await;
+    house
+        .send(house.request("POST", &format!("/events/{held}/redeliver"), None, &[]))
+        .await
+        .refused(409, "400204", "held");
+    house.post("/events/evt_x/redeliver", json!({})).await.refused(404, "400404", "evt_x");
+}
+
+#[tokio::test]
+async fn a_repeated_event_is_written_once_and_answered_with_its_sequence() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    let body = event(&client_id, "A").to_string();
+    emit(&house, &client_id, "A").await;
+    let first = house.post_keyed("k1", "/events", &body).await.ok();
+    let again = house.post_keyed("k1", "/events", &body).await.ok();
+    assert_eq!(first.text, again.text);
+    assert_eq!(first.json()["sequence"], 2);
+    assert_eq!(all_pages(&house, "/events", 50).await.len(), 2);
+}
+
+#[tokio::test]
+async fn an_application_pulls_its_own_events_in_order() {
+    let house = House::open().await;
+    let client_id = house.application("m", None).await;
+    let other = house.application("m2", None).await;
+    for client_id in [&client_id, &other, &client_id, &client_id] {
+        emit(&house, client_id, "A").await;
+    }
+    let no = house.app.known_application(&client_id).await.expect("a store").expect("known").application.no;
+    let pulled = events_after(&house.app, no, 0, 2).await.expect("events");
+    assert_eq!((pulled.events.iter().map(|e| e.seq).collect::<Vec<_>>(), pulled.next), (vec![1, 2], 2));
+    let pulled = events_after(&house.app, no, pulled.next, 2).await.expect("events");
+    assert_eq!((pulled.events.len(), pulled.next), (1, 3));
+    let pulled = events_after(&house.app, no, 3, 2).await.expect("events");
+    assert_eq!((pulled.events.len(), pulled.next), (0, 3), "nothing new: ask again after the same number");
+}

@@ -1,0 +1,227 @@
+//! An operator listener in process, with a clock that stands still.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::Request;
+use countersign::app::callers::Callers;
+use countersign::app::operators::make_token;
+use countersign::app::turns::Turns;
+use countersign::app::{App, Policy};
+use countersign::chance::Chance;
+use countersign::clock::Clock;
+use countersign::dispatch::egress::Egress;
+use countersign::log::{LogGuard, LogSink};
+use countersign::merchant::Sources;
+use countersign::meters;
+use countersign::operator::{OperatorSettings, Peer, router};
+use countersign::vault::Vault;
+use countersign_domain::fees::MarkupUnit;
+use countersign_domain::time::{RuleZone, UnixMillis};
+use countersign_protocol::headers::Prefixes;
+use countersign_store::contract::Role;
+use countersign_store::{AnyStore, Batch, SqliteOptions, SqliteStore, Store as _, Write};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt as _;
+use zeroize::Zeroizing;
+
+/// 2026-01-01T00:00:00Z.
+pub const START: UnixMillis = UnixMillis(1_767_225_600_000);
+pub const DAY_MS: i64 = 86_400_000;
+
+/// The listener with all behind it.
+pub struct House {
+    pub app: Arc<App>,
+    pub router: Router,
+    security: String,
+    _log: LogGuard,
+    _folder: TempDir,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: BTreeMap<String, String>,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// A member of the answer that is a text.
+    pub fn text_of(&self, name: &str) -> String {
+        self.json()[name].as_str().unwrap_or_else(|| panic!("{name} is no text in {}", self.text)).to_owned()
+    }
+
+    pub fn ok(self) -> Self {
+        assert_eq!(self.status, 200, "{}", self.text);
+        self
+    }
+
+    /// It is this refusal, a whole problem document, and its sentence names `word`.
+    pub fn refused(&self, status: u16, code: &str, word: &str) {
+        let problem = self.json();
+        assert_eq!((self.status, problem["code"].as_str()), (status, Some(code)), "{}", self.text);
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert_eq!(problem["status"], status);
+        assert_eq!(problem["request_id"], self.headers["x-service-request-id"]);
+        for name in ["type", "title", "label", "detail"] {
+            assert!(problem[name].as_str().is_some_and(|text| !text.is_empty()), "{name} in {}", self.text);
+        }
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(word)), "{word} in {}", self.text);
+    }
+}
+
+impl House {
+    pub async fn open() -> Self {
+        Self::open_with(Egress { allow_private: false, allowed_ports: vec![8443] }).await
+    }
+
+    pub async fn open_with(egress: Egress) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("countersign.db");
+        SqliteStore::migrate(&file).expect("a schema");
+        let store = SqliteStore::open(&file, SqliteOptions::new([3; 16], "boot")).expect("a store");
+        let policy = Policy {
+            rule_zone: RuleZone::utc(),
+            markup_unit: MarkupUnit::Percent,
+            timestamp_tolerance_ms: 30_000,
+            rate_limit_per_s: 1_000,
+            allow_private_callbacks: egress.allow_private,
+            idempotency_life: Duration::from_secs(86_400),
+        };
+        let app = Arc::new(App {
+            store: AnyStore::Sqlite(store),
+            clock: Clock::manual(START),
+            chance: Chance::default(),
+            vault: Vault::new(&Zeroizing::new([7; 32])),
+            policy,
+            callers: Callers::new(&[9; 64]),
+            turns: Turns::default(),
+            due: tokio::sync::Notify::new(),
+        });
+        let (log, guard) = LogSink::start(std::io::sink()).expect("a log");
+        let settings = OperatorSettings {
+            prefixes: Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix"),
+            egress,
+            sources: Sources::default(),
+            body_bytes_max: 64 * 1024,
+            body_timeout: Duration::from_secs(10),
+            metrics: meters::install().expect("meters"),
+            log,
+        };
+        let router = router(app.clone(), settings).expect("a router");
+        let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder };
+        house.security = house.token(Role::Security, None).await;
+        house
+    }
+
+    /// A token that was written to the store directly, as `init` does.
+    pub async fn token(&self, role: Role, expires_at: Option<UnixMillis>) -> String {
+        let (row, plain) = make_token(&self.app.chance, self.app.clock.now(), "test", role, expires_at);
+        self.app.store.commit(Batch(vec![Write::InsertToken(Box::new(row))])).await.expect("a token is written");
+        plain.expose().to_owned()
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.expect("a router always answers");
+        let (head, body) = response.into_parts();
+        let bytes: Bytes = body.collect().await.expect("the body is whole").to_bytes();
+        let header = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
+            (name.as_str().to_owned(), value.to_str().unwrap_or("").to_owned())
+        };
+        Answer {
+            status: head.status.as_u16(),
+            headers: head.headers.iter().map(header).collect(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+
+    /// A request by the security token; `headers` are added.
+    pub fn request(&self, method: &str, path: &str, body: Option<&str>, headers: &[(&str, &str)]) -> Request<Body> {
+        request_by(&self.security, method, path, body, headers)
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request("GET", path, None, &[])).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(self.request("POST", path, Some(&body.to_string()), &[])).await
+    }
+
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.send(self.request("PATCH", path, Some(&body.to_string()), &[])).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(self.request("DELETE", path, None, &[])).await
+    }
+
+    /// A POST under an idempotency key.
+    pub async fn post_keyed(&self, key: &str, path: &str, body: &str) -> Answer {
+        self.send(self.request("POST", path, Some(body), &[("idempotency-key", key)])).await
+    }
+
+    /// A plain merchant with an application; its ClientId.
+    pub async fn application(&self, merchant_id: &str, callback_url: Option<&str>) -> String {
+        self.post("/merchants", json!({"name": "M", "merchant_id": merchant_id})).await.ok();
+        let body = json!({"name": "A", "callback_url": callback_url});
+        self.post(&format!("/merchants/{merchant_id}/applications"), body).await.ok().text_of("client_id")
+    }
+
+    /// The lines of the audit log, newest first.
+    pub async fn audit(&self) -> Vec<Value> {
+        let page = self.get("/audit?limit=500").await.ok().json();
+        page["items"].as_array().expect("items").clone()
+    }
+}
+
+/// A request by the bearer of `token`; empty: by nobody. `headers` are added.
+pub fn request_by(
+    token: &str,
+    method: &str,
+    path: &str,
+    body: Option<&str>,
+    headers: &[(&str, &str)],
+) -> Request<Body> {
+    let path = if path.starts_with("/operator") { path.to_owned() } else { format!("/operator/v1{path}") };
+    let mut request = Request::builder().method(method).uri(path);
+    if !token.is_empty() {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    if body.is_some() {
+        request = request.header("content-type", "application/json");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut request = request.body(Body::from(body.unwrap_or("").to_owned())).expect("a request");
+    request.extensions_mut().insert(Peer([192, 0, 2, 7].into()));
+    request
+}
+
+/// All items of a list, page by page.
+pub async fn all_pages(house: &House, path: &str, limit: usize) -> Vec<Value> {
+    let mut items = Vec::new();
+    let mut after = String::new();
+    loop {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let page = house.get(&format!("{path}{mark}limit={limit}{after}")).await.ok().json();
+        let found = page["items"].as_array().expect("items").clone();
+        assert!(found.len() <= limit);
+        items.extend(found);
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return items,
+        }
+    }
+}

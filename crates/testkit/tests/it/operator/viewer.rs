@@ -1,0 +1,66 @@
+//! What is at the listener's root: health, meters, documents and their viewer.
+
+use std::path::Path;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::Value;
+
+use super::house::{Answer, House};
+
+async fn open(house: &House, path: &str) -> Answer {
+    house.send(Request::builder().uri(path).body(Body::empty()).expect("a request")).await
+}
+
+#[tokio::test]
+async fn health_and_readiness_need_no_token() {
+    let house = House::open().await;
+    assert_eq!(open(&house, "/healthz").await.ok().text, r#"{"status":"up"}"#);
+    assert_eq!(open(&house, "/readyz").await.ok().text, r#"{"status":"ready"}"#);
+}
+
+#[tokio::test]
+async fn meters_are_prometheus_text_and_count_calls_by_route_and_code() {
+    let house = House::open().await;
+    house.get("/merchants/nobody").await.refused(404, "400404", "nobody");
+    let answer = open(&house, "/metrics").await.ok();
+    assert!(answer.headers["content-type"].starts_with("text/plain"));
+    let line = r#"countersign_operator_requests_total{route="/operator/v1/merchants/{merchant_id}",code="400404"}"#;
+    assert!(answer.text.contains(line), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn both_documents_are_served_and_are_the_committed_ones() {
+    let house = House::open().await;
+    for name in ["merchant", "operator"] {
+        let served = open(&house, &format!("/openapi/{name}.json")).await.ok().json();
+        let file = format!("{}/../../docs/openapi/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let kept: Value = serde_json::from_str(&std::fs::read_to_string(file).expect("a file")).expect("JSON");
+        assert!(served == kept, "{name}");
+    }
+}
+
+/// Whether a text in the page names a script or a style sheet.
+fn is_part(text: &str) -> bool {
+    Path::new(text).extension().is_some_and(|extension| extension == "js" || extension == "css")
+}
+
+#[tokio::test]
+async fn the_viewer_is_whole_and_asks_nobody_outside() {
+    let house = House::open().await;
+    assert_eq!(open(&house, "/docs").await.status, 303);
+    let page = open(&house, "/docs/").await.ok();
+    assert!(page.headers["content-type"].starts_with("text/html"));
+    assert!(!page.text.contains("https://") && !page.text.contains("http://"), "{}", page.text);
+    let parts: Vec<&str> = page.text.split(['"', '\'']).filter(|part| is_part(part)).collect();
+    assert!(parts.len() >= 4, "{}", page.text);
+    for part in parts {
+        let found = open(&house, &format!("/docs/{}", part.trim_start_matches("./"))).await.ok();
+        assert!(!found.text.is_empty(), "{part}");
+    }
+    let start = open(&house, "/docs/swagger-initializer.js").await.ok();
+    for name in ["merchant", "operator"] {
+        assert!(start.text.contains(&format!("/openapi/{name}.json")), "{}", start.text);
+    }
+    assert!(start.text.contains(r#""validatorUrl": "none""#), "{}", start.text);
+}

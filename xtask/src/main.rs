@@ -1,0 +1,60 @@
+//! The project's own commands, run as `cargo xtask COMMAND`: one file per command, listed in [`COMMANDS`].
+
+use std::process::ExitCode;
+
+mod cargo;
+mod check;
+mod test;
+
+/// One command of this program.
+struct Command {
+    name: &'static str,
+    summary: &'static str,
+    run: fn(&[String]) -> anyhow::Result<ExitCode>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "test",
+        summary: "everything that must hold: formatting, lints, all tests (what CI runs)",
+        run: test::run,
+    },
+    Command { name: "check", summary: "the quick part: formatting, lints, the rules of the house", run: check::run },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprint!("there is no command {name:?}\n\n{}", usage());
+        return ExitCode::from(2);
+    };
+    (command.run)(rest).unwrap_or_else(|error| {
+        eprintln!("cargo xtask {name}: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn usage() -> String {
+    let lines: Vec<String> = COMMANDS.iter().map(|c| format!("  {:<10} {}\n", c.name, c.summary)).collect();
+    format!("usage: cargo xtask COMMAND\n\n{}", lines.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usage_names_every_command() {
+        for command in COMMANDS {
+            assert!(usage().contains(&format!("  {} ", command.name)), "{} is missing from the usage", command.name);
+        }
+    }
+}
