@@ -48,12 +48,17 @@ impl Chance {
 
     /// `bytes` random bytes as lowercase hex.
     pub fn hex(&self, bytes: usize) -> String {
-        use std::fmt::Write as _;
         let mut raw = vec![0; bytes];
         self.fill(&mut raw);
-        raw.iter().fold(String::with_capacity(bytes * 2), |mut text, b| {
-            let _ = write!(text, "{b:02x}");
-            text
-        })
+        hex(&raw)
     }
+}
+
+/// Bytes as lowercase hex.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
+        let _ = write!(text, "{b:02x}");
+        text
+    })
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::chance::Chance;
+use crate::chance::{Chance, hex};
 use crate::config::Config;
 use crate::vault::MASTER_KEY_BYTES;
 
@@ -171,9 +171,7 @@ pub fn read_key(path: &Path) -> Result<MasterKey, DataRefused> {
 pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> {
     let mut key = MasterKey::default();
     chance.fill(key.as_mut_slice());
-    let text = Zeroizing::new(
-        key.iter().fold(String::with_capacity(2 * MASTER_KEY_BYTES + 1), |text, byte| text + &format!("{byte:02x}")),
-    );
+    let text = Zeroizing::new(hex(key.as_slice()));
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)

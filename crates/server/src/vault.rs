@@ -10,7 +10,7 @@ use aws_lc_rs::digest;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::chance::Chance;
+use crate::chance::{Chance, hex};
 
 /// Bytes of a master key.
 pub const MASTER_KEY_BYTES: usize = 32;
@@ -42,7 +42,7 @@ impl Vault {
         let mut labelled = Zeroizing::new(b"countersign master key id\n".to_vec());
         labelled.extend_from_slice(master.as_slice());
         let id = digest::digest(&digest::SHA256, &labelled);
-        let key_id = id.as_ref()[..8].iter().map(|b| format!("{b:02x}")).collect();
+        let key_id = hex(&id.as_ref()[..8]);
         Self { key: LessSafeKey::new(unbound), key_id }
     }
 

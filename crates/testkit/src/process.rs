@@ -20,6 +20,15 @@ pub fn binary() -> PathBuf {
         .expect("the binary is not built: run `cargo build -p countersign` with the same profile")
 }
 
+/// A command of the binary without the variables of the test run: the server refuses settings that it does not know.
+fn bare() -> Command {
+    let mut command = Command::new(binary());
+    for variable in ["COUNTERSIGN_TRIALS", "COUNTERSIGN_BLESS"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
 /// A deployment on disk: data folder and first operator token.
 #[derive(Debug)]
 pub struct Deployment {
@@ -45,7 +54,7 @@ pub struct Server {
 impl Deployment {
     /// Runs `countersign init` in `data`.
     pub fn init(data: &Path) -> Result<Self> {
-        let out = Command::new(binary()).args(["init", "--json", "--data"]).arg(data).output()?;
+        let out = bare().args(["init", "--json", "--data"]).arg(data).output()?;
         ensure!(out.status.success(), "init failed: {}", String::from_utf8_lossy(&out.stderr));
         let said: Value = serde_json::from_slice(&out.stdout).context("init --json prints one JSON object")?;
         let token = said["operator_token"].as_str().context("init gives an operator token")?.to_owned();
@@ -55,7 +64,7 @@ impl Deployment {
     /// Runs `countersign serve` on free loopback ports and waits for its first line. The log goes to `serve.log` in the data folder.
     pub fn serve(&self) -> Result<Server> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.data.join("serve.log"))?;
-        let mut command = Command::new(binary());
+        let mut command = bare();
         command.args([
             "serve",
             "--listen",

@@ -39,11 +39,13 @@ impl World {
     /// The same with other settings.
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let mut config = Config::default();
-        config.data = folder.path().join("data");
-        config.listen = "127.0.0.1:0".parse()?;
-        config.operator_listen = "127.0.0.1:0".parse()?;
-        config.allow_private_callbacks = true;
+        let mut config = Config {
+            data: folder.path().join("data"),
+            listen: "127.0.0.1:0".parse()?,
+            operator_listen: "127.0.0.1:0".parse()?,
+            allow_private_callbacks: true,
+            ..Config::default()
+        };
         change(&mut config);
         let token = run::initialise(&config).await?.operator_token.expose().to_owned();
         let clock = Clock::manual(UnixMillis(wall_ms()));
@@ -95,8 +97,7 @@ async fn start(config: &Config, clock: &Clock) -> Result<Running> {
 
 /// An application over a store in `folder`, without sockets. `group_max`: how many batches the writer takes at once.
 pub async fn open_app(folder: &Path, group_max: Option<usize>) -> Result<Arc<App>> {
-    let mut config = Config::default();
-    config.data = folder.to_owned();
+    let config = Config { data: folder.to_owned(), ..Config::default() };
     run::initialise(&config).await?;
     Ok(Arc::new(run::open_app(&config, Clock::System, group_max).await?))
 }

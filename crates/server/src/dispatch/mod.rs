@@ -134,12 +134,13 @@ impl Dispatcher {
     /// Delivers until `shutdown` turns true (or its sender is gone), then lets the attempts in flight end within the grace.
     /// What does not end by then stays as it is in the store and is sent again by the next start.
     pub async fn run(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
+        let told = shutdown.clone();
         while !*shutdown.borrow_and_update() {
             let due = self.app.due.notified();
             tokio::pin!(due);
             // Before the read, so that no ring between the read and the wait is lost.
             due.as_mut().enable();
-            let wait = match self.pass(self.app.clock.now()).await {
+            let wait = match self.pass(self.app.clock.now(), &|| *told.borrow()).await {
                 Ok(()) => self.wait().await,
                 Err(error) => {
                     tracing::warn!(%error, "What is due could not be read; callbacks are tried again shortly");
@@ -164,7 +165,7 @@ impl Dispatcher {
         let before = self.attempts.load(Ordering::SeqCst);
         self.look().await;
         loop {
-            if let Err(error) = self.pass(now).await {
+            if let Err(error) = self.pass(now, &|| false).await {
                 tracing::warn!(%error, "What is due could not be read");
             }
             let desk = self.desk.lock().await;
@@ -180,11 +181,14 @@ impl Dispatcher {
         self.desk.lock().await.must_look = true;
     }
 
-    /// Lands what has ended, reads what is due where that is called for, and begins what may begin.
-    async fn pass(self: &Arc<Self>, now: UnixMillis) -> Result<(), StoreError> {
+    /// Lands what has ended, reads what is due where that is called for, and begins what may begin, unless it is to stop.
+    async fn pass(self: &Arc<Self>, now: UnixMillis, must_stop: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
         let mut desk = self.desk.lock().await;
         loop {
             self.land(&mut desk);
+            if must_stop() {
+                break;
+            }
             while let Some(event) = desk.lineup.next() {
                 let task = self.clone().handle(event);
                 desk.tasks.spawn(task);

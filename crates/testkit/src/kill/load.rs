@@ -65,14 +65,14 @@ pub fn query_target(order: &str) -> String {
 
 impl Load {
     /// Starts `writers` tasks that upgrade, and some that query and emit.
-    pub fn start(server: &Server, signer: Arc<Signer>, order: String, writers: usize) -> Self {
+    pub fn start(server: &Server, signer: &Arc<Signer>, order: &str, writers: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let mut tasks = JoinSet::new();
         for n in 1..=writers {
             tasks.spawn(upgrade(shared.clone(), server.listen, signer.clone(), n));
         }
         for _ in 0..READERS {
-            tasks.spawn(query(shared.clone(), server.listen, signer.clone(), order.clone()));
+            tasks.spawn(query(shared.clone(), server.listen, signer.clone(), order.to_owned()));
         }
         for n in 0..EMITTERS {
             tasks.spawn(emit(shared.clone(), server.access.clone(), signer.client_id.clone(), n));

@@ -59,7 +59,7 @@ pub async fn run(rounds: usize) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     let mut deployment = Deployment::init(&folder.path().join("data"))?;
     // The load is one application's; its limit is not what is tested here.
-    deployment.config = "rate_limit_per_s = 0\n".to_owned();
+    deployment.config.push_str("rate_limit_per_s = 0\n");
     let inbox = Inbox::start().await?;
     let mut server = deployment.serve()?;
     let signer = Arc::new(server.access.institution("bank", SUB_ACCOUNTS, Some(&inbox.url())).await?);
@@ -68,7 +68,7 @@ pub async fn run(rounds: usize) -> Result<Report> {
     let mut ready = Vec::new();
     let mut owed = HashSet::new();
     for _ in 0..rounds {
-        let load = Load::start(&server, signer.clone(), order.clone(), SUB_ACCOUNTS);
+        let load = Load::start(&server, &signer, &order, SUB_ACCOUNTS);
         load.until_worth_killing().await?;
         let late = late_drafts(&signer, &order);
         server.kill();

@@ -85,7 +85,7 @@ async fn connection(address: SocketAddr, askers: Rc<Vec<Asker>>, n: usize, count
     stream.set_nodelay(true)?;
     let (mut out, mut answer) = (Vec::with_capacity(1024), vec![0u8; 16 * 1024]);
     let mut count = n as u64;
-    let own = wall_ms() as u128;
+    let own = wall_ms();
     while !counts.ended.get() {
         let which = usize::try_from(count).unwrap_or(0) % askers.len();
         count += 1;

@@ -83,14 +83,14 @@ fn merchant(no: i64, id: &str, kind: MerchantKind) -> MerchantRow {
     }
 }
 
-struct Rate {
+struct Pace {
     rate: f64,
     p50_ms: f64,
     p99_ms: f64,
 }
 
 /// Closed-loop callers for a slice of time.
-async fn slice((app, institution): &(Arc<App>, MerchantRow), callers: usize, keys: i64) -> Result<Rate> {
+async fn slice((app, institution): &(Arc<App>, MerchantRow), callers: usize, keys: i64) -> Result<Pace> {
     static NONCES: AtomicU64 = AtomicU64::new(0);
     let mut tasks: JoinSet<Result<Vec<f64>>> = JoinSet::new();
     let started = Instant::now();
@@ -116,7 +116,7 @@ async fn slice((app, institution): &(Arc<App>, MerchantRow), callers: usize, key
     let took = started.elapsed().as_secs_f64();
     all.sort_by(f64::total_cmp);
     let at = |percent: usize| all.get((all.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0.0);
-    Ok(Rate { rate: f64::from(u32::try_from(all.len())?) / took, p50_ms: at(50), p99_ms: at(99) })
+    Ok(Pace { rate: f64::from(u32::try_from(all.len())?) / took, p50_ms: at(50), p99_ms: at(99) })
 }
 
 /// What a signed upgrade does after its signature was checked.

@@ -53,8 +53,8 @@ fn actor() -> Actor {
 fn settings() -> DispatchSettings {
     DispatchSettings {
         allow_private: true,
-        connect_timeout: Duration::from_millis(300),
-        deadline: Duration::from_millis(600),
+        connect_timeout: Duration::from_secs(1),
+        deadline: Duration::from_millis(1_500),
         ..DispatchSettings::default()
     }
 }

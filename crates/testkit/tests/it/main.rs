@@ -1,6 +1,7 @@
 //! All tests that see more than one crate, in one binary: each binary would link the whole tree again.
 
 mod dispatch;
+mod failures;
 mod journey_convert_order;
 mod journey_events;
 mod journey_replay;

@@ -129,7 +129,7 @@ async fn spoiled_proof(doors: &Doors, endpoint: Endpoint) {
 /// Wrong method, type, packing, size.
 async fn spoiled_transport(doors: &Doors, endpoint: Endpoint) {
     let mut deleted = doors.good(endpoint);
-    deleted.method = "DELETE".to_owned();
+    "DELETE".clone_into(&mut deleted.method);
     let answer = doors.refused(endpoint, "method", &deleted, 405, "400405").await;
     assert!(
         answer.header("allow").is_some_and(|allow| allow.contains(endpoint.method())),

@@ -108,7 +108,7 @@ async fn an_attempt_is_recorded_with_its_instant_duration_and_address_and_withou
     assert_eq!(attempts.iter().map(|a| a.attempt).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(attempts[0].at, START);
     assert!(attempts[1].at.0 >= START.0 + 5_000);
-    assert!((600..5_000).contains(&attempts[0].duration_ms), "{}", attempts[0].duration_ms);
+    assert!((1_500..20_000).contains(&attempts[0].duration_ms), "{}", attempts[0].duration_ms);
     assert!(attempts.iter().all(|a| a.address == Some(endpoint.address().to_string())));
     assert!(attempts.iter().all(|a| !a.detail.is_empty() && !a.detail.contains("not today")));
 }

@@ -1,0 +1,111 @@
+//! What every store promises: one list of named cases, run on each.
+
+mod batches;
+mod events;
+mod nonces;
+mod people;
+mod rules;
+
+/// Makes a test of every case for every store.
+macro_rules! contract {
+    ($($part:ident: [$($case:ident),* $(,)?])*) => {
+        contract!(@on model, [$($($part::$case),*),*]);
+        contract!(@on sqlite, [$($($part::$case),*),*]);
+    };
+    (@on $store:ident, [$($part:ident::$case:ident),*]) => {
+        mod $store {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let fresh = crate::fixtures::$store();
+                    crate::fixtures::furnish(&*fresh.store).await;
+                    super::$part::$case(fresh.store).await;
+                }
+            )*
+        }
+    };
+}
+
+contract! {
+    nonces: [
+        a_nonce_is_claimed_once,
+        a_nonce_with_another_timestamp_is_the_same_nonce,
+        the_same_text_of_another_application_is_another_nonce,
+        a_reserved_nonce_is_used_for_everybody_else,
+        a_released_nonce_is_free_again,
+        a_used_nonce_cannot_be_released,
+        a_reservation_does_not_stop_the_batch_it_was_made_for,
+        a_refused_batch_leaves_its_nonce_reserved,
+        a_refused_batch_leaves_an_unreserved_nonce_free,
+        a_settled_nonce_is_used_everywhere,
+        a_nonce_can_be_settled_without_a_reservation,
+        a_nonce_twice_in_one_batch_is_refused,
+        of_64_reservations_at_once_one_is_fresh,
+        of_64_settlements_at_once_one_is_fresh,
+        of_64_batches_at_once_one_claims,
+        at_or_before_the_horizon_is_too_old,
+        after_the_horizon_nothing_is_forgotten,
+        the_horizon_never_goes_back,
+    ]
+    rules: [
+        versions_are_appended_in_order_and_move_the_head,
+        a_version_out_of_turn_is_refused,
+        of_64_first_versions_at_once_one_is_appended,
+        rules_of_two_sub_accounts_do_not_mix,
+        a_head_as_of_an_instant_is_the_last_made_by_then,
+        a_base_is_any_earlier_version,
+        markups_come_back_digit_for_digit,
+        versions_are_paged_newest_first,
+        a_rule_of_nobody_is_refused,
+        a_malformed_version_is_refused,
+        a_page_is_ordered_by_id_then_version,
+        a_page_follows_the_time,
+        a_page_is_cut_by_offset_and_limit_and_counts_all,
+        a_page_obeys_its_filters,
+        a_page_shows_only_the_tenants_own_sub_accounts,
+    ]
+    people: [
+        merchant_ids_and_numbers_are_new,
+        merchants_are_listed_by_number,
+        an_application_is_seen_with_its_merchant_and_live_secrets,
+        client_ids_and_application_numbers_are_new,
+        an_application_changes_by_revision,
+        what_cannot_change_in_an_application_stays,
+        applications_are_listed_by_number,
+        secret_ids_are_new,
+        a_secret_changes_only_if_it_is_there,
+        a_token_is_found_by_its_digest,
+        a_token_is_revoked_only_if_it_is_there,
+        a_convert_order_is_seen_by_its_owner_only,
+        a_convert_order_number_is_new,
+        a_convert_order_moves_by_revision,
+        an_application_of_nobody_is_refused,
+    ]
+    events: [
+        events_are_numbered_by_application_and_business,
+        numbers_have_no_gap_after_a_refusal,
+        numbers_have_no_gap_under_64_commits_at_once,
+        event_numbers_and_ids_are_new,
+        what_is_due_comes_oldest_first,
+        the_next_due_time_is_the_first_after,
+        an_attempt_moves_the_delivery,
+        an_attempt_out_of_turn_is_refused,
+        held_deliveries_wait_until_released,
+        only_what_is_over_is_delivered_again,
+        events_are_listed_newest_first_by_filter,
+        a_merchant_pulls_events_in_order,
+        a_due_time_belongs_to_pending_deliveries_only,
+    ]
+    batches: [
+        a_refused_batch_leaves_no_trace,
+        a_batch_that_depends_on_itself_is_applied_in_order,
+        a_refused_batch_that_depends_on_itself_leaves_no_trace,
+        a_batch_of_two_tenants_is_refused,
+        an_empty_batch_does_nothing,
+        an_answer_is_remembered_once,
+        audit_lines_are_numbered_without_gap,
+        a_setting_is_replaced,
+        everybody_reads_his_own_writes,
+        a_store_answers_a_ping,
+    ]
+}

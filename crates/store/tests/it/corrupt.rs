@@ -1,0 +1,266 @@
+//! A damaged file: every column of every table is made unreadable in turn. Reads say `Corrupt` or find nothing; nothing panics,
+//! and nothing is guessed.
+
+use std::fs;
+use std::path::Path;
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{OrderId, SortedId};
+use countersign_domain::rules::RuleVersion;
+use countersign_store::batch::{Batch, Write};
+use countersign_store::contract::{CommitError, EventFilter, RuleFilter, StoreError};
+use countersign_store::{SqliteStore, Store};
+use rusqlite::Connection;
+
+use crate::fixtures::*;
+
+/// A file with a row in every table, whose tables take any value in any column.
+async fn lawless(dir: &Path) -> std::path::PathBuf {
+    let store = open(dir);
+    furnish(&store).await;
+    commit(&store, vec![append(SUB, version(1)), claim("n", 0)]).await;
+    commit(&store, vec![append(SUB, RuleVersion { due_at: Some(at(9_000)), ..version(2) })]).await;
+    commit(&store, vec![Write::InsertSecret(Box::new(secret("sec_1", APP, 1)))]).await;
+    commit(&store, vec![Write::InsertToken(Box::new(token("tok_1", 1)))]).await;
+    commit(&store, vec![insert_order(SUB, 7), enqueue(event(1, "a")), audit("everything"), put("name", "value")]).await;
+    commit(&store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
+    commit(&store, vec![Write::RememberAnswer(Box::new(answer("k")))]).await;
+    store.close().expect("closes");
+    drop(store);
+    let file = dir.join("countersign.db");
+    let conn = Connection::open(&file).expect("opens");
+    conn.execute_batch(
+        "PRAGMA writable_schema = ON;
+         UPDATE sqlite_schema SET sql = replace(replace(replace(replace(sql, 'IS NOT NULL', 'NOTNULL'), ' NOT NULL', ''),
+           'STRICT, ', ''), 'STRICT', '')
+           WHERE type = 'table';
+         PRAGMA writable_schema = OFF; PRAGMA journal_mode = DELETE; VACUUM;",
+    )
+    .expect("loosens the tables");
+    file
+}
+
+/// Reads everything there is; what each read said if it found no sound row.
+async fn everything(store: &SqliteStore) -> Vec<StoreError> {
+    let mut errors = Vec::new();
+    macro_rules! read {
+        ($($call:expr),* $(,)?) => { $( errors.extend($call.await.err()); )* };
+    }
+    let order = OrderId::new(7).expect("in range");
+    read!(
+        store.application("app_one"),
+        store.applications(None, all()),
+        store.merchant("inst"),
+        store.merchant("sub-a"),
+        store.merchants(None, all()),
+        store.token(&[1; 32]),
+        store.rule_head(SUB, None),
+        store.rule_head(SUB, Some(at(1_500))),
+        store.rule_head(SUB, Some(at(9_500))),
+        store.rule_versions(SUB, all()),
+        store.rule_page(TENANT, RuleFilter::default(), at(3_000), 0, 100),
+        store.convert_order(SUB, order),
+        store.convert_order_owner(order),
+        store.due_events(at(100), 10),
+        store.next_due_at(at(0)),
+        store.event(SortedId(1)),
+        store.events(EventFilter::default(), all()),
+        store.events_after(APP, 0, 10),
+        store.remembered(&answer("k").scope, "k"),
+        store.audit(all()),
+        store.setting("name"),
+    );
+    errors
+}
+
+/// Writes whose guards read rows; what each said if it could not.
+async fn guarded(store: &SqliteStore) -> Vec<StoreError> {
+    let mut errors = Vec::new();
+    for write in [append(SUB, version(3)), attempt(1, 2, DeliveryState::Dead, None)] {
+        match store.commit(Batch(vec![write])).await {
+            Ok(_) | Err(CommitError::Conflict(_)) => {}
+            Err(CommitError::Store(error)) => errors.push(error),
+            Err(CommitError::Unknown) => panic!("the fate of no commit is unknown here"),
+        }
+    }
+    errors
+}
+
+/// Columns whose every value of the right type is good, or that nothing reads back.
+fn is_never_corrupt(table: &str, column: &str) -> bool {
+    let unread = ["convert_order_move", "event_counter", "biz_counter", "schema_step", "nonce", "replay"];
+    unread.contains(&table)
+        || matches!(
+            (table, column),
+            // Only where rows are found by it: another value finds nothing.
+            ("fee_rule" | "fee_rule_head" | "convert_order" | "delivery" | "attempt", "tenant_no")
+                | ("fee_rule_head", "base_no" | "base_version_no" | "merchant_no")
+                | ("fee_rule", "merchant_no" | "previous_no")
+                | ("convert_order", "merchant_no")
+                | ("delivery", "application_no")
+                | ("setting", "name")
+                | (
+                    "replay",
+                    "one" | "mark" | "horizon" | "unknowable_through" | "journal_synced" | "boot_id" | "hash_key"
+                )
+                | ("nonce", "nonce_no" | "claim" | "stamped_at")
+                | ("secret", "application_no" | "revoked_at")
+                // Row numbers: any integer is one, and nothing else can be put there.
+                | ("merchant", "merchant_no")
+                | ("application", "application_no")
+                | ("fee_rule", "rule_no")
+                | ("convert_order", "order_id")
+                | ("audit", "audit_no")
+                | ("operator_token", "digest")
+                | ("idempotency", "scope" | "key")
+                | ("attempt", "event_no")
+        )
+}
+
+fn columns(file: &Path) -> Vec<(String, String)> {
+    let conn = Connection::open(file).expect("opens");
+    let mut select = conn
+        .prepare(
+            "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c
+             WHERE t.type = 'table' AND t.schema = 'main' AND t.name NOT LIKE 'sqlite%'",
+        )
+        .expect("prepares");
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("reads");
+    rows.map(|row| row.expect("reads")).collect()
+}
+
+/// Values that are wrong for most columns.
+const WRONG: [&str; 5] = ["NULL", "'no word of ours'", "x'00ff'", "CAST(x'ff' AS TEXT)", "-7"];
+
+fn lawless_connection(file: &Path) -> Connection {
+    let conn = Connection::open(file).expect("opens");
+    conn.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON").expect("sets");
+    conn
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_cannot_be_read_back_is_corrupt_and_nothing_panics() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = lawless(dir.path()).await;
+    let columns = columns(&file);
+    let store = open(dir.path());
+    assert!(everything(&store).await.is_empty(), "all is sound before");
+    let conn = lawless_connection(&file);
+    let mut silent = Vec::new();
+    for (table, column) in columns {
+        conn.execute_batch(&format!("CREATE TEMP TABLE sound AS SELECT * FROM {table}")).expect("keeps");
+        let mut reported = false;
+        for value in WRONG {
+            // Some cannot be damaged so: a key with two rows, a row number that is no number.
+            if conn.execute(&format!("UPDATE {table} SET {column} = {value}"), []).is_err() {
+                continue;
+            }
+            // Readers look again only after a commit of their own store.
+            commit(&store, vec![put("damaged", &column)]).await;
+            for error in everything(&store).await {
+                assert!(matches!(error, StoreError::Corrupt { .. }), "{table}.{column} = {value}: {error:?}");
+                reported = true;
+            }
+            conn.execute_batch(&format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM sound"))
+                .expect("mends");
+        }
+        conn.execute_batch("DROP TABLE sound").expect("drops");
+        if !reported && !is_never_corrupt(&table, &column) {
+            silent.push(format!("{table}.{column}"));
+        }
+    }
+    assert_eq!(silent, Vec::<String>::new(), "damage that nobody reported");
+    commit(&store, vec![put("damaged", "no more")]).await;
+    assert!(everything(&store).await.is_empty(), "all is sound after");
+}
+
+#[tokio::test]
+async fn damage_that_opening_meets_is_corrupt() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = lawless(dir.path()).await;
+    let columns = [
+        ("replay", "hash_key"),
+        ("replay", "boot_id"),
+        ("replay", "journal_synced"),
+        ("replay", "horizon"),
+        ("replay", "mark"),
+        ("replay", "unknowable_through"),
+        ("nonce", "claim"),
+        ("nonce", "stamped_at"),
+    ];
+    for (table, column) in columns {
+        let image = tempfile::tempdir().expect("a folder");
+        let copy = image.path().join("countersign.db");
+        fs::copy(&file, &copy).expect("copies");
+        let damage =
+            lawless_connection(&copy).execute(&format!("UPDATE {table} SET {column} = CAST(x'ff' AS TEXT)"), []);
+        assert_eq!(damage.expect("damages"), 1);
+        match SqliteStore::open(&copy, options()) {
+            Err(StoreError::Corrupt { table: named, .. }) => assert_eq!(named, table),
+            other => panic!("{table}.{column}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_guard_that_cannot_read_its_row_is_corrupt_and_writes_nothing() {
+    for (sql, named) in [
+        ("UPDATE fee_rule_head SET version_no = x'00'", "fee_rule_head"),
+        ("UPDATE delivery SET state = 'lost'", "delivery"),
+    ] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = lawless(dir.path()).await;
+        lawless_connection(&file).execute(sql, []).expect("damages");
+        let store = open(dir.path());
+        let errors = guarded(&store).await;
+        assert!(matches!(errors[..], [StoreError::Corrupt { table, .. }] if table == named), "{errors:?}");
+        commit(&store, vec![put("others", "go on")]).await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_names_the_table_and_the_row() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = lawless(dir.path()).await;
+    let conn = Connection::open(&file).expect("opens");
+    let damaged = [
+        ("UPDATE fee_rule SET r_markup = '1_000' WHERE version_no = 2", "fee_rule", "2"),
+        ("UPDATE convert_order SET sell_currency = 'usdt'", "convert_order", "7"),
+        ("UPDATE delivery SET state = 'lost'", "delivery", "1"),
+        ("UPDATE operator_token SET role = 'root'", "operator_token", "tok_1"),
+        ("UPDATE audit SET actor = NULL", "audit", "1"),
+    ];
+    conn.execute_batch("PRAGMA ignore_check_constraints = ON").expect("sets");
+    for (sql, _, _) in damaged {
+        conn.execute(sql, []).expect("damages");
+    }
+    drop(conn);
+    let store = open(dir.path());
+    let errors = everything(&store).await;
+    for (_, table, row) in damaged {
+        let named =
+            errors.iter().any(|e| matches!(e, StoreError::Corrupt { table: t, row: r } if *t == table && r == row));
+        assert!(named, "{table} {row} in {errors:?}");
+    }
+}
+
+#[tokio::test]
+async fn rows_that_are_missing_are_corrupt_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = lawless(dir.path()).await;
+    let conn = Connection::open(&file).expect("opens");
+    conn.execute_batch(
+        "PRAGMA foreign_keys = OFF;
+         DELETE FROM fee_rule WHERE version_no = 1; DELETE FROM delivery; DELETE FROM merchant WHERE merchant_id = 'inst';",
+    )
+    .expect("damages");
+    drop(conn);
+    let store = open(dir.path());
+    let corrupt = |error: Option<StoreError>, named: &str| match error {
+        Some(StoreError::Corrupt { table, .. }) => assert_eq!(table, named),
+        other => panic!("{other:?}"),
+    };
+    corrupt(store.rule_head(SUB, None).await.err(), "fee_rule_head");
+    corrupt(store.event(SortedId(1)).await.err(), "delivery");
+    corrupt(store.application("app_one").await.err(), "application");
+}

@@ -1,0 +1,287 @@
+//! Stores and rows to test with.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::money::{Amount, Currency};
+use countersign_domain::rules::{Markup, RuleVersion};
+use countersign_domain::time::UnixMillis;
+use countersign_store::batch::{Batch, Committed, Conflict, Write};
+use countersign_store::contract::{
+    ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EventRow, IdempotencyRow, MerchantKind,
+    MerchantRow, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
+};
+use countersign_store::{AnyStore, ModelStore, SqliteOptions, SqliteStore, Store};
+use rust_decimal::Decimal;
+use tempfile::TempDir;
+
+/// A store that was just made, and the folder it may live in.
+pub struct Fresh {
+    pub store: Arc<AnyStore>,
+    pub dir: Option<TempDir>,
+}
+
+pub fn model() -> Fresh {
+    Fresh { store: Arc::new(AnyStore::Model(ModelStore::new())), dir: None }
+}
+
+pub fn sqlite() -> Fresh {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = Arc::new(AnyStore::Sqlite(open(dir.path())));
+    Fresh { store, dir: Some(dir) }
+}
+
+impl Fresh {
+    /// Drops the store as a kill would leave it, and opens its file again.
+    pub fn reopen(&mut self) {
+        self.store = Arc::new(AnyStore::Model(ModelStore::new()));
+        let dir = self.dir.as_ref().expect("a store that lives in a folder");
+        self.store = Arc::new(AnyStore::Sqlite(open(dir.path())));
+    }
+}
+
+pub fn options() -> SqliteOptions {
+    SqliteOptions::new([7; 16], "this boot")
+}
+
+pub fn open(dir: &Path) -> SqliteStore {
+    SqliteStore::open(&dir.join("countersign.db"), options()).expect("opens")
+}
+
+/// 2026-01-02T00:00:00Z and so many milliseconds.
+pub const fn at(ms: i64) -> UnixMillis {
+    UnixMillis(1_767_312_000_000 + ms)
+}
+
+pub const INSTITUTION: MerchantNo = MerchantNo(1);
+pub const TENANT: TenantNo = TenantNo(1);
+pub const SUB: MerchantNo = MerchantNo(10);
+pub const OTHER: MerchantNo = MerchantNo(2);
+pub const OTHER_TENANT: TenantNo = TenantNo(2);
+pub const APP: ApplicationNo = ApplicationNo(100);
+pub const OTHER_APP: ApplicationNo = ApplicationNo(200);
+
+pub fn merchant(no: MerchantNo, id: &str, tenant: TenantNo, kind: MerchantKind) -> MerchantRow {
+    MerchantRow {
+        no,
+        merchant_id: id.to_owned(),
+        tenant,
+        kind,
+        name: format!("name of {id}"),
+        base_r: Decimal::new(5, 1),
+        base_f: Amount::from_micros(100_000),
+        user_id: 42,
+        created_at: at(0),
+    }
+}
+
+pub fn sub(no: i64, id: &str) -> MerchantRow {
+    merchant(MerchantNo(no), id, TENANT, MerchantKind::SubAccount)
+}
+
+pub fn application(no: ApplicationNo, client_id: &str, merchant: MerchantNo, tenant: TenantNo) -> ApplicationRow {
+    ApplicationRow {
+        no,
+        client_id: client_id.to_owned(),
+        tenant,
+        merchant,
+        name: "an application".to_owned(),
+        enabled: true,
+        callback_url: Some("https://example.com/callback".to_owned()),
+        callback_enabled: true,
+        callback_encoding: SignatureEncoding::Hex,
+        callback_vocabulary: Vocabulary::Standard,
+        timestamp_tolerance_ms: None,
+        rate_limit_per_s: Some(50),
+        revision: 1,
+        created_at: at(0),
+    }
+}
+
+pub fn secret(id: &str, application: ApplicationNo, created_ms: i64) -> SecretRow {
+    SecretRow {
+        secret_id: id.to_owned(),
+        application,
+        key_id: "k1".to_owned(),
+        sealed: vec![1, 2, 3],
+        fingerprint: "0123456789abcdef".to_owned(),
+        last4: "abcd".to_owned(),
+        signs_callbacks: true,
+        created_at: at(created_ms),
+        not_after: None,
+        revoked_at: None,
+    }
+}
+
+pub fn token(id: &str, digest: u8) -> TokenRow {
+    TokenRow {
+        token_id: id.to_owned(),
+        name: "somebody".to_owned(),
+        digest: [digest; 32],
+        role: Role::Operator,
+        created_at: at(0),
+        expires_at: Some(at(1_000_000)),
+        revoked_at: None,
+    }
+}
+
+/// Version `no` of a sub-account, made at `no` seconds and effective at once.
+pub fn version(no: i64) -> RuleVersion {
+    let id = |no: i64| SortedId::new(at(no * 1000), u128::try_from(no).expect("not negative"));
+    RuleVersion {
+        version_no: no,
+        config_id: id(no),
+        previous: (no > 1).then(|| id(no - 1)),
+        base_version_no: (no > 1).then_some(no - 1),
+        markup: Markup::new(Decimal::new(no, 2), Decimal::ONE).expect("within limits"),
+        effective_at: at(no * 1000),
+        due_at: None,
+        created_at: at(no * 1000),
+    }
+}
+
+pub fn append(merchant: MerchantNo, version: RuleVersion) -> Write {
+    Write::AppendRule { tenant: TENANT, merchant, version: Box::new(version) }
+}
+
+pub fn order(id: i64) -> ConvertOrder {
+    ConvertOrder {
+        order_id: OrderId::new(id).expect("in range"),
+        user_id: 42,
+        sell_currency: Currency::parse("BTC").expect("a code"),
+        buy_currency: Currency::parse("USDT").expect("a code"),
+        sell_amount: Amount::from_micros(500_000),
+        buy_amount: Amount::from_micros(33_617_285_000),
+        status: ConvertStatus::Created,
+        rate: "67234.57".parse().expect("a number"),
+        quote_id: "PAY-0badcafe".to_owned(),
+        created_at: at(0),
+        revision: 1,
+    }
+}
+
+pub fn insert_order(merchant: MerchantNo, id: i64) -> Write {
+    Write::InsertConvertOrder { tenant: TENANT, merchant, order: Box::new(order(id)) }
+}
+
+/// A pending event, due at once.
+pub fn event(no: i64, biz_id: &str) -> EventRow {
+    EventRow {
+        no: EventNo(no),
+        tenant: TENANT,
+        application: APP,
+        client_id: "app_one".to_owned(),
+        event_id: SortedId(u128::try_from(no).expect("not negative")),
+        seq: 0,
+        sequence: 0,
+        biz_type: "CONVERT".to_owned(),
+        biz_id: biz_id.to_owned(),
+        biz_status: "SUCCESS".to_owned(),
+        data: "{}".to_owned(),
+        body: b"{\"a\":1}".to_vec(),
+        created_at: at(0),
+        state: DeliveryState::Pending,
+        attempts: 0,
+        due_at: Some(at(0)),
+    }
+}
+
+pub fn enqueue(event: EventRow) -> Write {
+    Write::EnqueueEvent(Box::new(event))
+}
+
+pub fn attempt(event: i64, attempt: i64, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {
+    let row = AttemptRow {
+        event: EventNo(event),
+        attempt,
+        at: at(attempt),
+        outcome: Outcome::HttpStatus,
+        http_status: Some(502),
+        duration_ms: 12,
+        address: Some("192.0.2.1:443".to_owned()),
+        detail: "status 502".to_owned(),
+    };
+    Write::RecordAttempt { tenant: TENANT, attempt: Box::new(row), state, due_at }
+}
+
+pub fn audit(action: &str) -> Write {
+    Write::RecordAudit(Box::new(AuditRow {
+        no: 777,
+        tenant: Some(TENANT),
+        at: at(0),
+        actor: "system".to_owned(),
+        source: String::new(),
+        action: action.to_owned(),
+        subject: "something".to_owned(),
+        before: String::new(),
+        after: "{}".to_owned(),
+        request_id: "req".to_owned(),
+    }))
+}
+
+pub fn put(name: &str, value: &str) -> Write {
+    Write::PutSetting { name: name.to_owned(), value: value.to_owned() }
+}
+
+pub fn answer(key: &str) -> IdempotencyRow {
+    IdempotencyRow {
+        scope: "tok_1 POST /merchants".to_owned(),
+        key: key.to_owned(),
+        body_digest: [9; 32],
+        status: 201,
+        answer: "{\"a\":null}".to_owned(),
+        created_at: at(0),
+    }
+}
+
+pub fn nonce(text: &str, ms: i64) -> ClaimKey {
+    ClaimKey { application: APP, nonce: text.to_owned(), stamped_at: at(ms) }
+}
+
+pub fn claim(text: &str, ms: i64) -> Write {
+    Write::ClaimNonce(nonce(text, ms))
+}
+
+pub const fn all() -> Cursor {
+    Cursor { after: None, limit: 1000 }
+}
+
+pub async fn commit(store: &impl Store, writes: Vec<Write>) -> Committed {
+    store.commit(Batch(writes)).await.expect("is applied")
+}
+
+pub async fn conflict(store: &impl Store, writes: Vec<Write>) -> Conflict {
+    match store.commit(Batch(writes)).await {
+        Err(CommitError::Conflict(conflict)) => conflict,
+        other => panic!("a conflict was expected, not {other:?}"),
+    }
+}
+
+pub async fn unfit(store: &impl Store, writes: Vec<Write>) {
+    let answer = store.commit(Batch(writes)).await;
+    assert!(matches!(answer, Err(CommitError::Store(StoreError::Unfit(_)))), "{answer:?}");
+}
+
+/// An institution with one sub-account and an application, and another institution with an application.
+pub async fn furnish(store: &impl Store) {
+    commit(
+        store,
+        vec![
+            Write::InsertMerchant(Box::new(merchant(INSTITUTION, "inst", TENANT, MerchantKind::Institution))),
+            Write::InsertMerchant(Box::new(sub(SUB.0, "sub-a"))),
+            Write::InsertApplication(Box::new(application(APP, "app_one", INSTITUTION, TENANT))),
+        ],
+    )
+    .await;
+    commit(
+        store,
+        vec![
+            Write::InsertMerchant(Box::new(merchant(OTHER, "other", OTHER_TENANT, MerchantKind::Institution))),
+            Write::InsertApplication(Box::new(application(OTHER_APP, "app_two", OTHER, OTHER_TENANT))),
+        ],
+    )
+    .await;
+}

@@ -1,0 +1,447 @@
+//! What only a store in a file promises.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use countersign_store::batch::{Batch, Conflict, Write};
+use countersign_store::contract::{Claimed, CommitError, Cursor, StoreError};
+use countersign_store::{SqliteOptions, SqliteStore, Store};
+use rusqlite::Connection;
+
+use crate::fixtures::*;
+
+fn path(dir: &Path) -> std::path::PathBuf {
+    dir.join("countersign.db")
+}
+
+fn open_with(dir: &Path, options: SqliteOptions) -> SqliteStore {
+    SqliteStore::open(&path(dir), options).expect("opens")
+}
+
+fn after_reboot() -> SqliteOptions {
+    SqliteOptions { boot_id: "the next boot".to_owned(), ..options() }
+}
+
+async fn reserve(store: &SqliteStore, text: &str, ms: i64) -> Claimed {
+    store.reserve(&nonce(text, ms)).await.expect("answers")
+}
+
+async fn settle(store: &SqliteStore, text: &str, ms: i64) -> Claimed {
+    store.settle(nonce(text, ms)).await.expect("answers")
+}
+
+fn unfit(answer: Result<SqliteStore, StoreError>) -> String {
+    match answer {
+        Err(StoreError::Unfit(why)) => why,
+        other => panic!("unfit was expected, not {other:?}"),
+    }
+}
+
+fn is_unavailable<T>(answer: &Result<T, StoreError>) -> bool {
+    matches!(answer, Err(StoreError::Unavailable(_)))
+}
+
+/// The files as a kill at this moment would leave them: what was given to the kernel, and nothing else.
+fn crash_image(dir: &Path) -> tempfile::TempDir {
+    let image = tempfile::tempdir().expect("a folder");
+    for entry in fs::read_dir(dir).expect("reads") {
+        let entry = entry.expect("reads");
+        if !entry.file_name().to_string_lossy().ends_with("-shm") {
+            fs::copy(entry.path(), image.path().join(entry.file_name())).expect("copies");
+        }
+    }
+    image
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_kill() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    furnish(&store).await;
+    for no in 1..=20 {
+        commit(&store, vec![claim(&format!("w{no}"), 0), append(SUB, version(no)), audit("upgrade")]).await;
+        assert_eq!(settle(&store, &format!("r{no}"), 0).await, Claimed::Fresh);
+    }
+    assert_eq!(reserve(&store, "only reserved", 0).await, Claimed::Fresh);
+    let image = crash_image(dir.path());
+    let again = open(image.path());
+    assert_eq!(again.rule_versions(SUB, all()).await.expect("reads").len(), 20);
+    assert_eq!(again.audit(all()).await.expect("reads").len(), 20);
+    for no in 1..=20 {
+        assert_eq!(reserve(&again, &format!("w{no}"), 0).await, Claimed::Used);
+        assert_eq!(reserve(&again, &format!("r{no}"), 0).await, Claimed::Used);
+        assert_eq!(conflict(&again, vec![claim(&format!("r{no}"), 0)]).await, Conflict::NonceUsed);
+    }
+    assert_eq!(reserve(&again, "only reserved", 0).await, Claimed::Fresh, "an honest nonce is good after a kill");
+}
+
+#[tokio::test]
+async fn a_dropped_store_opens_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for n in 0..3 {
+        let store = open(dir.path());
+        if n == 0 {
+            furnish(&store).await;
+        }
+        commit(&store, vec![append(SUB, version(n + 1)), claim(&format!("w{n}"), 0)]).await;
+        assert_eq!(settle(&store, &format!("r{n}"), 0).await, Claimed::Fresh);
+    }
+    let store = open(dir.path());
+    for n in 0..3 {
+        assert_eq!(reserve(&store, &format!("w{n}"), 0).await, Claimed::Used);
+        assert_eq!(reserve(&store, &format!("r{n}"), 0).await, Claimed::Used);
+    }
+    assert_eq!(store.rule_versions(SUB, all()).await.expect("reads").len(), 3);
+}
+
+#[tokio::test]
+async fn the_key_of_the_nonces_is_the_first_ones() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    commit(&store, vec![claim("w", 0)]).await;
+    assert_eq!(settle(&store, "r", 0).await, Claimed::Fresh);
+    drop(store);
+    let store = open_with(dir.path(), SqliteOptions { window_key: [8; 16], ..options() });
+    assert_eq!(reserve(&store, "w", 0).await, Claimed::Used);
+    assert_eq!(reserve(&store, "r", 0).await, Claimed::Used);
+}
+
+#[tokio::test]
+async fn after_a_reboot_what_may_have_been_forgotten_is_unknowable() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    commit(&store, vec![claim("written", 0)]).await;
+    assert_eq!(settle(&store, "read", 0).await, Claimed::Fresh);
+    assert_eq!(settle(&store, "lost", 0).await, Claimed::Fresh);
+    drop(store);
+    // The kernel had not yet put the last record on the disk.
+    let journal = fs::read_dir(dir.path())
+        .expect("reads")
+        .map(|e| e.expect("reads").path())
+        .find(|p| p.extension().is_some_and(|e| e == "journal"))
+        .expect("a journal");
+    let len = fs::metadata(&journal).expect("there").len();
+    fs::OpenOptions::new().write(true).open(&journal).expect("opens").set_len(len - 32).expect("cuts");
+
+    // The doubt outlasts further starts within the same boot.
+    for _ in 0..2 {
+        let store = open_with(dir.path(), after_reboot());
+        assert_eq!(reserve(&store, "written", 0).await, Claimed::Used);
+        assert_eq!(reserve(&store, "read", 0).await, Claimed::Used);
+        for (text, ms) in [("lost", 0), ("honest", 0), ("honest", -50_000), ("ahead", 2000)] {
+            assert_eq!(reserve(&store, text, ms).await, Claimed::Unknowable, "{text} {ms}");
+            assert_eq!(settle(&store, text, ms).await, Claimed::Unknowable, "{text} {ms}");
+            let refused = store.commit(Batch(vec![claim(text, ms)])).await;
+            assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+        }
+        assert_eq!(reserve(&store, "lost", 2001).await, Claimed::Fresh, "beyond the mark nothing was ever given out");
+    }
+}
+
+#[tokio::test]
+async fn after_a_clean_end_a_reboot_leaves_no_doubt() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    assert_eq!(settle(&store, "read", 0).await, Claimed::Fresh);
+    store.close().expect("closes");
+    drop(store);
+    let store = open_with(dir.path(), after_reboot());
+    assert_eq!(reserve(&store, "read", 0).await, Claimed::Used);
+    assert_eq!(reserve(&store, "honest", 0).await, Claimed::Fresh);
+    drop(store);
+    // That start was not ended cleanly, so the next boot doubts again.
+    let store = open_with(dir.path(), SqliteOptions { boot_id: "a third".to_owned(), ..options() });
+    assert_eq!(reserve(&store, "other", 0).await, Claimed::Unknowable);
+}
+
+#[tokio::test]
+async fn a_boot_without_a_name_is_another_boot() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let nameless = || SqliteOptions { boot_id: String::new(), ..options() };
+    let store = open_with(dir.path(), nameless());
+    assert_eq!(settle(&store, "read", 0).await, Claimed::Fresh);
+    drop(store);
+    let store = open_with(dir.path(), nameless());
+    assert_eq!(reserve(&store, "honest", 0).await, Claimed::Unknowable);
+}
+
+fn mark(dir: &Path) -> i64 {
+    let conn = Connection::open(path(dir)).expect("opens");
+    conn.query_row("SELECT mark FROM replay", [], |row| row.get(0)).expect("reads")
+}
+
+#[tokio::test]
+async fn the_durable_mark_is_never_below_what_was_given_out() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    for ms in (0..20_000).step_by(137) {
+        let text = format!("n{ms}");
+        let claimed = if ms % 2 == 0 { reserve(&store, &text, ms).await } else { settle(&store, &text, ms).await };
+        assert_eq!(claimed, Claimed::Fresh);
+        assert!(mark(dir.path()) >= at(ms).0, "at {ms}");
+    }
+}
+
+#[tokio::test]
+async fn the_purge_horizon_is_durable_and_frees_rows_and_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    for n in 0..50 {
+        commit(&store, vec![claim(&format!("w{n}"), n)]).await;
+        assert_eq!(settle(&store, &format!("r{n}"), n).await, Claimed::Fresh);
+    }
+    let count = |what: &str| {
+        let conn = Connection::open(path(dir.path())).expect("opens");
+        conn.query_row(what, [], |row| row.get::<_, i64>(0)).expect("reads")
+    };
+    let journals = || {
+        let names = fs::read_dir(dir.path()).expect("reads").map(|e| e.expect("reads").file_name());
+        names.filter(|n| n.to_string_lossy().ends_with(".journal")).count()
+    };
+    store.purge_nonces(at(29)).await.expect("purges");
+    assert_eq!((count("SELECT count(*) FROM nonce"), journals()), (20, 1));
+    store.purge_nonces(at(49)).await.expect("purges");
+    assert_eq!((count("SELECT count(*) FROM nonce"), journals()), (0, 0));
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(reserve(&store, "w10", 10).await, Claimed::TooOld);
+    assert_eq!(reserve(&store, "w10", 49).await, Claimed::TooOld);
+    assert_eq!(reserve(&store, "w10", 50).await, Claimed::Fresh);
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_written_makes_settling_unavailable() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    let place = dir.path().join("nonces-000000000001.journal");
+    fs::create_dir(&place).expect("made");
+    assert_eq!(reserve(&store, "n", 0).await, Claimed::Fresh);
+    assert!(is_unavailable(&store.settle(nonce("n", 0)).await));
+    store.release(&nonce("n", 0));
+    fs::remove_dir(&place).expect("removed");
+    assert_eq!(reserve(&store, "n", 0).await, Claimed::Fresh, "503 left it open");
+    assert_eq!(settle(&store, "n", 0).await, Claimed::Fresh);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_is_unavailable_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = Arc::new(open_with(dir.path(), SqliteOptions { queue_max: 4, group_max: 2, ..options() }));
+    let other = Connection::open(path(dir.path())).expect("opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for n in 0..20 {
+        let (store, tell) = (Arc::clone(&store), tell.clone());
+        tokio::spawn(async move {
+            let answer = store.commit(Batch(vec![put(&format!("s{n}"), "v")])).await;
+            tell.send((n, answer.map(|_| ()))).expect("is awaited");
+        });
+    }
+    // At most two are with the writer and four in the queue: the other fourteen are answered while the file is locked.
+    let mut refused = Vec::new();
+    for _ in 0..14 {
+        let (n, answer) = told.recv().await.expect("answers");
+        assert!(matches!(answer, Err(CommitError::Store(StoreError::Unavailable(_)))), "{answer:?}");
+        refused.push(n);
+    }
+    other.execute_batch("ROLLBACK").expect("unlocks");
+    let mut done = 0;
+    for _ in 14..20 {
+        match told.recv().await.expect("answers") {
+            (_, Ok(())) => done += 1,
+            (n, Err(_)) => refused.push(n),
+        }
+    }
+    assert!(done >= 4, "{done} were taken");
+    for n in refused {
+        let setting = store.setting(&format!("s{n}")).await.expect("reads");
+        assert_eq!(setting, None, "refused means nothing was done");
+    }
+    commit(&*store, vec![put("after", "v")]).await;
+}
+
+#[tokio::test]
+async fn a_locked_file_is_unavailable_and_nothing_was_done() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open_with(dir.path(), SqliteOptions { busy_ms: 50, ..options() });
+    let other = Connection::open(path(dir.path())).expect("opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+    let refused = store.commit(Batch(vec![claim("n", 0), put("a", "1")])).await;
+    assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+    assert!(is_unavailable(&store.reserve(&nonce("m", 0)).await), "the mark cannot be raised");
+    other.execute_batch("ROLLBACK").expect("unlocks");
+    assert_eq!(reserve(&store, "n", 0).await, Claimed::Fresh);
+    assert_eq!(reserve(&store, "m", 0).await, Claimed::Fresh);
+    assert_eq!(store.setting("a").await.expect("reads"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_of_one_do_the_same_as_groups_of_many() {
+    for group_max in [1, 2, 512] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = Arc::new(open_with(dir.path(), SqliteOptions { group_max, ..options() }));
+        furnish(&*store).await;
+        let tasks: Vec<_> = (1..=64)
+            .map(|no| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    commit(&*store, vec![enqueue(event(no, "a")), audit("emit")]).await.events[0].seq
+                })
+            })
+            .collect();
+        let mut seqs = Vec::new();
+        for task in tasks {
+            seqs.push(task.await.expect("is applied"));
+        }
+        seqs.sort_unstable();
+        assert!(seqs.into_iter().eq(1..=64));
+    }
+}
+
+#[test]
+fn the_log_is_emptied_although_an_idle_thread_keeps_a_snapshot() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = Arc::new(open_with(dir.path(), SqliteOptions { checkpoint_pages: 64, ..options() }));
+    let runtime = || tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let (read, has_read) = std::sync::mpsc::channel();
+    let (end, may_end) = std::sync::mpsc::channel::<()>();
+    let reader = {
+        let store = Arc::clone(&store);
+        std::thread::spawn(move || {
+            runtime().block_on(store.setting("a")).expect("reads");
+            read.send(()).expect("is awaited");
+            may_end.recv().ok();
+            runtime().block_on(store.setting("last")).expect("reads")
+        })
+    };
+    has_read.recv().expect("has read");
+    let big = "x".repeat(20_000);
+    let log = path(dir.path()).with_extension("db-wal");
+    runtime().block_on(async {
+        for n in 0..2_000 {
+            commit(&*store, vec![put("a", &big), put("last", &n.to_string())]).await;
+        }
+    });
+    // 2,000 commits of seven pages are 56 MiB; checkpoints at 64 pages keep the log far below.
+    let len = fs::metadata(log).expect("there").len();
+    assert!(len < 8 * 1024 * 1024, "the log has {len} bytes");
+    drop(end);
+    assert_eq!(reader.join().expect("ends").as_deref(), Some("1999"));
+}
+
+#[tokio::test]
+async fn a_closed_store_answers_unavailable_to_everything() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    furnish(&store).await;
+    store.ping().await.expect("answers");
+    store.close().expect("closes");
+    store.close().expect("closes twice");
+    assert!(is_unavailable(&store.ping().await));
+    assert!(is_unavailable(&store.merchant("inst").await));
+    assert!(is_unavailable(&store.merchants(None, all()).await));
+    assert!(is_unavailable(&store.settle(nonce("n", 0)).await));
+    assert!(is_unavailable(&store.purge_nonces(at(0)).await));
+    let refused = store.commit(Batch(vec![put("a", "1")])).await;
+    assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+    assert!(!path(dir.path()).with_extension("db-wal").exists(), "the log was put away");
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(open(dir.path()));
+    let conn = Connection::open(path(dir.path())).expect("opens");
+    conn.execute("INSERT INTO schema_step VALUES (2, 'later', 'digest')", []).expect("writes");
+    drop(conn);
+    assert!(unfit(SqliteStore::open(&path(dir.path()), options())).contains("newer program"));
+    assert!(matches!(SqliteStore::schema_state(&path(dir.path())), Err(StoreError::Unfit(_))));
+}
+
+#[test]
+fn a_changed_schema_step_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(open(dir.path()));
+    let conn = Connection::open(path(dir.path())).expect("opens");
+    conn.execute("UPDATE schema_step SET digest = 'another'", []).expect("writes");
+    drop(conn);
+    assert!(unfit(SqliteStore::open(&path(dir.path()), options())).contains("schema step 1"));
+}
+
+#[test]
+fn a_file_of_another_program_is_refused_and_left_as_it_was() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let conn = Connection::open(path(dir.path())).expect("opens");
+    conn.execute_batch("CREATE TABLE theirs (a); PRAGMA application_id = 7;").expect("writes");
+    drop(conn);
+    let before = fs::read(path(dir.path())).expect("reads");
+    assert!(unfit(SqliteStore::open(&path(dir.path()), options())).contains("another program"));
+    assert_eq!(fs::read(path(dir.path())).expect("reads").len(), before.len());
+    fs::write(path(dir.path()), "this is no database, but it is long enough to be looked at".repeat(20))
+        .expect("writes");
+    unfit(SqliteStore::open(&path(dir.path()), options()));
+}
+
+#[test]
+fn the_schema_state_is_told_and_nothing_is_changed_by_asking() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = path(dir.path());
+    let none = SqliteStore::schema_state(&file).expect("answers");
+    assert_eq!(none.applied, 0);
+    assert!(!file.exists());
+    let made = SqliteStore::migrate(&file).expect("migrates");
+    assert_eq!(made.applied, made.known);
+    assert_eq!(SqliteStore::schema_state(&file).expect("answers"), made);
+    assert_eq!(SqliteStore::migrate(&file).expect("again"), made);
+}
+
+#[tokio::test]
+async fn faults_inside_a_file_are_found() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    furnish(&store).await;
+    for no in 1..=3 {
+        commit(&store, vec![append(SUB, version(no))]).await;
+    }
+    drop(store);
+    let faults = || SqliteStore::faults(&path(dir.path())).expect("answers");
+    assert_eq!(faults(), Vec::<String>::new());
+    let conn = Connection::open(path(dir.path())).expect("opens");
+    conn.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM fee_rule WHERE version_no = 2; DELETE FROM merchant WHERE merchant_no = 2;")
+        .expect("breaks");
+    drop(conn);
+    let found = faults();
+    assert!(found.iter().any(|f| f.contains("fee rules do not point")), "{found:?}");
+    assert!(found.iter().any(|f| f.contains("application")), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_that_open_a_new_file_at_once_all_come_up() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = path(dir.path());
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let file = file.clone();
+            tokio::task::spawn_blocking(move || SqliteStore::migrate(&file).map(|state| state.applied))
+        })
+        .collect();
+    for task in tasks {
+        assert!(task.await.expect("ends").expect("migrates") > 0);
+    }
+}
+
+#[tokio::test]
+async fn two_stores_in_one_process_do_not_mix() {
+    let (a, b) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (first, second) = (open(a.path()), open(b.path()));
+    commit(&first, vec![put("name", "first")]).await;
+    commit(&second, vec![put("name", "second")]).await;
+    assert_eq!(first.setting("name").await.expect("reads").as_deref(), Some("first"));
+    assert_eq!(second.setting("name").await.expect("reads").as_deref(), Some("second"));
+    drop(first);
+    assert_eq!(second.setting("name").await.expect("reads").as_deref(), Some("second"));
+    assert_eq!(second.audit(Cursor { after: None, limit: 1 }).await.expect("reads").len(), 0);
+    commit(&second, vec![Write::PutSetting { name: "name".to_owned(), value: "again".to_owned() }]).await;
+    assert_eq!(second.setting("name").await.expect("reads").as_deref(), Some("again"));
+}
