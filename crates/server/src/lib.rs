@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod datadir;
 pub mod dispatch;
+mod edges;
 pub mod listen;
 pub mod log;
 pub mod merchant;

@@ -129,7 +129,14 @@ pub enum Authenticated {
     No(SignatureRefusal),
 }
 
-type Shard = RwLock<HashMap<Box<str>, Arc<KnownApplication>>>;
+#[derive(Default)]
+struct Entries {
+    known: HashMap<Box<str>, Arc<KnownApplication>>,
+    /// Grows with each change of an application of this shard.
+    changes: u64,
+}
+
+type Shard = RwLock<Entries>;
 
 /// The applications seen so far.
 pub struct Callers {
@@ -157,23 +164,33 @@ impl Callers {
 
     /// Forgets an application, after any change of it or its secrets.
     pub fn forget(&self, client_id: &str) {
-        self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner).remove(client_id);
+        let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
+        shard.changes += 1;
+        shard.known.remove(client_id);
+    }
+
+    fn changes(&self, client_id: &str) -> u64 {
+        self.shard(client_id).read().unwrap_or_else(PoisonError::into_inner).changes
     }
 
     fn get(&self, client_id: &str) -> Option<Arc<KnownApplication>> {
-        self.shard(client_id).read().unwrap_or_else(PoisonError::into_inner).get(client_id).cloned()
+        self.shard(client_id).read().unwrap_or_else(PoisonError::into_inner).known.get(client_id).cloned()
     }
 
-    fn keep(&self, known: &Arc<KnownApplication>) {
+    /// Keeps what was read after [`Callers::changes`] said `changes`; where it has changed since, a slower reader would bring an
+    /// older state back, and a revoked secret with it.
+    fn keep(&self, known: &Arc<KnownApplication>, changes: u64) {
         let client_id = known.application.client_id.as_str();
         let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
-        if shard.len() >= SHARD_ENTRIES_MAX {
-            shard.clear();
+        if shard.changes != changes {
+            return;
         }
-        // A slower reader must not bring an older state back.
-        let newer = shard.get(client_id).is_some_and(|k| k.application.revision > known.application.revision);
+        if shard.known.len() >= SHARD_ENTRIES_MAX {
+            shard.known.clear();
+        }
+        let newer = shard.known.get(client_id).is_some_and(|k| k.application.revision > known.application.revision);
         if !newer {
-            shard.insert(client_id.into(), known.clone());
+            shard.known.insert(client_id.into(), known.clone());
         }
     }
 
@@ -228,17 +245,15 @@ impl App {
         client_id: &str,
         kept: Option<&Arc<KnownApplication>>,
     ) -> Result<Option<Arc<KnownApplication>>, AppError> {
-        let Some(view) = self.store.application(client_id).await? else {
-            self.callers.forget(client_id);
-            return Ok(None);
-        };
+        let changes = self.callers.changes(client_id);
+        let Some(view) = self.store.application(client_id).await? else { return Ok(None) };
         if let Some(kept) = kept
             && kept.application.revision == view.application.revision
         {
             return Ok(Some(kept.clone()));
         }
         let known = Arc::new(self.ready(view, kept)?);
-        self.callers.keep(&known);
+        self.callers.keep(&known, changes);
         Ok(Some(known))
     }
 

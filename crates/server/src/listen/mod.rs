@@ -4,11 +4,13 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -76,7 +78,13 @@ pub async fn serve<S, B>(
             accepted = accept(&listener, &permits) => accepted,
         };
         let Some((stream, peer, permit)) = accepted else { continue };
-        let service = service_for(peer);
+        let (service, asked) = (service_for(peer), Arc::new(AtomicBool::new(false)));
+        let seen = asked.clone();
+        let service = service_fn(move |request| {
+            seen.store(true, Ordering::Relaxed);
+            service.call(request)
+        });
+        let head_timeout = settings.head_timeout;
         let (builder, watcher) = (builder.clone(), graceful.watcher());
         let (tls, handshake_timeout) = (settings.tls.clone(), settings.handshake_timeout);
         let plain_too = settings.plain_too;
@@ -90,14 +98,14 @@ pub async fn serve<S, B>(
                 None => {
                     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
                     // What breaks here is the peer's connection; the requests on it were logged.
-                    let _ = watcher.watch(connection).await;
+                    until_idle(watcher.watch(connection), &asked, head_timeout).await;
                 }
                 Some(config) => {
                     let handshake =
                         tokio::time::timeout(handshake_timeout, TlsAcceptor::from(config).accept(stream)).await;
                     if let Ok(Ok(stream)) = handshake {
                         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-                        let _ = watcher.watch(connection).await;
+                        until_idle(watcher.watch(connection), &asked, head_timeout).await;
                     }
                 }
             }
@@ -109,6 +117,16 @@ pub async fn serve<S, B>(
             drain_s = settings.drain.as_secs(),
             "Connections were still busy at the end of the drain and were closed"
         );
+    }
+}
+
+/// Serves a connection to its end, unless no request has come on it within `head_timeout`: the parser's own limits begin
+/// only once it knows which version of HTTP is spoken, and a peer that says nothing would hold its place for ever.
+async fn until_idle(connection: impl Future, asked: &AtomicBool, head_timeout: Duration) {
+    let mut connection = pin!(connection);
+    let ended = tokio::time::timeout(head_timeout, connection.as_mut()).await;
+    if ended.is_err() && asked.load(Ordering::Relaxed) {
+        connection.await;
     }
 }
 

@@ -5,11 +5,11 @@ use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::Endpoint;
 use http_body_util::BodyExt;
 use hyper::body::Body;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 
 use super::IntakeLimits;
 use super::answer::Failure;
+use crate::edges;
 
 /// The endpoint of a path and method: 404, then 405.
 pub fn endpoint(head: &Parts) -> Result<Endpoint, Failure> {
@@ -78,7 +78,7 @@ where
         .because("body_timeout")
     })??;
     if !bytes.is_empty() {
-        check_type(&head.headers)?;
+        edges::type_refusal(&head.headers).map_or(Ok(()), |s| Err(Failure::new(Code::UnsupportedContentType, s)))?;
     }
     Ok(bytes)
 }
@@ -114,22 +114,4 @@ where
 
 fn too_large(limits: &IntakeLimits) -> Failure {
     Failure::new(Code::BodyTooLarge, format!("a body is at most {} bytes", limits.body_bytes_max))
-}
-
-/// 415: a body is JSON as it is, not packed.
-fn check_type(headers: &HeaderMap) -> Result<(), Failure> {
-    let refuse = |sentence: &str| Err(Failure::new(Code::UnsupportedContentType, sentence));
-    if headers.contains_key(CONTENT_ENCODING) {
-        return refuse("send the body without Content-Encoding");
-    }
-    let mut types = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(first), None) = (types.next(), types.next()) else {
-        return refuse("send the header Content-Type: application/json once");
-    };
-    let media = first.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
-    if media.eq_ignore_ascii_case("application/json") {
-        Ok(())
-    } else {
-        refuse("send the header Content-Type: application/json")
-    }
 }

@@ -115,10 +115,10 @@ impl Edge {
             caller.application.timestamp_tolerance_ms.map_or(Ok(()), |ms| in_time(now, headers.timestamp_ms, ms));
         if let Err(failure) = own_limit {
             // The signature was right, so the nonce is used up all the same.
-            if self.app.store.reserve(&claim).await? == Claimed::Fresh {
-                self.app.store.settle(claim).await?;
-            }
-            return Err(failure);
+            return match self.app.store.reserve(&claim).await? {
+                Claimed::Fresh => self.decide_nonce(&claim, O::ENDPOINT, Err(failure)).await,
+                Claimed::Used | Claimed::TooOld | Claimed::Unknowable => Err(failure),
+            };
         }
         self.reserve(&claim).await?;
         let outcome = self.admitted::<O>(trace, caller, &headers, &claim, input).await;
@@ -202,7 +202,7 @@ impl Edge {
         headers: &SignedHeaders<'_>,
     ) -> Result<Option<MerchantRow>, Failure> {
         let own = &caller.merchant;
-        let names = self.settings.prefixes.first();
+        let names = &self.settings.prefixes.all()[headers.prefix_index];
         if endpoint.is_institution_only() {
             let Some(named) = headers.merchant_id else {
                 let sentence =

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Method, Response};
 use axum::response::IntoResponse;
@@ -23,6 +23,7 @@ use super::problem::Problem;
 use crate::app::operators::{self, Keyed};
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App};
+use crate::edges;
 
 /// What a handler answers.
 pub type Reply = Result<Response<Body>, Problem>;
@@ -142,27 +143,9 @@ async fn read(desk: &Desk, headers: &HeaderMap, body: Body) -> Result<Bytes, Pro
         Err(_) => return Err(Problem::new(Code::InvalidParameter, "the body broke off")),
     };
     if !bytes.is_empty() {
-        check_type(headers)?;
+        edges::type_refusal(headers).map_or(Ok(()), |s| Err(Problem::new(Code::UnsupportedContentType, s)))?;
     }
     Ok(bytes)
-}
-
-/// 415: a body is JSON as it is, not packed.
-fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
-    let refuse = |sentence: &str| Err(Problem::new(Code::UnsupportedContentType, sentence));
-    if headers.contains_key(CONTENT_ENCODING) {
-        return refuse("send the body without Content-Encoding");
-    }
-    let mut types = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(first), None) = (types.next(), types.next()) else {
-        return refuse("send the header Content-Type: application/json once");
-    };
-    let media = first.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
-    if media.eq_ignore_ascii_case("application/json") {
-        Ok(())
-    } else {
-        refuse("send the header Content-Type: application/json")
-    }
 }
 
 /// Parts of the path.

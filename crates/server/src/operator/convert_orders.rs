@@ -16,6 +16,7 @@ use super::fields::{amount, checked_text, currency, rate, whole};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
 use crate::app::{App, convert, identity};
+use crate::edges;
 
 /// Longest quote id.
 const QUOTE_ID_CHARS_MAX: usize = 64;
@@ -63,22 +64,6 @@ fn rate_schema() -> Schema {
 pub struct ConvertOrderMove {
     /// 3 success, 6 failed.
     pub status: i64,
-}
-
-/// The order as merchants see it.
-fn view(order: &ConvertOrder) -> ConvertOrderAnswer {
-    ConvertOrderAnswer {
-        order_id: order.order_id.to_string(),
-        user_id: order.user_id,
-        sell_currency: order.sell_currency.as_str().to_owned(),
-        buy_currency: order.buy_currency.as_str().to_owned(),
-        sell_amount: order.sell_amount.to_string(),
-        buy_amount: order.buy_amount.to_string(),
-        status: order.status.code(),
-        rate: Exact(order.rate),
-        quote_id: order.quote_id.clone(),
-        create_time: order.created_at.0,
-    }
 }
 
 fn parse(app: &App, owner: &MerchantRow, body: &[u8]) -> Result<ConvertOrder, Problem> {
@@ -132,7 +117,7 @@ pub async fn create(Named(merchant_id): Named<String>, call: Call) -> Reply {
     call.once(async {
         let owner = identity::find_merchant(call.app(), &merchant_id).await?;
         let order = parse(call.app(), &owner, &call.body)?;
-        let answer = view(&order);
+        let answer = edges::convert_order(&order);
         convert::insert(call.app(), &owner, &order, call.keep(&answer), &call.actor).await?;
         Ok(answer)
     })
@@ -147,9 +132,9 @@ pub async fn advance(Named(order_id): Named<String>, call: Call) -> Reply {
     call.once(async {
         let next = status(&Fields::parse(&call.body)?)?.ok_or_else(|| Problem::field("status", "is required"))?;
         let order = OrderId::parse(&order_id).ok_or(AppError::OrderNotFound)?;
-        let keep = |_: &MerchantRow, order: &ConvertOrder| call.keep(&view(order));
+        let keep = |_: &MerchantRow, order: &ConvertOrder| call.keep(&edges::convert_order(order));
         let (_, moved) = convert::advance(call.app(), order, next, keep, &call.actor).await?;
-        Ok(view(&moved))
+        Ok(edges::convert_order(&moved))
     })
     .await
 }

@@ -20,6 +20,9 @@ use crate::log::RequestLine;
 /// Bytes of chance in a request's id.
 const REQUEST_ID_BYTES: usize = 14;
 
+/// How much of a path goes to the log.
+const PATH_BYTES_LOGGED: usize = 256;
+
 /// What is known of a request before anything is checked.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -60,7 +63,7 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
         request_id: &context.request_id,
         listener: "operator",
         method: method.as_str(),
-        path: path.get(..256).unwrap_or(&path),
+        path: &path[..path.floor_char_boundary(PATH_BYTES_LOGGED)],
         status: response.status().as_u16(),
         code,
         reason: "",

@@ -18,6 +18,7 @@ use axum::body::Body;
 use axum::http::header::{HeaderName, InvalidHeaderName};
 use axum::http::{Request, Response};
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::IntoResponse as _;
 use axum::routing::get;
 use countersign_protocol::headers::Prefixes;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -140,6 +141,8 @@ where
         let router = router.clone();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        Box::pin(router.oneshot(request)) as Answering
+        // On a task of its own: a caller who hangs up must not cut off what follows a commit, such as forgetting a revoked secret.
+        let call = tokio::spawn(router.oneshot(request));
+        Box::pin(async move { call.await.unwrap_or_else(|_| Ok(Problem::internal().into_response())) }) as Answering
     })
 }
