@@ -1,0 +1,113 @@
+//! The real binary, called as people and programs call it.
+
+mod commands;
+mod tls;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary that this build has made.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
+
+/// A folder of its own for one test.
+#[derive(Debug)]
+pub struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The data folder.
+    pub fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// The binary with arguments, to be run in the folder.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        for variable in ["COUNTERSIGN_TRIALS", "COUNTERSIGN_BLESS"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the binary runs")
+    }
+
+    /// Runs it and wants this exit code; its stdout and stderr.
+    pub fn ends(&self, arguments: &[&str], code: i32) -> (String, String) {
+        let out = self.run(arguments);
+        let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert_eq!(out.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
+        (stdout.into_owned(), stderr.into_owned())
+    }
+
+    /// `init --json` in the data folder; what it printed.
+    pub fn init(&self) -> Value {
+        let (stdout, _) = self.ends(&["init", "--json", "--data", "data"], 0);
+        serde_json::from_str(&stdout).expect("init --json prints one JSON object")
+    }
+
+    /// `serve` on free loopback ports with further arguments.
+    pub fn serve(&self, more: &[&str]) -> Serving {
+        let mut arguments =
+            vec!["serve", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
+        arguments.extend(more);
+        let mut child =
+            self.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("a first line");
+        let said: Value = serde_json::from_str(&line).expect("the first line is JSON");
+        let address = |name: &str| said[name].as_str().expect("an address").to_owned();
+        Serving { child, listen: address("listen"), operator_listen: address("operator_listen") }
+    }
+}
+
+/// A running server; killed when it is dropped.
+#[derive(Debug)]
+pub struct Serving {
+    child: Child,
+    /// Address of the merchants' listener.
+    pub listen: String,
+    /// Address of the operators' listener.
+    pub operator_listen: String,
+}
+
+impl Serving {
+    /// Sends SIGTERM; the exit code.
+    pub fn terminate(mut self) -> Option<i32> {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().expect("kill runs");
+        assert!(told.success());
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The permission bits of a file.
+pub fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).expect("is there").permissions().mode() & 0o777
+}
