@@ -1,4 +1,4 @@
-//! One store of two kinds, so that the server needs no type parameter.
+//! One store of several kinds, so that the server needs no type parameter.
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -11,6 +11,7 @@ use crate::contract::{
     IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::model::ModelStore;
+use crate::postgres::PostgresStore;
 use crate::sqlite::SqliteStore;
 
 /// The store that a deployment was started with.
@@ -18,6 +19,8 @@ use crate::sqlite::SqliteStore;
 pub enum AnyStore {
     /// A file on this machine.
     Sqlite(SqliteStore),
+    /// A database that many nodes share.
+    Postgres(PostgresStore),
     /// In memory; forgets everything when the process ends. For tests.
     Model(ModelStore),
 }
@@ -26,6 +29,7 @@ macro_rules! either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
             AnyStore::Sqlite($store) => $call,
+            AnyStore::Postgres($store) => $call,
             AnyStore::Model($store) => $call,
         }
     };

@@ -8,15 +8,22 @@
 pub mod batch;
 pub mod contract;
 pub mod model;
+pub mod postgres;
 pub mod rows;
 pub mod sqlite;
 
 mod any;
 mod check;
 mod page;
+mod read;
+mod steps;
+mod window;
+mod words;
 
 pub use any::AnyStore;
 pub use batch::{Batch, Committed, Write};
 pub use contract::{CommitError, Store, StoreError};
 pub use model::ModelStore;
-pub use sqlite::{SchemaState, SqliteOptions, SqliteStore};
+pub use postgres::{PostgresOptions, PostgresStore};
+pub use sqlite::{SqliteOptions, SqliteStore};
+pub use steps::SchemaState;

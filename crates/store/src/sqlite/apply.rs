@@ -5,10 +5,10 @@
 
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
-use super::window::Undo;
 use super::writes;
 use crate::batch::{Batch, Committed, Conflict, Write};
 use crate::contract::{CommitError, StoreError};
+use crate::window::Undo;
 
 /// Why a batch was not applied.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use rusqlite::{OptionalExtension, Params, Row, params};
 use super::apply::{Applier, Found, Stop};
 use super::rows::Fields;
 use super::statements::{Kept, Sql};
-use super::window::Seen;
 use crate::batch::{Conflict, Key, Write};
 use crate::contract::{ClaimKey, CommitError, StoreError};
+use crate::window::Seen;
 
 /// A sub-account's rule head.
 #[expect(clippy::struct_field_names, reason = "named as its columns are")]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip::SipHasher13;
 
-use super::window::ClaimHash;
+use crate::window::ClaimHash;
 
 /// Claim hash, timestamp, checksum.
 const RECORD_LEN: usize = 32;

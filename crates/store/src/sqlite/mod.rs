@@ -16,8 +16,6 @@ mod readers;
 mod rows;
 mod schema;
 mod statements;
-mod window;
-mod words;
 mod writer;
 mod writes;
 
@@ -37,12 +35,12 @@ use crate::contract::{
     ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
+use crate::steps::SchemaState;
 use nonces::{MarkNeed, Nonces};
 use readers::Readers;
 use writer::{Message, Task};
 
 pub use options::SqliteOptions;
-pub use schema::SchemaState;
 
 /// Nonces deleted in one transaction, so that other batches go between.
 const NONCES_PER_DELETE: u32 = 2000;

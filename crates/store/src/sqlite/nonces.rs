@@ -5,11 +5,9 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use siphasher::sip128::{Hasher128, SipHasher13};
-
 use super::journal::Journal;
-use super::window::{ClaimHash, Seen, Undo, Window};
 use crate::contract::{ClaimKey, Claimed, StoreError};
+use crate::window::{ClaimHash, Seen, Undo, Window};
 
 /// How far ahead of a timestamp the replay mark is raised.
 pub(super) const MARK_AHEAD_MS: i64 = 2000;
@@ -43,15 +41,6 @@ impl std::fmt::Debug for Nonces {
     }
 }
 
-const fn claimed(seen: Seen) -> Claimed {
-    match seen {
-        Seen::Taken => Claimed::Fresh,
-        Seen::Used => Claimed::Used,
-        Seen::TooOld => Claimed::TooOld,
-        Seen::Unknowable => Claimed::Unknowable,
-    }
-}
-
 impl Nonces {
     pub(super) fn new(key: [u8; 16], window: Window, journal: Journal, mark: i64) -> Self {
         Self { key, window, journal, mark: AtomicI64::new(mark), asked: AtomicI64::new(mark) }
@@ -59,15 +48,11 @@ impl Nonces {
 
     /// The keyed hash of an application's nonce. The timestamp is no part of it.
     pub(super) fn hash(&self, claim: &ClaimKey) -> ClaimHash {
-        use std::hash::Hasher;
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        hasher.write(&claim.application.0.to_le_bytes());
-        hasher.write(claim.nonce.as_bytes());
-        ClaimHash::from_bytes(hasher.finish128().as_bytes())
+        ClaimHash::of(&self.key, claim)
     }
 
     pub(super) fn reserve(&self, claim: &ClaimKey) -> Claimed {
-        claimed(self.window.reserve(self.hash(claim), claim.stamped_at.0))
+        self.window.reserve(self.hash(claim), claim.stamped_at.0).into()
     }
 
     pub(super) fn release(&self, claim: &ClaimKey) {
@@ -79,7 +64,7 @@ impl Nonces {
         let (hash, stamped_at) = (self.hash(claim), claim.stamped_at.0);
         match self.window.settling(hash, stamped_at) {
             Seen::Taken => {}
-            refused @ (Seen::Used | Seen::TooOld | Seen::Unknowable) => return Ok(claimed(refused)),
+            refused @ (Seen::Used | Seen::TooOld | Seen::Unknowable) => return Ok(refused.into()),
         }
         match self.journal.append(hash, stamped_at).await {
             Ok(()) => {

@@ -18,9 +18,9 @@ use super::options::SqliteOptions;
 use super::readers::Readers;
 use super::rows::Fields;
 use super::schema;
-use super::window::{ClaimHash, Window};
 use super::writer::{self, Shared};
 use crate::contract::StoreError;
+use crate::window::{ClaimHash, Window};
 
 /// 3.51.3: older ones may corrupt a log that is reset while it is read.
 const SQLITE_MIN: i32 = 3_051_003;

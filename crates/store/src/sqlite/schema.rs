@@ -3,58 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use aws_lc_rs::digest;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use super::fault::fault;
-use super::rows::hex;
 use crate::contract::StoreError;
+use crate::steps::{Applied, SchemaState, Step, pending, sha256};
 
 /// Marks the file as ours: "CSGN".
 const APPLICATION_ID: i32 = 0x4353_474e;
 
-/// One step of the schema. Never changed once released: its digest is checked.
-#[derive(Debug)]
-struct Step {
-    number: i32,
-    name: &'static str,
-    sql: &'static str,
-}
-
 const STEPS: &[Step] =
     &[Step { number: 1, name: "begin", sql: include_str!("../../migrations/sqlite/0001_begin.sql") }];
-
-/// Where the schema of a file stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SchemaState {
-    /// Steps that the file has; 0 where there is no file.
-    pub applied: i32,
-    /// Steps that this program knows.
-    pub known: i32,
-}
-
-/// A step that was applied: number, name, digest.
-type Applied = (i32, String, String);
-
-fn sha256(text: &str) -> String {
-    hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
-}
-
-/// What is still to be applied. A file that is ahead of this program, or was made by other steps, is refused.
-fn pending<'a>(done: &[Applied], all: &'a [Step]) -> Result<&'a [Step], StoreError> {
-    if done.len() > all.len() {
-        let (at, known) = (done.len(), all.len());
-        return Err(StoreError::Unfit(format!(
-            "the database is at schema step {at}, this program knows {known}: use a newer program"
-        )));
-    }
-    for ((number, name, digest), step) in done.iter().zip(all) {
-        if (*number, name.as_str(), digest.as_str()) != (step.number, step.name, sha256(step.sql).as_str()) {
-            return Err(StoreError::Unfit(format!("schema step {number} {name} is not the one this program knows")));
-        }
-    }
-    Ok(&all[done.len()..])
-}
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
     let there = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_step'";
@@ -178,15 +137,5 @@ mod tests {
     #[test]
     fn steps_are_numbered_from_one_without_gap() {
         assert!(STEPS.iter().map(|s| s.number).eq(1..=known()));
-    }
-
-    #[test]
-    fn a_file_that_is_ahead_and_a_file_of_other_steps_are_refused() {
-        let all = [Step { number: 1, name: "a", sql: "A" }, Step { number: 2, name: "b", sql: "B" }];
-        let row = |step: &Step| (step.number, step.name.to_owned(), sha256(step.sql));
-        assert_eq!(pending(&[], &all).expect("all").len(), 2);
-        assert_eq!(pending(&[row(&all[0])], &all).expect("one").len(), 1);
-        assert!(pending(&[row(&all[0]), row(&all[1])], &all[..1]).is_err());
-        assert!(pending(&[(1, "a".to_owned(), sha256("changed"))], &all).is_err());
     }
 }

@@ -8,9 +8,9 @@ use rusqlite::params;
 use super::apply::Found;
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
-use super::words;
 use crate::batch::{Committed, EventNumbers, Write};
 use crate::contract::{ApplicationRow, AttemptRow, AuditRow, EventRow, MerchantRow, SecretRow, TokenRow};
+use crate::words;
 
 /// Does a write whose guard held.
 pub(super) fn write(

@@ -14,24 +14,34 @@ use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EventRow, IdempotencyRow, MerchantKind,
     MerchantRow, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
 };
-use countersign_store::{AnyStore, ModelStore, SqliteOptions, SqliteStore, Store};
+use countersign_store::{AnyStore, ModelStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store};
 use rust_decimal::Decimal;
 use tempfile::TempDir;
 
-/// A store that was just made, and the folder it may live in.
+use crate::cluster::Database;
+
+/// A store that was just made, and the folder or database it may live in.
 pub struct Fresh {
     pub store: Arc<AnyStore>,
     pub dir: Option<TempDir>,
+    /// Kept: it goes when this is dropped.
+    pub _database: Option<Database>,
 }
 
-pub fn model() -> Fresh {
-    Fresh { store: Arc::new(AnyStore::Model(ModelStore::new())), dir: None }
+pub async fn model() -> Fresh {
+    Fresh { store: Arc::new(AnyStore::Model(ModelStore::new())), dir: None, _database: None }
 }
 
-pub fn sqlite() -> Fresh {
+pub async fn sqlite() -> Fresh {
     let dir = tempfile::tempdir().expect("a folder");
     let store = Arc::new(AnyStore::Sqlite(open(dir.path())));
-    Fresh { store, dir: Some(dir) }
+    Fresh { store, dir: Some(dir), _database: None }
+}
+
+pub async fn postgres() -> Fresh {
+    let database = Database::new().await;
+    let store = Arc::new(AnyStore::Postgres(open_postgres(&database, 1).await));
+    Fresh { store, dir: None, _database: Some(database) }
 }
 
 impl Fresh {
@@ -49,6 +59,15 @@ pub fn options() -> SqliteOptions {
 
 pub fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(&dir.join("countersign.db"), options()).expect("opens")
+}
+
+/// Options of a node; no two nodes have the same number.
+pub fn postgres_options(database: &Database, node: u8) -> PostgresOptions {
+    PostgresOptions::new(database.url(), [node; 16], [node; 16])
+}
+
+pub async fn open_postgres(database: &Database, node: u8) -> PostgresStore {
+    PostgresStore::open(postgres_options(database, node)).await.expect("opens")
 }
 
 /// 2026-01-02T00:00:00Z and so many milliseconds.

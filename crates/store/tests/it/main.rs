@@ -1,7 +1,11 @@
-//! One binary: the contract on every store, what only SQLite promises, and both stores against each other.
+//! One binary: the contract on every store, what only one kind promises, and all against each other.
 
+mod cluster;
 mod contract;
 mod corrupt;
 mod fixtures;
+mod postgres;
 mod property;
+mod proxy;
+mod schemas;
 mod sqlite;

@@ -12,6 +12,7 @@ use countersign_store::{AnyStore, Store};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 
+use crate::cluster::Database;
 use crate::fixtures::*;
 
 /// One step of a history.
@@ -189,6 +190,71 @@ async fn everything(store: &AnyStore) -> Vec<String> {
     seen
 }
 
+/// Two nodes on one database: each step goes to one of them. What a node reserves it alone knows, so that is left out.
+async fn nodes_against_model(steps: Vec<(bool, Step)>) -> Result<(), TestCaseError> {
+    let database = Database::new().await;
+    let model = model().await.store;
+    let nodes = [1, 2].map(|node| open_postgres(&database, node));
+    let [one, two] = nodes;
+    let nodes = [AnyStore::Postgres(one.await), AnyStore::Postgres(two.await)];
+    for store in [&*model, &nodes[0]] {
+        furnish(store).await;
+        commit(store, vec![Write::InsertMerchant(Box::new(sub(11, "sub-b")))]).await;
+    }
+    for (on_other, step) in steps {
+        if matches!(step, Step::Reserve(_) | Step::Release(_)) {
+            continue;
+        }
+        let expected = answer_of(&model, step.clone()).await;
+        if matches!(step, Step::Purge(_)) {
+            // Every node purges now and then; one that has not yet says no to more, never to less.
+            answer_of(&nodes[usize::from(!on_other)], step.clone()).await;
+        }
+        let found = answer_of(&nodes[usize::from(on_other)], step.clone()).await;
+        prop_assert_eq!(&expected, &found, "{:?}", step);
+        prop_assert!(!expected.starts_with("not expected"), "{}", expected);
+    }
+    let expected = everything(&model).await;
+    for node in &nodes {
+        prop_assert_eq!(&expected, &everything(node).await);
+    }
+    Ok(())
+}
+
+/// One node: every step.
+async fn node_against_model(steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let (model, node) = (model().await, postgres().await);
+    for store in [&model.store, &node.store] {
+        furnish(&**store).await;
+        commit(&**store, vec![Write::InsertMerchant(Box::new(sub(11, "sub-b")))]).await;
+    }
+    for step in steps {
+        let answers = (answer_of(&model.store, step.clone()).await, answer_of(&node.store, step.clone()).await);
+        prop_assert_eq!(&answers.0, &answers.1, "{:?}", step);
+        prop_assert!(!answers.0.starts_with("not expected"), "{}", answers.0);
+    }
+    prop_assert_eq!(everything(&model.store).await, everything(&node.store).await);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_history_on_postgres_gives_the_models_answers_and_reads(steps in proptest::collection::vec(step(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(node_against_model(steps))?;
+    }
+
+    #[test]
+    fn a_history_spread_over_two_nodes_gives_the_models_answers_and_reads(
+        steps in proptest::collection::vec((any::<bool>(), step()), 1..60)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(nodes_against_model(steps))?;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -198,7 +264,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
-            let (model, mut sqlite) = (model(), sqlite());
+            let (model, mut sqlite) = (model().await, sqlite().await);
             for store in [&model.store, &sqlite.store] {
                 furnish(&**store).await;
                 commit(&**store, vec![Write::InsertMerchant(Box::new(sub(11, "sub-b")))]).await;

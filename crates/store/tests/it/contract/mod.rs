@@ -11,15 +11,16 @@ macro_rules! contract {
     ($($part:ident: [$($case:ident),* $(,)?])*) => {
         contract!(@on model, [$($($part::$case),*),*]);
         contract!(@on sqlite, [$($($part::$case),*),*]);
+        contract!(@on postgres, [$($($part::$case),*),*]);
     };
     (@on $store:ident, [$($part:ident::$case:ident),*]) => {
         mod $store {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    let fresh = crate::fixtures::$store();
+                    let fresh = crate::fixtures::$store().await;
                     crate::fixtures::furnish(&*fresh.store).await;
-                    super::$part::$case(fresh.store).await;
+                    super::$part::$case(std::sync::Arc::clone(&fresh.store)).await;
                 }
             )*
         }

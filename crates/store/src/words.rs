@@ -2,7 +2,7 @@
 
 use crate::contract::{MerchantKind, Role, SignatureEncoding, Vocabulary};
 
-pub(super) const fn of_kind(kind: MerchantKind) -> &'static str {
+pub(crate) const fn of_kind(kind: MerchantKind) -> &'static str {
     match kind {
         MerchantKind::Institution => "institution",
         MerchantKind::Merchant => "merchant",
@@ -10,34 +10,34 @@ pub(super) const fn of_kind(kind: MerchantKind) -> &'static str {
     }
 }
 
-pub(super) fn kind(word: &str) -> Option<MerchantKind> {
+pub(crate) fn kind(word: &str) -> Option<MerchantKind> {
     let all = [MerchantKind::Institution, MerchantKind::Merchant, MerchantKind::SubAccount];
     all.into_iter().find(|kind| of_kind(*kind) == word)
 }
 
-pub(super) const fn of_encoding(encoding: SignatureEncoding) -> &'static str {
+pub(crate) const fn of_encoding(encoding: SignatureEncoding) -> &'static str {
     match encoding {
         SignatureEncoding::Hex => "hex",
         SignatureEncoding::Base64 => "base64",
     }
 }
 
-pub(super) fn encoding(word: &str) -> Option<SignatureEncoding> {
+pub(crate) fn encoding(word: &str) -> Option<SignatureEncoding> {
     [SignatureEncoding::Hex, SignatureEncoding::Base64].into_iter().find(|e| of_encoding(*e) == word)
 }
 
-pub(super) const fn of_vocabulary(vocabulary: Vocabulary) -> &'static str {
+pub(crate) const fn of_vocabulary(vocabulary: Vocabulary) -> &'static str {
     match vocabulary {
         Vocabulary::Standard => "standard",
         Vocabulary::Family => "family",
     }
 }
 
-pub(super) fn vocabulary(word: &str) -> Option<Vocabulary> {
+pub(crate) fn vocabulary(word: &str) -> Option<Vocabulary> {
     [Vocabulary::Standard, Vocabulary::Family].into_iter().find(|v| of_vocabulary(*v) == word)
 }
 
-pub(super) const fn of_role(role: Role) -> &'static str {
+pub(crate) const fn of_role(role: Role) -> &'static str {
     match role {
         Role::Viewer => "viewer",
         Role::Operator => "operator",
@@ -45,6 +45,6 @@ pub(super) const fn of_role(role: Role) -> &'static str {
     }
 }
 
-pub(super) fn role(word: &str) -> Option<Role> {
+pub(crate) fn role(word: &str) -> Option<Role> {
     [Role::Viewer, Role::Operator, Role::Security].into_iter().find(|r| of_role(*r) == word)
 }

@@ -4,30 +4,41 @@
 //! Invariant: the horizon is read under the shard's lock, so that no request can slip in between "too old" and "forgotten".
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::contract::{ClaimKey, Claimed};
 
 /// Locks to spread requests over. A power of two.
 const SHARDS: usize = 64;
 
 /// The hash of one nonce of one application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ClaimHash {
+pub(crate) struct ClaimHash {
     spread: u64,
     rest: u64,
 }
 
 impl ClaimHash {
-    pub(super) const fn from_bytes(bytes: [u8; 16]) -> Self {
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
         let value = u128::from_le_bytes(bytes);
         #[expect(clippy::cast_possible_truncation, reason = "the lower half is wanted")]
         let spread = value as u64;
         Self { spread, rest: (value >> 64) as u64 }
     }
 
-    pub(super) const fn to_bytes(self) -> [u8; 16] {
+    /// The keyed hash of an application's nonce. The timestamp is no part of it.
+    pub(crate) fn of(key: &[u8; 16], claim: &ClaimKey) -> Self {
+        let mut hasher = SipHasher13::new_with_key(key);
+        hasher.write(&claim.application.0.to_le_bytes());
+        hasher.write(claim.nonce.as_bytes());
+        Self::from_bytes(hasher.finish128().as_bytes())
+    }
+
+    pub(crate) const fn to_bytes(self) -> [u8; 16] {
         ((self.spread as u128) | ((self.rest as u128) << 64)).to_le_bytes()
     }
 }
@@ -40,7 +51,7 @@ impl Hash for ClaimHash {
 
 /// The keys are keyed hashes already: they need no second one.
 #[derive(Debug, Default)]
-pub(super) struct AsItIs(u64);
+pub(crate) struct AsItIs(u64);
 
 impl Hasher for AsItIs {
     fn finish(&self) -> u64 {
@@ -103,7 +114,7 @@ type Shard = HashMap<ClaimHash, Held, BuildHasherDefault<AsItIs>>;
 
 /// What a look at the window says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// It was not known, or only reserved where that does not count, and is the caller's now.
     Taken,
     /// It is known.
@@ -114,15 +125,26 @@ pub(super) enum Seen {
     Unknowable,
 }
 
+impl From<Seen> for Claimed {
+    fn from(seen: Seen) -> Self {
+        match seen {
+            Seen::Taken => Self::Fresh,
+            Seen::Used => Self::Used,
+            Seen::TooOld => Self::TooOld,
+            Seen::Unknowable => Self::Unknowable,
+        }
+    }
+}
+
 /// How to undo a claim whose transaction was rolled back.
 #[derive(Debug)]
-pub(super) struct Undo {
+pub(crate) struct Undo {
     hash: ClaimHash,
     before: Option<Held>,
 }
 
 /// The window.
-pub(super) struct Window {
+pub(crate) struct Window {
     shards: [Mutex<Shard>; SHARDS],
     horizon: AtomicI64,
     /// Requests stamped at or before it may have been used in ways that a reboot forgot.
@@ -136,7 +158,7 @@ impl std::fmt::Debug for Window {
 }
 
 impl Window {
-    pub(super) fn new(horizon: i64, unknowable_through: i64) -> Self {
+    pub(crate) fn new(horizon: i64, unknowable_through: i64) -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::default()), horizon: AtomicI64::new(horizon), unknowable_through }
     }
 
@@ -145,44 +167,50 @@ impl Window {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is known of a nonce. One that was used at or before the horizon is forgotten, though it may not be removed yet.
+    fn known(&self, shard: &Shard, hash: ClaimHash) -> Option<Held> {
+        let forgotten = |held: Held| held.stage() == Stage::Used && held.stamped_at() <= self.horizon();
+        shard.get(&hash).copied().filter(|held| !forgotten(*held))
+    }
+
     /// Why a nonce that is not in the window cannot be given out.
     fn unseen(&self, stamped_at: i64) -> Option<Seen> {
         (stamped_at <= self.unknowable_through).then_some(Seen::Unknowable)
     }
 
     /// Puts back what was known before this process began.
-    pub(super) fn recall(&self, hash: ClaimHash, stamped_at: i64) {
+    pub(crate) fn recall(&self, hash: ClaimHash, stamped_at: i64) {
         if stamped_at > self.horizon() {
             self.shard(hash).insert(hash, Held::new(stamped_at, Stage::Used));
         }
     }
 
-    pub(super) fn horizon(&self) -> i64 {
+    pub(crate) fn horizon(&self) -> i64 {
         self.horizon.load(Ordering::SeqCst)
     }
 
     /// Takes a nonce for a request that begins.
-    pub(super) fn reserve(&self, hash: ClaimHash, stamped_at: i64) -> Seen {
+    pub(crate) fn reserve(&self, hash: ClaimHash, stamped_at: i64) -> Seen {
         let mut shard = self.shard(hash);
         if stamped_at <= self.horizon() {
             return Seen::TooOld;
         }
-        match shard.entry(hash) {
-            Entry::Occupied(_) => Seen::Used,
-            Entry::Vacant(place) => self.unseen(stamped_at).unwrap_or_else(|| {
-                place.insert(Held::new(stamped_at, Stage::Reserved));
-                Seen::Taken
-            }),
+        if self.known(&shard, hash).is_some() {
+            return Seen::Used;
         }
+        self.unseen(stamped_at).unwrap_or_else(|| {
+            shard.insert(hash, Held::new(stamped_at, Stage::Reserved));
+            Seen::Taken
+        })
     }
 
     /// Begins to settle: of two at once only one goes on. End with [`Window::settled`] or [`Window::unsettled`].
-    pub(super) fn settling(&self, hash: ClaimHash, stamped_at: i64) -> Seen {
+    pub(crate) fn settling(&self, hash: ClaimHash, stamped_at: i64) -> Seen {
         let mut shard = self.shard(hash);
         if stamped_at <= self.horizon() {
             return Seen::TooOld;
         }
-        match shard.get(&hash).map(|held| held.stage()) {
+        match self.known(&shard, hash).map(Held::stage) {
             Some(Stage::Settling | Stage::Used) => return Seen::Used,
             None => {
                 if let Some(refused) = self.unseen(stamped_at) {
@@ -196,17 +224,17 @@ impl Window {
     }
 
     /// The journal has it.
-    pub(super) fn settled(&self, hash: ClaimHash, stamped_at: i64) {
+    pub(crate) fn settled(&self, hash: ClaimHash, stamped_at: i64) {
         self.shard(hash).insert(hash, Held::new(stamped_at, Stage::Used));
     }
 
     /// The journal could not take it: it is as if only reserved.
-    pub(super) fn unsettled(&self, hash: ClaimHash, stamped_at: i64) {
+    pub(crate) fn unsettled(&self, hash: ClaimHash, stamped_at: i64) {
         self.shard(hash).insert(hash, Held::new(stamped_at, Stage::Reserved));
     }
 
     /// Gives back a reservation.
-    pub(super) fn release(&self, hash: ClaimHash, stamped_at: i64) {
+    pub(crate) fn release(&self, hash: ClaimHash, stamped_at: i64) {
         let mut shard = self.shard(hash);
         if shard.get(&hash) == Some(&Held::new(stamped_at, Stage::Reserved)) {
             shard.remove(&hash);
@@ -214,13 +242,13 @@ impl Window {
     }
 
     /// Claims a nonce for a batch: a reservation does not count. `Ok` is how to undo it.
-    pub(super) fn claim(&self, hash: ClaimHash, stamped_at: i64) -> Result<Undo, Seen> {
+    pub(crate) fn claim(&self, hash: ClaimHash, stamped_at: i64) -> Result<Undo, Seen> {
         let mut shard = self.shard(hash);
         if stamped_at <= self.horizon() {
             return Err(Seen::TooOld);
         }
         let before = shard.get(&hash).copied();
-        match before.map(Held::stage) {
+        match self.known(&shard, hash).map(Held::stage) {
             Some(Stage::Settling | Stage::Used) => return Err(Seen::Used),
             None => {
                 if let Some(refused) = self.unseen(stamped_at) {
@@ -234,7 +262,7 @@ impl Window {
     }
 
     /// Undoes a claim.
-    pub(super) fn undo(&self, undo: &Undo) {
+    pub(crate) fn undo(&self, undo: &Undo) {
         let mut shard = self.shard(undo.hash);
         match undo.before {
             Some(held) => shard.insert(undo.hash, held),
@@ -243,12 +271,12 @@ impl Window {
     }
 
     /// From now on what is stamped at or before `horizon` is too old. The horizon must be durable already.
-    pub(super) fn raise_horizon(&self, horizon: i64) {
+    pub(crate) fn raise_horizon(&self, horizon: i64) {
         self.horizon.fetch_max(horizon, Ordering::SeqCst);
     }
 
     /// Forgets what is too old.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let horizon = self.horizon();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,214 @@
+-- Every table of the first schema; a test compares it with SQLite's. docs/DATA.md says what each is for and who moves its rows.
+-- Times are milliseconds since 1970 UTC, amounts millionths, rates exact decimals as text, ids of 128 bits blobs.
+-- Texts that are keys are compared byte by byte, whatever the database's own order is.
+
+CREATE TABLE setting (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    value TEXT NOT NULL
+);
+
+-- `horizon`: nonces stamped at or before it are too old. It is raised under a lock that excludes every claim.
+CREATE TABLE replay (
+    one BIGINT PRIMARY KEY CHECK (one = 1),
+    hash_key BYTEA NOT NULL CHECK (octet_length(hash_key) = 16),
+    horizon BIGINT NOT NULL
+);
+
+CREATE TABLE nonce (
+    claim BYTEA PRIMARY KEY CHECK (octet_length(claim) = 16),
+    stamped_at BIGINT NOT NULL
+);
+CREATE INDEX nonce_by_time ON nonce (stamped_at);
+
+-- The last group of batches that each writing lane committed: what a lane asks for when its connection broke in a commit.
+-- Whoever inserts the row first decides: the lane's own transaction, or the lane that asks, which then knows it never will be.
+CREATE TABLE commit_mark (
+    lane BYTEA NOT NULL,
+    mark BIGINT NOT NULL,
+    marked_at BIGINT NOT NULL,
+    PRIMARY KEY (lane, mark)
+);
+
+CREATE TABLE merchant (
+    tenant_no BIGINT NOT NULL REFERENCES merchant (merchant_no),
+    merchant_no BIGINT PRIMARY KEY,
+    merchant_id TEXT COLLATE "C" NOT NULL UNIQUE,
+    kind TEXT NOT NULL CHECK (kind IN ('institution', 'merchant', 'sub_account')),
+    name TEXT NOT NULL,
+    base_r TEXT NOT NULL,
+    base_f BIGINT NOT NULL,
+    user_id BIGINT NOT NULL,
+    created_at BIGINT NOT NULL
+);
+CREATE INDEX merchant_by_tenant ON merchant (tenant_no, merchant_id);
+
+CREATE TABLE application (
+    tenant_no BIGINT NOT NULL REFERENCES merchant (merchant_no),
+    application_no BIGINT PRIMARY KEY,
+    client_id TEXT COLLATE "C" NOT NULL UNIQUE,
+    merchant_no BIGINT NOT NULL REFERENCES merchant (merchant_no),
+    name TEXT NOT NULL,
+    enabled BOOLEAN NOT NULL,
+    callback_url TEXT,
+    callback_enabled BOOLEAN NOT NULL,
+    callback_encoding TEXT NOT NULL CHECK (callback_encoding IN ('hex', 'base64')),
+    callback_vocabulary TEXT NOT NULL CHECK (callback_vocabulary IN ('standard', 'family')),
+    timestamp_tolerance_ms BIGINT,
+    rate_limit_per_s BIGINT CHECK (rate_limit_per_s BETWEEN 0 AND 4294967295),
+    revision BIGINT NOT NULL CHECK (revision >= 1),
+    created_at BIGINT NOT NULL
+);
+CREATE INDEX application_by_merchant ON application (merchant_no);
+
+CREATE TABLE secret (
+    application_no BIGINT NOT NULL REFERENCES application (application_no),
+    secret_id TEXT COLLATE "C" PRIMARY KEY,
+    key_id TEXT NOT NULL,
+    sealed BYTEA NOT NULL,
+    fingerprint TEXT NOT NULL,
+    last4 TEXT NOT NULL,
+    signs_callbacks BOOLEAN NOT NULL,
+    created_at BIGINT NOT NULL,
+    not_after BIGINT,
+    revoked_at BIGINT
+);
+CREATE INDEX secret_by_application ON secret (application_no);
+
+CREATE TABLE operator_token (
+    token_id TEXT COLLATE "C" PRIMARY KEY,
+    name TEXT NOT NULL,
+    digest BYTEA NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
+    role TEXT NOT NULL CHECK (role IN ('viewer', 'operator', 'security')),
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT
+);
+
+-- Versions of a sub-account are numbered without gap, so that every one is found by its number; the head says which is the newest.
+CREATE TABLE fee_rule (
+    tenant_no BIGINT NOT NULL,
+    merchant_no BIGINT NOT NULL,
+    version_no BIGINT NOT NULL CHECK (version_no >= 1),
+    config_id BYTEA NOT NULL CHECK (octet_length(config_id) = 16),
+    previous_config_id BYTEA CHECK (octet_length(previous_config_id) = 16),
+    base_version_no BIGINT CHECK (base_version_no BETWEEN 1 AND version_no - 1),
+    r_markup TEXT NOT NULL,
+    f_markup BIGINT NOT NULL CHECK (f_markup >= 0),
+    effective_at BIGINT NOT NULL,
+    due_at BIGINT,
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (merchant_no, version_no),
+    CHECK ((version_no = 1) = (previous_config_id IS NULL))
+);
+
+CREATE TABLE fee_rule_head (
+    tenant_no BIGINT NOT NULL,
+    merchant_no BIGINT PRIMARY KEY REFERENCES merchant (merchant_no),
+    version_no BIGINT NOT NULL CHECK (version_no >= 1),
+    base_version_no BIGINT
+);
+
+CREATE TABLE convert_order (
+    tenant_no BIGINT NOT NULL,
+    order_id BIGINT PRIMARY KEY CHECK (order_id BETWEEN 1 AND 999999999999999999),
+    merchant_no BIGINT NOT NULL REFERENCES merchant (merchant_no),
+    user_id BIGINT NOT NULL,
+    sell_currency TEXT NOT NULL,
+    buy_currency TEXT NOT NULL,
+    sell_amount BIGINT NOT NULL,
+    buy_amount BIGINT NOT NULL,
+    status BIGINT NOT NULL CHECK (status IN (1, 3, 6)),
+    rate TEXT NOT NULL,
+    quote_id TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    revision BIGINT NOT NULL CHECK (revision >= 1)
+);
+
+CREATE TABLE convert_order_move (
+    tenant_no BIGINT NOT NULL,
+    order_id BIGINT NOT NULL REFERENCES convert_order (order_id),
+    revision BIGINT NOT NULL CHECK (revision >= 1),
+    status BIGINT NOT NULL CHECK (status IN (1, 3, 6)),
+    at BIGINT NOT NULL,
+    PRIMARY KEY (order_id, revision)
+);
+
+CREATE TABLE event (
+    tenant_no BIGINT NOT NULL,
+    event_no BIGINT PRIMARY KEY,
+    application_no BIGINT NOT NULL REFERENCES application (application_no),
+    client_id TEXT COLLATE "C" NOT NULL,
+    event_id BYTEA NOT NULL UNIQUE CHECK (octet_length(event_id) = 16),
+    seq BIGINT NOT NULL CHECK (seq >= 1),
+    sequence BIGINT NOT NULL CHECK (sequence >= 1),
+    biz_type TEXT NOT NULL,
+    biz_id TEXT COLLATE "C" NOT NULL,
+    biz_status TEXT NOT NULL,
+    data TEXT NOT NULL,
+    body BYTEA NOT NULL,
+    created_at BIGINT NOT NULL,
+    UNIQUE (application_no, seq)
+);
+CREATE INDEX event_by_biz ON event (biz_id, event_no);
+
+CREATE TABLE delivery (
+    tenant_no BIGINT NOT NULL,
+    event_no BIGINT PRIMARY KEY REFERENCES event (event_no),
+    application_no BIGINT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'held', 'delivered', 'dead')),
+    attempts BIGINT NOT NULL CHECK (attempts >= 0),
+    due_at BIGINT,
+    CHECK ((state = 'pending') = (due_at IS NOT NULL))
+);
+CREATE INDEX delivery_due ON delivery (due_at) WHERE state = 'pending';
+CREATE INDEX delivery_open ON delivery (application_no, state) WHERE state IN ('pending', 'held');
+
+CREATE TABLE attempt (
+    tenant_no BIGINT NOT NULL,
+    event_no BIGINT NOT NULL REFERENCES delivery (event_no),
+    attempt BIGINT NOT NULL CHECK (attempt >= 1),
+    at BIGINT NOT NULL,
+    outcome TEXT NOT NULL,
+    http_status BIGINT CHECK (http_status BETWEEN 0 AND 65535),
+    duration_ms BIGINT NOT NULL,
+    address TEXT,
+    detail TEXT NOT NULL,
+    PRIMARY KEY (event_no, attempt)
+);
+
+CREATE TABLE event_counter (
+    tenant_no BIGINT NOT NULL,
+    application_no BIGINT PRIMARY KEY,
+    seq BIGINT NOT NULL CHECK (seq >= 1)
+);
+
+CREATE TABLE biz_counter (
+    tenant_no BIGINT NOT NULL,
+    application_no BIGINT NOT NULL,
+    biz_id TEXT COLLATE "C" NOT NULL,
+    sequence BIGINT NOT NULL CHECK (sequence >= 1),
+    PRIMARY KEY (application_no, biz_id)
+);
+
+CREATE TABLE idempotency (
+    scope TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    body_digest BYTEA NOT NULL CHECK (octet_length(body_digest) = 32),
+    status BIGINT NOT NULL CHECK (status BETWEEN 0 AND 65535),
+    answer TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (scope, key)
+);
+
+CREATE TABLE audit (
+    tenant_no BIGINT,
+    audit_no BIGINT PRIMARY KEY,
+    at BIGINT NOT NULL,
+    actor TEXT NOT NULL,
+    source TEXT NOT NULL,
+    action TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    before TEXT NOT NULL,
+    after TEXT NOT NULL,
+    request_id TEXT NOT NULL
+);

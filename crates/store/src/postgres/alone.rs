@@ -1,0 +1,258 @@
+//! A batch in a transaction of its own, write by write: each guard is judged against what the writes before it did.
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{EventNo, MerchantNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+use tokio_postgres::{Error, Row};
+
+use super::group::{Ask, Judge};
+use super::nonces::Nonces;
+use super::plan::{read_numbers, step};
+use super::rows::Fields;
+use super::session::{Params, Session};
+use super::statements::Sql;
+use crate::batch::{Batch, Committed, Conflict, Key, Write};
+use crate::contract::{ApplicationRow, CommitError, IdempotencyRow, MerchantRow, SecretRow, StoreError, TokenRow};
+use crate::window::Undo;
+use crate::words;
+
+/// Why a batch was not applied.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// For a reason of its own.
+    Refused(CommitError),
+    /// The database failed.
+    Broken(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl From<CommitError> for Stop {
+    fn from(why: CommitError) -> Self {
+        Self::Refused(why)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(why: StoreError) -> Self {
+        Self::Refused(CommitError::Store(why))
+    }
+}
+
+/// A batch that is being applied.
+#[derive(Debug)]
+pub(super) struct Alone<'a> {
+    session: &'a Session,
+    nonces: &'a Nonces,
+    /// How to give back its nonces in this process.
+    pub(super) claims: Vec<Undo>,
+    pub(super) committed: Committed,
+}
+
+fn guard(found: &[Row], conflict: Conflict) -> Result<(), Stop> {
+    if found.is_empty() { Err(Stop::Refused(CommitError::Conflict(conflict))) } else { Ok(()) }
+}
+
+impl<'a> Alone<'a> {
+    pub(super) const fn new(session: &'a Session, nonces: &'a Nonces) -> Self {
+        Self { session, nonces, claims: Vec::new(), committed: Committed { events: Vec::new() } }
+    }
+
+    /// Applies the batch inside the open transaction.
+    pub(super) async fn apply(&mut self, batch: &Batch) -> Result<(), Stop> {
+        for write in &batch.0 {
+            self.write(write).await?;
+        }
+        Ok(())
+    }
+
+    async fn run(&self, sql: Sql, params: Params<'_>) -> Result<Vec<Row>, Stop> {
+        Ok(self.session.run(sql, params).await?)
+    }
+
+    /// A write that groups do, done as a group of one.
+    async fn grouped(&mut self, write: &Write) -> Result<(), Stop> {
+        let ask = Ask::of(std::iter::once(write), self.nonces);
+        let mut found = Vec::new();
+        for statement in &ask.statements() {
+            found.push(step(self.session, statement).await?);
+        }
+        let mut judge = Judge::new(self.nonces, ask.read(found.into_iter())?);
+        judge.batch(std::slice::from_ref(write))?;
+        self.claims.append(&mut judge.claims);
+        for statement in &judge.plan.statements() {
+            let rows = step(self.session, statement).await?;
+            if matches!(statement.0, Sql::EventsInsert) {
+                self.committed.events.extend(read_numbers(&rows)?.into_values());
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, write: &Write) -> Result<(), Stop> {
+        match write {
+            Write::InsertMerchant(row) => self.insert_merchant(row).await,
+            Write::InsertApplication(row) => self.insert_application(row).await,
+            Write::UpdateApplication(row) => self.update_application(row).await,
+            Write::InsertSecret(row) => self.insert_secret(row).await,
+            Write::UpdateSecret(row) => {
+                let (not_after, revoked_at) = (row.not_after.map(|t| t.0), row.revoked_at.map(|t| t.0));
+                let found = self
+                    .run(Sql::SecretUpdate, &[&row.secret_id, &not_after, &revoked_at, &row.signs_callbacks])
+                    .await?;
+                guard(&found, Conflict::Moved(Key::Secret(row.secret_id.clone())))
+            }
+            Write::InsertToken(row) => self.insert_token(row).await,
+            Write::RevokeToken { token_id, at } => {
+                let found = self.run(Sql::TokenRevoke, &[token_id, &at.0]).await?;
+                guard(&found, Conflict::Moved(Key::Token(token_id.clone())))
+            }
+            Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order).await,
+            Write::MoveConvertOrder { tenant, order, at } => self.move_order(*tenant, order, *at).await,
+            Write::ReleaseHeld { application, due_at } => {
+                self.run(Sql::DeliveryRelease, &[&application.0, &due_at.0]).await.map(|_| ())
+            }
+            Write::HoldPending { application } => self.run(Sql::DeliveryHold, &[&application.0]).await.map(|_| ()),
+            Write::Redeliver { event, due_at } => self.redeliver(*event, *due_at).await,
+            Write::RememberAnswer(row) => self.remember(row).await,
+            Write::PutSetting { name, value } => self.run(Sql::SettingPut, &[name, value]).await.map(|_| ()),
+            Write::ClaimNonce(_)
+            | Write::AppendRule { .. }
+            | Write::EnqueueEvent(_)
+            | Write::RecordAttempt { .. }
+            | Write::RecordAudit(_) => self.grouped(write).await,
+        }
+    }
+
+    async fn insert_merchant(&self, row: &MerchantRow) -> Result<(), Stop> {
+        let (kind, base_r) = (words::of_kind(row.kind), row.base_r.to_string());
+        let (tenant, no, base_f, at) = (row.tenant.0, row.no.0, row.base_f.micros(), row.created_at.0);
+        let params: Params<'_> =
+            &[&tenant, &no, &row.merchant_id, &kind, &row.name, &base_r, &base_f, &row.user_id, &at];
+        guard(&self.run(Sql::MerchantInsert, params).await?, Conflict::Taken(Key::Merchant(row.merchant_id.clone())))
+    }
+
+    async fn insert_application(&self, row: &ApplicationRow) -> Result<(), Stop> {
+        let params: Params<'_> = &[
+            &row.tenant.0,
+            &row.no.0,
+            &row.client_id,
+            &row.merchant.0,
+            &row.name,
+            &row.enabled,
+            &row.callback_url,
+            &row.callback_enabled,
+            &words::of_encoding(row.callback_encoding),
+            &words::of_vocabulary(row.callback_vocabulary),
+            &row.timestamp_tolerance_ms,
+            &row.rate_limit_per_s.map(i64::from),
+            &row.revision,
+            &row.created_at.0,
+        ];
+        guard(
+            &self.run(Sql::ApplicationInsert, params).await?,
+            Conflict::Taken(Key::Application(row.client_id.clone())),
+        )
+    }
+
+    async fn update_application(&self, row: &ApplicationRow) -> Result<(), Stop> {
+        let params: Params<'_> = &[
+            &row.no.0,
+            &row.name,
+            &row.enabled,
+            &row.callback_url,
+            &row.callback_enabled,
+            &words::of_encoding(row.callback_encoding),
+            &words::of_vocabulary(row.callback_vocabulary),
+            &row.timestamp_tolerance_ms,
+            &row.rate_limit_per_s.map(i64::from),
+            &row.revision,
+        ];
+        guard(
+            &self.run(Sql::ApplicationUpdate, params).await?,
+            Conflict::Moved(Key::Application(row.client_id.clone())),
+        )
+    }
+
+    async fn insert_secret(&self, row: &SecretRow) -> Result<(), Stop> {
+        let params: Params<'_> = &[
+            &row.application.0,
+            &row.secret_id,
+            &row.key_id,
+            &row.sealed,
+            &row.fingerprint,
+            &row.last4,
+            &row.signs_callbacks,
+            &row.created_at.0,
+            &row.not_after.map(|t| t.0),
+            &row.revoked_at.map(|t| t.0),
+        ];
+        guard(&self.run(Sql::SecretInsert, params).await?, Conflict::Taken(Key::Secret(row.secret_id.clone())))
+    }
+
+    async fn insert_token(&self, row: &TokenRow) -> Result<(), Stop> {
+        let params: Params<'_> = &[
+            &row.token_id,
+            &row.name,
+            &row.digest.as_slice(),
+            &words::of_role(row.role),
+            &row.created_at.0,
+            &row.expires_at.map(|t| t.0),
+            &row.revoked_at.map(|t| t.0),
+        ];
+        guard(&self.run(Sql::TokenInsert, params).await?, Conflict::Taken(Key::Token(row.token_id.clone())))
+    }
+
+    /// An order and the first row of its history.
+    async fn insert_order(&self, tenant: TenantNo, merchant: MerchantNo, order: &ConvertOrder) -> Result<(), Stop> {
+        let (id, status) = (order.order_id.get(), order.status.code());
+        let params: Params<'_> = &[
+            &tenant.0,
+            &id,
+            &merchant.0,
+            &order.user_id,
+            &order.sell_currency.as_str(),
+            &order.buy_currency.as_str(),
+            &order.sell_amount.micros(),
+            &order.buy_amount.micros(),
+            &status,
+            &order.rate.to_string(),
+            &order.quote_id,
+            &order.created_at.0,
+            &order.revision,
+        ];
+        guard(&self.run(Sql::OrderInsert, params).await?, Conflict::Taken(Key::ConvertOrder(order.order_id)))?;
+        self.run(Sql::OrderMove, &[&tenant.0, &id, &order.revision, &status, &order.created_at.0]).await.map(|_| ())
+    }
+
+    async fn move_order(&self, tenant: TenantNo, order: &ConvertOrder, at: UnixMillis) -> Result<(), Stop> {
+        let (id, status) = (order.order_id.get(), order.status.code());
+        let found = self.run(Sql::OrderUpdate, &[&id, &status, &order.revision]).await?;
+        guard(&found, Conflict::Moved(Key::ConvertOrder(order.order_id)))?;
+        self.run(Sql::OrderMove, &[&tenant.0, &id, &order.revision, &status, &at.0]).await.map(|_| ())
+    }
+
+    async fn redeliver(&self, event: EventNo, due_at: UnixMillis) -> Result<(), Stop> {
+        let moved = || Stop::Refused(CommitError::Conflict(Conflict::Moved(Key::Delivery(event))));
+        let found = self.run(Sql::DeliveriesLock, &[&vec![event.0]]).await?;
+        let Some(row) = found.first() else { return Err(moved()) };
+        let mut f = Fields::new(row, "delivery", 2, 0);
+        match DeliveryState::from_name(&f.text()?) {
+            Some(DeliveryState::Delivered | DeliveryState::Dead) => {}
+            Some(DeliveryState::Pending | DeliveryState::Held) => return Err(moved()),
+            None => return Err(f.corrupt().into()),
+        }
+        self.run(Sql::DeliveryAgain, &[&event.0, &due_at.0]).await.map(|_| ())
+    }
+
+    async fn remember(&self, row: &IdempotencyRow) -> Result<(), Stop> {
+        let (digest, status, at) = (row.body_digest.as_slice(), i64::from(row.status), row.created_at.0);
+        let found = self.run(Sql::AnswerInsert, &[&row.scope, &row.key, &digest, &status, &row.answer, &at]).await?;
+        guard(&found, Conflict::Taken(Key::Idempotency))
+    }
+}

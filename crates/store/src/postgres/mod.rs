@@ -1,0 +1,227 @@
+//! The store of many nodes: PostgreSQL 15 or newer. Reads are pipelined, writes go in groups, claims of nonces in groups of their own.
+//!
+//! Invariant: `commit` answers after the database has made the change durable (`synchronous_commit` is `on` or stronger).
+//! Invariant: a caller reads its own acknowledged writes.
+//! Invariant: of two nodes that use one nonce, one is refused.
+
+mod alone;
+mod fault;
+mod group;
+mod lane;
+mod nonces;
+mod options;
+mod plan;
+mod purge;
+mod queries;
+mod readers;
+mod rows;
+mod schema;
+mod session;
+mod statements;
+mod tls;
+
+use std::sync::Arc;
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::rules::{RuleHead, RuleVersion};
+use countersign_domain::time::UnixMillis;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::batch::{Batch, Committed, Write};
+use crate::check::well_formed;
+use crate::contract::{
+    ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
+    IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+};
+use crate::steps::SchemaState;
+use lane::{Job, Lane};
+use nonces::{Nonces, Settler, Settling};
+use readers::Readers;
+use session::Dial;
+
+pub use options::PostgresOptions;
+
+/// A store in a PostgreSQL database, shared with any number of other nodes. Dropping it ends its connections.
+#[derive(Debug)]
+pub struct PostgresStore {
+    dial: Arc<Dial>,
+    readers: Readers,
+    nonces: Arc<Nonces>,
+    lanes: Vec<mpsc::Sender<Job>>,
+    settling: mpsc::Sender<Settling>,
+}
+
+impl PostgresStore {
+    /// Connects, brings the schema up to date, and starts the lanes on the current runtime.
+    ///
+    /// `Unfit`: an address that is none, another program's or a newer schema, a server too old. `Unavailable`: cannot be reached now.
+    pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
+        let PostgresOptions { url, tls, window_key, node, lanes, readers, group_max, queue_max } = options;
+        let dial = Arc::new(Dial::new(&url, tls)?);
+        schema::migrate(&dial).await?;
+        let (key, horizon) = purge::begin(&dial, window_key).await?;
+        let nonces = Arc::new(Nonces::new(key, horizon));
+        let lane = |number: usize| {
+            let mut id = node.to_vec();
+            id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
+            let (sender, queue) = mpsc::channel(queue_max.max(1));
+            tokio::spawn(Lane::new(Arc::clone(&dial), Arc::clone(&nonces), id).run(queue, group_max.max(1)));
+            sender
+        };
+        let lanes = (0..lanes.max(1)).map(lane).collect();
+        let (settling, queue) = mpsc::channel(queue_max.max(1));
+        tokio::spawn(Settler { dial: Arc::clone(&dial), nonces: Arc::clone(&nonces) }.run(queue));
+        Ok(Self { readers: Readers::new(Arc::clone(&dial), readers), dial, nonces, lanes, settling })
+    }
+
+    /// Where the schema of a database stands, without changing it. `Unfit` and `Unavailable` as [`PostgresStore::open`].
+    pub async fn schema_state(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
+        schema::state(&Dial::new(&options.url, options.tls.clone())?).await
+    }
+
+    /// Brings the schema of a database up to date, and opens nothing.
+    pub async fn migrate(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
+        schema::migrate(&Dial::new(&options.url, options.tls.clone())?).await
+    }
+
+    /// The lane of a batch: those that guard the same row meet in one group instead of waiting for each other's locks.
+    fn lane(&self, batch: &Batch) -> &mpsc::Sender<Job> {
+        let key = batch.0.iter().find_map(row_of);
+        // Numbers of one kind may follow a step that the count of lanes divides.
+        let spread = key.unwrap_or(0).unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &self.lanes[usize::try_from(spread).unwrap_or(0) % self.lanes.len()]
+    }
+}
+
+/// The number of a row that a write is about, where many writes may be about it.
+const fn row_of(write: &Write) -> Option<i64> {
+    match write {
+        Write::AppendRule { merchant, .. } | Write::InsertConvertOrder { merchant, .. } => Some(merchant.0),
+        Write::MoveConvertOrder { order, .. } => Some(order.order_id.get()),
+        Write::EnqueueEvent(event) => Some(event.application.0),
+        Write::RecordAttempt { attempt, .. } => Some(attempt.event.0),
+        Write::ReleaseHeld { application, .. } | Write::HoldPending { application } => Some(application.0),
+        Write::Redeliver { event, .. } => Some(event.0),
+        Write::InsertMerchant(row) => Some(row.tenant.0),
+        Write::InsertApplication(row) | Write::UpdateApplication(row) => Some(row.no.0),
+        Write::InsertSecret(row) | Write::UpdateSecret(row) => Some(row.application.0),
+        Write::ClaimNonce(_)
+        | Write::InsertToken(_)
+        | Write::RevokeToken { .. }
+        | Write::RememberAnswer(_)
+        | Write::RecordAudit(_)
+        | Write::PutSetting { .. } => None,
+    }
+}
+
+impl Store for PostgresStore {
+    async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        well_formed(&batch)?;
+        let (answer, waiting) = oneshot::channel();
+        let lane = self.lane(&batch);
+        lane.try_send(Job { batch, answer })
+            .map_err(|_| StoreError::Unavailable("too many changes are waiting".to_owned()))?;
+        // The lane answers each job; it can only be gone with the runtime.
+        waiting.await.unwrap_or(Err(CommitError::Unknown))
+    }
+
+    async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
+        Ok(self.nonces.reserve(claim))
+    }
+
+    async fn settle(&self, claim: ClaimKey) -> Result<Claimed, StoreError> {
+        nonces::settle(&self.nonces, &self.settling, &claim).await
+    }
+
+    fn release(&self, claim: &ClaimKey) {
+        self.nonces.release(claim);
+    }
+
+    async fn purge_nonces(&self, horizon: UnixMillis) -> Result<(), StoreError> {
+        purge::purge(&self.dial, &self.nonces, horizon).await
+    }
+
+    async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
+        queries::application(&self.readers, client_id).await
+    }
+
+    async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+        queries::applications(&self.readers, of, &page).await
+    }
+
+    async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
+        queries::merchant(&self.readers, merchant_id).await
+    }
+
+    async fn merchants(&self, tenant: Option<TenantNo>, page: Cursor) -> Result<Vec<MerchantRow>, StoreError> {
+        queries::merchants(&self.readers, tenant, &page).await
+    }
+
+    async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
+        queries::token(&self.readers, digest).await
+    }
+
+    async fn rule_head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Result<Option<RuleHead>, StoreError> {
+        queries::rule_head(&self.readers, of, made_by).await
+    }
+
+    async fn rule_versions(&self, of: MerchantNo, page: Cursor) -> Result<Vec<RuleVersion>, StoreError> {
+        queries::rule_versions(&self.readers, of, &page).await
+    }
+
+    async fn rule_page(
+        &self,
+        tenant: TenantNo,
+        filter: RuleFilter,
+        now: UnixMillis,
+        offset: u64,
+        limit: u32,
+    ) -> Result<RulePage, StoreError> {
+        queries::rule_page(&self.readers, tenant, &filter, now, offset, limit).await
+    }
+
+    async fn convert_order(&self, of: MerchantNo, order: OrderId) -> Result<Option<ConvertOrder>, StoreError> {
+        queries::convert_order(&self.readers, of, order).await
+    }
+
+    async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
+        queries::convert_order_owner(&self.readers, order).await
+    }
+
+    async fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        queries::due_events(&self.readers, now, limit).await
+    }
+
+    async fn next_due_at(&self, after: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+        queries::next_due_at(&self.readers, after).await
+    }
+
+    async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
+        queries::event(&self.readers, event_id).await
+    }
+
+    async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {
+        queries::events(&self.readers, &filter, &page).await
+    }
+
+    async fn events_after(&self, of: ApplicationNo, after: i64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        queries::events_after(&self.readers, of, after, limit).await
+    }
+
+    async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
+        queries::remembered(&self.readers, scope, key).await
+    }
+
+    async fn audit(&self, page: Cursor) -> Result<Vec<AuditRow>, StoreError> {
+        queries::audit(&self.readers, &page).await
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+        queries::setting(&self.readers, name).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        queries::ping(&self.readers).await
+    }
+}

@@ -1,0 +1,45 @@
+//! How a PostgreSQL store is opened.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// How a PostgreSQL store is opened. [`PostgresOptions::new`] has the shipped settings.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host:port/database?...`; a folder as `host` (percent-encoded) is a Unix socket. With `sslmode=require`
+    /// the connection is encrypted and the server's certificate is checked; without it, it is not encrypted.
+    pub url: String,
+    /// Authorities that a server's certificate may come from, for `sslmode=require`.
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// 16 random bytes: the key of nonce hashes if this opening makes the schema. Later openings use the stored one.
+    pub window_key: [u8; 16],
+    /// 16 random bytes: names this opening among all others.
+    pub node: [u8; 16],
+    /// Connections for writes; each commits groups of batches on its own.
+    pub lanes: usize,
+    /// Connections for reads.
+    pub readers: usize,
+    /// Batches in one transaction at most; 1 is the yardstick of the benchmark.
+    pub group_max: usize,
+    /// Batches that may wait for one lane; one more is answered `Unavailable` at once.
+    pub queue_max: usize,
+}
+
+impl PostgresOptions {
+    /// The shipped settings.
+    pub fn new(url: impl Into<String>, window_key: [u8; 16], node: [u8; 16]) -> Self {
+        Self { url: url.into(), tls: None, window_key, node, lanes: 2, readers: 2, group_max: 256, queue_max: 4096 }
+    }
+}
+
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may hold a password.
+        f.debug_struct("PostgresOptions")
+            .field("lanes", &self.lanes)
+            .field("readers", &self.readers)
+            .field("group_max", &self.group_max)
+            .field("queue_max", &self.queue_max)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,254 @@
+//! What a group of batches writes: one statement for each kind of write, whatever the number of batches.
+
+use std::collections::{BTreeMap, HashMap};
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{MerchantNo, TenantNo};
+use countersign_domain::rules::RuleVersion;
+use countersign_domain::time::UnixMillis;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::rows::Fields;
+use super::session::{Session, Step};
+use super::statements::Sql;
+use crate::batch::{EventNumbers, Write};
+use crate::contract::{AttemptRow, AuditRow, ClaimKey, EventRow, StoreError};
+
+/// The values of one column, or one value.
+pub(super) type Column<'a> = Box<dyn ToSql + Send + Sync + 'a>;
+
+/// A statement and its columns.
+pub(super) type Statement<'a> = (Sql, Vec<Column<'a>>);
+
+/// The statement as a step of a pipeline.
+pub(super) fn step<'a>(session: &'a Session, statement: &'a Statement<'_>) -> Step<'a> {
+    let params = statement.1.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect();
+    session.step(statement.0, params)
+}
+
+macro_rules! columns {
+    ($rows:expr; $($of:expr),* $(,)?) => {
+        vec![$(Box::new($rows.iter().map($of).collect::<Vec<_>>()) as Column<'a>),*]
+    };
+}
+
+/// Writes whose guards held.
+#[derive(Debug, Default)]
+pub(super) struct Plan<'a> {
+    rules: Vec<(TenantNo, MerchantNo, &'a RuleVersion)>,
+    events: Vec<&'a EventRow>,
+    attempts: Vec<(TenantNo, &'a AttemptRow)>,
+    /// Where each delivery ends up: state, attempts, due time.
+    moves: BTreeMap<i64, (DeliveryState, i64, Option<i64>)>,
+    audit: Vec<&'a AuditRow>,
+    claims: usize,
+}
+
+impl<'a> Plan<'a> {
+    /// Adds a write.
+    pub(super) fn add(&mut self, write: Grouped<'a>) {
+        match write {
+            Grouped::Claim(_) => self.claims += 1,
+            Grouped::Rule { tenant, merchant, version } => self.rules.push((tenant, merchant, version)),
+            Grouped::Event(row) => self.events.push(row),
+            Grouped::Attempt { tenant, attempt, state, due_at } => {
+                self.attempts.push((tenant, attempt));
+                self.moves.insert(attempt.event.0, (state, attempt.attempt, due_at.map(|t| t.0)));
+            }
+            Grouped::Audit(row) => self.audit.push(row),
+        }
+    }
+
+    /// Whether nothing at all is to be kept, not even a claim.
+    pub(super) fn is_empty(&self) -> bool {
+        self.claims == 0
+            && self.rules.is_empty()
+            && self.events.is_empty()
+            && self.attempts.is_empty()
+            && self.audit.is_empty()
+    }
+
+    /// The statements, in the order of the locks they take.
+    pub(super) fn statements(&self) -> Vec<Statement<'a>> {
+        let mut all = Vec::new();
+        if !self.rules.is_empty() {
+            all.extend([self.rules(), self.heads()]);
+        }
+        if !self.events.is_empty() {
+            all.extend([self.counts(), self.biz_counts(), self.events(), self.deliveries()]);
+        }
+        if !self.attempts.is_empty() {
+            all.extend([self.moves(), self.attempts()]);
+        }
+        if !self.audit.is_empty() {
+            all.extend([(Sql::AuditLock, Vec::new()), self.audit()]);
+        }
+        all
+    }
+
+    fn rules(&self) -> Statement<'a> {
+        let columns = columns![self.rules;
+            |(tenant, _, _)| tenant.0,
+            |(_, merchant, _)| merchant.0,
+            |(_, _, rule)| rule.version_no,
+            |(_, _, rule)| rule.config_id.0.to_be_bytes().to_vec(),
+            |(_, _, rule)| rule.previous.map(|id| id.0.to_be_bytes().to_vec()),
+            |(_, _, rule)| rule.base_version_no,
+            |(_, _, rule)| rule.markup.r().to_string(),
+            |(_, _, rule)| rule.markup.f().micros(),
+            |(_, _, rule)| rule.effective_at.0,
+            |(_, _, rule)| rule.due_at.map(|t| t.0),
+            |(_, _, rule)| rule.created_at.0,
+        ];
+        (Sql::RulesInsert, columns)
+    }
+
+    /// The last version of each sub-account becomes its head.
+    fn heads(&self) -> Statement<'a> {
+        let mut heads = BTreeMap::new();
+        for (tenant, merchant, rule) in &self.rules {
+            heads.insert(merchant.0, (tenant.0, rule.version_no, rule.base_version_no));
+        }
+        let columns =
+            columns![heads; |(_, head)| head.0, |(merchant, _)| *merchant, |(_, head)| head.1, |(_, head)| head.2];
+        (Sql::HeadsPut, columns)
+    }
+
+    fn counts(&self) -> Statement<'a> {
+        let mut counts = BTreeMap::new();
+        for event in &self.events {
+            counts.entry(event.application.0).or_insert((event.tenant.0, 0_i64)).1 += 1;
+        }
+        (
+            Sql::EventsCount,
+            columns![counts; |(_, count)| count.0, |(application, _)| *application, |(_, count)| count.1],
+        )
+    }
+
+    fn biz_counts(&self) -> Statement<'a> {
+        let mut counts: BTreeMap<(i64, &'a str), (i64, i64)> = BTreeMap::new();
+        for event in &self.events {
+            counts.entry((event.application.0, &event.biz_id)).or_insert((event.tenant.0, 0)).1 += 1;
+        }
+        let columns = columns![counts; |(_, count)| count.0, |(key, _)| key.0, |(key, _)| key.1, |(_, count)| count.1];
+        (Sql::BizCount, columns)
+    }
+
+    fn events(&self) -> Statement<'a> {
+        let columns = columns![self.events;
+            |e| e.tenant.0,
+            |e| e.no.0,
+            |e| e.application.0,
+            |e| e.client_id.as_str(),
+            |e| e.event_id.0.to_be_bytes().to_vec(),
+            |e| e.biz_type.as_str(),
+            |e| e.biz_id.as_str(),
+            |e| e.biz_status.as_str(),
+            |e| e.data.as_str(),
+            |e| e.body.as_slice(),
+            |e| e.created_at.0,
+        ];
+        (Sql::EventsInsert, columns)
+    }
+
+    fn deliveries(&self) -> Statement<'a> {
+        let columns = columns![self.events;
+            |e| e.tenant.0,
+            |e| e.no.0,
+            |e| e.application.0,
+            |e| e.state.name(),
+            |e| e.attempts,
+            |e| e.due_at.map(|t| t.0),
+        ];
+        (Sql::DeliveriesInsert, columns)
+    }
+
+    fn moves(&self) -> Statement<'a> {
+        let columns = columns![self.moves; |(event, _)| *event, |(_, to)| to.0.name(), |(_, to)| to.1, |(_, to)| to.2];
+        (Sql::DeliveriesMove, columns)
+    }
+
+    fn attempts(&self) -> Statement<'a> {
+        let columns = columns![self.attempts;
+            |(tenant, _)| tenant.0,
+            |(_, a)| a.event.0,
+            |(_, a)| a.attempt,
+            |(_, a)| a.at.0,
+            |(_, a)| a.outcome.name(),
+            |(_, a)| a.http_status.map(i64::from),
+            |(_, a)| a.duration_ms,
+            |(_, a)| a.address.as_deref(),
+            |(_, a)| a.detail.as_str(),
+        ];
+        (Sql::AttemptsInsert, columns)
+    }
+
+    fn audit(&self) -> Statement<'a> {
+        let columns = columns![self.audit;
+            |a| a.tenant.map(|t| t.0),
+            |a| a.at.0,
+            |a| a.actor.as_str(),
+            |a| a.source.as_str(),
+            |a| a.action.as_str(),
+            |a| a.subject.as_str(),
+            |a| a.before.as_str(),
+            |a| a.after.as_str(),
+            |a| a.request_id.as_str(),
+        ];
+        (Sql::AuditInsert, columns)
+    }
+
+    /// The numbers of the events that this plan writes.
+    pub(super) fn event_nos(&self) -> Vec<i64> {
+        self.events.iter().map(|event| event.no.0).collect()
+    }
+}
+
+/// A write that is done together with those of other batches.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Grouped<'a> {
+    Claim(&'a ClaimKey),
+    Rule { tenant: TenantNo, merchant: MerchantNo, version: &'a RuleVersion },
+    Event(&'a EventRow),
+    Attempt { tenant: TenantNo, attempt: &'a AttemptRow, state: DeliveryState, due_at: Option<UnixMillis> },
+    Audit(&'a AuditRow),
+}
+
+/// The write as one of those; the others are rare, and their batches run alone.
+pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
+    match write {
+        Write::ClaimNonce(claim) => Some(Grouped::Claim(claim)),
+        Write::AppendRule { tenant, merchant, version } => {
+            Some(Grouped::Rule { tenant: *tenant, merchant: *merchant, version })
+        }
+        Write::EnqueueEvent(row) => Some(Grouped::Event(row)),
+        Write::RecordAttempt { tenant, attempt, state, due_at } => {
+            Some(Grouped::Attempt { tenant: *tenant, attempt, state: *state, due_at: *due_at })
+        }
+        Write::RecordAudit(row) => Some(Grouped::Audit(row)),
+        Write::InsertMerchant(_)
+        | Write::InsertApplication(_)
+        | Write::UpdateApplication(_)
+        | Write::InsertSecret(_)
+        | Write::UpdateSecret(_)
+        | Write::InsertToken(_)
+        | Write::RevokeToken { .. }
+        | Write::InsertConvertOrder { .. }
+        | Write::MoveConvertOrder { .. }
+        | Write::ReleaseHeld { .. }
+        | Write::HoldPending { .. }
+        | Write::Redeliver { .. }
+        | Write::RememberAnswer(_)
+        | Write::PutSetting { .. } => None,
+    }
+}
+
+/// The numbers given to events: what [`Sql::EventsInsert`] and [`Sql::EventNumbers`] found.
+pub(super) fn read_numbers(rows: &[Row]) -> Result<HashMap<i64, EventNumbers>, StoreError> {
+    let read = |row: &Row| {
+        let mut f = Fields::new(row, "event", 0, 0);
+        Ok((f.int()?, EventNumbers { seq: f.int()?, sequence: f.int()? }))
+    };
+    rows.iter().map(read).collect()
+}

@@ -1,0 +1,213 @@
+//! Every read: which statement, and what its rows mean.
+
+use std::sync::Arc;
+
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::rules::{RuleHead, RuleVersion};
+use countersign_domain::time::UnixMillis;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::readers::Readers;
+use super::rows;
+use super::session::Params;
+use super::statements::{Sql, event_columns};
+use crate::contract::{
+    ApplicationView, AttemptRow, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow, RuleFilter,
+    RulePage, StoreError, TokenRow,
+};
+use crate::page::PageBuilder;
+
+type Found<T> = Result<T, StoreError>;
+
+/// The first row, read.
+async fn one<T>(from: &Readers, sql: Sql, params: Params<'_>, read: impl FnOnce(&Row) -> Found<T>) -> Found<Option<T>> {
+    from.rows(sql, params).await?.first().map(read).transpose()
+}
+
+/// Every row, read.
+async fn many<T>(from: &Readers, sql: Sql, params: Params<'_>, read: impl FnMut(&Row) -> Found<T>) -> Found<Vec<T>> {
+    from.rows(sql, params).await?.iter().map(read).collect()
+}
+
+pub(super) async fn ping(from: &Readers) -> Found<()> {
+    from.rows(Sql::Ping, &[]).await.map(|_| ())
+}
+
+pub(super) async fn setting(from: &Readers, name: &str) -> Found<Option<String>> {
+    one(from, Sql::Setting, &[&name], |row| rows::Fields::new(row, "setting", 1, 0).text()).await
+}
+
+/// Where a secret's columns begin: after the application's 14, the merchant's 9 and the tenant's id.
+const SECRET: usize = 24;
+
+/// Applications, each made of all its rows: they come together, one for each secret.
+fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
+    let mut views: Vec<ApplicationView> = Vec::new();
+    for row in found {
+        let (application, next) = rows::application(row)?;
+        if views.last().is_none_or(|last| last.application.no != application.no) {
+            let mut rest = rows::Fields::new(row, "application", next, 1);
+            if rest.opt_int()?.is_none() {
+                return Err(rest.corrupt());
+            }
+            let (merchant, next) = rows::merchant(row, next)?;
+            let tenant_id = rows::Fields::new(row, "application", next, 1).text()?;
+            views.push(ApplicationView { application, merchant, tenant_id, secrets: Vec::new() });
+        }
+        if let (Some(_), Some(view)) =
+            (rows::Fields::new(row, "secret", SECRET, SECRET + 1).opt_int()?, views.last_mut())
+        {
+            view.secrets.push(rows::secret_at(row, SECRET)?);
+        }
+    }
+    Ok(views)
+}
+
+pub(super) async fn application(from: &Readers, client_id: &str) -> Found<Option<ApplicationView>> {
+    Ok(views(&from.rows(Sql::Application, &[&client_id]).await?)?.pop())
+}
+
+pub(super) async fn applications(from: &Readers, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {
+    let (of, after, limit) = (of.map(|m| m.0), page.after.unwrap_or(i64::MIN), i64::from(page.limit));
+    views(&from.rows(Sql::Applications, &[&of, &after, &limit]).await?)
+}
+
+pub(super) async fn merchant(from: &Readers, merchant_id: &str) -> Found<Option<MerchantRow>> {
+    one(from, Sql::Merchant, &[&merchant_id], |row| Ok(rows::merchant(row, 0)?.0)).await
+}
+
+pub(super) async fn merchants(from: &Readers, tenant: Option<TenantNo>, page: &Cursor) -> Found<Vec<MerchantRow>> {
+    let (tenant, after, limit) = (tenant.map(|t| t.0), page.after.unwrap_or(i64::MIN), i64::from(page.limit));
+    many(from, Sql::Merchants, &[&tenant, &after, &limit], |row| Ok(rows::merchant(row, 0)?.0)).await
+}
+
+pub(super) async fn token(from: &Readers, digest: &[u8; 32]) -> Found<Option<TokenRow>> {
+    one(from, Sql::Token, &[&digest.as_slice()], rows::token).await
+}
+
+/// The last version and its base, where the row promises one.
+fn head(row: &Row, first: usize, version_no: i64) -> Found<RuleHead> {
+    let broken = || rows::Fields::new(row, "fee_rule_head", 0, 0).corrupt();
+    let (last, next) = rows::rule(row, first)?;
+    let last = last.filter(|last| last.version_no == version_no).ok_or_else(broken)?;
+    let (base, _) = rows::rule(row, next)?;
+    if base.as_ref().map(|b| b.version_no) != last.base_version_no {
+        return Err(broken());
+    }
+    Ok(RuleHead { last, base })
+}
+
+pub(super) async fn rule_head(from: &Readers, of: MerchantNo, made_by: Option<UnixMillis>) -> Found<Option<RuleHead>> {
+    let read = |row: &Row| head(row, 2, rows::Fields::new(row, "fee_rule_head", 1, 0).int()?);
+    match made_by {
+        None => one(from, Sql::RuleHead, &[&of.0], read).await,
+        Some(made_by) => one(from, Sql::RuleHeadBy, &[&of.0, &made_by.0], read).await,
+    }
+}
+
+pub(super) async fn rule_versions(from: &Readers, of: MerchantNo, page: &Cursor) -> Found<Vec<RuleVersion>> {
+    let (before, limit) = (page.after.unwrap_or(i64::MAX), i64::from(page.limit));
+    many(from, Sql::RuleVersions, &[&of.0, &before, &limit], |row| {
+        let (version, _) = rows::rule(row, 0)?;
+        version.ok_or_else(|| rows::Fields::new(row, "fee_rule", 0, 0).corrupt())
+    })
+    .await
+}
+
+pub(super) async fn rule_page(
+    from: &Readers,
+    tenant: TenantNo,
+    filter: &RuleFilter,
+    now: UnixMillis,
+    offset: u64,
+    limit: u32,
+) -> Found<RulePage> {
+    let found = from.rows(Sql::RulePage, &[&tenant.0, &filter.sub_merchant_id]).await?;
+    let mut page = PageBuilder::new(filter, now, offset, limit);
+    for row in &found {
+        let mut fields = rows::Fields::new(row, "merchant", 1, 0);
+        let (merchant_id, version_no) = (fields.text()?, fields.opt_int()?);
+        let found = version_no.map(|no| head(row, 3, no)).transpose()?;
+        page.add(&merchant_id, found.as_ref());
+    }
+    Ok(page.finish())
+}
+
+pub(super) async fn convert_order(from: &Readers, of: MerchantNo, order: OrderId) -> Found<Option<ConvertOrder>> {
+    one(from, Sql::ConvertOrder, &[&order.get(), &of.0], |row| rows::convert_order(row, 0)).await
+}
+
+pub(super) async fn convert_order_owner(from: &Readers, order: OrderId) -> Found<Option<(MerchantRow, ConvertOrder)>> {
+    one(from, Sql::ConvertOrderOwner, &[&order.get()], |row| {
+        let (merchant, next) = rows::merchant(row, 0)?;
+        Ok((merchant, rows::convert_order(row, next)?))
+    })
+    .await
+}
+
+pub(super) async fn due_events(from: &Readers, now: UnixMillis, limit: u32) -> Found<Vec<EventRow>> {
+    many(from, Sql::DueEvents, &[&now.0, &i64::from(limit)], rows::event).await
+}
+
+pub(super) async fn next_due_at(from: &Readers, after: UnixMillis) -> Found<Option<UnixMillis>> {
+    let read = |row: &Row| rows::Fields::new(row, "delivery", 0, 0).int().map(UnixMillis);
+    one(from, Sql::NextDueAt, &[&after.0], read).await
+}
+
+pub(super) async fn event(from: &Readers, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
+    let Some(event) = one(from, Sql::Event, &[&event_id.0.to_be_bytes().as_slice()], rows::event).await? else {
+        return Ok(None);
+    };
+    let attempts = many(from, Sql::Attempts, &[&event.no.0], rows::attempt).await?;
+    Ok(Some((event, attempts)))
+}
+
+/// The statement for this filter: a condition that is not asked for is not in it, so that the plan fits.
+pub(super) async fn events(from: &Readers, filter: &EventFilter, page: &Cursor) -> Found<Vec<EventRow>> {
+    let mut sql = concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE true"
+    )
+    .to_owned();
+    let mut values: Vec<(Box<dyn ToSql + Send + Sync>, Type)> = Vec::new();
+    let mut also = |condition: &str, value: Option<(Box<dyn ToSql + Send + Sync>, Type)>| {
+        if let Some(value) = value {
+            values.push(value);
+            sql.push_str(condition);
+            sql.push_str(&values.len().to_string());
+        }
+    };
+    also(" AND e.client_id = $", filter.client_id.clone().map(|id| (Box::new(id) as _, Type::TEXT)));
+    also(" AND e.biz_id = $", filter.biz_id.clone().map(|id| (Box::new(id) as _, Type::TEXT)));
+    also(" AND d.state = $", filter.state.map(|state| (Box::new(state.name()) as _, Type::TEXT)));
+    also(" AND e.event_no < $", page.after.map(|after| (Box::new(after) as _, Type::INT8)));
+    also(" ORDER BY e.event_no DESC LIMIT $", Some((Box::new(i64::from(page.limit)) as _, Type::INT8)));
+    let (sql, values) = (Arc::new(sql), Arc::new(values));
+    let found = from
+        .read(|session| {
+            let (sql, values) = (Arc::clone(&sql), Arc::clone(&values));
+            async move {
+                let params: Vec<(&(dyn ToSql + Sync), Type)> =
+                    values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect();
+                session.client().query_typed(&sql, &params).await
+            }
+        })
+        .await?;
+    found.iter().map(rows::event).collect()
+}
+
+pub(super) async fn events_after(from: &Readers, of: ApplicationNo, after: i64, limit: u32) -> Found<Vec<EventRow>> {
+    many(from, Sql::EventsAfter, &[&of.0, &after, &i64::from(limit)], rows::event).await
+}
+
+pub(super) async fn remembered(from: &Readers, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {
+    one(from, Sql::Remembered, &[&scope, &key], rows::remembered).await
+}
+
+pub(super) async fn audit(from: &Readers, page: &Cursor) -> Found<Vec<AuditRow>> {
+    let (before, limit) = (page.after.unwrap_or(i64::MAX), i64::from(page.limit));
+    many(from, Sql::Audit, &[&before, &limit], rows::audit).await
+}

@@ -1,0 +1,104 @@
+//! Connections for reads: one for each worker thread, so that many reads are on their way at once and none waits for a free one.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_postgres::{Error, Row};
+
+use super::fault::{Trouble, fault, trouble};
+use super::session::{Dial, Params, Session};
+use super::statements::Sql;
+use crate::contract::StoreError;
+
+/// How long a read may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Which of all threads this is.
+    static THREAD: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed));
+}
+
+/// A place for a connection, which is made when it is first wanted and again when it broke.
+#[derive(Debug, Default)]
+struct Slot {
+    session: Mutex<Option<Arc<Session>>>,
+    dialing: tokio::sync::Mutex<()>,
+}
+
+impl Slot {
+    fn open(&self) -> Option<Arc<Session>> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.as_ref().filter(|session| !session.is_closed()).map(Arc::clone)
+    }
+
+    fn put(&self, session: Option<Arc<Session>>) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+    }
+}
+
+/// All connections for reads.
+#[derive(Debug)]
+pub(super) struct Readers {
+    dial: Arc<Dial>,
+    slots: Vec<Slot>,
+}
+
+impl Readers {
+    pub(super) fn new(dial: Arc<Dial>, count: usize) -> Self {
+        Self { dial, slots: (0..count.max(1)).map(|_| Slot::default()).collect() }
+    }
+
+    fn slot(&self) -> &Slot {
+        &self.slots[THREAD.with(Cell::get) % self.slots.len()]
+    }
+
+    async fn session(&self, slot: &Slot) -> Result<Arc<Session>, StoreError> {
+        if let Some(session) = slot.open() {
+            return Ok(session);
+        }
+        let _one_at_a_time = slot.dialing.lock().await;
+        if let Some(session) = slot.open() {
+            return Ok(session);
+        }
+        let session = Arc::new(self.dial.session().await?);
+        slot.put(Some(Arc::clone(&session)));
+        Ok(session)
+    }
+
+    /// Reads on a connection of this thread; once more on a new one if that one turns out to be broken.
+    pub(super) async fn read<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let slot = self.slot();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let session = self.session(slot).await?;
+            match tokio::time::timeout(READ_TIMEOUT, ask(session)).await {
+                Ok(Ok(found)) => return Ok(found),
+                Ok(Err(error)) if trouble(&error) == Trouble::Lost => {
+                    slot.put(None);
+                    if tries == 2 {
+                        return Err(fault(error));
+                    }
+                }
+                Ok(Err(error)) => return Err(fault(error)),
+                Err(_) => {
+                    // Whatever waits behind it on the same connection waits in vain, too.
+                    slot.put(None);
+                    return Err(StoreError::Unavailable("the database does not answer".to_owned()));
+                }
+            }
+        }
+    }
+
+    /// The rows of one statement.
+    pub(super) async fn rows(&self, sql: Sql, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
+        self.read(|session| async move { session.run(sql, params).await }).await
+    }
+}

@@ -1,0 +1,83 @@
+//! The steps that make the schema, and the runner that applies each once, however many nodes start at once.
+
+use tokio_postgres::GenericClient;
+
+use super::fault::fault;
+use super::session::Dial;
+use crate::contract::StoreError;
+use crate::steps::{Applied, SchemaState, Step, pending, sha256};
+
+const STEPS: &[Step] =
+    &[Step { number: 1, name: "begin", sql: include_str!("../../migrations/postgres/0001_begin.sql") }];
+
+/// Held by whoever migrates; everybody else waits.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(4851337200)";
+
+fn known() -> i32 {
+    i32::try_from(STEPS.len()).unwrap_or(i32::MAX)
+}
+
+async fn applied(client: &impl GenericClient) -> Result<Vec<Applied>, StoreError> {
+    // Asked of the catalog's own table: a look-up by name may still remember that the table was not there.
+    let there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class WHERE relname = 'schema_step'
+                 AND relnamespace = current_schema()::regnamespace)";
+    let there = client.query_one(there, &[]).await.map_err(fault)?;
+    if !there.get::<_, bool>(0) {
+        return Ok(Vec::new());
+    }
+    let select = "SELECT number, name, digest FROM schema_step ORDER BY number";
+    let rows = client.query(select, &[]).await.map_err(fault)?;
+    let read = |row: &tokio_postgres::Row| {
+        let number = i32::try_from(row.try_get::<_, i64>(0)?).unwrap_or(i32::MAX);
+        Ok((number, row.try_get(1)?, row.try_get(2)?))
+    };
+    rows.iter().map(|row| read(row).map_err(fault)).collect()
+}
+
+/// Refuses a database that cannot hold what we write.
+async fn usable(client: &impl GenericClient) -> Result<(), StoreError> {
+    let about = "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')";
+    let row = client.query_one(about, &[]).await.map_err(fault)?;
+    let (version, encoding): (i32, String) = (row.get(0), row.get(1));
+    if version < 150_000 {
+        return Err(StoreError::Unfit(format!("PostgreSQL 15 or newer is needed, this one is {}", version / 10_000)));
+    }
+    if encoding != "UTF8" {
+        return Err(StoreError::Unfit(format!("the database's encoding must be UTF8, it is {encoding}")));
+    }
+    Ok(())
+}
+
+/// Applies what is pending, in one transaction.
+pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
+    let mut session = dial.session().await?;
+    let transaction = session.transaction().await.map_err(fault)?;
+    usable(&transaction).await?;
+    // Nodes that run are not held up where there is nothing to do.
+    if !pending(&applied(&transaction).await?, STEPS)?.is_empty() {
+        // Another node may migrate for longer than statements may wait elsewhere.
+        transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(fault)?;
+        transaction.batch_execute(LOCK).await.map_err(fault)?;
+        let steps = pending(&applied(&transaction).await?, STEPS)?;
+        let make = "CREATE TABLE IF NOT EXISTS schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
+        transaction.batch_execute(make).await.map_err(fault)?;
+        for step in steps {
+            transaction.batch_execute(step.sql).await.map_err(fault)?;
+            let insert = "INSERT INTO schema_step VALUES ($1, $2, $3)";
+            let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+                [&i64::from(step.number), &step.name, &sha256(step.sql)];
+            transaction.execute(insert, &row).await.map_err(fault)?;
+        }
+    }
+    transaction.commit().await.map_err(fault)?;
+    Ok(SchemaState { applied: known(), known: known() })
+}
+
+/// Where a database stands, without changing it.
+pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
+    let session = dial.session().await?;
+    usable(session.client()).await?;
+    let done = applied(session.client()).await?;
+    pending(&done, STEPS)?;
+    Ok(SchemaState { applied: i32::try_from(done.len()).unwrap_or(i32::MAX), known: known() })
+}

@@ -1,0 +1,61 @@
+//! Steps of a schema: numbered, each applied once, never changed once released. The same for every dialect.
+
+use aws_lc_rs::digest;
+
+use crate::contract::StoreError;
+use crate::read::hex;
+
+/// One step of the schema. Never changed once released: its digest is checked.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) number: i32,
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'static str,
+}
+
+/// Where the schema of a database stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaState {
+    /// Steps that it has; 0 where there is none.
+    pub applied: i32,
+    /// Steps that this program knows.
+    pub known: i32,
+}
+
+/// A step that was applied: number, name, digest.
+pub(crate) type Applied = (i32, String, String);
+
+pub(crate) fn sha256(text: &str) -> String {
+    hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
+}
+
+/// What is still to be applied. A database that is ahead of this program, or was made by other steps, is refused.
+pub(crate) fn pending<'a>(done: &[Applied], all: &'a [Step]) -> Result<&'a [Step], StoreError> {
+    if done.len() > all.len() {
+        let (at, known) = (done.len(), all.len());
+        return Err(StoreError::Unfit(format!(
+            "the database is at schema step {at}, this program knows {known}: use a newer program"
+        )));
+    }
+    for ((number, name, digest), step) in done.iter().zip(all) {
+        if (*number, name.as_str(), digest.as_str()) != (step.number, step.name, sha256(step.sql).as_str()) {
+            return Err(StoreError::Unfit(format!("schema step {number} {name} is not the one this program knows")));
+        }
+    }
+    Ok(&all[done.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_is_ahead_and_one_of_other_steps_are_refused() {
+        let all = [Step { number: 1, name: "a", sql: "A" }, Step { number: 2, name: "b", sql: "B" }];
+        let row = |step: &Step| (step.number, step.name.to_owned(), sha256(step.sql));
+        assert_eq!(pending(&[], &all).expect("all").len(), 2);
+        assert_eq!(pending(&[row(&all[0])], &all).expect("one").len(), 1);
+        assert!(pending(&[row(&all[0]), row(&all[1])], &all[..1]).is_err());
+        assert!(pending(&[(1, "a".to_owned(), sha256("changed"))], &all).is_err());
+    }
+}

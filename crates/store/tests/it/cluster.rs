@@ -1,0 +1,169 @@
+//! A PostgreSQL of the tests' own: one cluster for all tests of a run, on a Unix socket that nobody else can find, a database for each test.
+//!
+//! The first test that wants it makes it. A shell keeps it, and ends and removes it when the program that runs the tests is gone,
+//! however it went. Started by root, it runs as `postgres` or `nobody`, since PostgreSQL refuses to be root's.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::{CommandExt as _, parent_id};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio_postgres::{Client, Config, NoTls};
+
+/// Ends the server when process $2 is gone: looks each second. $0 is the program, $1 the folder. Asking for a process of somebody
+/// else's by `kill` says no, so a look into /proc comes after it.
+const KEEPER: &str = r#""$0" -D "$1/d" -k "$1" -c listen_addresses= -c fsync=off -c max_connections=300 \
+    -c shared_buffers=64MB -c autovacuum_naptime=5s >"$1/log" 2>&1 & p=$!
+    while { kill -0 "$2" 2>/dev/null || [ -d "/proc/$2" ]; } && kill -0 $p 2>/dev/null; do sleep 1; done
+    kill -INT $p 2>/dev/null; wait $p; rm -rf "$1""#;
+
+/// Where Debian puts the programs that are not for everybody's path.
+const DEBIAN: &str = "/usr/lib/postgresql";
+
+/// A database of a test's own; it goes when this is dropped.
+#[derive(Debug)]
+pub struct Database {
+    folder: PathBuf,
+    name: String,
+}
+
+impl Database {
+    /// Makes one, and the cluster if this is the first.
+    pub async fn new() -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let folder = cluster();
+        let name = format!("t{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let server = connect(&folder, "postgres").await;
+        server.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.expect("makes a database");
+        Self { folder, name }
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        let folder = self.folder.to_str().expect("a temporary folder is UTF-8").replace('/', "%2F");
+        format!("postgres://postgres@{folder}/{}", self.name)
+    }
+
+    /// The folder of the cluster's socket.
+    pub fn folder(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
+    /// A plain connection to it.
+    pub async fn client(&self) -> Client {
+        connect(&self.folder, &self.name).await
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let (folder, name) = (self.folder.clone(), self.name.clone());
+        // The test's own runtime may be gone, or be the one that drops this.
+        let dropped = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let server = connect(&folder, "postgres").await;
+                server.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.expect("drops a database");
+            });
+        });
+        dropped.join().expect("the database is dropped");
+    }
+}
+
+async fn connect(folder: &Path, database: &str) -> Client {
+    try_connect(folder, database).await.expect("the cluster answers")
+}
+
+async fn try_connect(folder: &Path, database: &str) -> Result<Client, tokio_postgres::Error> {
+    let (client, connection) = Config::new().host_path(folder).user("postgres").dbname(database).connect(NoTls).await?;
+    // It ends when the client is dropped.
+    tokio::spawn(async { drop(connection.await) });
+    Ok(client)
+}
+
+/// The folder of the run's cluster, which answers.
+fn cluster() -> PathBuf {
+    // Under nextest every test is a process of its own, under cargo test they share one: the parent is the same for a whole run.
+    let folder = std::env::temp_dir().join(format!("countersign-postgres-{}", parent_id()));
+    let lock = concat!(env!("CARGO_TARGET_TMPDIR"), "/postgres.lock");
+    let lock = File::create(lock).expect("a lock file can be made");
+    lock.lock().expect("the lock is taken");
+    if !is_up(&folder) {
+        drop(fs::remove_dir_all(&folder));
+        start(&folder);
+    }
+    folder
+}
+
+fn is_up(folder: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(folder.join(".s.PGSQL.5432")).is_ok()
+}
+
+/// A program of PostgreSQL 15 or newer.
+fn program(name: &str) -> PathBuf {
+    let mut folders: Vec<PathBuf> =
+        fs::read_dir(DEBIAN).into_iter().flatten().flatten().map(|e| e.path().join("bin")).collect();
+    folders.sort();
+    folders.extend(["/usr/local/pgsql/bin", "/usr/local/bin", "/usr/bin"].map(PathBuf::from));
+    let found = folders.into_iter().rev().map(|folder| folder.join(name)).find(|path| path.exists());
+    found.unwrap_or_else(|| {
+        panic!("{name} of PostgreSQL 15 or newer is not on this machine: `cargo xtask test` installs it on Debian, or install the package postgresql-15")
+    })
+}
+
+/// The user and group to run as: none unless we are root.
+fn owner(of: &Path) -> Option<(u32, u32)> {
+    use std::os::unix::fs::MetadataExt as _;
+    if fs::metadata(of).expect("was just made").uid() != 0 {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").expect("there is a list of users");
+    let entry = |name: &str| {
+        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    Some(entry("postgres").or_else(|| entry("nobody")).expect("there is a user to run PostgreSQL as"))
+}
+
+fn command(program: &Path, folder: &Path, owner: Option<(u32, u32)>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C");
+    if let Some((uid, gid)) = owner {
+        command.uid(uid).gid(gid);
+    }
+    command
+}
+
+fn start(folder: &Path) {
+    fs::create_dir(folder).expect("a folder for the cluster");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("is ours");
+    let owner = owner(folder);
+    if let Some((uid, gid)) = owner {
+        std::os::unix::fs::chown(folder, Some(uid), Some(gid)).expect("is given away");
+    }
+    let made = command(&program("initdb"), folder, owner)
+        .args(["-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D", "d"])
+        .output()
+        .expect("initdb can be started");
+    assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+    let mut keeper = command(Path::new("/bin/sh"), folder, owner);
+    keeper.arg("-c").arg(KEEPER).arg(program("postgres")).arg(folder).arg(parent_id().to_string());
+    // A group of its own: an interrupt at the terminal is for the tests, and the keeper ends after them.
+    keeper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    drop(keeper.spawn().expect("a shell can be started"));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let answers = |folder: PathBuf| {
+        std::thread::spawn(move || runtime().block_on(async { try_connect(&folder, "postgres").await.is_ok() }))
+            .join()
+            .expect("ends")
+    };
+    while !answers(folder.to_path_buf()) {
+        let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
+        assert!(std::time::Instant::now() < deadline, "PostgreSQL does not start: {log}");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,160 @@
+//! Both dialects have the same tables, columns and keys, but for what is named here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_store::SqliteStore;
+use rusqlite::Connection;
+use tokio_postgres::Client;
+
+use crate::cluster::Database;
+use crate::fixtures::open_postgres;
+
+/// What only SQLite has, and why.
+const ONLY_SQLITE: [(&str, &str); 10] = [
+    (
+        "nonce.nonce_no",
+        "rows are found by age there; PostgreSQL has the claim itself as key, since nodes must not both insert it",
+    ),
+    ("replay.boot_id", "the journal beside the file may lose its end in a reboot; a database's commits do not"),
+    ("replay.journal_synced", "as boot_id"),
+    ("replay.mark", "as boot_id"),
+    ("replay.unknowable_through", "as boot_id"),
+    ("fee_rule.rule_no", "rows in the order of time share pages there; PostgreSQL finds a version by its number"),
+    ("fee_rule.previous_no", "as rule_no"),
+    ("fee_rule.base_no", "as rule_no"),
+    ("fee_rule_head.last_no", "as rule_no"),
+    ("fee_rule_head.base_no", "as rule_no"),
+];
+/// What only PostgreSQL has, and why.
+const ONLY_POSTGRES: [(&str, &str); 3] = [
+    ("commit_mark.lane", "a connection can break in a commit; a file cannot"),
+    ("commit_mark.mark", "as lane"),
+    ("commit_mark.marked_at", "as lane"),
+];
+/// Tables whose keys differ with those columns.
+const OTHER_KEYS: [&str; 3] = ["nonce", "fee_rule", "commit_mark"];
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Table {
+    /// What may be in each column, and whether it may be missing.
+    columns: BTreeMap<String, (&'static str, bool)>,
+    primary: Vec<String>,
+    unique: BTreeSet<Vec<String>>,
+    /// Column, and the table and column it refers to.
+    foreign: BTreeSet<(String, String, String)>,
+}
+
+type Tables = BTreeMap<String, Table>;
+
+fn of_sqlite(conn: &Connection) -> Tables {
+    let texts = |sql: &str| -> Vec<Vec<String>> {
+        let mut select = conn.prepare(sql).expect("prepares");
+        let count = select.column_count();
+        let rows = select.query_map([], |row| (0..count).map(|at| row.get(at)).collect()).expect("reads");
+        rows.map(|row| row.expect("reads")).collect()
+    };
+    let mut tables = Tables::new();
+    let ours =
+        "FROM pragma_table_list t, {} WHERE t.schema = 'main' AND t.type = 'table' AND t.name NOT LIKE 'sqlite%'";
+    let select = |what: &str, from: &str| texts(&format!("SELECT {what} {}", ours.replace("{}", from)));
+    let columns = select(
+        "t.name, c.name, c.type, CAST(c.\"notnull\" OR c.pk > 0 AS TEXT), CAST(c.pk AS TEXT)",
+        "pragma_table_info(t.name) c",
+    );
+    let mut primary: BTreeMap<(String, String), String> = BTreeMap::new();
+    for row in columns {
+        let kind = match row[2].as_str() {
+            "INTEGER" => "integer",
+            "TEXT" => "text",
+            "BLOB" => "bytes",
+            other => panic!("{other}"),
+        };
+        tables.entry(row[0].clone()).or_default().columns.insert(row[1].clone(), (kind, row[3] == "0"));
+        if row[4] != "0" {
+            primary.insert((row[0].clone(), row[4].clone()), row[1].clone());
+        }
+    }
+    for ((table, _), column) in primary {
+        tables.get_mut(&table).expect("has columns").primary.push(column);
+    }
+    let unique = "pragma_index_list(t.name) i, pragma_index_info(i.name) c";
+    let mut keys: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for row in texts(&format!(
+        "SELECT t.name, i.name, c.name {} AND i.origin = 'u' ORDER BY t.name, i.name, c.seqno",
+        ours.replace("{}", unique)
+    )) {
+        keys.entry((row[0].clone(), row[1].clone())).or_default().push(row[2].clone());
+    }
+    for ((table, _), columns) in keys {
+        tables.get_mut(&table).expect("has columns").unique.insert(columns);
+    }
+    for row in select("t.name, f.\"from\", f.\"table\", f.\"to\"", "pragma_foreign_key_list(t.name) f") {
+        let key = (row[1].clone(), row[2].clone(), row[3].clone());
+        tables.get_mut(&row[0]).expect("has columns").foreign.insert(key);
+    }
+    tables
+}
+
+async fn of_postgres(client: &Client) -> Tables {
+    let mut tables = Tables::new();
+    let columns = "SELECT table_name::text, column_name::text, data_type::text, is_nullable = 'YES'
+                   FROM information_schema.columns WHERE table_schema = 'public'";
+    for row in client.query(columns, &[]).await.expect("reads") {
+        let kind = match row.get(2) {
+            "bigint" | "boolean" => "integer",
+            "text" => "text",
+            "bytea" => "bytes",
+            other => panic!("{other}"),
+        };
+        tables.entry(row.get(0)).or_default().columns.insert(row.get(1), (kind, row.get(3)));
+    }
+    let keys = "SELECT t.relname::text, k.contype::text, ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY u (no, at)
+                  JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.no ORDER BY u.at),
+                f.relname::text, (SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = k.confrelid AND a.attnum = k.confkey[1])
+                FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid LEFT JOIN pg_class f ON f.oid = k.confrelid
+                WHERE k.connamespace = 'public'::regnamespace";
+    for row in client.query(keys, &[]).await.expect("reads") {
+        let table = tables.get_mut(row.get::<_, &str>(0)).expect("has columns");
+        let columns: Vec<String> = row.get(2);
+        match row.get(1) {
+            "p" => table.primary = columns,
+            "u" => drop(table.unique.insert(columns)),
+            "f" => drop(table.foreign.insert((columns[0].clone(), row.get(3), row.get(4)))),
+            _ => {}
+        }
+    }
+    tables
+}
+
+/// Takes out what is named; complains about what is named and not there.
+fn without(mut tables: Tables, named: &[(&str, &str)]) -> Tables {
+    for (name, _) in named {
+        let (table, column) = name.split_once('.').expect("table and column");
+        let columns = &mut tables.get_mut(table).unwrap_or_else(|| panic!("no table {table}")).columns;
+        assert!(columns.remove(column).is_some(), "{name} is an exception that is not needed");
+    }
+    for table in OTHER_KEYS {
+        if let Some(table) = tables.get_mut(table) {
+            table.primary.clear();
+        }
+    }
+    tables.retain(|_, table| !table.columns.is_empty());
+    tables
+}
+
+#[tokio::test]
+async fn both_dialects_have_the_same_tables_columns_and_keys() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("db");
+    SqliteStore::migrate(&file).expect("migrates");
+    let sqlite = of_sqlite(&Connection::open(&file).expect("opens"));
+    let database = Database::new().await;
+    drop(open_postgres(&database, 1).await);
+    let postgres = of_postgres(&database.client().await).await;
+    assert!(sqlite["event"].unique.len() == 2 && sqlite["event"].foreign.len() == 1, "keys are read");
+    let (sqlite, postgres) = (without(sqlite, &ONLY_SQLITE), without(postgres, &ONLY_POSTGRES));
+    assert!(sqlite.keys().eq(postgres.keys()), "{:?} and {:?}", sqlite.keys(), postgres.keys());
+    for (name, table) in &sqlite {
+        assert_eq!(table, &postgres[name], "{name}");
+    }
+}
