@@ -193,6 +193,7 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>) -> L
         head_timeout: limits.head_timeout.0,
         handshake_timeout: limits.tls_handshake_timeout.0,
         drain: limits.drain_timeout.0,
+        ..ListenSettings::default()
     }
 }
 

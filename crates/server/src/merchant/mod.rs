@@ -18,7 +18,7 @@ use hyper::header::HeaderName;
 use hyper::{Request, Response};
 
 use crate::app::App;
-use crate::log::{LogSink, RequestLine};
+use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
 
 mod answer;
@@ -39,9 +39,6 @@ mod time;
 
 pub use answer::Failure;
 pub use source::{Network, Sources};
-
-/// How much of a path goes to the log.
-const PATH_BYTES_LOGGED: usize = 256;
 
 /// How much of a request is taken in. See docs/OPERATING.md.
 #[derive(Clone, Debug)]
@@ -154,7 +151,7 @@ impl Edge {
             request_id: &trace.request_id,
             listener: "merchant",
             method: method.as_str(),
-            path: &path[..path.floor_char_boundary(PATH_BYTES_LOGGED)],
+            path: log::shown(&path),
             status: failure.map_or(200, |f| f.code.http_status()),
             code: failure.map_or("000000", |f| f.code.code()),
             reason: failure.map_or("", |f| f.reason),

@@ -182,6 +182,12 @@ pub(super) fn application(conn: &Connection, client_id: &str) -> Found<Option<Ap
     Ok(Some(found))
 }
 
+pub(super) fn application_revision(conn: &Connection, client_id: &str) -> Found<Option<i64>> {
+    one(conn, "SELECT client_id, revision FROM application WHERE client_id = ?1", [client_id], |row| {
+        rows::Fields::new(row, "application", 1, 0).int()
+    })
+}
+
 pub(super) fn applications(conn: &Connection, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {
     let sql = concat!(
         "SELECT ",

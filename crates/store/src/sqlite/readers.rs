@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -59,6 +59,8 @@ pub(super) struct Readers {
     /// For long reads: connections without a snapshot, lent to whoever has a permit.
     spare: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    /// Shared by long reads; the checkpointer takes it alone when they overlap so that one always holds the log.
+    lists: RwLock<()>,
     closed: Mutex<bool>,
 }
 
@@ -123,6 +125,7 @@ impl Readers {
             slots: Mutex::default(),
             spare: Mutex::default(),
             permits: Arc::new(Semaphore::new(LISTS_MAX)),
+            lists: RwLock::default(),
             closed: Mutex::new(false),
         }
     }
@@ -176,9 +179,11 @@ impl Readers {
                 Some(conn) => conn,
                 None => open(&readers.path)?,
             };
+            let list = readers.lists.read().unwrap_or_else(PoisonError::into_inner);
             run(&conn, "BEGIN")?;
             let found = read(&conn)?;
             run(&conn, "ROLLBACK")?;
+            drop(list);
             // Held over the push: whoever closes comes before or after both.
             let closed_now = lock(&readers.closed);
             if !*closed_now {
@@ -197,6 +202,16 @@ impl Readers {
                 reader.end_snapshot();
             }
         }
+    }
+
+    /// Waits until no long read is under way; none begins while what this gives is held.
+    pub(super) fn hold_lists(&self) -> RwLockWriteGuard<'_, ()> {
+        self.lists.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn lists_are_held(&self) -> bool {
+        self.lists.try_read().is_err()
     }
 
     /// Closes every connection. Reads from now on are `Unavailable`.

@@ -99,6 +99,8 @@ pub async fn what_cannot_change_in_an_application_stays(store: Any) {
     commit(&*store, vec![Write::UpdateApplication(Box::new(row))]).await;
     let stored = store.application("app_one").await.expect("reads").expect("there").application;
     assert_eq!(stored, ApplicationRow { revision: 2, ..application(APP, "app_one", INSTITUTION, TENANT) });
+    assert_eq!(store.application_revision("app_one").await.expect("reads"), Some(2));
+    assert_eq!(store.application_revision("app_nine").await.expect("reads"), None);
 }
 
 pub async fn applications_are_listed_by_number(store: Any) {
