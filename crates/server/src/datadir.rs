@@ -172,14 +172,20 @@ pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> 
     let mut key = MasterKey::default();
     chance.fill(key.as_mut_slice());
     let text = Zeroizing::new(hex(key.as_slice()));
+    // Under another name until it is whole: a half-written key would stand in the way of every later `init`.
+    let unfinished = path.with_extension("unfinished");
     let mut file = OpenOptions::new()
         .write(true)
-        .create_new(true)
+        .create(true)
+        .truncate(true)
         .mode(KEY_MODE)
-        .open(path)
+        .open(&unfinished)
         .map_err(io(path, "cannot be made"))?;
     file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
     file.sync_all().map_err(io(path, "cannot be written"))?;
+    // A link, not a rename: it never replaces a key that is there.
+    std::fs::hard_link(&unfinished, path).map_err(io(path, "cannot be made"))?;
+    std::fs::remove_file(&unfinished).map_err(io(&unfinished, "cannot be removed"))?;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))?;
     Ok(key)

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::app::callers::Callers;
 use crate::app::turns::Turns;
-use crate::app::{App, Policy};
+use crate::app::{App, Policy, operators};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -302,6 +302,9 @@ async fn keep_house(app: Arc<App>, edge: Arc<Edge>, meters: PrometheusHandle, mu
         let horizon = UnixMillis(app.clock.now().0 - app.policy.timestamp_tolerance_ms - NONCE_MARGIN_MS);
         if let Err(error) = app.store.purge_nonces(horizon).await {
             tracing::warn!(%error, "Old nonces could not be forgotten: {error}; this is tried again");
+        }
+        if let Err(error) = operators::forget_answers(&app).await {
+            tracing::warn!(%error, "Old answers to idempotency keys could not be forgotten: {error}; this is tried again");
         }
     }
 }

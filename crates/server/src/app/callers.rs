@@ -355,6 +355,8 @@ mod tests {
             callback_encoding: SignatureEncoding::Hex,
             callback_vocabulary: Vocabulary::Standard,
             timestamp_tolerance_ms: None,
+            tolerance_before_ms: None,
+            tolerance_raised_at: None,
             rate_limit_per_s: None,
             revision,
             created_at: at,

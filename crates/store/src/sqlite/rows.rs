@@ -213,6 +213,8 @@ pub(super) fn application(row: &Row<'_>) -> Result<(ApplicationRow, usize), Stor
         callback_encoding: f.word(words::encoding)?,
         callback_vocabulary: f.word(words::vocabulary)?,
         timestamp_tolerance_ms: f.opt_int()?,
+        tolerance_before_ms: f.opt_int()?,
+        tolerance_raised_at: f.opt_millis()?,
         rate_limit_per_s: f.opt_small()?,
         revision: f.count(1)?,
         created_at: f.millis()?,

@@ -103,6 +103,7 @@ contract! {
         a_batch_of_two_tenants_is_refused,
         an_empty_batch_does_nothing,
         an_answer_is_remembered_once,
+        answers_are_forgotten_by_age,
         audit_lines_are_numbered_without_gap,
         a_setting_is_replaced,
         everybody_reads_his_own_writes,

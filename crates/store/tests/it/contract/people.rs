@@ -79,6 +79,8 @@ pub async fn an_application_changes_by_revision(store: Any) {
         callback_encoding: SignatureEncoding::Base64,
         callback_vocabulary: Vocabulary::Family,
         timestamp_tolerance_ms: Some(30_000),
+        tolerance_before_ms: Some(1_000),
+        tolerance_raised_at: Some(at(7)),
         rate_limit_per_s: None,
         revision: 2,
         ..application(APP, "app_one", INSTITUTION, TENANT)
