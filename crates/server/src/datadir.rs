@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -75,13 +75,19 @@ fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> DataRef
 }
 
 impl DataDir {
-    /// Makes the folder, readable by its owner only; one that is there already is used as it is.
+    /// Makes the folder, readable by its owner only; one that is there already is closed to others.
     pub fn create(path: &Path) -> Result<Self, DataRefused> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => DataRefused::NotAFolder(path.to_path_buf()),
             _ => io(path, "cannot be made")(error),
         })?;
-        Self::open(path)
+        let data = Self::open(path)?;
+        // The files in it are the database and its log: whoever may enter may read them.
+        if data.is_open_to_others()? {
+            let closed = std::fs::Permissions::from_mode(FOLDER_MODE);
+            std::fs::set_permissions(path, closed).map_err(io(path, "is open to others and cannot be closed"))?;
+        }
+        Ok(data)
     }
 
     /// A folder that must be there.
@@ -92,6 +98,12 @@ impl DataDir {
             Err(error) if error.kind() == ErrorKind::NotFound => Err(DataRefused::NoFolder(path.to_path_buf())),
             Err(error) => Err(io(path, "cannot be read")(error)),
         }
+    }
+
+    /// Whether anybody but the owner may enter the folder.
+    pub fn is_open_to_others(&self) -> Result<bool, DataRefused> {
+        let metadata = std::fs::metadata(&self.path).map_err(io(&self.path, "cannot be read"))?;
+        Ok(metadata.mode() & 0o077 != 0)
     }
 
     /// The folder itself.

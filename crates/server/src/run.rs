@@ -89,6 +89,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     refuse_other_databases(&config)?;
     let data = DataDir::open(&config.data)?;
     let lock = data.lock()?;
+    warn_of_danger(&config, &data)?;
     let vault = Vault::new(&datadir::master_key(&config, &data)?);
     let store = open_store(&data)?;
     fixed::compare(&config, &vault, &store).await?;
@@ -114,6 +115,18 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     ];
     let drain = config.limits.drain_timeout.0;
     Ok(Running { listen, operator_listen, app, shutdown, tasks, drain, log_guard: None, _lock: lock })
+}
+
+/// Says in the log what is allowed and dangerous; `doctor` says it too.
+fn warn_of_danger(config: &Config, data: &DataDir) -> anyhow::Result<()> {
+    if data.is_open_to_others()? {
+        let folder = data.path().display();
+        tracing::warn!("The data folder {folder} may be entered by others: run `chmod 700 {folder}`");
+    }
+    if config.allow_private_callbacks {
+        tracing::warn!("Callbacks over http and to private addresses are allowed: for development only");
+    }
+    Ok(())
 }
 
 impl Running {

@@ -25,6 +25,15 @@ fn init_shows_the_first_token_once_and_is_refused_the_second_time() {
 }
 
 #[test]
+fn init_closes_a_folder_that_others_could_enter() {
+    let place = Place::fresh();
+    std::fs::create_dir(place.data()).expect("made");
+    std::fs::set_permissions(place.data(), std::fs::Permissions::from_mode(0o755)).expect("opened");
+    place.init();
+    assert_eq!(mode(&place.data()), 0o700);
+}
+
+#[test]
 fn serve_says_where_it_listens_and_ends_with_0_after_sigterm() {
     let place = Place::fresh();
     place.init();

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use super::fault::fault;
+use super::open::stable_plans;
 use crate::contract::StoreError;
 
 /// Page cache of one reading connection.
@@ -77,6 +78,7 @@ fn open(path: &Path) -> Result<Connection, StoreError> {
     let conn = Connection::open_with_flags(path, flags).map_err(fault)?;
     conn.busy_timeout(Duration::from_secs(1)).map_err(fault)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    stable_plans(&conn)?;
     for (name, value) in [("query_only", 1), ("cache_size", -READ_CACHE_KIB), ("mmap_size", 0)] {
         conn.pragma_update(None, name, value).map_err(fault)?;
     }
