@@ -46,6 +46,15 @@ fn serve_says_where_it_listens_and_ends_with_0_after_sigterm() {
 }
 
 #[test]
+fn a_sigterm_right_after_the_first_line_lets_the_server_end_in_order() {
+    let place = Place::fresh();
+    place.init();
+    for _ in 0..10 {
+        assert_eq!(place.serve(&[]).terminate(), Some(0));
+    }
+}
+
+#[test]
 fn what_is_dangerous_is_refused_with_one_sentence() {
     let place = Place::fresh();
     place.init();

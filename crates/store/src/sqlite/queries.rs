@@ -236,18 +236,20 @@ fn head(row: &Row<'_>, first: usize, version_no: Option<i64>) -> Found<RuleHead>
     Ok(RuleHead { last, base })
 }
 
+/// The newest version of a sub-account and its base: what every upgrade and every fee reads.
+pub(super) const NEWEST_RULE: &str = concat!(
+    "SELECT h.merchant_no, h.version_no, ",
+    rule_columns!("l"),
+    ", ",
+    rule_columns!("b"),
+    " FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
+      LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
+      WHERE h.merchant_no = ?1"
+);
+
 pub(super) fn rule_head(conn: &Connection, of: MerchantNo, made_by: Option<UnixMillis>) -> Found<Option<RuleHead>> {
     let Some(made_by) = made_by else {
-        let sql = concat!(
-            "SELECT h.merchant_no, h.version_no, ",
-            rule_columns!("l"),
-            ", ",
-            rule_columns!("b"),
-            " FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
-              LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
-              WHERE h.merchant_no = ?1"
-        );
-        return one(conn, sql, [of.0], |row| {
+        return one(conn, NEWEST_RULE, [of.0], |row| {
             let version_no = rows::Fields::new(row, "fee_rule_head", 1, 0).int()?;
             head(row, 2, Some(version_no))
         });

@@ -226,3 +226,24 @@ impl Readers {
         lock(&self.spare).clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::super::{open::connect, queries, schema};
+    use super::*;
+
+    #[test]
+    fn a_kept_statement_is_not_prepared_again_for_another_value() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("db");
+        schema::migrate(&mut connect(&path, 1000).expect("opens")).expect("migrates");
+        let conn = open(&path).expect("opens");
+        let mut kept = conn.prepare(queries::NEWEST_RULE).expect("prepares");
+        for merchant_no in 1..=5 {
+            assert!(!kept.exists([merchant_no]).expect("reads"));
+        }
+        assert_eq!(kept.get_status(StatementStatus::RePrepare), 0);
+    }
+}

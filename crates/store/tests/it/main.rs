@@ -2,6 +2,7 @@
 
 mod contract;
 mod corrupt;
+mod data_md;
 mod fixtures;
 mod property;
 mod sqlite;

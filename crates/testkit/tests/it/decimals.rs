@@ -2,7 +2,7 @@
 
 use countersign_testkit::decimals::run;
 
-const CASES: usize = 2_000;
+const CASES: usize = 4_000;
 const SEED: u64 = 20_260_102;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -37,6 +37,7 @@ contract! {
         a_reservation_does_not_stop_the_batch_it_was_made_for,
         a_refused_batch_leaves_its_nonce_reserved,
         a_refused_batch_leaves_an_unreserved_nonce_free,
+        a_batch_that_cannot_be_kept_gives_its_nonce_back,
         a_settled_nonce_is_used_everywhere,
         a_nonce_can_be_settled_without_a_reservation,
         a_nonce_twice_in_one_batch_is_refused,
