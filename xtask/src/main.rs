@@ -2,9 +2,16 @@
 
 use std::process::ExitCode;
 
+mod bench;
 mod cargo;
 mod check;
+mod decimals;
+mod histories;
+mod idle;
+mod kill;
+mod strace;
 mod test;
+mod tools;
 
 /// One command of this program.
 struct Command {
@@ -20,6 +27,24 @@ const COMMANDS: &[Command] = &[
         run: test::run,
     },
     Command { name: "check", summary: "the quick part: formatting, lints, the rules of the house", run: check::run },
+    Command {
+        name: "kill",
+        summary: "[ROUNDS] kill -9 under load, 200 times, nothing lost or doubled",
+        run: kill::run,
+    },
+    Command {
+        name: "histories",
+        summary: "[N] [SEED] 100,000 random histories of fee rules on each store, against an oracle",
+        run: histories::run,
+    },
+    Command {
+        name: "decimals",
+        summary: "[N] [SEED] 100,000 random figures from end to end, beside sums on paper",
+        run: decimals::run,
+    },
+    Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
+    Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
+    Command { name: "bench", summary: "[hmac|query|upgrades] figures, each beside its yardstick", run: bench::run },
 ];
 
 fn main() -> ExitCode {

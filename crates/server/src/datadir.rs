@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -75,13 +75,19 @@ fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> DataRef
 }
 
 impl DataDir {
-    /// Makes the folder, readable by its owner only; one that is there already is used as it is.
+    /// Makes the folder, readable by its owner only; one that is there already is closed to others.
     pub fn create(path: &Path) -> Result<Self, DataRefused> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => DataRefused::NotAFolder(path.to_path_buf()),
             _ => io(path, "cannot be made")(error),
         })?;
-        Self::open(path)
+        let data = Self::open(path)?;
+        // The files in it are the database and its log: whoever may enter may read them.
+        if data.is_open_to_others()? {
+            let closed = std::fs::Permissions::from_mode(FOLDER_MODE);
+            std::fs::set_permissions(path, closed).map_err(io(path, "is open to others and cannot be closed"))?;
+        }
+        Ok(data)
     }
 
     /// A folder that must be there.
@@ -92,6 +98,12 @@ impl DataDir {
             Err(error) if error.kind() == ErrorKind::NotFound => Err(DataRefused::NoFolder(path.to_path_buf())),
             Err(error) => Err(io(path, "cannot be read")(error)),
         }
+    }
+
+    /// Whether anybody but the owner may enter the folder.
+    pub fn is_open_to_others(&self) -> Result<bool, DataRefused> {
+        let metadata = std::fs::metadata(&self.path).map_err(io(&self.path, "cannot be read"))?;
+        Ok(metadata.mode() & 0o077 != 0)
     }
 
     /// The folder itself.
@@ -172,14 +184,20 @@ pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> 
     let mut key = MasterKey::default();
     chance.fill(key.as_mut_slice());
     let text = Zeroizing::new(hex(key.as_slice()));
+    // Under another name until it is whole: a half-written key would stand in the way of every later `init`.
+    let unfinished = path.with_extension("unfinished");
     let mut file = OpenOptions::new()
         .write(true)
-        .create_new(true)
+        .create(true)
+        .truncate(true)
         .mode(KEY_MODE)
-        .open(path)
+        .open(&unfinished)
         .map_err(io(path, "cannot be made"))?;
     file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
     file.sync_all().map_err(io(path, "cannot be written"))?;
+    // A link, not a rename: it never replaces a key that is there.
+    std::fs::hard_link(&unfinished, path).map_err(io(path, "cannot be made"))?;
+    std::fs::remove_file(&unfinished).map_err(io(&unfinished, "cannot be removed"))?;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))?;
     Ok(key)

@@ -17,6 +17,8 @@ use tracing_subscriber::fmt::MakeWriter;
 const LINGER_MS: u64 = 10;
 /// More than this waiting to be written, and lines are dropped and counted.
 const WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest path in a line, in bytes.
+const PATH_BYTES_MAX: usize = 256;
 
 #[derive(Default)]
 struct Waiting {
@@ -166,6 +168,14 @@ pub fn install(sink: &LogSink, filter: &str) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
+/// As much of a path as a line holds: strangers choose its length.
+pub fn shown(path: &str) -> &str {
+    if path.len() <= PATH_BYTES_MAX {
+        return path;
+    }
+    (0..=PATH_BYTES_MAX).rev().find_map(|end| path.get(..end)).unwrap_or_default()
+}
+
 /// The one canonical line of a request.
 #[derive(Debug)]
 pub struct RequestLine<'a> {
@@ -306,6 +316,20 @@ mod tests {
         assert_eq!(value["client_id"], "x\u{7}\\");
         assert_eq!(value["drift_ms"], -5);
         assert!(value.get("merchant_id").is_none());
+    }
+
+    #[test]
+    fn a_long_path_is_cut_whatever_its_characters() {
+        assert_eq!(shown("/v1/time"), "/v1/time");
+        for path in ["/a".repeat(1000), format!("/{}", "\u{e9}".repeat(1000)), format!("/{}", "\u{20ac}".repeat(1000))]
+        {
+            let cut = shown(&path);
+            assert!(
+                path.starts_with(cut) && (PATH_BYTES_MAX - 3..=PATH_BYTES_MAX).contains(&cut.len()),
+                "{}",
+                cut.len()
+            );
+        }
     }
 
     #[test]

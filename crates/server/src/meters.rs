@@ -56,15 +56,15 @@ impl RequestMeters {
     pub fn count(&self, endpoint: Option<Endpoint>, code: Option<Code>, took: Duration) {
         let row = endpoint.and_then(|e| Endpoint::ALL.iter().position(|x| *x == e)).unwrap_or(Endpoint::ALL.len());
         let column = code.and_then(|c| Code::ALL.iter().position(|x| *x == c)).unwrap_or(Code::ALL.len());
-        let path = || endpoint.map_or("none", Endpoint::path);
+        let name = || endpoint.map_or("none", Endpoint::name);
         let cell = row * (Code::ALL.len() + 1) + column;
         self.by_code[cell]
             .get_or_init(|| {
-                counter!("countersign_requests_total", "endpoint" => path(), "code" => code.map_or("000000", Code::code))
+                counter!("countersign_requests_total", "endpoint" => name(), "code" => code.map_or("000000", Code::code))
             })
             .increment(1);
         self.seconds[row]
-            .get_or_init(|| histogram!("countersign_request_seconds", "endpoint" => path()))
+            .get_or_init(|| histogram!("countersign_request_seconds", "endpoint" => name()))
             .record(took.as_secs_f64());
     }
 }

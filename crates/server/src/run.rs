@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::app::callers::Callers;
 use crate::app::turns::Turns;
-use crate::app::{App, Policy};
+use crate::app::{App, Policy, operators};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -89,6 +89,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     refuse_other_databases(&config)?;
     let data = DataDir::open(&config.data)?;
     let lock = data.lock()?;
+    warn_of_danger(&config, &data)?;
     let vault = Vault::new(&datadir::master_key(&config, &data)?);
     let store = open_store(&data)?;
     fixed::compare(&config, &vault, &store).await?;
@@ -114,6 +115,18 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     ];
     let drain = config.limits.drain_timeout.0;
     Ok(Running { listen, operator_listen, app, shutdown, tasks, drain, log_guard: None, _lock: lock })
+}
+
+/// Says in the log what is allowed and dangerous; `doctor` says it too.
+fn warn_of_danger(config: &Config, data: &DataDir) -> anyhow::Result<()> {
+    if data.is_open_to_others()? {
+        let folder = data.path().display();
+        tracing::warn!("The data folder {folder} may be entered by others: run `chmod 700 {folder}`");
+    }
+    if config.allow_private_callbacks {
+        tracing::warn!("Callbacks over http and to private addresses are allowed: for development only");
+    }
+    Ok(())
 }
 
 impl Running {
@@ -193,6 +206,7 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>) -> L
         head_timeout: limits.head_timeout.0,
         handshake_timeout: limits.tls_handshake_timeout.0,
         drain: limits.drain_timeout.0,
+        ..ListenSettings::default()
     }
 }
 
@@ -301,6 +315,9 @@ async fn keep_house(app: Arc<App>, edge: Arc<Edge>, meters: PrometheusHandle, mu
         let horizon = UnixMillis(app.clock.now().0 - app.policy.timestamp_tolerance_ms - NONCE_MARGIN_MS);
         if let Err(error) = app.store.purge_nonces(horizon).await {
             tracing::warn!(%error, "Old nonces could not be forgotten: {error}; this is tried again");
+        }
+        if let Err(error) = operators::forget_answers(&app).await {
+            tracing::warn!(%error, "Old answers to idempotency keys could not be forgotten: {error}; this is tried again");
         }
     }
 }

@@ -60,6 +60,10 @@ impl Store for AnyStore {
         either!(self, s => s.application(client_id).await)
     }
 
+    async fn application_revision(&self, client_id: &str) -> Result<Option<i64>, StoreError> {
+        either!(self, s => s.application_revision(client_id).await)
+    }
+
     async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
         either!(self, s => s.applications(of, page).await)
     }

@@ -10,6 +10,9 @@ use crate::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow,
 };
 
+/// Answers that one [`Write::ForgetAnswers`] forgets at the most, so that no change waits long behind it.
+pub const ANSWERS_FORGOTTEN_MAX: usize = 5_000;
+
 /// One change, applied whole or not at all. Writes are applied in order; the first guard that does not hold refuses the batch,
 /// and a refused batch leaves no trace. A batch touches one tenant (or reference tables only).
 #[derive(Clone, Debug, Default)]
@@ -104,6 +107,11 @@ pub enum Write {
     },
     /// Remembers the answer to an `Idempotency-Key`. Guard: scope and key are new.
     RememberAnswer(Box<IdempotencyRow>),
+    /// Forgets answers that were kept before an instant, oldest first, at most [`ANSWERS_FORGOTTEN_MAX`]. Guard: none.
+    ForgetAnswers {
+        /// The instant.
+        kept_before: UnixMillis,
+    },
     /// Appends to the audit log. The store itself gives its number. Guard: none.
     RecordAudit(Box<AuditRow>),
     /// Sets a deployment setting. Guard: none.

@@ -43,6 +43,7 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::HoldPending { .. }
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
+        | Write::ForgetAnswers { .. }
         | Write::PutSetting { .. } => None,
     }
 }
@@ -80,6 +81,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
         | Write::HoldPending { .. }
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
+        | Write::ForgetAnswers { .. }
         | Write::RecordAudit(_)
         | Write::PutSetting { .. } => Ok(()),
     }

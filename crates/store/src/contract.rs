@@ -145,6 +145,9 @@ pub trait Store: Send + Sync + 'static {
     /// An application by its ClientId.
     fn application(&self, client_id: &str) -> impl Future<Output = Result<Option<ApplicationView>, StoreError>> + Send;
 
+    /// The revision of an application; none: there is no such. Costs the same whether it is there or not.
+    fn application_revision(&self, client_id: &str) -> impl Future<Output = Result<Option<i64>, StoreError>> + Send;
+
     /// Every application, by number. `after` is an `ApplicationNo`.
     fn applications(
         &self,

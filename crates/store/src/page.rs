@@ -23,8 +23,10 @@ impl<'a> PageBuilder<'a> {
 
     /// Adds what a sub-account shows: the version in force, the pending one, or that it has neither.
     pub(crate) fn add(&mut self, sub_merchant_id: &str, head: Option<&RuleHead>) {
-        let in_force = head.and_then(|h| rules::in_force(h, self.now));
-        let pending = head.and_then(|h| rules::pending(h, self.now));
+        // A clock that is behind, or was set back, must not make a version pending that was answered as effective.
+        let now = head.map_or(self.now, |h| self.now.max(h.last.created_at));
+        let in_force = head.and_then(|h| rules::in_force(h, now));
+        let pending = head.and_then(|h| rules::pending(h, now));
         for (version, is_pending) in [(in_force, false), (pending, true)] {
             if let Some(version) = version {
                 self.record(sub_merchant_id, Some(version), is_pending);

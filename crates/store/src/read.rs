@@ -211,6 +211,8 @@ pub(crate) fn application<R: Columns>(row: &R) -> Result<(ApplicationRow, usize)
         callback_encoding: f.word(words::encoding)?,
         callback_vocabulary: f.word(words::vocabulary)?,
         timestamp_tolerance_ms: f.opt_int()?,
+        tolerance_before_ms: f.opt_int()?,
+        tolerance_raised_at: f.opt_millis()?,
         rate_limit_per_s: f.opt_small()?,
         revision: f.count(1)?,
         created_at: f.millis()?,

@@ -83,6 +83,10 @@ pub struct ApplicationRow {
     pub callback_vocabulary: Vocabulary,
     /// A limit lower than the deployment's, in ms.
     pub timestamp_tolerance_ms: Option<i64>,
+    /// The limit before it was last raised, in ms: it still judges what was stamped at or before the raise.
+    pub tolerance_before_ms: Option<i64>,
+    /// When it was last raised; set together with `tolerance_before_ms`.
+    pub tolerance_raised_at: Option<UnixMillis>,
     /// Requests per second; `None` is the deployment's default, 0 is off.
     pub rate_limit_per_s: Option<u32>,
     /// Grows by one with each change of the application or its secrets; 1 at creation.

@@ -49,7 +49,8 @@ impl Dice {
     /// A number as JSON and amounts write it: `whole` digits at most before the point, `fraction` after it, each length as likely.
     /// It may end in zeros that say nothing, and begins with none.
     pub fn number(&mut self, whole: usize, fraction: usize) -> String {
-        let before = self.digits(1 + self.below(whole));
+        let length = 1 + self.below(whole);
+        let before = self.digits(length);
         let before = before.trim_start_matches('0');
         let before = if before.is_empty() { "0" } else { before };
         match self.below(fraction + 1) {

@@ -1,9 +1,16 @@
 //! What tests and measurements share: a raw client, the real binary as a process, kills under load, measuring by slices.
 
+pub mod decimals;
+pub mod dice;
+pub mod histories;
+pub mod idle;
+pub mod in_process;
 pub mod kill;
 pub mod measure;
+pub mod on_paper;
 pub mod operator;
 pub mod process;
 pub mod receiver;
+pub mod strace;
 pub mod wire;
 pub mod world;

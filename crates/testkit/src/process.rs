@@ -22,7 +22,19 @@ pub fn binary() -> PathBuf {
 
 /// A command of the binary without the variables of the test run: the server refuses settings that it does not know.
 fn bare() -> Command {
-    let mut command = Command::new(binary());
+    bare_under(&[])
+}
+
+/// The same, started by another program: its name and its arguments.
+fn bare_under(wrapper: &[&str]) -> Command {
+    let mut command = match wrapper.split_first() {
+        None => Command::new(binary()),
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(binary());
+            command
+        }
+    };
     for variable in ["COUNTERSIGN_TRIALS", "COUNTERSIGN_BLESS"] {
         command.env_remove(variable);
     }
@@ -63,8 +75,13 @@ impl Deployment {
 
     /// Runs `countersign serve` on free loopback ports and waits for its first line. The log goes to `serve.log` in the data folder.
     pub fn serve(&self) -> Result<Server> {
+        self.serve_under(&[])
+    }
+
+    /// The same, started by another program that makes way for it: the process started must become the server.
+    pub fn serve_under(&self, wrapper: &[&str]) -> Result<Server> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.data.join("serve.log"))?;
-        let mut command = bare();
+        let mut command = bare_under(wrapper);
         command.args([
             "serve",
             "--listen",

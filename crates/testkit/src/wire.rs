@@ -54,6 +54,11 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(4096) })
     }
 
+    /// Our own end's address.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
     /// Writes bytes as they are.
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await

@@ -219,6 +219,13 @@ pub async fn recall(app: &App, call: &Keyed) -> Result<Option<IdempotencyRow>, A
     Ok(None)
 }
 
+/// Forgets answers whose life is over; called by housekeeping.
+pub async fn forget_answers(app: &App) -> Result<(), AppError> {
+    let kept_before = UnixMillis(app.clock.now().0.saturating_sub(life_ms(app)));
+    app.store.commit(Batch(vec![Write::ForgetAnswers { kept_before }])).await?;
+    Ok(())
+}
+
 /// The audit log, newest first. `after`: the number of the last line seen.
 pub async fn audit(app: &App, after: Option<i64>, limit: u32) -> Result<Vec<AuditRow>, AppError> {
     Ok(app.store.audit(Cursor { after, limit }).await?)

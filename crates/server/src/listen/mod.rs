@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
@@ -21,6 +21,9 @@ use tokio_rustls::TlsAcceptor;
 
 pub mod tls;
 
+#[cfg(test)]
+mod tests;
+
 /// How a listener treats its connections.
 #[derive(Clone, Debug)]
 pub struct ListenSettings {
@@ -32,6 +35,8 @@ pub struct ListenSettings {
     pub connections_max: usize,
     /// How long a head may take, counted from the last answer: it bounds idle connections too.
     pub head_timeout: Duration,
+    /// How long a request may be under way on a connection where nothing else is asked.
+    pub request_timeout: Duration,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
     /// How long answers under way are waited for at the end.
@@ -45,6 +50,7 @@ impl Default for ListenSettings {
             plain_too: false,
             connections_max: 4_096,
             head_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(5),
             drain: Duration::from_secs(10),
         }
@@ -78,13 +84,18 @@ pub async fn serve<S, B>(
             accepted = accept(&listener, &permits) => accepted,
         };
         let Some((stream, peer, permit)) = accepted else { continue };
-        let (service, asked) = (service_for(peer), Arc::new(AtomicBool::new(false)));
-        let seen = asked.clone();
+        let (service, asked) = (service_for(peer), Arc::new(AtomicU64::new(0)));
+        let under_way = asked.clone();
         let service = service_fn(move |request| {
-            seen.store(true, Ordering::Relaxed);
-            service.call(request)
+            let (under_way, answer) = (under_way.clone(), service.call(request));
+            under_way.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let answer = answer.await;
+                drop(under_way);
+                answer
+            }
         });
-        let head_timeout = settings.head_timeout;
+        let (head_timeout, request_timeout) = (settings.head_timeout, settings.request_timeout);
         let (builder, watcher) = (builder.clone(), graceful.watcher());
         let (tls, handshake_timeout) = (settings.tls.clone(), settings.handshake_timeout);
         let plain_too = settings.plain_too;
@@ -98,14 +109,14 @@ pub async fn serve<S, B>(
                 None => {
                     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
                     // What breaks here is the peer's connection; the requests on it were logged.
-                    until_idle(watcher.watch(connection), &asked, head_timeout).await;
+                    until_idle(watcher.watch(connection), &asked, head_timeout, request_timeout).await;
                 }
                 Some(config) => {
                     let handshake =
                         tokio::time::timeout(handshake_timeout, TlsAcceptor::from(config).accept(stream)).await;
                     if let Ok(Ok(stream)) = handshake {
                         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-                        until_idle(watcher.watch(connection), &asked, head_timeout).await;
+                        until_idle(watcher.watch(connection), &asked, head_timeout, request_timeout).await;
                     }
                 }
             }
@@ -120,13 +131,28 @@ pub async fn serve<S, B>(
     }
 }
 
-/// Serves a connection to its end, unless no request has come on it within `head_timeout`: the parser's own limits begin
-/// only once it knows which version of HTTP is spoken, and a peer that says nothing would hold its place for ever.
-async fn until_idle(connection: impl Future, asked: &AtomicBool, head_timeout: Duration) {
+/// Serves a connection to its end, or until nothing was asked on it for `head_timeout` and nothing is under way.
+///
+/// The parser's own limit does not see a peer that never says which HTTP it speaks, one that does not read its answers, or an
+/// idle HTTP/2 connection that answers pings: each would hold its place for ever. A request that waits behind unread answers
+/// is under way for ever too, so that counts for `request_timeout` only.
+async fn until_idle(
+    connection: impl Future,
+    asked: &Arc<AtomicU64>,
+    head_timeout: Duration,
+    request_timeout: Duration,
+) {
+    /// The service has one, this function's caller the other; each request under way has one more.
+    const HOLDERS: usize = 2;
     let mut connection = pin!(connection);
-    let ended = tokio::time::timeout(head_timeout, connection.as_mut()).await;
-    if ended.is_err() && asked.load(Ordering::Relaxed) {
-        connection.await;
+    let (mut before, mut quiet) = (0, Duration::ZERO);
+    while tokio::time::timeout(head_timeout, connection.as_mut()).await.is_err() {
+        let count = asked.load(Ordering::Relaxed);
+        quiet = if count == before { quiet + head_timeout } else { Duration::ZERO };
+        before = count;
+        if !quiet.is_zero() && (Arc::strong_count(asked) <= HOLDERS || quiet >= request_timeout) {
+            return;
+        }
     }
 }
 

@@ -4,7 +4,9 @@ use bytes::{Bytes, BytesMut};
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::Endpoint;
 use http_body_util::BodyExt;
+use hyper::Method;
 use hyper::body::Body;
+use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 
 use super::IntakeLimits;
@@ -77,7 +79,9 @@ where
         )
         .because("body_timeout")
     })??;
-    if !bytes.is_empty() {
+    // A body on GET is signed as sent and not interpreted, and family clients leave the type out there.
+    let untyped_get = head.method == Method::GET && !head.headers.contains_key(CONTENT_TYPE);
+    if !bytes.is_empty() && !untyped_get {
         edges::type_refusal(&head.headers).map_or(Ok(()), |s| Err(Failure::new(Code::UnsupportedContentType, s)))?;
     }
     Ok(bytes)

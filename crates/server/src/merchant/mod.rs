@@ -10,15 +10,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::headers::Prefixes;
 use http_body_util::Full;
 use hyper::body::Body;
 use hyper::header::HeaderName;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 
 use crate::app::App;
-use crate::log::{LogSink, RequestLine};
+use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
 
 mod answer;
@@ -39,9 +41,6 @@ mod time;
 
 pub use answer::Failure;
 pub use source::{Network, Sources};
-
-/// How much of a path goes to the log.
-const PATH_BYTES_LOGGED: usize = 256;
 
 /// How much of a request is taken in. See docs/OPERATING.md.
 #[derive(Clone, Debug)]
@@ -111,6 +110,64 @@ struct Trace {
     request_id: String,
 }
 
+/// Counts a request and writes its line when it is dropped: after the answer, or when the client has gone before it.
+struct Told<'a> {
+    edge: &'a Edge,
+    started: Instant,
+    at: UnixMillis,
+    method: Method,
+    path: String,
+    trace: Trace,
+    outcome: Outcome,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// Its client has gone before there was an answer.
+    Gone,
+    /// Success was answered.
+    Success,
+    /// A failure was answered: its code, and the reason for the log.
+    Failure(Code, &'static str),
+}
+
+/// The status in the log of a request whose client has gone; it is never sent.
+const CLIENT_GONE: u16 = 499;
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let took = self.started.elapsed();
+        let (status, code, reason) = match self.outcome {
+            Outcome::Success => (200, countersign_protocol::code::SUCCESS, ""),
+            Outcome::Failure(code, reason) => (code.http_status(), code.code(), reason),
+            Outcome::Gone => (CLIENT_GONE, "", "client_gone"),
+        };
+        match self.outcome {
+            Outcome::Success => self.edge.meters.count(self.trace.endpoint, None, took),
+            Outcome::Failure(code, _) => self.edge.meters.count(self.trace.endpoint, Some(code), took),
+            Outcome::Gone => metrics::counter!("countersign_requests_cut_off_total").increment(1),
+        }
+        RequestLine {
+            at: self.at,
+            request_id: &self.trace.request_id,
+            listener: "merchant",
+            method: self.method.as_str(),
+            path: log::shown(&self.path),
+            status,
+            code,
+            reason,
+            client_id: &self.trace.client_id,
+            merchant_id: &self.trace.merchant_id,
+            on_behalf_of: &self.trace.on_behalf_of,
+            source: &self.trace.source.map(source::text).unwrap_or_default(),
+            drift_ms: self.trace.drift_ms,
+            duration_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        }
+        .write(&self.edge.log);
+    }
+}
+
 impl Edge {
     /// The edge of `app`. Fails where a prefix makes no header name.
     pub fn new(app: Arc<App>, settings: EdgeSettings, log: LogSink) -> Result<Self, hyper::header::InvalidHeaderName> {
@@ -137,36 +194,24 @@ impl Edge {
         B: Body<Data = Bytes>,
         B::Error: std::error::Error,
     {
-        let started = Instant::now();
-        let at = self.app.clock.now();
-        let mut trace = Trace { request_id: self.request_ids.next(), ..Trace::default() };
-        let method = request.method().clone();
-        let path = request.uri().path().to_owned();
         let source = self.settings.sources.of(peer, request.headers());
-        trace.source = Some(source);
-        let outcome =
-            caught::caught(self.route(&mut trace, request)).await.unwrap_or_else(|_| Err(Failure::internal("panic")));
-        let took = started.elapsed();
-        let failure = outcome.as_ref().err();
-        self.meters.count(trace.endpoint, failure.map(|f| f.code), took);
-        RequestLine {
-            at,
-            request_id: &trace.request_id,
-            listener: "merchant",
-            method: method.as_str(),
-            path: &path[..path.floor_char_boundary(PATH_BYTES_LOGGED)],
-            status: failure.map_or(200, |f| f.code.http_status()),
-            code: failure.map_or("000000", |f| f.code.code()),
-            reason: failure.map_or("", |f| f.reason),
-            client_id: &trace.client_id,
-            merchant_id: &trace.merchant_id,
-            on_behalf_of: &trace.on_behalf_of,
-            source: &source::text(source),
-            drift_ms: trace.drift_ms,
-            duration_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        }
-        .write(&self.log);
-        answer::response(outcome, &self.request_id_header, &trace.request_id)
+        let mut told = Told {
+            edge: self,
+            started: Instant::now(),
+            at: self.app.clock.now(),
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            trace: Trace { request_id: self.request_ids.next(), source: Some(source), ..Trace::default() },
+            outcome: Outcome::Gone,
+        };
+        let outcome = caught::caught(self.route(&mut told.trace, request))
+            .await
+            .unwrap_or_else(|_| Err(Failure::internal("panic")));
+        told.outcome = match &outcome {
+            Ok(_) => Outcome::Success,
+            Err(failure) => Outcome::Failure(failure.code, failure.reason),
+        };
+        answer::response(outcome, &self.request_id_header, &told.trace.request_id)
     }
 
     /// Finds the endpoint, takes the body in, and hands over.

@@ -8,7 +8,7 @@ use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 use countersign_protocol::headers::{Header, SignedHeaders};
 use countersign_store::Store;
-use countersign_store::contract::{ClaimKey, Claimed, MerchantKind, MerchantRow};
+use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, MerchantKind, MerchantRow};
 use hyper::http::request::Parts;
 
 use super::answer::{Failure, NonceFate};
@@ -98,6 +98,8 @@ impl Edge {
     /// The whole way of a signed request.
     pub(super) async fn signed<O: Operation>(&self, trace: &mut Trace, input: Input<'_>) -> Result<Vec<u8>, Failure> {
         let fields = input.head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        // The fee-rule operations do not use On-Behalf-Of: whatever it says is ignored.
+        let fields = fields.filter(|(name, _)| !(O::ENDPOINT.is_institution_only() && name.ends_with("on-behalf-of")));
         let headers = self.settings.prefixes.parse(fields).map_err(|r| Failure::new(r.code(), r.to_string()))?;
         let now = self.app.clock.now();
         trace.client_id = headers.client_id.chars().take(64).collect();
@@ -111,8 +113,8 @@ impl Edge {
             stamped_at: UnixMillis(headers.timestamp_ms),
         };
         // A lower limit of the application's own is checked after the signature, so that it tells a stranger nothing.
-        let own_limit =
-            caller.application.timestamp_tolerance_ms.map_or(Ok(()), |ms| in_time(now, headers.timestamp_ms, ms));
+        let own_limit = own_limit_ms(&caller.application, headers.timestamp_ms)
+            .map_or(Ok(()), |ms| in_time(now, headers.timestamp_ms, ms));
         if let Err(failure) = own_limit {
             // The signature was right, so the nonce is used up all the same.
             return match self.app.store.reserve(&claim).await? {
@@ -268,6 +270,13 @@ fn reused() -> Failure {
 
 fn not_allowed(sentence: &str) -> Failure {
     Failure::new(Code::MerchantNotAllowed, sentence)
+}
+
+/// The application's own limit for a request stamped then: a raised one applies to what is stamped after the raise.
+fn own_limit_ms(application: &ApplicationRow, stamped_ms: i64) -> Option<i64> {
+    let before = application.tolerance_before_ms.zip(application.tolerance_raised_at);
+    let judged_by_before = before.filter(|(_, raised_at)| stamped_ms <= raised_at.0).map(|(ms, _)| ms);
+    judged_by_before.into_iter().chain(application.timestamp_tolerance_ms).min()
 }
 
 /// Refused only when the difference is greater than the limit, in both directions.

@@ -15,13 +15,10 @@ use countersign_protocol::code::{self, Code};
 
 use super::problem::Problem;
 use super::{Desk, Peer};
-use crate::log::RequestLine;
+use crate::log::{self, RequestLine};
 
 /// Bytes of chance in a request's id.
 const REQUEST_ID_BYTES: usize = 14;
-
-/// How much of a path goes to the log.
-const PATH_BYTES_LOGGED: usize = 256;
 
 /// What is known of a request before anything is checked.
 #[derive(Clone, Debug)]
@@ -63,7 +60,7 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
         request_id: &context.request_id,
         listener: "operator",
         method: method.as_str(),
-        path: &path[..path.floor_char_boundary(PATH_BYTES_LOGGED)],
+        path: log::shown(&path),
         status: response.status().as_u16(),
         code,
         reason: "",

@@ -6,7 +6,7 @@ use super::{Place, mode};
 
 #[test]
 fn the_demo_holds_every_claim() {
-    let place = Place::new();
+    let place = Place::fresh();
     let (stdout, _) = place.ends(&["demo", "--once", "--fast"], 0);
     assert!(stdout.contains("claims held"), "{stdout}");
     assert!(!stdout.contains('\u{1b}'), "no colour in a pipe");
@@ -14,7 +14,7 @@ fn the_demo_holds_every_claim() {
 
 #[test]
 fn init_shows_the_first_token_once_and_is_refused_the_second_time() {
-    let place = Place::new();
+    let place = Place::fresh();
     let said = place.init();
     assert!(said["operator_token"].as_str().is_some_and(|t| t.len() > 40), "{said}");
     assert_eq!((mode(&place.data()), mode(&place.path("data/master.key"))), (0o700, 0o600));
@@ -25,8 +25,17 @@ fn init_shows_the_first_token_once_and_is_refused_the_second_time() {
 }
 
 #[test]
+fn init_closes_a_folder_that_others_could_enter() {
+    let place = Place::fresh();
+    std::fs::create_dir(place.data()).expect("made");
+    std::fs::set_permissions(place.data(), std::fs::Permissions::from_mode(0o755)).expect("opened");
+    place.init();
+    assert_eq!(mode(&place.data()), 0o700);
+}
+
+#[test]
 fn serve_says_where_it_listens_and_ends_with_0_after_sigterm() {
-    let place = Place::new();
+    let place = Place::fresh();
     place.init();
     let serving = place.serve(&[]);
     assert!(!serving.listen.ends_with(":0") && !serving.operator_listen.ends_with(":0"));
@@ -37,8 +46,17 @@ fn serve_says_where_it_listens_and_ends_with_0_after_sigterm() {
 }
 
 #[test]
+fn a_sigterm_right_after_the_first_line_lets_the_server_end_in_order() {
+    let place = Place::fresh();
+    place.init();
+    for _ in 0..10 {
+        assert_eq!(place.serve(&[]).terminate(), Some(0));
+    }
+}
+
+#[test]
 fn what_is_dangerous_is_refused_with_one_sentence() {
-    let place = Place::new();
+    let place = Place::fresh();
     place.init();
     let open = "127.0.0.1:0";
     let cases: [(&[&str], &str); 6] = [
@@ -59,7 +77,7 @@ fn what_is_dangerous_is_refused_with_one_sentence() {
 
 #[test]
 fn a_master_key_that_others_may_read_or_that_is_another_one_is_refused() {
-    let place = Place::new();
+    let place = Place::fresh();
     place.init();
     let key = place.path("data/master.key");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("changed");
@@ -75,7 +93,7 @@ fn a_master_key_that_others_may_read_or_that_is_another_one_is_refused() {
 
 #[test]
 fn settings_that_nobody_knows_are_refused_by_name() {
-    let place = Place::new();
+    let place = Place::fresh();
     place.init();
     std::fs::write(place.path("c.toml"), "rate_limit_per_second = 5\n").expect("written");
     let (_, stderr) = place.ends(&["serve", "--data", "data", "--config", "c.toml"], 1);
@@ -87,7 +105,7 @@ fn settings_that_nobody_knows_are_refused_by_name() {
 
 #[test]
 fn wrong_usage_is_2() {
-    let place = Place::new();
+    let place = Place::fresh();
     for arguments in [&["frobnicate"][..], &["serve", "--frobnicate"], &[], &["event", "emit"]] {
         assert_eq!(place.run(arguments).status.code(), Some(2), "{arguments:?}");
     }
@@ -95,7 +113,7 @@ fn wrong_usage_is_2() {
 
 #[test]
 fn doctor_is_content_with_a_fresh_folder() {
-    let place = Place::new();
+    let place = Place::fresh();
     place.init();
     std::fs::write(place.path("c.toml"), "listen = \"127.0.0.1:0\"\noperator_listen = \"127.0.0.1:0\"\n")
         .expect("written");

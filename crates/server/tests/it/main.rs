@@ -21,7 +21,7 @@ pub struct Place {
 
 impl Place {
     /// An empty one.
-    pub fn new() -> Self {
+    pub fn fresh() -> Self {
         Self { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 

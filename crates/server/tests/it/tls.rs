@@ -19,7 +19,7 @@ fn certificate(place: &Place) -> String {
 
 #[tokio::test]
 async fn the_sdk_calls_over_tls_and_a_stranger_to_tls_gets_nothing() {
-    let place = Place::new();
+    let place = Place::fresh();
     place.init();
     let pem = certificate(&place);
     let serving = place.serve(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
@@ -36,7 +36,7 @@ async fn the_sdk_calls_over_tls_and_a_stranger_to_tls_gets_nothing() {
 
 #[test]
 fn both_versions_of_tls_are_spoken() {
-    let place = Place::new();
+    let place = Place::fresh();
     place.init();
     let pem = certificate(&place);
     let serving = place.serve(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);

@@ -54,6 +54,8 @@ CREATE TABLE application (
     callback_encoding TEXT NOT NULL CHECK (callback_encoding IN ('hex', 'base64')),
     callback_vocabulary TEXT NOT NULL CHECK (callback_vocabulary IN ('standard', 'family')),
     timestamp_tolerance_ms BIGINT,
+    tolerance_before_ms BIGINT,
+    tolerance_raised_at BIGINT CHECK ((tolerance_raised_at IS NULL) = (tolerance_before_ms IS NULL)),
     rate_limit_per_s BIGINT CHECK (rate_limit_per_s BETWEEN 0 AND 4294967295),
     revision BIGINT NOT NULL CHECK (revision >= 1),
     created_at BIGINT NOT NULL
@@ -199,6 +201,7 @@ CREATE TABLE idempotency (
     created_at BIGINT NOT NULL,
     PRIMARY KEY (scope, key)
 );
+CREATE INDEX idempotency_by_age ON idempotency (created_at);
 
 CREATE TABLE audit (
     tenant_no BIGINT,

@@ -47,6 +47,8 @@ CREATE TABLE application (
     callback_encoding TEXT NOT NULL CHECK (callback_encoding IN ('hex', 'base64')),
     callback_vocabulary TEXT NOT NULL CHECK (callback_vocabulary IN ('standard', 'family')),
     timestamp_tolerance_ms INTEGER,
+    tolerance_before_ms INTEGER,
+    tolerance_raised_at INTEGER CHECK ((tolerance_raised_at IS NULL) = (tolerance_before_ms IS NULL)),
     rate_limit_per_s INTEGER CHECK (rate_limit_per_s BETWEEN 0 AND 4294967295),
     revision INTEGER NOT NULL CHECK (revision >= 1),
     created_at INTEGER NOT NULL
@@ -196,6 +198,7 @@ CREATE TABLE idempotency (
     created_at INTEGER NOT NULL,
     PRIMARY KEY (scope, key)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_by_age ON idempotency (created_at);
 
 CREATE TABLE audit (
     tenant_no INTEGER,

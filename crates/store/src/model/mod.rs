@@ -98,6 +98,10 @@ impl Store for ModelStore {
         state.applications.values().find(|a| a.client_id == client_id).map(|a| state.view(a)).transpose()
     }
 
+    async fn application_revision(&self, client_id: &str) -> Result<Option<i64>, StoreError> {
+        Ok(self.state().applications.values().find(|a| a.client_id == client_id).map(|a| a.revision))
+    }
+
     async fn applications(&self, of: Option<MerchantNo>, cursor: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
         let state = self.state();
         let rows = state

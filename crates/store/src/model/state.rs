@@ -8,7 +8,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
-use crate::batch::{Committed, Conflict, EventNumbers, Key, Write};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, EventNumbers, Key, Write};
 use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
     MerchantRow, SecretRow, StoreError, TokenRow,
@@ -123,6 +123,15 @@ impl State {
             }
             Write::Redeliver { event, due_at } => self.redeliver(*event, *due_at),
             Write::RememberAnswer(row) => self.remember(row),
+            Write::ForgetAnswers { kept_before } => {
+                let old = self.answers.values().filter(|a| a.created_at < *kept_before);
+                let mut old: Vec<_> = old.map(|a| (a.created_at, a.scope.clone(), a.key.clone())).collect();
+                old.sort_unstable();
+                for (_, scope, key) in old.into_iter().take(ANSWERS_FORGOTTEN_MAX) {
+                    self.answers.remove(&(scope, key));
+                }
+                Ok(())
+            }
             Write::RecordAudit(row) => {
                 let no = self.audit.last().map_or(1, |last| last.no + 1);
                 self.audit.push(AuditRow { no, ..(**row).clone() });

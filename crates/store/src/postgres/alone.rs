@@ -12,7 +12,7 @@ use super::plan::{read_numbers, step};
 use super::rows::Fields;
 use super::session::{Params, Session};
 use super::statements::Sql;
-use crate::batch::{Batch, Committed, Conflict, Key, Write};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Committed, Conflict, Key, Write};
 use crate::contract::{ApplicationRow, CommitError, IdempotencyRow, MerchantRow, SecretRow, StoreError, TokenRow};
 use crate::window::Undo;
 use crate::words;
@@ -120,6 +120,10 @@ impl<'a> Alone<'a> {
             Write::HoldPending { application } => self.run(Sql::DeliveryHold, &[&application.0]).await.map(|_| ()),
             Write::Redeliver { event, due_at } => self.redeliver(*event, *due_at).await,
             Write::RememberAnswer(row) => self.remember(row).await,
+            Write::ForgetAnswers { kept_before } => {
+                let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
+                self.run(Sql::AnswersForget, &[&kept_before.0, &most]).await.map(|_| ())
+            }
             Write::PutSetting { name, value } => self.run(Sql::SettingPut, &[name, value]).await.map(|_| ()),
             Write::ClaimNonce(_)
             | Write::AppendRule { .. }
@@ -150,6 +154,8 @@ impl<'a> Alone<'a> {
             &words::of_encoding(row.callback_encoding),
             &words::of_vocabulary(row.callback_vocabulary),
             &row.timestamp_tolerance_ms,
+            &row.tolerance_before_ms,
+            &row.tolerance_raised_at.map(|t| t.0),
             &row.rate_limit_per_s.map(i64::from),
             &row.revision,
             &row.created_at.0,
@@ -170,6 +176,8 @@ impl<'a> Alone<'a> {
             &words::of_encoding(row.callback_encoding),
             &words::of_vocabulary(row.callback_vocabulary),
             &row.timestamp_tolerance_ms,
+            &row.tolerance_before_ms,
+            &row.tolerance_raised_at.map(|t| t.0),
             &row.rate_limit_per_s.map(i64::from),
             &row.revision,
         ];

@@ -110,6 +110,7 @@ const fn row_of(write: &Write) -> Option<i64> {
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
         | Write::RememberAnswer(_)
+        | Write::ForgetAnswers { .. }
         | Write::RecordAudit(_)
         | Write::PutSetting { .. } => None,
     }
@@ -144,6 +145,10 @@ impl Store for PostgresStore {
 
     async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
         queries::application(&self.readers, client_id).await
+    }
+
+    async fn application_revision(&self, client_id: &str) -> Result<Option<i64>, StoreError> {
+        queries::application_revision(&self.readers, client_id).await
     }
 
     async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {

@@ -240,6 +240,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::HoldPending { .. }
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
+        | Write::ForgetAnswers { .. }
         | Write::PutSetting { .. } => None,
     }
 }

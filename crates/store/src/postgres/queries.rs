@@ -39,8 +39,8 @@ pub(super) async fn setting(from: &Readers, name: &str) -> Found<Option<String>>
     one(from, Sql::Setting, &[&name], |row| rows::Fields::new(row, "setting", 1, 0).text()).await
 }
 
-/// Where a secret's columns begin: after the application's 14, the merchant's 9 and the tenant's id.
-const SECRET: usize = 24;
+/// Where a secret's columns begin: after the application's 16, the merchant's 9 and the tenant's id.
+const SECRET: usize = 26;
 
 /// Applications, each made of all its rows: they come together, one for each secret.
 fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
@@ -67,6 +67,11 @@ fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
 
 pub(super) async fn application(from: &Readers, client_id: &str) -> Found<Option<ApplicationView>> {
     Ok(views(&from.rows(Sql::Application, &[&client_id]).await?)?.pop())
+}
+
+pub(super) async fn application_revision(from: &Readers, client_id: &str) -> Found<Option<i64>> {
+    let read = |row: &Row| rows::Fields::new(row, "application", 1, 0).int();
+    one(from, Sql::ApplicationRevision, &[&client_id], read).await
 }
 
 pub(super) async fn applications(from: &Readers, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {

@@ -49,7 +49,7 @@ macro_rules! application_select {
         concat!(
             "SELECT a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, \
              a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, \
-             a.rate_limit_per_s, a.revision, a.created_at, ",
+             a.tolerance_before_ms, a.tolerance_raised_at, a.rate_limit_per_s, a.revision, a.created_at, ",
             merchant_columns!(),
             ", t.merchant_id, s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, \
              s.signs_callbacks, s.created_at, s.not_after, s.revoked_at FROM ",
@@ -88,6 +88,7 @@ statements! {
         "(SELECT * FROM application WHERE ($1::bigint IS NULL OR merchant_no = $1) AND application_no > $2 \
          ORDER BY application_no LIMIT $3)"
     );
+    ApplicationRevision: "SELECT client_id, revision FROM application WHERE client_id = $1";
     Merchant: concat!("SELECT ", merchant_columns!(), " FROM merchant m WHERE m.merchant_id = $1");
     Merchants: concat!(
         "SELECT ", merchant_columns!(), " FROM merchant m WHERE ($1::bigint IS NULL OR m.tenant_no = $1) \
@@ -170,13 +171,13 @@ statements! {
                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1::bigint";
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
-                        rate_limit_per_s, revision, created_at)
-                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+                        tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, revision, created_at)
+                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
                         ON CONFLICT DO NOTHING RETURNING 1::bigint";
     ApplicationUpdate: "UPDATE application SET name = $2, enabled = $3, callback_url = $4, callback_enabled = $5,
                         callback_encoding = $6, callback_vocabulary = $7, timestamp_tolerance_ms = $8,
-                        rate_limit_per_s = $9, revision = $10::bigint WHERE application_no = $1 AND revision = $10::bigint - 1
-                        RETURNING 1::bigint";
+                        tolerance_before_ms = $9, tolerance_raised_at = $10, rate_limit_per_s = $11, revision = $12::bigint
+                        WHERE application_no = $1 AND revision = $12::bigint - 1 RETURNING 1::bigint";
     SecretInsert: "INSERT INTO secret (application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks,
                    created_at, not_after, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
                    ON CONFLICT DO NOTHING RETURNING 1::bigint";
@@ -231,6 +232,8 @@ statements! {
 
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
                    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1::bigint";
+    AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
+                    WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2)";
     // The numbers of the audit log have no gap: whoever appends holds this lock until his transaction ends.
     AuditLock: "SELECT pg_advisory_xact_lock(4851337202)";
     AuditInsert: "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id)

@@ -72,7 +72,7 @@ const fn family(write: &Write) -> u32 {
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
         | Write::Redeliver { .. } => 1 << 7,
-        Write::RememberAnswer(_) => 1 << 8,
+        Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
         // No guard reads what these write.
         Write::RecordAudit(_) | Write::PutSetting { .. } => 0,
     }

@@ -46,17 +46,20 @@ impl LogSize {
 
 /// Checkpoints whenever it is told to, until the writer is gone.
 pub(super) fn run(conn: &Connection, readers: &Arc<Readers>, gate: &Mutex<()>, log: &LogSize, wanted: &Receiver<()>) {
+    let mut held_back = false;
     while wanted.recv().is_ok() {
-        let emptied = once(conn, readers, gate).unwrap_or_else(|error| {
+        let emptied = once(conn, readers, gate, held_back).unwrap_or_else(|error| {
             tracing::warn!(%error, "the log could not be checkpointed; it grows until it can");
             false
         });
+        held_back = !emptied;
         log.checked(emptied);
     }
 }
 
-/// Whether the log is empty afterwards.
-fn once(conn: &Connection, readers: &Readers, gate: &Mutex<()>) -> rusqlite::Result<bool> {
+/// Whether the log is empty afterwards. `without_lists`: long reads that overlap would hold the log back for ever, so they wait.
+fn once(conn: &Connection, readers: &Readers, gate: &Mutex<()>, without_lists: bool) -> rusqlite::Result<bool> {
+    let _no_lists = without_lists.then(|| readers.hold_lists());
     // The bulk of it beside the writer. Old snapshots would stop it half way.
     readers.end_snapshots();
     checkpoint(conn, "PASSIVE")?;
@@ -75,4 +78,55 @@ fn checkpoint(conn: &Connection, mode: &str) -> rusqlite::Result<bool> {
         let (busy, pages, copied): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(busy == 0 && pages == copied)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    use super::super::open::connect;
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn long_reads_hold_the_log_back_once_and_then_wait() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("db");
+        let conn = connect(&path, 5000).expect("opens");
+        conn.execute_batch("CREATE TABLE t (x)").expect("is written");
+        let readers = Arc::new(Readers::new(&path, Arc::new(AtomicU64::new(0))));
+        let (begun, has_begun) = channel();
+        let (end, may_end) = channel::<()>();
+        let list = tokio::spawn({
+            let readers = Arc::clone(&readers);
+            async move {
+                let read = move |conn: &Connection| {
+                    let rows: i64 = conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).expect("reads");
+                    begun.send(()).expect("somebody listens");
+                    may_end.recv().expect("is told");
+                    Ok(rows)
+                };
+                readers.away(read).await
+            }
+        });
+        tokio::task::spawn_blocking(move || {
+            has_begun.recv().expect("it begins");
+            conn.execute_batch("INSERT INTO t VALUES (1)").expect("is written");
+            let copier = connect(&path, 20).expect("opens");
+            assert!(!once(&copier, &readers, &Mutex::default(), false).expect("runs"), "the list holds the log");
+            let holding = Arc::clone(&readers);
+            let checkpoint = std::thread::spawn(move || once(&copier, &holding, &Mutex::default(), true));
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !readers.lists_are_held() {
+                assert!(Instant::now() < deadline, "the checkpointer waits for the list, and others for it");
+                std::thread::yield_now();
+            }
+            end.send(()).expect("the list listens");
+            assert!(checkpoint.join().expect("ends").expect("runs"), "the log is empty");
+        })
+        .await
+        .expect("holds");
+        assert_eq!(list.await.expect("ends").expect("reads"), 0);
+    }
 }

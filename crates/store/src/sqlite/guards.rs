@@ -85,6 +85,7 @@ impl Applier<'_> {
             }
             Write::ReleaseHeld { .. }
             | Write::HoldPending { .. }
+            | Write::ForgetAnswers { .. }
             | Write::RecordAudit(_)
             | Write::PutSetting { .. } => {}
         }

@@ -183,6 +183,10 @@ impl Store for SqliteStore {
         self.readers.here(|conn| queries::application(conn, client_id))
     }
 
+    async fn application_revision(&self, client_id: &str) -> Result<Option<i64>, StoreError> {
+        self.readers.here(|conn| queries::application_revision(conn, client_id))
+    }
+
     async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
         self.readers.away(move |conn| queries::applications(conn, of, &page)).await
     }

@@ -103,6 +103,7 @@ macro_rules! application_columns {
         concat!(
             "a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, ",
             "a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, ",
+            "a.tolerance_before_ms, a.tolerance_raised_at, ",
             "a.rate_limit_per_s, a.revision, a.created_at, ",
             merchant_columns!("m"),
             ", t.merchant_id FROM application a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no ",
@@ -182,6 +183,12 @@ pub(super) fn application(conn: &Connection, client_id: &str) -> Found<Option<Ap
     Ok(Some(found))
 }
 
+pub(super) fn application_revision(conn: &Connection, client_id: &str) -> Found<Option<i64>> {
+    one(conn, "SELECT client_id, revision FROM application WHERE client_id = ?1", [client_id], |row| {
+        rows::Fields::new(row, "application", 1, 0).int()
+    })
+}
+
 pub(super) fn applications(conn: &Connection, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {
     let sql = concat!(
         "SELECT ",
@@ -229,18 +236,20 @@ fn head(row: &Row<'_>, first: usize, version_no: Option<i64>) -> Found<RuleHead>
     Ok(RuleHead { last, base })
 }
 
+/// The newest version of a sub-account and its base: what every upgrade and every fee reads.
+pub(super) const NEWEST_RULE: &str = concat!(
+    "SELECT h.merchant_no, h.version_no, ",
+    rule_columns!("l"),
+    ", ",
+    rule_columns!("b"),
+    " FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
+      LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
+      WHERE h.merchant_no = ?1"
+);
+
 pub(super) fn rule_head(conn: &Connection, of: MerchantNo, made_by: Option<UnixMillis>) -> Found<Option<RuleHead>> {
     let Some(made_by) = made_by else {
-        let sql = concat!(
-            "SELECT h.merchant_no, h.version_no, ",
-            rule_columns!("l"),
-            ", ",
-            rule_columns!("b"),
-            " FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
-              LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
-              WHERE h.merchant_no = ?1"
-        );
-        return one(conn, sql, [of.0], |row| {
+        return one(conn, NEWEST_RULE, [of.0], |row| {
             let version_no = rows::Fields::new(row, "fee_rule_head", 1, 0).int()?;
             head(row, 2, Some(version_no))
         });

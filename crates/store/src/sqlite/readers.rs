@@ -8,13 +8,14 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use super::fault::fault;
+use super::open::stable_plans;
 use crate::contract::StoreError;
 
 /// Page cache of one reading connection.
@@ -59,6 +60,8 @@ pub(super) struct Readers {
     /// For long reads: connections without a snapshot, lent to whoever has a permit.
     spare: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    /// Shared by long reads; the checkpointer takes it alone when they overlap so that one always holds the log.
+    lists: RwLock<()>,
     closed: Mutex<bool>,
 }
 
@@ -75,6 +78,7 @@ fn open(path: &Path) -> Result<Connection, StoreError> {
     let conn = Connection::open_with_flags(path, flags).map_err(fault)?;
     conn.busy_timeout(Duration::from_secs(1)).map_err(fault)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    stable_plans(&conn)?;
     for (name, value) in [("query_only", 1), ("cache_size", -READ_CACHE_KIB), ("mmap_size", 0)] {
         conn.pragma_update(None, name, value).map_err(fault)?;
     }
@@ -123,6 +127,7 @@ impl Readers {
             slots: Mutex::default(),
             spare: Mutex::default(),
             permits: Arc::new(Semaphore::new(LISTS_MAX)),
+            lists: RwLock::default(),
             closed: Mutex::new(false),
         }
     }
@@ -176,9 +181,11 @@ impl Readers {
                 Some(conn) => conn,
                 None => open(&readers.path)?,
             };
+            let list = readers.lists.read().unwrap_or_else(PoisonError::into_inner);
             run(&conn, "BEGIN")?;
             let found = read(&conn)?;
             run(&conn, "ROLLBACK")?;
+            drop(list);
             // Held over the push: whoever closes comes before or after both.
             let closed_now = lock(&readers.closed);
             if !*closed_now {
@@ -199,6 +206,16 @@ impl Readers {
         }
     }
 
+    /// Waits until no long read is under way; none begins while what this gives is held.
+    pub(super) fn hold_lists(&self) -> RwLockWriteGuard<'_, ()> {
+        self.lists.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn lists_are_held(&self) -> bool {
+        self.lists.try_read().is_err()
+    }
+
     /// Closes every connection. Reads from now on are `Unavailable`.
     pub(super) fn close(&self) {
         self.permits.close();
@@ -207,5 +224,26 @@ impl Readers {
             *lock(&slot.0) = Place::Closed;
         }
         lock(&self.spare).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::super::{open::connect, queries, schema};
+    use super::*;
+
+    #[test]
+    fn a_kept_statement_is_not_prepared_again_for_another_value() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("db");
+        schema::migrate(&mut connect(&path, 1000).expect("opens")).expect("migrates");
+        let conn = open(&path).expect("opens");
+        let mut kept = conn.prepare(queries::NEWEST_RULE).expect("prepares");
+        for merchant_no in 1..=5 {
+            assert!(!kept.exists([merchant_no]).expect("reads"));
+        }
+        assert_eq!(kept.get_status(StatementStatus::RePrepare), 0);
     }
 }

@@ -48,11 +48,12 @@ statements! {
     ApplicationRevision: "SELECT revision FROM application WHERE application_no = ?1";
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
-                        rate_limit_per_s, revision, created_at)
-                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+                        tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, revision, created_at)
+                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
     ApplicationUpdate: "UPDATE application SET name = ?2, enabled = ?3, callback_url = ?4, callback_enabled = ?5,
                         callback_encoding = ?6, callback_vocabulary = ?7, timestamp_tolerance_ms = ?8,
-                        rate_limit_per_s = ?9, revision = ?10 WHERE application_no = ?1";
+                        tolerance_before_ms = ?9, tolerance_raised_at = ?10, rate_limit_per_s = ?11, revision = ?12
+                        WHERE application_no = ?1";
 
     SecretThere: "SELECT 1 FROM secret WHERE secret_id = ?1";
     SecretInsert: "INSERT INTO secret (application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks,
@@ -93,6 +94,8 @@ statements! {
     AnswerTaken: "SELECT 1 FROM idempotency WHERE scope = ?1 AND key = ?2";
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
+                    WHERE created_at < ?1 ORDER BY created_at, scope, key LIMIT ?2)";
     AuditInsert: "INSERT INTO audit (tenant_no, at, actor, source, action, subject, before, after, request_id)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     SettingPut: "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";

@@ -252,11 +252,12 @@ pub(super) fn gone() -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use countersign_domain::ids::ApplicationNo;
     use countersign_domain::time::UnixMillis;
 
     use super::*;
     use crate::batch::Write;
-    use crate::contract::Store;
+    use crate::contract::{ClaimKey, Store};
     use crate::sqlite::{SqliteOptions, SqliteStore};
 
     fn setting(name: &str) -> Batch {
@@ -307,7 +308,10 @@ mod tests {
             created_at: UnixMillis(1),
         };
         let twice = Batch(vec![Write::RememberAnswer(Box::new(orphan))]);
-        let a = send(&store.queue, Task::Commit(twice.clone())).expect("is queued");
+        let claim = ClaimKey { application: ApplicationNo(1), nonce: "n".to_owned(), stamped_at: UnixMillis(1) };
+        let mut claiming = twice.clone();
+        claiming.0.push(Write::ClaimNonce(claim));
+        let a = send(&store.queue, Task::Commit(claiming)).expect("is queued");
         let broken = send(&store.queue, Task::Commit(Batch(vec![Write::InsertSecret(Box::new(secret_of_nobody()))])))
             .expect("is queued");
         let b = send(&store.queue, Task::Commit(twice)).expect("is queued");
@@ -322,7 +326,7 @@ mod tests {
     fn secret_of_nobody() -> crate::contract::SecretRow {
         crate::contract::SecretRow {
             secret_id: "sec".to_owned(),
-            application: countersign_domain::ids::ApplicationNo(404),
+            application: ApplicationNo(404),
             key_id: String::new(),
             sealed: Vec::new(),
             fingerprint: String::new(),

@@ -8,7 +8,7 @@ use rusqlite::params;
 use super::apply::Found;
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
-use crate::batch::{Committed, EventNumbers, Write};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, EventNumbers, Write};
 use crate::contract::{ApplicationRow, AttemptRow, AuditRow, EventRow, MerchantRow, SecretRow, TokenRow};
 use crate::words;
 
@@ -61,6 +61,10 @@ pub(super) fn write(
         Write::RememberAnswer(row) => {
             let answer = params![row.scope, row.key, row.body_digest, row.status, row.answer, row.created_at.0];
             kept.run(Sql::AnswerInsert, answer)?;
+        }
+        Write::ForgetAnswers { kept_before } => {
+            let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
+            kept.run(Sql::AnswersForget, [kept_before.0, most])?;
         }
         Write::RecordAudit(row) => record_audit(kept, row)?,
         Write::PutSetting { name, value } => {
@@ -224,6 +228,8 @@ fn insert_application(kept: &mut Kept<'_>, row: &ApplicationRow) -> rusqlite::Re
             words::of_encoding(row.callback_encoding),
             words::of_vocabulary(row.callback_vocabulary),
             row.timestamp_tolerance_ms,
+            row.tolerance_before_ms,
+            row.tolerance_raised_at.map(|at| at.0),
             row.rate_limit_per_s,
             row.revision,
             row.created_at.0
@@ -244,6 +250,8 @@ fn update_application(kept: &mut Kept<'_>, row: &ApplicationRow) -> rusqlite::Re
             words::of_encoding(row.callback_encoding),
             words::of_vocabulary(row.callback_vocabulary),
             row.timestamp_tolerance_ms,
+            row.tolerance_before_ms,
+            row.tolerance_raised_at.map(|at| at.0),
             row.rate_limit_per_s,
             row.revision
         ],

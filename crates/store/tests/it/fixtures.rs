@@ -114,6 +114,8 @@ pub fn application(no: ApplicationNo, client_id: &str, merchant: MerchantNo, ten
         callback_encoding: SignatureEncoding::Hex,
         callback_vocabulary: Vocabulary::Standard,
         timestamp_tolerance_ms: None,
+        tolerance_before_ms: None,
+        tolerance_raised_at: None,
         rate_limit_per_s: Some(50),
         revision: 1,
         created_at: at(0),

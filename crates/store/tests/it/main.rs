@@ -3,6 +3,7 @@
 mod cluster;
 mod contract;
 mod corrupt;
+mod data_md;
 mod fixtures;
 mod postgres;
 mod property;

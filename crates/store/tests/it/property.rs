@@ -105,6 +105,7 @@ fn events() -> impl Strategy<Value = Write> {
         4 => (1..9i64, 1..4i64, state()).prop_map(|(no, number, (state, due))| attempt(no, number, state, due.map(at))),
         1 => (0..50i64).prop_map(|due| Write::ReleaseHeld { application: APP, due_at: at(due) }),
         1 => Just(Write::HoldPending { application: APP }),
+        1 => (0..2i64).prop_map(|ms| Write::ForgetAnswers { kept_before: at(ms) }),
         2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::Redeliver { event: EventNo(no), due_at: at(due) }),
     ]
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{Claimed, CommitError, Cursor, StoreError};
 use countersign_store::{SqliteOptions, SqliteStore, Store};
@@ -316,11 +317,11 @@ fn the_log_is_emptied_although_an_idle_thread_keeps_a_snapshot() {
         })
     };
     has_read.recv().expect("has read");
-    let big = "x".repeat(20_000);
     let log = path(dir.path()).with_extension("db-wal");
     runtime().block_on(async {
         for n in 0..500 {
-            commit(&*store, vec![put("a", &big), put("last", &n.to_string())]).await;
+            // Another value each time: pages that do not change are not written.
+            commit(&*store, vec![put("a", &format!("{n:020000}")), put("last", &n.to_string())]).await;
         }
     });
     // 500 commits of seven pages are 14 MiB; checkpoints at 64 pages keep the log far below.
@@ -394,6 +395,25 @@ fn the_schema_state_is_told_and_nothing_is_changed_by_asking() {
     assert_eq!(made.applied, made.known);
     assert_eq!(SqliteStore::schema_state(&file).expect("answers"), made);
     assert_eq!(SqliteStore::migrate(&file).expect("again"), made);
+}
+
+#[tokio::test]
+async fn every_state_of_a_convert_order_is_in_its_history() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    furnish(&store).await;
+    commit(&store, vec![insert_order(SUB, 7)]).await;
+    let moved = ConvertOrder { status: ConvertStatus::Failed, revision: 2, ..order(7) };
+    let write = || Write::MoveConvertOrder { tenant: TENANT, order: Box::new(moved.clone()), at: at(9) };
+    commit(&store, vec![write()]).await;
+    conflict(&store, vec![write()]).await;
+    let conn = Connection::open(path(dir.path())).expect("opens");
+    let sql = "SELECT tenant_no, order_id, revision, status, at FROM convert_order_move ORDER BY revision";
+    let mut select = conn.prepare(sql).expect("prepares");
+    let read = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?]);
+    let rows = select.query_map([], read).expect("reads");
+    let rows: Vec<[i64; 5]> = rows.map(|row| row.expect("reads")).collect();
+    assert_eq!(rows, [[1, 7, 1, 1, at(0).0], [1, 7, 2, 6, at(9).0]]);
 }
 
 #[tokio::test]

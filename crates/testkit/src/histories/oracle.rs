@@ -19,6 +19,9 @@ pub enum State {
 }
 
 impl State {
+    /// Every state.
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Effective, Self::Invalidated, Self::Superseded, Self::Expired];
+
     /// Its name in the contract.
     pub const fn name(self) -> &'static str {
         match self {
@@ -109,7 +112,8 @@ impl SubAccount {
     /// The versions made by `at`, oldest first, with the states they have at `at`.
     pub fn states_at(&self, at: i64) -> Vec<State> {
         let made: Vec<&Version> = self.versions.iter().filter(|version| version.created <= at).collect();
-        let mut instants: Vec<i64> = made.iter().flat_map(|v| [Some(v.created), Some(v.effective), v.due]).flatten().collect();
+        let mut instants: Vec<i64> =
+            made.iter().flat_map(|v| [Some(v.created), Some(v.effective), v.due]).flatten().collect();
         instants.retain(|instant| *instant <= at);
         instants.sort_unstable();
         instants.dedup();

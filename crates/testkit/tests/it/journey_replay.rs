@@ -127,6 +127,14 @@ async fn an_applications_own_lower_limit_is_checked_after_the_signature_and_uses
         "a stranger learns nothing of the limit"
     );
     assert_eq!(world.send(&late).await.expect("an answer").code(), "400003");
+    let open = signer.draft_at("GET", "/v1/pay/events", b"", at, &fresh_nonce());
     world.access.provision("PATCH", &path, json!({"timestamp_tolerance_ms": 30000})).await.expect("raised");
-    assert_eq!(world.send(&late).await.expect("an answer").code(), "400021");
+    assert_eq!(
+        world.send(&open).await.expect("an answer").code(),
+        "400003",
+        "a raised limit is for what is stamped after"
+    );
+    world.clock.advance_ms(10_000);
+    let after = signer.draft_at("GET", "/v1/pay/events", b"", world.clock.now().0 - 9_000, &fresh_nonce());
+    assert_eq!(world.send(&after).await.expect("an answer").code(), "000000");
 }

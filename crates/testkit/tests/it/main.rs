@@ -1,7 +1,9 @@
 //! All tests that see more than one crate, in one binary: each binary would link the whole tree again.
 
+mod decimals;
 mod dispatch;
 mod failures;
+mod histories;
 mod journey_convert_order;
 mod journey_events;
 mod journey_replay;

@@ -1,8 +1,10 @@
 //! Every door is tested shut: each endpoint against each kind of spoiled request.
 
+use std::time::{Duration, Instant};
+
 use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::signing::SigningKey;
-use countersign_testkit::wire::{Answer, Draft, Signer};
+use countersign_testkit::wire::{Answer, Connection, Draft, Signer};
 use countersign_testkit::world::World;
 
 /// A server with somebody who may call everything.
@@ -186,4 +188,45 @@ async fn unknown_disabled_and_wrong_signature_are_one_answer() {
     }
     assert_eq!(seen[0], seen[1]);
     assert_eq!(seen[0], seen[2]);
+}
+
+#[tokio::test]
+async fn a_missing_header_is_named_with_the_prefix_of_its_request() {
+    let prefixes = vec!["X-Service-".to_owned(), "X-Other-".to_owned()];
+    let world = World::start_with(|config| config.header_prefixes = prefixes).await.expect("a world starts");
+    let signer = world.access.institution("bank", 1, None).await.expect("provisioned");
+    let mut draft = world.draft(&signer, "POST", "/rate/commission_rule/list", "{}").without("X-Service-MerchantId");
+    for (name, _) in &mut draft.headers {
+        *name = name.replace("X-Service-", "X-Other-");
+    }
+    let answer = world.send(&draft).await.expect("an answer");
+    assert_refusal(&answer, 400, "400001", "no MerchantId");
+    assert!(answer.json()["errorMessage"].as_str().is_some_and(|m| m.contains("X-Other-MerchantId")));
+}
+
+#[tokio::test]
+async fn a_secret_is_revoked_at_once_also_where_the_operator_hangs_up() {
+    let world = World::start().await.expect("a world starts");
+    world.access.institution("bank", 0, None).await.expect("provisioned");
+    // Where hanging up cuts the call off, it does so nearly every time; ten in a row leave no doubt.
+    for _ in 0..10 {
+        let signer = world.access.application("bank", None).await.expect("provisioned");
+        let pull = || world.draft(&signer, "GET", "/v1/pay/events", "");
+        assert_eq!(world.send(&pull()).await.expect("an answer").status, 200);
+        let path = format!("/operator/v1/applications/{}/secrets", signer.client_id);
+        let live = || async { world.access.call("GET", &path, None).await.expect("an answer").json()["items"].clone() };
+        let secret_id = live().await[0]["secret_id"].as_str().expect("an id").to_owned();
+        let revoke = world.access.draft("DELETE", &format!("{path}/{secret_id}"), None);
+        let mut hasty = Connection::open(world.access.address).await.expect("connects");
+        hasty.write(&revoke.bytes()).await.expect("is sent");
+        drop(hasty);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut status = 200;
+        while status == 200 && Instant::now() < deadline {
+            if live().await.as_array().is_some_and(Vec::is_empty) {
+                status = world.send(&pull()).await.expect("an answer").status;
+            }
+        }
+        assert_eq!(status, 401, "a revoked secret is accepted");
+    }
 }

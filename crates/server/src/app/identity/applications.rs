@@ -97,6 +97,8 @@ fn new_row(app: &App, ask: &NewApplication, merchant: &MerchantRow) -> Applicati
         callback_encoding: SignatureEncoding::Hex,
         callback_vocabulary: Vocabulary::Standard,
         timestamp_tolerance_ms: None,
+        tolerance_before_ms: None,
+        tolerance_raised_at: None,
         rate_limit_per_s: None,
         revision: 1,
         created_at: now,
@@ -171,7 +173,10 @@ pub struct ApplicationChange {
 }
 
 impl ApplicationChange {
-    fn on(&self, row: &ApplicationRow) -> ApplicationRow {
+    /// The row after the change. `deployment_ms`: the tolerance where the application sets none.
+    fn on(&self, row: &ApplicationRow, now: UnixMillis, deployment_ms: i64) -> ApplicationRow {
+        let tolerance = self.timestamp_tolerance_ms.of(row.timestamp_tolerance_ms.as_ref());
+        let (tolerance_before_ms, tolerance_raised_at) = raised(row, tolerance, now, deployment_ms);
         let sets_url = matches!(self.callback_url, Set::To(_));
         ApplicationRow {
             name: self.name.clone().unwrap_or_else(|| row.name.clone()),
@@ -180,7 +185,9 @@ impl ApplicationChange {
             callback_enabled: self.callback_enabled.unwrap_or(row.callback_enabled || sets_url),
             callback_encoding: self.callback_encoding.unwrap_or(row.callback_encoding),
             callback_vocabulary: self.callback_vocabulary.unwrap_or(row.callback_vocabulary),
-            timestamp_tolerance_ms: self.timestamp_tolerance_ms.of(row.timestamp_tolerance_ms.as_ref()),
+            timestamp_tolerance_ms: tolerance,
+            tolerance_before_ms,
+            tolerance_raised_at,
             rate_limit_per_s: self.rate_limit_per_s.of(row.rate_limit_per_s.as_ref()),
             revision: row.revision + 1,
             ..row.clone()
@@ -190,6 +197,23 @@ impl ApplicationChange {
     fn touches_callbacks(&self) -> bool {
         self.callback_enabled.is_some() || self.callback_url != Set::Keep
     }
+}
+
+/// A raised limit applies to requests stamped after the raise: what the limit was, and until when it judges.
+fn raised(
+    row: &ApplicationRow,
+    next: Option<i64>,
+    now: UnixMillis,
+    deployment_ms: i64,
+) -> (Option<i64>, Option<UnixMillis>) {
+    let limit = |ms: Option<i64>| ms.unwrap_or(deployment_ms).min(deployment_ms);
+    if limit(next) <= limit(row.timestamp_tolerance_ms) {
+        return (row.tolerance_before_ms, row.tolerance_raised_at);
+    }
+    // A raise soon after another: the lowest limit of the time goes on judging.
+    let still = row.tolerance_raised_at.is_some_and(|at| now.0 - at.0 <= deployment_ms);
+    let before = row.tolerance_before_ms.filter(|_| still);
+    (before.into_iter().chain([limit(row.timestamp_tolerance_ms)]).min(), Some(now))
 }
 
 /// Changes an application. Where callbacks begin to go out, held events are released in the same batch; where they cease,
@@ -202,7 +226,7 @@ pub async fn update_application(
     actor: &Actor,
 ) -> Result<ApplicationView, AppError> {
     decide_and_commit(app, client_id, |before, now| {
-        let row = change.on(&before.application);
+        let row = change.on(&before.application, now, app.policy.timestamp_tolerance_ms);
         let audit = actor.did(
             Some(row.tenant),
             now,

@@ -6,7 +6,7 @@ use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId};
 use countersign_store::batch::{Conflict, Key, Write};
-use countersign_store::contract::{ApplicationRow, Claimed, Cursor, EventFilter};
+use countersign_store::contract::{ApplicationRow, Claimed, Cursor, EventFilter, IdempotencyRow};
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -116,6 +116,17 @@ pub async fn an_answer_is_remembered_once(store: Any) {
     assert_eq!(store.remembered(&scope, "k").await.expect("reads"), Some(answer("k")));
     assert_eq!(store.remembered(&scope, "j").await.expect("reads"), None);
     assert_eq!(store.remembered("another", "k").await.expect("reads"), None);
+}
+
+pub async fn answers_are_forgotten_by_age(store: Any) {
+    let kept =
+        |key: &str, ms: i64| Write::RememberAnswer(Box::new(IdempotencyRow { created_at: at(ms), ..answer(key) }));
+    commit(&*store, vec![kept("old", 1), kept("older", 0), kept("new", 2)]).await;
+    commit(&*store, vec![Write::ForgetAnswers { kept_before: at(2) }]).await;
+    let scope = answer("").scope;
+    for (key, there) in [("old", false), ("older", false), ("new", true)] {
+        assert_eq!(store.remembered(&scope, key).await.expect("reads").is_some(), there, "{key}");
+    }
 }
 
 pub async fn audit_lines_are_numbered_without_gap(store: Any) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign_domain::ids::ApplicationNo;
 use countersign_store::batch::{Batch, Conflict, Key};
 use countersign_store::contract::{ClaimKey, Claimed};
 use countersign_store::{AnyStore, Store};
@@ -76,6 +77,15 @@ pub async fn a_refused_batch_leaves_its_nonce_reserved(store: Any) {
 pub async fn a_refused_batch_leaves_an_unreserved_nonce_free(store: Any) {
     conflict(&*store, vec![claim("n", 0), append(SUB, version(5))]).await;
     assert_eq!(reserve(&store, nonce("n", 0)).await, Claimed::Fresh);
+}
+
+pub async fn a_batch_that_cannot_be_kept_gives_its_nonce_back(store: Any) {
+    let orphan = || countersign_store::Write::InsertSecret(Box::new(secret("sec_x", ApplicationNo(404), 1)));
+    unfit(&*store, vec![claim("n", 0), orphan()]).await;
+    assert_eq!(reserve(&store, nonce("n", 0)).await, Claimed::Fresh);
+    unfit(&*store, vec![claim("n", 0), orphan()]).await;
+    assert_eq!(reserve(&store, nonce("n", 0)).await, Claimed::Used, "still reserved");
+    assert_eq!(settle(&store, nonce("n", 0)).await, Claimed::Fresh);
 }
 
 pub async fn a_settled_nonce_is_used_everywhere(store: Any) {

@@ -79,6 +79,8 @@ pub async fn an_application_changes_by_revision(store: Any) {
         callback_encoding: SignatureEncoding::Base64,
         callback_vocabulary: Vocabulary::Family,
         timestamp_tolerance_ms: Some(30_000),
+        tolerance_before_ms: Some(1_000),
+        tolerance_raised_at: Some(at(7)),
         rate_limit_per_s: None,
         revision: 2,
         ..application(APP, "app_one", INSTITUTION, TENANT)
@@ -99,6 +101,8 @@ pub async fn what_cannot_change_in_an_application_stays(store: Any) {
     commit(&*store, vec![Write::UpdateApplication(Box::new(row))]).await;
     let stored = store.application("app_one").await.expect("reads").expect("there").application;
     assert_eq!(stored, ApplicationRow { revision: 2, ..application(APP, "app_one", INSTITUTION, TENANT) });
+    assert_eq!(store.application_revision("app_one").await.expect("reads"), Some(2));
+    assert_eq!(store.application_revision("app_nine").await.expect("reads"), None);
 }
 
 pub async fn applications_are_listed_by_number(store: Any) {

@@ -1,0 +1,72 @@
+//! Nobody holds a place for ever: each peer here takes the only one and leaves it to the head timeout to end it.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+
+/// More than the kernel's buffers take for a peer that does not read.
+const LARGE: usize = 64 * 1024 * 1024;
+
+/// A listener with one place; `/large` answers with [`LARGE`] bytes, every other path with two.
+async fn narrow() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let settings = ListenSettings {
+        connections_max: 1,
+        head_timeout: Duration::from_millis(100),
+        request_timeout: Duration::from_millis(300),
+        ..ListenSettings::default()
+    };
+    let large = Bytes::from(vec![b'x'; LARGE]);
+    let service_for = move |_| {
+        let large = large.clone();
+        service_fn(move |request: Request<Incoming>| {
+            let body = if request.uri().path() == "/large" { large.clone() } else { Bytes::from_static(b"ok") };
+            async move { Ok::<_, Infallible>(Response::new(Full::new(body))) }
+        })
+    };
+    let (ends, ended) = watch::channel(false);
+    tokio::spawn(async move {
+        serve(listener, settings, service_for, ended).await;
+        drop(ends);
+    });
+    address
+}
+
+async fn place_is_given_up_by(hog: &[u8]) {
+    let address = narrow().await;
+    let mut first = TcpStream::connect(address).await.expect("connects");
+    first.write_all(hog).await.expect("is sent");
+    let asked = async {
+        let mut second = TcpStream::connect(address).await.expect("connects");
+        second.write_all(b"GET / HTTP/1.0\r\n\r\n").await.expect("is sent");
+        let mut answer = String::new();
+        second.read_to_string(&mut answer).await.expect("is read");
+        answer
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(20), asked).await;
+    assert!(answer.expect("the place becomes free").ends_with("ok"));
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_loses_its_place() {
+    place_is_given_up_by(b"").await;
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_in_the_preface_of_http_2_loses_its_place() {
+    place_is_given_up_by(b"PRI * HTTP/2.0\r\n").await;
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_its_answer_loses_its_place() {
+    place_is_given_up_by(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await;
+}
+
+#[tokio::test]
+async fn a_peer_that_asks_on_without_reading_loses_its_place() {
+    place_is_given_up_by(&b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3)).await;
+}

@@ -1,0 +1,57 @@
+//! `docs/DATA.md` against the schema.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::fixtures::open;
+
+/// The names in backticks in the first cell of each line of each section's first table, by the section's title.
+fn documented() -> BTreeMap<String, Vec<String>> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/DATA.md");
+    let text = std::fs::read_to_string(page).expect("docs/DATA.md is there");
+    let mut sections = BTreeMap::new();
+    for section in text.split("\n### ").skip(1) {
+        let (title, body) = section.split_once('\n').expect("a title and a body");
+        let table =
+            body.lines().skip_while(|l| !l.starts_with("| column |")).skip(2).take_while(|l| l.starts_with('|'));
+        let cells = table.filter_map(|line| line.split('|').nth(1));
+        let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
+        sections.insert(title.trim().to_owned(), names.collect());
+    }
+    sections
+}
+
+fn schema() -> BTreeMap<String, Vec<String>> {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(open(dir.path()));
+    let conn = Connection::open(dir.path().join("countersign.db")).expect("opens");
+    let mut select = conn
+        .prepare(
+            "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c
+             WHERE t.type = 'table' AND t.schema = 'main' AND t.name NOT LIKE 'sqlite%'",
+        )
+        .expect("prepares");
+    let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut rows = select.query([]).expect("reads");
+    while let Some(row) = rows.next().expect("reads") {
+        tables.entry(row.get(0).expect("a name")).or_default().push(row.get(1).expect("a name"));
+    }
+    tables
+}
+
+#[test]
+fn the_page_about_data_names_every_column_and_no_other() {
+    let (mut documented, schema) = (documented(), schema());
+    // The one section about a file.
+    documented.remove("The journal").expect("the journal is described");
+    let sorted = |tables: BTreeMap<String, Vec<String>>| {
+        let each = tables.into_iter().map(|(name, mut columns)| {
+            columns.sort();
+            (name, columns)
+        });
+        each.collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(sorted(documented), sorted(schema));
+}

@@ -1,0 +1,126 @@
+//! The use cases over a store of their own, without sockets, with a clock that stands until it is moved.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use countersign::app::callers::Callers;
+use countersign::app::turns::Turns;
+use countersign::app::{App, Policy};
+use countersign::chance::Chance;
+use countersign::clock::Clock;
+use countersign::config::Config;
+use countersign::run;
+use countersign::vault::Vault;
+use countersign_domain::time::UnixMillis;
+use countersign_store::{AnyStore, ModelStore};
+use tempfile::TempDir;
+use zeroize::Zeroizing;
+
+/// Which store is under the use cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In memory. Each commit copies everything: for small worlds.
+    Model,
+    /// SQLite in a folder of its own.
+    Sqlite,
+}
+
+impl StoreKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Model, Self::Sqlite];
+
+    /// Its name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Sqlite => "SQLite",
+        }
+    }
+}
+
+/// How a store goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Closed as the server closes it.
+    Closed,
+    /// Dropped, as by a panic.
+    Dropped,
+}
+
+/// An application and its clock.
+#[derive(Debug)]
+pub struct InProcess {
+    app: Arc<App>,
+    clock: Clock,
+    /// Settings and folder of a store that lasts.
+    lasting: Option<(Config, TempDir)>,
+}
+
+impl InProcess {
+    /// An empty deployment whose clock stands at `at`.
+    pub async fn start(kind: StoreKind, at: UnixMillis) -> Result<Self> {
+        let clock = Clock::manual(at);
+        match kind {
+            StoreKind::Model => Ok(Self { app: Arc::new(in_memory(clock.clone())?), clock, lasting: None }),
+            StoreKind::Sqlite => {
+                let folder = tempfile::tempdir()?;
+                let config = Config { data: folder.path().join("data"), ..Config::default() };
+                run::initialise(&config).await?;
+                let app = Arc::new(run::open_app(&config, clock.clone(), None).await?);
+                Ok(Self { app, clock, lasting: Some((config, folder)) })
+            }
+        }
+    }
+
+    /// The use cases. Nobody may hold on to it when the store goes down.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Whether the store can go down and come back.
+    pub fn lasts(&self) -> bool {
+        self.lasting.is_some()
+    }
+
+    /// Takes a store that lasts down, lets `down_ms` pass, and opens it again.
+    pub async fn restart(self, ending: Ending, down_ms: i64) -> Result<Self> {
+        let Self { app, clock, lasting } = self;
+        let (config, folder) = lasting.context("what is in memory only does not come back")?;
+        ensure!(Arc::strong_count(&app) == 1, "somebody still uses the application");
+        match ending {
+            Ending::Closed => run::close_store(&app.store)?,
+            Ending::Dropped => {}
+        }
+        drop(app);
+        clock.advance_ms(down_ms);
+        let app = Arc::new(run::open_app(&config, clock.clone(), None).await?);
+        Ok(Self { app, clock, lasting: Some((config, folder)) })
+    }
+}
+
+/// As the server makes it, but in memory and with a key that protects nothing.
+fn in_memory(clock: Clock) -> Result<App> {
+    let config = Config::default();
+    Ok(App {
+        store: AnyStore::Model(ModelStore::new()),
+        clock,
+        chance: Chance::default(),
+        vault: Vault::new(&Zeroizing::new([7; 32])),
+        policy: Policy {
+            rule_zone: config.rule_zone().context("the default zone is known")?,
+            markup_unit: config.markup_unit,
+            timestamp_tolerance_ms: config.timestamp_tolerance_ms,
+            rate_limit_per_s: config.rate_limit_per_s,
+            allow_private_callbacks: config.allow_private_callbacks,
+            idempotency_life: config.idempotency_life.0,
+        },
+        callers: Callers::new(&[0; 64]),
+        turns: Turns::default(),
+        due: tokio::sync::Notify::new(),
+    })
+}
