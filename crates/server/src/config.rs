@@ -44,6 +44,8 @@ pub struct Config {
     pub data: PathBuf,
     /// A database for many nodes; none is SQLite in the data folder.
     pub database_url: Optional<String>,
+    /// Further certificate authorities for the database, PEM.
+    pub database_ca_file: Optional<PathBuf>,
     /// The file of the master key; none is `master.key` in the data folder.
     pub master_key_file: Optional<PathBuf>,
     /// The master key itself, from the environment only.

@@ -39,8 +39,8 @@ mod database;
 pub mod fixed;
 mod initialise;
 
-pub use database::{close_store, open_store, refuse_other_databases};
-pub use initialise::{Initialised, initialise};
+pub use database::{Database, close_store, open_store, postgres_options};
+pub use initialise::{Initialised, Prepared, initialise, prepare};
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
@@ -86,12 +86,12 @@ pub async fn start(config: Config) -> anyhow::Result<Running> {
 
 /// Starts everything that `config` describes in the given surroundings.
 pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Result<Running> {
-    refuse_other_databases(&config)?;
+    Database::of(&config)?;
     let data = DataDir::open(&config.data)?;
     let lock = data.lock()?;
     warn_of_danger(&config, &data)?;
     let vault = Vault::new(&datadir::master_key(&config, &data)?);
-    let store = open_store(&data)?;
+    let store = open_store(&config, &data).await?;
     fixed::compare(&config, &vault, &store).await?;
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
     let handle = meters::install().context("the meters cannot be started")?;
@@ -154,7 +154,7 @@ impl Running {
 pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -> anyhow::Result<App> {
     let data = DataDir::open(&config.data)?;
     let vault = Vault::new(&datadir::master_key(config, &data)?);
-    let store = database::open_store_with(&data, group_max)?;
+    let store = database::open_store_with(config, &data, group_max).await?;
     fixed::compare(config, &vault, &store).await?;
     make_app(config, vault, store, clock)
 }

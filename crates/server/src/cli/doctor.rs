@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use countersign_store::sqlite::SqliteStore;
+use countersign_store::{PostgresStore, SchemaState, SqliteStore};
 
 use super::SettingsArgs;
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataRefused, MasterKey};
+use crate::run::Database;
 use crate::vault::Vault;
 use crate::{listen, run};
 
@@ -129,9 +130,13 @@ fn examine_database(
     key: Option<&MasterKey>,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
-    if let Err(error) = run::refuse_other_databases(config) {
-        findings.note(Verdict::Fail, "database", error.to_string());
-        return Ok(());
+    match Database::of(config) {
+        Ok(Database::Sqlite) => {}
+        Ok(Database::Postgres(url)) => return examine_postgres(config, url, data, key, findings),
+        Err(error) => {
+            findings.note(Verdict::Fail, "database", error.to_string());
+            return Ok(());
+        }
     }
     let path = data.database();
     if !path.exists() {
@@ -161,19 +166,42 @@ fn examine_database(
     if !examine_file(&path, findings) {
         return Ok(());
     }
-    let Some(store) = findings.take("database", run::open_store(data).map(|store| (store, "it opens".to_owned())))
-    else {
-        return Ok(());
-    };
+    super::small_runtime()?.block_on(examine_deployment(config, data, key, findings));
+    Ok(())
+}
+
+/// Looks at a shared database without changing it; nodes may be running on it.
+fn examine_postgres(
+    config: &Config,
+    url: &str,
+    data: &DataDir,
+    key: Option<&MasterKey>,
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
+    super::small_runtime()?.block_on(async {
+        let state = match run::postgres_options(config, url) {
+            Ok(options) => PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from),
+            Err(error) => Err(error),
+        };
+        if examine_schema(state, findings) {
+            examine_deployment(config, data, key, findings).await;
+        }
+    });
+    Ok(())
+}
+
+/// Opens the database and compares what belongs to its data. Its schema must be this program's.
+async fn examine_deployment(config: &Config, data: &DataDir, key: Option<&MasterKey>, findings: &mut Findings) {
+    let opened = run::open_store(config, data).await.map(|store| (store, "it opens".to_owned()));
+    let Some(store) = findings.take("database", opened) else { return };
     if let Some(key) = key {
-        let compared = super::small_runtime()?.block_on(run::fixed::compare(config, &Vault::new(key), &store));
+        let compared = run::fixed::compare(config, &Vault::new(key), &store).await;
         findings
             .take("deployment", compared.map(|()| ((), "master key and rule settings are those of `init`".to_owned())));
     }
     if let Err(error) = run::close_store(&store) {
         findings.note(Verdict::Fail, "database", format!("{error:#}"));
     }
-    Ok(())
 }
 
 /// Looks at the file without changing it. False: it cannot be opened, or opening it would change its schema.
@@ -185,13 +213,17 @@ fn examine_file(path: &Path, findings: &mut Findings) -> bool {
     for fault in &faults {
         findings.note(Verdict::Fail, "database", fault.clone());
     }
-    let state = SqliteStore::schema_state(path).map_err(anyhow::Error::from);
+    examine_schema(SqliteStore::schema_state(path).map_err(anyhow::Error::from), findings) && faults.is_empty()
+}
+
+/// Where the schema stands. False: opening the database would change it, or fail.
+fn examine_schema(state: anyhow::Result<SchemaState>, findings: &mut Findings) -> bool {
     let Some(state) = findings.take("schema", state.map(|s| (s.clone(), format!("step {} of {}", s.applied, s.known))))
     else {
         return false;
     };
     match state.applied.cmp(&state.known) {
-        Ordering::Equal => faults.is_empty(),
+        Ordering::Equal => true,
         Ordering::Less => {
             findings.note(
                 Verdict::Warn,

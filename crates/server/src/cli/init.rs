@@ -1,15 +1,16 @@
 //! `init` and `migrate`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use countersign_store::SqliteStore;
+use countersign_store::{PostgresStore, SqliteStore};
 use serde_json::json;
 
 use super::DataArgs;
 use crate::datadir::DataDir;
-use crate::run;
+use crate::run::{self, Database, Prepared};
 
 /// Flags of `init`.
 #[derive(Debug, Args)]
@@ -25,7 +26,13 @@ pub struct InitArgs {
 /// Makes a data folder and shows its first operator token, once.
 pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.data.load(environment)?;
-    let made = super::small_runtime()?.block_on(run::initialise(&config))?;
+    let made = match super::small_runtime()?.block_on(run::prepare(&config))? {
+        Prepared::First(made) => made,
+        Prepared::Joined(folder) => {
+            joined(args, &folder);
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
     let data = made.data.display().to_string();
     let token = made.operator_token.expose();
     if args.json {
@@ -52,10 +59,28 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
     Ok(ExitCode::SUCCESS)
 }
 
+/// Says that a further node is ready.
+fn joined(args: &InitArgs, folder: &Path) {
+    let data = folder.display().to_string();
+    if args.json {
+        super::say(&format!("{}\n", json!({ "data": data, "operator_token": null })));
+    } else {
+        super::say(&format!(
+            "The database is initialised, and this is its master key: {data} is ready as a further node.\n\n\
+             Start it with `countersign serve --data {data}` and the same --database-url and --master-key.\n"
+        ));
+    }
+}
+
 /// Brings the schema up to this program's; `serve` does the same at its start.
 pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.load(environment)?;
-    run::refuse_other_databases(&config)?;
+    if let Database::Postgres(url) = Database::of(&config)? {
+        let options = run::postgres_options(&config, url)?;
+        let state = super::small_runtime()?.block_on(PostgresStore::migrate(&options))?;
+        super::say(&format!("The schema of the database is up to date: step {} of {}.\n", state.applied, state.known));
+        return Ok(ExitCode::SUCCESS);
+    }
     let data = DataDir::open(&config.data)?;
     let _lock = data.lock()?;
     anyhow::ensure!(

@@ -1,8 +1,14 @@
 //! Which database, and how it is opened.
 
-use anyhow::{Context as _, bail};
-use countersign_store::AnyStore;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
 use countersign_store::sqlite::{SqliteOptions, SqliteStore};
+use countersign_store::{AnyStore, PostgresOptions, PostgresStore};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore};
 
 use crate::chance::Chance;
 use crate::config::Config;
@@ -11,26 +17,47 @@ use crate::datadir::DataDir;
 /// Names this run of the machine; it changes with each boot.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
-/// PostgreSQL belongs to a later version; a URL must not be ignored in silence.
-pub fn refuse_other_databases(config: &Config) -> anyhow::Result<()> {
-    match config.database_url.get() {
-        None => Ok(()),
-        Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
-            bail!("PostgreSQL is not supported yet: leave database_url empty to use SQLite in the data folder")
+/// The kind of database that the settings name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Database<'c> {
+    /// A file in the data folder.
+    Sqlite,
+    /// The address of a database that many nodes share.
+    Postgres(&'c str),
+}
+
+impl<'c> Database<'c> {
+    /// What the settings name; a URL of an unknown kind must not be ignored in silence.
+    pub fn of(config: &'c Config) -> anyhow::Result<Self> {
+        match config.database_url.get() {
+            None => Ok(Self::Sqlite),
+            Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => Ok(Self::Postgres(url)),
+            Some(_) => bail!(
+                "database_url names a kind of database that is not known: postgres://... is, or leave it empty to use SQLite in the data folder"
+            ),
         }
-        Some(_) => bail!(
-            "database_url names a kind of database that is not known: leave it empty to use SQLite in the data folder"
-        ),
     }
 }
 
-/// Brings the schema of the data folder's database up to this program's, and opens it. Makes it where there is none.
-pub fn open_store(data: &DataDir) -> anyhow::Result<AnyStore> {
-    open_store_with(data, None)
+/// Brings the schema of the database up to this program's, and opens it. Makes it where there is none.
+pub async fn open_store(config: &Config, data: &DataDir) -> anyhow::Result<AnyStore> {
+    open_store_with(config, data, None).await
 }
 
-/// The same with another size of the writer's groups, for measurements.
-pub fn open_store_with(data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
+/// The same with another size of the writers' groups, for measurements.
+pub async fn open_store_with(config: &Config, data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
+    match Database::of(config)? {
+        Database::Sqlite => open_sqlite(data, group_max),
+        Database::Postgres(url) => {
+            let mut options = postgres_options(config, url)?;
+            options.group_max = group_max.unwrap_or(options.group_max);
+            let opened = PostgresStore::open(options).await;
+            opened.map(AnyStore::Postgres).context("the PostgreSQL database cannot be used")
+        }
+    }
+}
+
+fn open_sqlite(data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
     let path = data.database();
     let chance = Chance::default();
     let mut window_key = [0; 16];
@@ -40,6 +67,51 @@ pub fn open_store_with(data: &DataDir, group_max: Option<usize>) -> anyhow::Resu
     SqliteStore::open(&path, options)
         .map(AnyStore::Sqlite)
         .with_context(|| format!("the database {} cannot be used", path.display()))
+}
+
+/// How a PostgreSQL database is reached and used.
+pub fn postgres_options(config: &Config, url: &str) -> anyhow::Result<PostgresOptions> {
+    let chance = Chance::default();
+    let (mut window_key, mut node) = ([0; 16], [0; 16]);
+    chance.fill(&mut window_key);
+    chance.fill(&mut node);
+    let mut options = PostgresOptions::new(url, window_key, node);
+    if config.worker_threads > 0 {
+        options.readers = config.worker_threads;
+    } else if let Ok(cores) = std::thread::available_parallelism() {
+        options.readers = cores.get();
+    }
+    if url.contains("sslmode=require") {
+        options.tls = Some(authorities(config)?);
+    }
+    Ok(options)
+}
+
+/// Whose certificates a database server may show: the system's authorities and those of `database_ca_file`.
+fn authorities(config: &Config) -> anyhow::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(file) = config.database_ca_file.get() {
+        let unusable = || format!("database_ca_file {} holds no certificate that can be used", file.display());
+        let certificates = CertificateDer::pem_file_iter(file)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .with_context(|| format!("database_ca_file {} cannot be read", file.display()))?;
+        ensure!(!certificates.is_empty(), unusable());
+        for certificate in certificates {
+            roots.add(certificate).with_context(unusable)?;
+        }
+    }
+    ensure!(
+        !roots.is_empty(),
+        "sslmode=require, but this machine has no certificate authorities: name a database_ca_file"
+    );
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .context("TLS to the database cannot be set up")?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(tls))
 }
 
 /// Where the system does not name its boots, every start counts as one: that is safe, and costs some seconds of 503 for reads.
@@ -54,6 +126,7 @@ fn boot_id(chance: &Chance) -> String {
 pub fn close_store(store: &AnyStore) -> anyhow::Result<()> {
     match store {
         AnyStore::Sqlite(sqlite) => sqlite.close().context("the database could not be closed in order"),
-        AnyStore::Model(_) => Ok(()),
+        // What was acknowledged is in the database; its connections end with the store.
+        AnyStore::Postgres(_) | AnyStore::Model(_) => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::Role;
 use countersign_store::{AnyStore, Batch, Store as _, Write};
 
-use super::fixed;
+use super::{Database, fixed};
 use crate::app::Actor;
 use crate::app::operators::{PlainSecret, make_token};
 use crate::chance::Chance;
@@ -32,24 +32,65 @@ pub struct Initialised {
     pub token_expires_at: UnixMillis,
 }
 
-/// Makes a data folder ready for `serve`. Refused where that was done before.
+/// What `init` came to.
+#[derive(Debug)]
+pub enum Prepared {
+    /// A new deployment was made.
+    First(Initialised),
+    /// The database holds a deployment, and this data folder is ready to serve it as a further node. No token was made.
+    Joined(PathBuf),
+}
+
+/// Makes a data folder ready for `serve`, and the deployment in its database. Refused where there is one already.
 pub async fn initialise(config: &Config) -> anyhow::Result<Initialised> {
-    super::refuse_other_databases(config)?;
+    match prepare(config).await? {
+        Prepared::First(made) => Ok(made),
+        Prepared::Joined(_) => bail!("the database is initialised already"),
+    }
+}
+
+/// Makes a data folder ready for `serve`. A database that many nodes share is initialised by the first of them; the others bring
+/// the deployment's master key.
+pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
+    let database = Database::of(config)?;
     let chance = Chance::default();
     let data = DataDir::create(&config.data)?;
     let _lock = data.lock()?;
-    let known_key = config.master_key.get().is_some() || config.master_key_file.get().is_some();
-    if data.database().exists() && !data.master_key().exists() && !known_key {
+    let brings_key = config.master_key.get().is_some() || config.master_key_file.get().is_some();
+    if database == Database::Sqlite && data.database().exists() && !data.master_key().exists() && !brings_key {
         bail!(
             "{} holds a database but no master key: bring its master.key back, or choose an empty folder",
             data.path().display()
         );
     }
-    let master = make_or_take_key(config, &data, &chance)?;
-    let store = super::open_store(&data)?;
-    let outcome = first_batch(config, &data, &store, &Vault::new(&master), &chance).await;
+    let store = super::open_store(config, &data).await?;
+    let outcome = prepare_in(config, database, &data, &store, &chance).await;
     let closed = super::close_store(&store);
-    outcome.and_then(|made| closed.map(|()| made))
+    outcome.and_then(|prepared| closed.map(|()| prepared))
+}
+
+async fn prepare_in(
+    config: &Config,
+    database: Database<'_>,
+    data: &DataDir,
+    store: &AnyStore,
+    chance: &Chance,
+) -> anyhow::Result<Prepared> {
+    let folder = data.path().display();
+    let Some(before) = store.setting(fixed::INITIALISED_AT).await? else {
+        let master = make_or_take_key(config, data, chance)?;
+        return first_batch(config, data, store, &Vault::new(&master), chance).await.map(Prepared::First);
+    };
+    ensure!(
+        database != Database::Sqlite && !data.master_key().exists(),
+        "{folder} is initialised already (on {before}): start it with `countersign serve --data {folder}`"
+    );
+    ensure!(
+        config.master_key.get().is_some() || config.master_key_file.get().is_some(),
+        "the database is initialised already (on {before}): to add this machine as a node, give the deployment's master key with --master-key FILE"
+    );
+    fixed::compare(config, &Vault::new(&datadir::master_key(config, data)?), store).await?;
+    Ok(Prepared::Joined(data.path().to_path_buf()))
 }
 
 fn make_or_take_key(config: &Config, data: &DataDir, chance: &Chance) -> anyhow::Result<MasterKey> {
@@ -69,14 +110,6 @@ async fn first_batch(
     vault: &Vault,
     chance: &Chance,
 ) -> anyhow::Result<Initialised> {
-    let before = store.setting(fixed::INITIALISED_AT).await?;
-    ensure!(
-        before.is_none(),
-        "{} is initialised already (on {}): start it with `countersign serve --data {}`",
-        data.path().display(),
-        before.unwrap_or_default(),
-        data.path().display()
-    );
     let now = Clock::System.now();
     let token_expires_at = UnixMillis(now.0 + FIRST_TOKEN_LIFE_MS);
     let (token, operator_token) =

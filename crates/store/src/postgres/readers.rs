@@ -99,6 +99,7 @@ impl Readers {
 
     /// The rows of one statement.
     pub(super) async fn rows(&self, sql: Sql, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
-        self.read(|session| async move { session.run(sql, params).await }).await
+        // Boxed: every future that waits for a read would be large with it, also where the store is another one.
+        Box::pin(self.read(|session| async move { session.run(sql, params).await })).await
     }
 }

@@ -39,6 +39,9 @@ pub struct DemoArgs {
     /// Keep the data in this new folder [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Walk on this new PostgreSQL database [default: SQLite in the data folder]
+    #[arg(long, value_name = "URL")]
+    pub database_url: Option<String>,
     /// Wait as little as possible between steps
     #[arg(long)]
     pub fast: bool,
@@ -75,7 +78,7 @@ impl Drop for Folder {
 /// Starts everything, walks, and serves on unless `--once`.
 pub fn run(args: &DemoArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let folder = Folder::of(args);
-    let config = settings(&folder.path, args.fast)?;
+    let config = settings(&folder.path, args)?;
     let (sink, _guard) = LogSink::start(log_target(&folder.path)?).context("the log cannot be started")?;
     log::install(&sink, &config.log_level);
     let runtime = super::serve::runtime(&config)?;
@@ -97,10 +100,11 @@ fn log_target(folder: &Path) -> anyhow::Result<std::fs::File> {
 }
 
 /// The demo's settings: free ports, callbacks to this machine, retries after a moment. All else is the default.
-fn settings(folder: &Path, fast: bool) -> anyhow::Result<Config> {
-    let schedule = if fast { "200ms,1s,2s" } else { "2s,5s,10s" };
+fn settings(folder: &Path, args: &DemoArgs) -> anyhow::Result<Config> {
+    let schedule = if args.fast { "200ms,1s,2s" } else { "2s,5s,10s" };
     let flags = [
         ("data", folder.to_str().context("the path of the data folder is no UTF-8")?),
+        ("database_url", args.database_url.as_deref().unwrap_or_default()),
         ("listen", "127.0.0.1:0"),
         ("operator_listen", "127.0.0.1:0"),
         ("allow_private_callbacks", "true"),
