@@ -9,6 +9,7 @@ mod decimals;
 mod histories;
 mod idle;
 mod kill;
+mod postgres;
 mod strace;
 mod test;
 mod tools;

@@ -6,6 +6,7 @@ use anyhow::ensure;
 
 use crate::cargo::{Watch, has, watch};
 use crate::check::{before_tests, verdict};
+use crate::postgres;
 
 const NEXTEST: &[&str] = &["nextest", "run", "--locked", "--workspace"];
 const PLAIN: &[&str] =
@@ -22,6 +23,7 @@ struct Count {
 /// Formatting, lints, dependencies, then every test; the last line counts them. All parts run, so that one run shows all that is wrong.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     ensure!(arguments.is_empty(), "test takes no arguments; for some tests only, use `cargo nextest run FILTER`");
+    postgres::provide()?;
     let mut failed = before_tests()?;
     let mut count = Count::default();
     if !all_tests(&mut count)? {

@@ -11,6 +11,8 @@ pub mod model;
 pub mod postgres;
 pub mod rows;
 pub mod sqlite;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 mod any;
 mod check;

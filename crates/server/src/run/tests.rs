@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use countersign_store::testing::Database;
+
 use super::*;
 use crate::config::{Flag, Optional};
 
@@ -114,4 +116,42 @@ async fn an_address_in_use_is_refused_by_its_setting() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     config.operator_listen = taken.local_addr().expect("it is bound");
     assert!(refusal(&config).await.contains("operator_listen 127.0.0.1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_database_is_initialised_by_the_first_node_and_joined_with_its_key() {
+    let database = Database::new().await;
+    let ((_keep_one, mut one), (_keep_two, mut two)) = (folder(), folder());
+    for node in [&mut one, &mut two] {
+        node.database_url = Optional(Some(database.url()));
+    }
+    initialise(&one).await.expect("an empty database can be initialised");
+    let again = initialise(&one).await.expect_err("it is refused").to_string();
+    assert!(again.contains("is initialised already"), "{again}");
+
+    let keyless = prepare(&two).await.expect_err("it is refused").to_string();
+    assert!(keyless.contains("--master-key"), "{keyless}");
+    assert!(!two.data.join("master.key").exists(), "no second key was made");
+    two.master_key = Optional(Some("00".repeat(32).into()));
+    let wrong = prepare(&two).await.expect_err("it is refused").to_string();
+    assert!(wrong.contains("not the master key"), "{wrong}");
+    two.master_key = Optional(None);
+    two.master_key_file = Optional(Some(one.data.join("master.key")));
+    assert!(matches!(prepare(&two).await.expect("it joins"), Prepared::Joined(_)));
+
+    let nodes = [started(&one).await.expect("it starts"), started(&two).await.expect("it starts beside it")];
+    for node in &nodes {
+        node.app.store.ping().await.expect("its database answers");
+    }
+    for node in nodes {
+        node.stop().await.expect("it stops");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_refused_in_words() {
+    let (_keep, mut config) = folder();
+    config.database_url = Optional(Some("postgres://nobody:letmein@127.0.0.1:1/x".to_owned()));
+    let said = format!("{:#}", initialise(&config).await.expect_err("it is refused"));
+    assert!(said.contains("cannot be reached") && !said.contains("letmein"), "{said}");
 }

@@ -18,7 +18,7 @@ use countersign_store::{AnyStore, ModelStore, PostgresOptions, PostgresStore, Sq
 use rust_decimal::Decimal;
 use tempfile::TempDir;
 
-use crate::cluster::Database;
+use countersign_store::testing::Database;
 
 /// A store that was just made, and the folder or database it may live in.
 pub struct Fresh {

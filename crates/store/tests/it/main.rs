@@ -1,6 +1,5 @@
 //! One binary: the contract on every store, what only one kind promises, and all against each other.
 
-mod cluster;
 mod contract;
 mod corrupt;
 mod data_md;

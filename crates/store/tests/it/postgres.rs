@@ -9,9 +9,9 @@ use countersign_store::batch::{Batch, Conflict, EventNumbers, Write};
 use countersign_store::contract::{Claimed, CommitError, EventFilter, RuleFilter, StoreError};
 use countersign_store::{PostgresOptions, PostgresStore, Store};
 
-use crate::cluster::Database;
 use crate::fixtures::*;
 use crate::proxy::{Break, Proxy};
+use countersign_store::testing::Database;
 
 /// A database and two nodes on it, furnished.
 async fn two_nodes() -> (Database, [Arc<PostgresStore>; 2]) {

@@ -6,8 +6,8 @@ use countersign_store::SqliteStore;
 use rusqlite::Connection;
 use tokio_postgres::Client;
 
-use crate::cluster::Database;
 use crate::fixtures::open_postgres;
+use countersign_store::testing::Database;
 
 /// What only SQLite has, and why.
 const ONLY_SQLITE: [(&str, &str); 10] = [

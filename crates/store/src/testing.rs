@@ -1,4 +1,4 @@
-//! A PostgreSQL of the tests' own: one cluster for all tests of a run, on a Unix socket that nobody else can find, a database for each test.
+//! For tests, here and above: a PostgreSQL of their own, one cluster for all tests of a run, on a Unix socket that nobody else can find, a database for each test.
 //!
 //! The first test that wants it makes it. A shell keeps it, and ends and removes it when the program that runs the tests is gone,
 //! however it went. Started by root, it runs as `postgres` or `nobody`, since PostgreSQL refuses to be root's.
@@ -87,8 +87,9 @@ async fn try_connect(folder: &Path, database: &str) -> Result<Client, tokio_post
 fn cluster() -> PathBuf {
     // Under nextest every test is a process of its own, under cargo test they share one: the parent is the same for a whole run.
     let folder = std::env::temp_dir().join(format!("countersign-postgres-{}", parent_id()));
-    let lock = concat!(env!("CARGO_TARGET_TMPDIR"), "/postgres.lock");
-    let lock = File::create(lock).expect("a lock file can be made");
+    // The folder of the test programs is the same for all of them.
+    let program = std::env::current_exe().expect("a test is a program");
+    let lock = File::open(program.parent().expect("it lies in a folder")).expect("the folder can be opened");
     lock.lock().expect("the lock is taken");
     if !is_up(&folder) {
         drop(fs::remove_dir_all(&folder));
@@ -101,16 +102,18 @@ fn is_up(folder: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(folder.join(".s.PGSQL.5432")).is_ok()
 }
 
-/// A program of PostgreSQL 15 or newer.
-fn program(name: &str) -> PathBuf {
-    let mut folders: Vec<PathBuf> =
-        fs::read_dir(DEBIAN).into_iter().flatten().flatten().map(|e| e.path().join("bin")).collect();
-    folders.sort();
-    folders.extend(["/usr/local/pgsql/bin", "/usr/local/bin", "/usr/bin"].map(PathBuf::from));
-    let found = folders.into_iter().rev().map(|folder| folder.join(name)).find(|path| path.exists());
-    found.unwrap_or_else(|| {
-        panic!("{name} of PostgreSQL 15 or newer is not on this machine: `cargo xtask test` installs it on Debian, or install the package postgresql-15")
-    })
+/// The folder of PostgreSQL's programs, 15 or newer.
+fn programs() -> PathBuf {
+    let version = |folder: &Path| folder.file_name()?.to_str()?.parse::<u32>().ok().filter(|version| *version >= 15);
+    let debian = fs::read_dir(DEBIAN).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut debian: Vec<(u32, PathBuf)> = debian.filter_map(|path| Some((version(&path)?, path.join("bin")))).collect();
+    debian.sort();
+    let others = ["/usr/local/pgsql/bin", "/usr/local/bin", "/usr/bin"].map(PathBuf::from);
+    let mut folders = debian.into_iter().map(|(_, folder)| folder).rev().chain(others);
+    let found = folders.find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists());
+    found.expect(
+        "these tests need PostgreSQL 15 or newer on this machine: `cargo xtask test` installs it on Debian, or install the package postgresql-15",
+    )
 }
 
 /// The user and group to run as: none unless we are root.
@@ -144,13 +147,13 @@ fn start(folder: &Path) {
     if let Some((uid, gid)) = owner {
         std::os::unix::fs::chown(folder, Some(uid), Some(gid)).expect("is given away");
     }
-    let made = command(&program("initdb"), folder, owner)
+    let made = command(&programs().join("initdb"), folder, owner)
         .args(["-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D", "d"])
         .output()
         .expect("initdb can be started");
     assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
     let mut keeper = command(Path::new("/bin/sh"), folder, owner);
-    keeper.arg("-c").arg(KEEPER).arg(program("postgres")).arg(folder).arg(parent_id().to_string());
+    keeper.arg("-c").arg(KEEPER).arg(programs().join("postgres")).arg(folder).arg(parent_id().to_string());
     // A group of its own: an interrupt at the terminal is for the tests, and the keeper ends after them.
     keeper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     drop(keeper.spawn().expect("a shell can be started"));
