@@ -1,6 +1,8 @@
 //! What only a shared database promises: many nodes, connections that break, a database that goes away.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use countersign_domain::delivery::DeliveryState;
@@ -222,6 +224,41 @@ async fn a_batch_that_breaks_its_group_breaks_nobody_else() {
     }
     assert_eq!(unfit, 4);
     assert_eq!(nodes[0].audit(all()).await.expect("reads").len(), 60);
+}
+
+/// Polls once: what is asked is on its way, and not done.
+async fn begin<F: Future>(mut asked: Pin<&mut F>) {
+    std::future::poll_fn(|cx| {
+        assert!(asked.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_its_group_leaves_behind_leaves_its_nonce_to_others() {
+    let (database, nodes) = two_nodes().await;
+    commit(&*nodes[0], vec![append(SUB, version(1))]).await;
+    let holder = database.client().await;
+    holder.batch_execute("BEGIN; SELECT * FROM fee_rule_head FOR UPDATE").await.expect("holds the head");
+    // The first waits for the head; the two behind it are one group then.
+    let mut first = pin!(nodes[0].commit(Batch(vec![append(SUB, version(2))])));
+    begin(first.as_mut()).await;
+    let watcher = database.client().await;
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    while watcher.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut refused = pin!(nodes[0].commit(Batch(vec![claim("left", 0), append(SUB, version(99))])));
+    let mut done = pin!(nodes[0].commit(Batch(vec![claim("kept", 0), append(SUB, version(3)), audit("kept")])));
+    begin(refused.as_mut()).await;
+    begin(done.as_mut()).await;
+    holder.batch_execute("COMMIT").await.expect("lets go");
+    first.await.expect("is applied");
+    assert!(matches!(refused.await, Err(CommitError::Conflict(Conflict::Moved(_)))));
+    done.await.expect("is applied");
+    assert_eq!(nodes[1].settle(nonce("kept", 0)).await.expect("answers"), Claimed::Used);
+    assert_eq!(nodes[1].settle(nonce("left", 0)).await.expect("answers"), Claimed::Fresh);
 }
 
 const END_ALL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
