@@ -3,6 +3,7 @@
 mod contract;
 mod corrupt;
 mod data_md;
+mod failover;
 mod fixtures;
 mod postgres;
 mod property;

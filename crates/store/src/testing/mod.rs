@@ -1,16 +1,22 @@
 //! For tests, here and above: a PostgreSQL of their own, one cluster for all tests of a run, on a Unix socket that nobody else can find, a database for each test.
+//! Where a test is about the server itself (a standby, a failover), [`Server`] is a cluster of its own.
 //!
 //! The first test that wants it makes it. A shell keeps it, and ends and removes it when the program that runs the tests is gone,
 //! however it went. Started by root, it runs as `postgres` or `nobody`, since PostgreSQL refuses to be root's.
 
+mod programs;
+mod server;
+
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, parent_id};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio_postgres::{Client, Config, NoTls};
+
+use programs::{command, given_folder, initdb, programs};
+pub use server::{Server, ServerOptions};
 
 /// Ends the server when process $2 is gone: looks each second. $0 is the program, $1 the folder. Asking for a process of somebody
 /// else's by `kill` says no, so a look into /proc comes after it.
@@ -18,9 +24,6 @@ const KEEPER: &str = r#""$0" -D "$1/d" -k "$1" -c listen_addresses= -c fsync=off
     -c shared_buffers=64MB -c autovacuum_naptime=5s >"$1/log" 2>&1 & p=$!
     while { kill -0 "$2" 2>/dev/null || [ -d "/proc/$2" ]; } && kill -0 $p 2>/dev/null; do sleep 1; done
     kill -INT $p 2>/dev/null; wait $p; rm -rf "$1""#;
-
-/// Where Debian puts the programs that are not for everybody's path.
-const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// A database of a test's own; it goes when this is dropped.
 #[derive(Debug)]
@@ -102,56 +105,9 @@ fn is_up(folder: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(folder.join(".s.PGSQL.5432")).is_ok()
 }
 
-/// The folder of PostgreSQL's programs, 15 or newer.
-fn programs() -> PathBuf {
-    let version = |folder: &Path| folder.file_name()?.to_str()?.parse::<u32>().ok().filter(|version| *version >= 15);
-    let debian = fs::read_dir(DEBIAN).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut debian: Vec<(u32, PathBuf)> = debian.filter_map(|path| Some((version(&path)?, path.join("bin")))).collect();
-    debian.sort();
-    let others = ["/usr/local/pgsql/bin", "/usr/local/bin", "/usr/bin"].map(PathBuf::from);
-    let mut folders = debian.into_iter().map(|(_, folder)| folder).rev().chain(others);
-    let found = folders.find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists());
-    found.expect(
-        "these tests need PostgreSQL 15 or newer on this machine: `cargo xtask test` installs it on Debian, or install the package postgresql-15",
-    )
-}
-
-/// The user and group to run as: none unless we are root.
-fn owner(of: &Path) -> Option<(u32, u32)> {
-    use std::os::unix::fs::MetadataExt as _;
-    if fs::metadata(of).expect("was just made").uid() != 0 {
-        return None;
-    }
-    let users = fs::read_to_string("/etc/passwd").expect("there is a list of users");
-    let entry = |name: &str| {
-        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
-        let mut fields = line.split(':').skip(2);
-        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-    };
-    Some(entry("postgres").or_else(|| entry("nobody")).expect("there is a user to run PostgreSQL as"))
-}
-
-fn command(program: &Path, folder: &Path, owner: Option<(u32, u32)>) -> Command {
-    let mut command = Command::new(program);
-    command.current_dir(folder).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C");
-    if let Some((uid, gid)) = owner {
-        command.uid(uid).gid(gid);
-    }
-    command
-}
-
 fn start(folder: &Path) {
-    fs::create_dir(folder).expect("a folder for the cluster");
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("is ours");
-    let owner = owner(folder);
-    if let Some((uid, gid)) = owner {
-        std::os::unix::fs::chown(folder, Some(uid), Some(gid)).expect("is given away");
-    }
-    let made = command(&programs().join("initdb"), folder, owner)
-        .args(["-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D", "d"])
-        .output()
-        .expect("initdb can be started");
-    assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+    let owner = given_folder(folder);
+    initdb(folder, owner);
     let mut keeper = command(Path::new("/bin/sh"), folder, owner);
     keeper.arg("-c").arg(KEEPER).arg(programs().join("postgres")).arg(folder).arg(parent_id().to_string());
     // A group of its own: an interrupt at the terminal is for the tests, and the keeper ends after them.
