@@ -7,7 +7,7 @@ use countersign_domain::time::UnixMillis;
 
 use crate::batch::{Batch, Committed};
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::model::ModelStore;
@@ -80,12 +80,22 @@ impl Store for AnyStore {
         either!(self, s => s.token(digest).await)
     }
 
-    async fn rule_head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Result<Option<RuleHead>, StoreError> {
-        either!(self, s => s.rule_head(of, made_by).await)
+    async fn rule_head(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        made_by: Option<UnixMillis>,
+    ) -> Result<Option<RuleHead>, StoreError> {
+        either!(self, s => s.rule_head(tenant, of, made_by).await)
     }
 
-    async fn rule_versions(&self, of: MerchantNo, page: Cursor) -> Result<Vec<RuleVersion>, StoreError> {
-        either!(self, s => s.rule_versions(of, page).await)
+    async fn rule_versions(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        page: Cursor,
+    ) -> Result<Vec<RuleVersion>, StoreError> {
+        either!(self, s => s.rule_versions(tenant, of, page).await)
     }
 
     async fn rule_page(
@@ -99,8 +109,13 @@ impl Store for AnyStore {
         either!(self, s => s.rule_page(tenant, filter, now, offset, limit).await)
     }
 
-    async fn convert_order(&self, of: MerchantNo, order: OrderId) -> Result<Option<ConvertOrder>, StoreError> {
-        either!(self, s => s.convert_order(of, order).await)
+    async fn convert_order(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        order: OrderId,
+    ) -> Result<Option<ConvertOrder>, StoreError> {
+        either!(self, s => s.convert_order(tenant, of, order).await)
     }
 
     async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
@@ -123,15 +138,21 @@ impl Store for AnyStore {
         either!(self, s => s.events(filter, page).await)
     }
 
-    async fn events_after(&self, of: ApplicationNo, after: i64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        either!(self, s => s.events_after(of, after, limit).await)
+    async fn events_after(
+        &self,
+        tenant: TenantNo,
+        of: ApplicationNo,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        either!(self, s => s.events_after(tenant, of, after, limit).await)
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
         either!(self, s => s.remembered(scope, key).await)
     }
 
-    async fn audit(&self, page: Cursor) -> Result<Vec<AuditRow>, StoreError> {
+    async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
         either!(self, s => s.audit(page).await)
     }
 

@@ -14,7 +14,8 @@ use crate::contract::{
 pub const ANSWERS_FORGOTTEN_MAX: usize = 5_000;
 
 /// One change, applied whole or not at all. Writes are applied in order; the first guard that does not hold refuses the batch,
-/// and a refused batch leaves no trace. A batch touches one tenant (or reference tables only).
+/// and a refused batch leaves no trace. A batch touches one tenant (or reference tables only). A row that is there under another
+/// tenant than the write says is not there for the write.
 #[derive(Clone, Debug, Default)]
 pub struct Batch(pub Vec<Write>);
 
@@ -71,7 +72,7 @@ pub enum Write {
         /// When.
         at: UnixMillis,
     },
-    /// Writes an event to the outbox: what happened and that it is owed. Guard: number and event id are new.
+    /// Writes an event to the outbox: what happened and that it is owed. Guard: number and event id are new in the tenant.
     /// The store itself gives `seq` (per application) and `sequence` (per application and biz_id), both from 1 without gap:
     /// what the row carries in these two fields is ignored.
     EnqueueEvent(Box<EventRow>),
@@ -88,6 +89,8 @@ pub enum Write {
     },
     /// Makes held events of an application pending and due at `due_at`. Guard: none.
     ReleaseHeld {
+        /// Tenant of the application.
+        tenant: TenantNo,
         /// Whose.
         application: ApplicationNo,
         /// When they are due.
@@ -95,11 +98,15 @@ pub enum Write {
     },
     /// Makes pending events of an application held. Guard: none.
     HoldPending {
+        /// Tenant of the application.
+        tenant: TenantNo,
         /// Whose.
         application: ApplicationNo,
     },
     /// Makes one delivered or dead event pending again. Its attempts go on counting. Guard: it exists and is delivered or dead.
     Redeliver {
+        /// Tenant of the event.
+        tenant: TenantNo,
         /// Which.
         event: EventNo,
         /// When it is due.
@@ -112,7 +119,8 @@ pub enum Write {
         /// The instant.
         kept_before: UnixMillis,
     },
-    /// Appends to the audit log. The store itself gives its number. Guard: none.
+    /// Appends to the audit log. The store itself gives its number: from 1 without gap in its tenant, or among the system's own.
+    /// Guard: none.
     RecordAudit(Box<AuditRow>),
     /// Sets a deployment setting. Guard: none.
     PutSetting {

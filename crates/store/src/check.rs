@@ -7,8 +7,8 @@ use countersign_domain::time::UnixMillis;
 use crate::batch::{Batch, Write};
 use crate::contract::StoreError;
 
-/// Refuses a batch that no store could hold: the mistake of a caller, not of its caller's caller.
-pub(crate) fn well_formed(batch: &Batch) -> Result<(), StoreError> {
+/// Refuses a batch that no store could hold: the mistake of a caller, not of its caller's caller. The tenant that it touches.
+pub(crate) fn well_formed(batch: &Batch) -> Result<Option<TenantNo>, StoreError> {
     let mut seen: Option<TenantNo> = None;
     for write in &batch.0 {
         if let Some(tenant) = tenant_of(write) {
@@ -19,7 +19,7 @@ pub(crate) fn well_formed(batch: &Batch) -> Result<(), StoreError> {
         }
         one(write)?;
     }
-    Ok(())
+    Ok(seen)
 }
 
 /// The tenant that a write belongs to; none for the small reference tables.
@@ -28,20 +28,20 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         Write::AppendRule { tenant, .. }
         | Write::InsertConvertOrder { tenant, .. }
         | Write::MoveConvertOrder { tenant, .. }
-        | Write::RecordAttempt { tenant, .. } => Some(*tenant),
+        | Write::RecordAttempt { tenant, .. }
+        | Write::ReleaseHeld { tenant, .. }
+        | Write::HoldPending { tenant, .. }
+        | Write::Redeliver { tenant, .. } => Some(*tenant),
+        Write::ClaimNonce(claim) => Some(claim.tenant),
         Write::EnqueueEvent(event) => Some(event.tenant),
         Write::RecordAudit(audit) => audit.tenant,
-        Write::ClaimNonce(_)
-        | Write::InsertMerchant(_)
+        Write::InsertMerchant(_)
         | Write::InsertApplication(_)
         | Write::UpdateApplication(_)
         | Write::InsertSecret(_)
         | Write::UpdateSecret(_)
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
-        | Write::ReleaseHeld { .. }
-        | Write::HoldPending { .. }
-        | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
         | Write::PutSetting { .. } => None,

@@ -11,13 +11,15 @@ use thiserror::Error;
 
 use crate::batch::{Batch, Committed, Conflict};
 pub use crate::rows::{
-    ApplicationRow, ApplicationView, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantKind, MerchantRow, Role,
-    SecretRow, SignatureEncoding, TokenRow, Vocabulary,
+    ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EventRow, IdempotencyRow, MerchantKind,
+    MerchantRow, Role, SecretRow, SignatureEncoding, TokenRow, Vocabulary,
 };
 
 /// One use of a nonce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimKey {
+    /// Tenant of the application.
+    pub tenant: TenantNo,
     /// Whose nonce.
     pub application: ApplicationNo,
     /// The nonce, 1 to 64 ASCII characters.
@@ -115,14 +117,17 @@ pub enum CommitError {
 
 /// A page of a list by cursor: ask for rows after `after`, at most `limit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub struct Cursor<K = i64> {
     /// The last one seen; none begins.
-    pub after: Option<i64>,
+    pub after: Option<K>,
     /// At most so many.
     pub limit: u32,
 }
 
-/// What every store does. `model` is the oracle, `sqlite` the store of one machine.
+/// What every store does. `model` is the oracle, `sqlite` the store of one machine, `postgres` that of many.
+///
+/// Whatever belongs to a tenant is asked for with its tenant, and is not there under another one. What an operator or the dispatcher
+/// looks for without knowing whose it is goes across tenants: each such read says so.
 pub trait Store: Send + Sync + 'static {
     /// Applies the batch whole, durably, or not at all.
     fn commit(&self, batch: Batch) -> impl Future<Output = Result<Committed, CommitError>> + Send;
@@ -171,6 +176,7 @@ pub trait Store: Send + Sync + 'static {
     /// The last rule version of a sub-account that was made at or before `made_by` (`None`: at all), with its base.
     fn rule_head(
         &self,
+        tenant: TenantNo,
         merchant: MerchantNo,
         made_by: Option<UnixMillis>,
     ) -> impl Future<Output = Result<Option<RuleHead>, StoreError>> + Send;
@@ -178,6 +184,7 @@ pub trait Store: Send + Sync + 'static {
     /// All versions of a sub-account, newest first. `after` is a `version_no`.
     fn rule_versions(
         &self,
+        tenant: TenantNo,
         merchant: MerchantNo,
         page: Cursor,
     ) -> impl Future<Output = Result<Vec<RuleVersion>, StoreError>> + Send;
@@ -195,30 +202,31 @@ pub trait Store: Send + Sync + 'static {
     /// A convert order of this merchant; another merchant's is not found by construction.
     fn convert_order(
         &self,
+        tenant: TenantNo,
         merchant: MerchantNo,
         order: OrderId,
     ) -> impl Future<Output = Result<Option<ConvertOrder>, StoreError>> + Send;
 
-    /// A convert order for the back end, with its owner.
+    /// A convert order for the back end, with its owner, whoever that is.
     fn convert_order_owner(
         &self,
         order: OrderId,
     ) -> impl Future<Output = Result<Option<(MerchantRow, ConvertOrder)>, StoreError>> + Send;
 
-    /// Deliveries that are pending and due by `now`, oldest due first.
+    /// Deliveries of all tenants that are pending and due by `now`, oldest due first.
     fn due_events(&self, now: UnixMillis, limit: u32)
     -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
 
-    /// When the next pending delivery after `after` is due.
+    /// When the next pending delivery of any tenant after `after` is due.
     fn next_due_at(&self, after: UnixMillis) -> impl Future<Output = Result<Option<UnixMillis>, StoreError>> + Send;
 
-    /// An event with all its attempts.
+    /// An event, whoever's, with all its attempts.
     fn event(
         &self,
         event_id: SortedId,
     ) -> impl Future<Output = Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError>> + Send;
 
-    /// Events for the operator, newest first. `after` is an `EventNo`.
+    /// Events of all tenants for the operator, newest first. `after` is an `EventNo`.
     fn events(
         &self,
         filter: EventFilter,
@@ -228,6 +236,7 @@ pub trait Store: Send + Sync + 'static {
     /// An application's events with `seq` greater than `after`, in order.
     fn events_after(
         &self,
+        tenant: TenantNo,
         application: ApplicationNo,
         after: i64,
         limit: u32,
@@ -240,8 +249,8 @@ pub trait Store: Send + Sync + 'static {
         key: &str,
     ) -> impl Future<Output = Result<Option<IdempotencyRow>, StoreError>> + Send;
 
-    /// The audit log, newest first. `after` is an audit number.
-    fn audit(&self, page: Cursor) -> impl Future<Output = Result<Vec<AuditRow>, StoreError>> + Send;
+    /// The audit log of all tenants, newest first: by time, then tenant, then number.
+    fn audit(&self, page: Cursor<AuditKey>) -> impl Future<Output = Result<Vec<AuditRow>, StoreError>> + Send;
 
     /// A deployment setting.
     fn setting(&self, name: &str) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;

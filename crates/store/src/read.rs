@@ -352,9 +352,9 @@ pub(crate) fn remembered<R: Columns>(row: &R) -> Result<IdempotencyRow, StoreErr
 
 pub(crate) fn audit<R: Columns>(row: &R) -> Result<AuditRow, StoreError> {
     let mut f = Fields::new(row, "audit", 0, 1);
-    let tenant = f.opt_int()?.map(TenantNo);
+    let tenant = words::audit_tenant(f.count(0)?);
     Ok(AuditRow {
-        no: f.int()?,
+        no: f.count(1)?,
         tenant,
         at: f.millis()?,
         actor: f.text()?,

@@ -245,10 +245,21 @@ pub struct IdempotencyRow {
     pub created_at: UnixMillis,
 }
 
+/// Where a line stands in the audit log: in this order, the last one is the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditKey {
+    /// When.
+    pub at: UnixMillis,
+    /// Its tenant; none, which comes first, for the system's own.
+    pub tenant: Option<TenantNo>,
+    /// Its number in the tenant.
+    pub no: i64,
+}
+
 /// One line of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRow {
-    /// Its number; given by the store.
+    /// Its number: from 1 without gap in its tenant, and among the system's own; given by the store.
     pub no: i64,
     /// Its tenant; none for the system's own.
     pub tenant: Option<TenantNo>,
@@ -268,4 +279,11 @@ pub struct AuditRow {
     pub after: String,
     /// The request.
     pub request_id: String,
+}
+
+impl AuditRow {
+    /// Where it stands in the log.
+    pub const fn key(&self) -> AuditKey {
+        AuditKey { at: self.at, tenant: self.tenant, no: self.no }
+    }
 }

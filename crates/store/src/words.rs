@@ -1,6 +1,8 @@
 //! The words that stand for our enums in rows.
 
-use crate::contract::{MerchantKind, Role, SignatureEncoding, Vocabulary};
+use countersign_domain::ids::TenantNo;
+
+use crate::contract::{AuditKey, MerchantKind, Role, SignatureEncoding, Vocabulary};
 
 pub(crate) const fn of_kind(kind: MerchantKind) -> &'static str {
     match kind {
@@ -47,4 +49,22 @@ pub(crate) const fn of_role(role: Role) -> &'static str {
 
 pub(crate) fn role(word: &str) -> Option<Role> {
     [Role::Viewer, Role::Operator, Role::Security].into_iter().find(|r| of_role(*r) == word)
+}
+
+/// The tenant of an audit line as it is kept: 0 is nobody's number, and here the system's.
+pub(crate) const fn of_audit_tenant(tenant: Option<TenantNo>) -> i64 {
+    match tenant {
+        Some(tenant) => tenant.0,
+        None => 0,
+    }
+}
+
+/// The tenant of an audit line as it was kept.
+pub(crate) const fn audit_tenant(kept: i64) -> Option<TenantNo> {
+    if kept == 0 { None } else { Some(TenantNo(kept)) }
+}
+
+/// Where a page of the audit log begins: before this time, tenant and number.
+pub(crate) fn of_audit_place(after: Option<AuditKey>) -> (i64, i64, i64) {
+    after.map_or((i64::MAX, i64::MAX, i64::MAX), |key| (key.at.0, of_audit_tenant(key.tenant), key.no))
 }

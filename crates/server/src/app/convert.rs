@@ -12,7 +12,7 @@ use super::{Actor, App};
 
 /// A merchant's own convert order; another merchant's is not found by construction.
 pub async fn query(app: &App, owner: &MerchantRow, order: OrderId) -> Result<ConvertOrder, AppError> {
-    app.store.convert_order(owner.no, order).await?.ok_or(AppError::OrderNotFound)
+    app.store.convert_order(owner.tenant, owner.no, order).await?.ok_or(AppError::OrderNotFound)
 }
 
 /// Adds a convert order for a merchant. `remember` is the answer kept for an idempotency key, in the same batch.

@@ -1,7 +1,7 @@
 //! Callback events: what happened, that it is owed, and what became of it.
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, prefix};
+use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::CallbackBody;
 use countersign_store::Store;
@@ -189,7 +189,10 @@ pub async fn redeliver(
         before.to_string(),
         after.to_string(),
     );
-    let mut writes = vec![Write::Redeliver { event: event.no, due_at: now }, Write::RecordAudit(Box::new(audit))];
+    let mut writes = vec![
+        Write::Redeliver { tenant: event.tenant, event: event.no, due_at: now },
+        Write::RecordAudit(Box::new(audit)),
+    ];
     writes.extend(kept(keep, &again));
     match app.store.commit(Batch(writes)).await {
         Ok(_) => {
@@ -226,8 +229,8 @@ pub struct Pulled {
 }
 
 /// The merchant's own pull: events of this application with `seq` greater than `after`, delivered or not.
-pub async fn events_after(app: &App, application: ApplicationNo, after: i64, limit: u32) -> Result<Pulled, AppError> {
-    let events = app.store.events_after(application, after, limit).await?;
+pub async fn events_after(app: &App, of: &ApplicationRow, after: i64, limit: u32) -> Result<Pulled, AppError> {
+    let events = app.store.events_after(of.tenant, of.no, after, limit).await?;
     match events.first() {
         // `seq` has no gaps, so what is missing here is no longer kept.
         Some(first) if first.seq > after.saturating_add(1) => Err(AppError::EventsGone { oldest: first.seq }),

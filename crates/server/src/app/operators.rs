@@ -7,7 +7,7 @@ use countersign_domain::ids::prefix;
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
-use countersign_store::contract::{AuditRow, CommitError, Cursor, IdempotencyRow, Role, TokenRow};
+use countersign_store::contract::{AuditKey, AuditRow, CommitError, Cursor, IdempotencyRow, Role, TokenRow};
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -226,8 +226,8 @@ pub async fn forget_answers(app: &App) -> Result<(), AppError> {
     Ok(())
 }
 
-/// The audit log, newest first. `after`: the number of the last line seen.
-pub async fn audit(app: &App, after: Option<i64>, limit: u32) -> Result<Vec<AuditRow>, AppError> {
+/// The audit log, newest first. `after`: the last line seen.
+pub async fn audit(app: &App, after: Option<AuditKey>, limit: u32) -> Result<Vec<AuditRow>, AppError> {
     Ok(app.store.audit(Cursor { after, limit }).await?)
 }
 

@@ -55,7 +55,7 @@ pub async fn change(
     let sub = sub_account(app, institution, &change.sub_merchant_id).await?;
     let _turn = app.turns.take(TurnKey::Rules(sub.no.0)).await;
     loop {
-        let head = app.store.rule_head(sub.no, None).await?;
+        let head = app.store.rule_head(sub.tenant, sub.no, None).await?;
         let version = decide(app, change, head.as_ref())?;
         let writes = vec![
             Write::ClaimNonce(claim.clone()),
@@ -130,7 +130,7 @@ pub async fn in_force(
     at: Option<UnixMillis>,
 ) -> Result<Option<RuleVersion>, AppError> {
     let sub = sub_account(app, institution, sub_merchant_id).await?;
-    let head = app.store.rule_head(sub.no, at).await?;
+    let head = app.store.rule_head(sub.tenant, sub.no, at).await?;
     // A node whose clock is behind must not miss a version that was acknowledged.
     let now = |head: &RuleHead| app.clock.now().max(head.last.created_at);
     Ok(head.and_then(|h| rules::in_force(&h, at.unwrap_or_else(|| now(&h))).cloned()))

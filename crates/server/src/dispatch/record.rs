@@ -80,7 +80,10 @@ impl Dispatcher {
             self.app.callers.forget(&event.client_id);
             return Ended::Again;
         }
-        match self.commit(Batch(vec![Write::HoldPending { application: event.application }])).await {
+        match self
+            .commit(Batch(vec![Write::HoldPending { tenant: event.tenant, application: event.application }]))
+            .await
+        {
             Fate::Committed => {
                 tracing::info!(client_id = %event.client_id, "Callbacks are held: the application has no URL, or they are disabled");
                 Ended::Held
@@ -158,7 +161,7 @@ fn batch_of_disabling(event: &EventRow, attempt: &AttemptRow, mut row: Applicati
         writes.push(Write::UpdateApplication(Box::new(row)));
         writes.push(Write::RecordAudit(Box::new(audit)));
     }
-    writes.push(Write::HoldPending { application: event.application });
+    writes.push(Write::HoldPending { tenant: event.tenant, application: event.application });
     Batch(writes)
 }
 

@@ -23,7 +23,7 @@ impl super::signed::Operation for Operation {
     async fn handle(app: &App, signed: &Signed<Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let pulled =
-            app::events::events_after(app, signed.application().application.no, asked.after, asked.limit).await?;
+            app::events::events_after(app, &signed.application().application, asked.after, asked.limit).await?;
         let events = pulled
             .events
             .into_iter()

@@ -108,6 +108,7 @@ impl Edge {
         let caller = self.prove(trace, &headers, input.body, now).await?;
         trace.merchant_id.clone_from(&caller.merchant.merchant_id);
         let claim = ClaimKey {
+            tenant: caller.application.tenant,
             application: caller.application.no,
             nonce: headers.nonce.to_owned(),
             stamped_at: UnixMillis(headers.timestamp_ms),

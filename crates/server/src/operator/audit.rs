@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use countersign_domain::time::rfc3339;
-use countersign_store::contract::AuditRow;
+use countersign_domain::ids::TenantNo;
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_store::contract::{AuditKey, AuditRow};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -18,7 +19,7 @@ use crate::app::operators;
 /// Who did what, when and from where.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditLine {
-    /// Its number; it grows.
+    /// Its number: from 1 without gap for each institution and plain merchant, and for the system itself.
     pub no: i64,
     /// When, RFC 3339.
     pub at: String,
@@ -57,17 +58,42 @@ impl From<&AuditRow> for AuditLine {
     }
 }
 
+/// A place in the log, as `next` of a page says it.
+fn cursor(key: &AuditKey) -> String {
+    format!("{}.{}.{}", key.at.0, key.tenant.map_or(0, |tenant| tenant.0), key.no)
+}
+
+fn place(text: &str) -> Option<AuditKey> {
+    let mut numbers = text.splitn(3, '.').map(str::parse::<i64>);
+    let (at, tenant, no) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+    Some(AuditKey { at: UnixMillis(at), tenant: (tenant != 0).then_some(TenantNo(tenant)), no })
+}
+
 /// The audit log, newest first.
 #[utoipa::path(get, path = "/operator/v1/audit", tag = "Audit", operation_id = "list_audit",
     params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<AuditLine>)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let after = asked
-        .after
-        .as_deref()
-        .map(str::parse::<i64>)
-        .transpose()
-        .map_err(|_| Problem::field("after", "must be the number of a line"))?;
+    let after = match asked.after.as_deref() {
+        None => None,
+        Some(text) => Some(place(text).ok_or_else(|| Problem::field("after", "must be `next` of the page before"))?),
+    };
     let rows = operators::audit(&desk.app, after, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, |row| row.no.to_string(), |row| AuditLine::from(row))))
+    Ok(json(&asked.page(rows, |row| cursor(&row.key()), |row| AuditLine::from(row))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_the_log_is_read_back_as_it_was_said() {
+        for tenant in [None, Some(TenantNo(7))] {
+            let key = AuditKey { at: UnixMillis(1_767_312_000_000), tenant, no: 12 };
+            assert_eq!(place(&cursor(&key)), Some(key));
+        }
+        for refused in ["", "1", "1.2", "1.2.x", "1.2.3.4", "x.2.3"] {
+            assert_eq!(place(refused), None, "{refused}");
+        }
+    }
 }

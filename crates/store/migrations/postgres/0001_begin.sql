@@ -1,6 +1,9 @@
 -- Every table of the first schema; a test compares it with SQLite's. docs/DATA.md says what each is for and who moves its rows.
 -- Times are milliseconds since 1970 UTC, amounts millionths, rates exact decimals as text, ids of 128 bits blobs.
 -- Texts that are keys are compared byte by byte, whatever the database's own order is.
+-- What grows with a tenant's business begins with its number, in the row and in its key, so that it can be spread by it
+-- (docs/SCALING.md). The others are small reference tables: setting, replay, merchant, application, secret, operator_token and
+-- idempotency; order_directory is spread by its own key.
 
 CREATE TABLE setting (
     name TEXT COLLATE "C" PRIMARY KEY,
@@ -15,18 +18,22 @@ CREATE TABLE replay (
 );
 
 CREATE TABLE nonce (
-    claim BYTEA PRIMARY KEY CHECK (octet_length(claim) = 16),
-    stamped_at BIGINT NOT NULL
+    tenant_no BIGINT NOT NULL,
+    claim BYTEA NOT NULL CHECK (octet_length(claim) = 16),
+    stamped_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant_no, claim)
 );
 CREATE INDEX nonce_by_time ON nonce (stamped_at);
 
 -- The last group of batches that each writing lane committed: what a lane asks for when its connection broke in a commit.
 -- Whoever inserts the row first decides: the lane's own transaction, or the lane that asks, which then knows it never will be.
+-- The tenant is that of the whole group; 0 where it may be of many.
 CREATE TABLE commit_mark (
+    tenant_no BIGINT NOT NULL,
     lane BYTEA NOT NULL,
     mark BIGINT NOT NULL,
     marked_at BIGINT NOT NULL,
-    PRIMARY KEY (lane, mark)
+    PRIMARY KEY (tenant_no, lane, mark)
 );
 
 CREATE TABLE merchant (
@@ -38,7 +45,8 @@ CREATE TABLE merchant (
     base_r TEXT NOT NULL,
     base_f BIGINT NOT NULL,
     user_id BIGINT NOT NULL,
-    created_at BIGINT NOT NULL
+    created_at BIGINT NOT NULL,
+    UNIQUE (tenant_no, merchant_no)
 );
 CREATE INDEX merchant_by_tenant ON merchant (tenant_no, merchant_id);
 
@@ -46,7 +54,7 @@ CREATE TABLE application (
     tenant_no BIGINT NOT NULL REFERENCES merchant (merchant_no),
     application_no BIGINT PRIMARY KEY,
     client_id TEXT COLLATE "C" NOT NULL UNIQUE,
-    merchant_no BIGINT NOT NULL REFERENCES merchant (merchant_no),
+    merchant_no BIGINT NOT NULL,
     name TEXT NOT NULL,
     enabled BOOLEAN NOT NULL,
     callback_url TEXT,
@@ -58,7 +66,9 @@ CREATE TABLE application (
     tolerance_raised_at BIGINT CHECK ((tolerance_raised_at IS NULL) = (tolerance_before_ms IS NULL)),
     rate_limit_per_s BIGINT CHECK (rate_limit_per_s BETWEEN 0 AND 4294967295),
     revision BIGINT NOT NULL CHECK (revision >= 1),
-    created_at BIGINT NOT NULL
+    created_at BIGINT NOT NULL,
+    UNIQUE (tenant_no, application_no),
+    FOREIGN KEY (tenant_no, merchant_no) REFERENCES merchant (tenant_no, merchant_no)
 );
 CREATE INDEX application_by_merchant ON application (merchant_no);
 
@@ -99,21 +109,29 @@ CREATE TABLE fee_rule (
     effective_at BIGINT NOT NULL,
     due_at BIGINT,
     created_at BIGINT NOT NULL,
-    PRIMARY KEY (merchant_no, version_no),
+    PRIMARY KEY (tenant_no, merchant_no, version_no),
     CHECK ((version_no = 1) = (previous_config_id IS NULL))
 );
 
 CREATE TABLE fee_rule_head (
     tenant_no BIGINT NOT NULL,
-    merchant_no BIGINT PRIMARY KEY REFERENCES merchant (merchant_no),
+    merchant_no BIGINT NOT NULL,
     version_no BIGINT NOT NULL CHECK (version_no >= 1),
-    base_version_no BIGINT
+    base_version_no BIGINT,
+    PRIMARY KEY (tenant_no, merchant_no),
+    FOREIGN KEY (tenant_no, merchant_no) REFERENCES merchant (tenant_no, merchant_no)
+);
+
+-- Whose a convert order is. Its number is new in the whole deployment, since whoever makes an order may choose it.
+CREATE TABLE order_directory (
+    order_id BIGINT PRIMARY KEY,
+    tenant_no BIGINT NOT NULL
 );
 
 CREATE TABLE convert_order (
     tenant_no BIGINT NOT NULL,
-    order_id BIGINT PRIMARY KEY CHECK (order_id BETWEEN 1 AND 999999999999999999),
-    merchant_no BIGINT NOT NULL REFERENCES merchant (merchant_no),
+    order_id BIGINT NOT NULL CHECK (order_id BETWEEN 1 AND 999999999999999999),
+    merchant_no BIGINT NOT NULL,
     user_id BIGINT NOT NULL,
     sell_currency TEXT NOT NULL,
     buy_currency TEXT NOT NULL,
@@ -123,24 +141,29 @@ CREATE TABLE convert_order (
     rate TEXT NOT NULL,
     quote_id TEXT NOT NULL,
     created_at BIGINT NOT NULL,
-    revision BIGINT NOT NULL CHECK (revision >= 1)
+    revision BIGINT NOT NULL CHECK (revision >= 1),
+    PRIMARY KEY (tenant_no, order_id),
+    FOREIGN KEY (tenant_no, merchant_no) REFERENCES merchant (tenant_no, merchant_no)
 );
 
 CREATE TABLE convert_order_move (
     tenant_no BIGINT NOT NULL,
-    order_id BIGINT NOT NULL REFERENCES convert_order (order_id),
+    order_id BIGINT NOT NULL,
     revision BIGINT NOT NULL CHECK (revision >= 1),
     status BIGINT NOT NULL CHECK (status IN (1, 3, 6)),
     at BIGINT NOT NULL,
-    PRIMARY KEY (order_id, revision)
+    PRIMARY KEY (tenant_no, order_id, revision),
+    FOREIGN KEY (tenant_no, order_id) REFERENCES convert_order (tenant_no, order_id)
 );
 
+-- Numbers and ids of events are ours, of the time and chance: nobody chooses one that somebody else has, so they are checked within
+-- the tenant. An id leads its key, so that an operator's look-up by it is one of an index, too.
 CREATE TABLE event (
     tenant_no BIGINT NOT NULL,
-    event_no BIGINT PRIMARY KEY,
-    application_no BIGINT NOT NULL REFERENCES application (application_no),
+    event_no BIGINT NOT NULL,
+    application_no BIGINT NOT NULL,
     client_id TEXT COLLATE "C" NOT NULL,
-    event_id BYTEA NOT NULL UNIQUE CHECK (octet_length(event_id) = 16),
+    event_id BYTEA NOT NULL CHECK (octet_length(event_id) = 16),
     seq BIGINT NOT NULL CHECK (seq >= 1),
     sequence BIGINT NOT NULL CHECK (sequence >= 1),
     biz_type TEXT NOT NULL,
@@ -149,25 +172,31 @@ CREATE TABLE event (
     data TEXT NOT NULL,
     body BYTEA NOT NULL,
     created_at BIGINT NOT NULL,
-    UNIQUE (application_no, seq)
+    PRIMARY KEY (tenant_no, event_no),
+    UNIQUE (event_id, tenant_no),
+    UNIQUE (tenant_no, application_no, seq),
+    FOREIGN KEY (tenant_no, application_no) REFERENCES application (tenant_no, application_no)
 );
 CREATE INDEX event_by_biz ON event (biz_id, event_no);
+CREATE INDEX event_by_no ON event (event_no);
 
 CREATE TABLE delivery (
     tenant_no BIGINT NOT NULL,
-    event_no BIGINT PRIMARY KEY REFERENCES event (event_no),
+    event_no BIGINT NOT NULL,
     application_no BIGINT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('pending', 'held', 'delivered', 'dead')),
     attempts BIGINT NOT NULL CHECK (attempts >= 0),
     due_at BIGINT,
+    PRIMARY KEY (tenant_no, event_no),
+    FOREIGN KEY (tenant_no, event_no) REFERENCES event (tenant_no, event_no),
     CHECK ((state = 'pending') = (due_at IS NOT NULL))
 );
 CREATE INDEX delivery_due ON delivery (due_at) WHERE state = 'pending';
-CREATE INDEX delivery_open ON delivery (application_no, state) WHERE state IN ('pending', 'held');
+CREATE INDEX delivery_open ON delivery (tenant_no, application_no, state) WHERE state IN ('pending', 'held');
 
 CREATE TABLE attempt (
     tenant_no BIGINT NOT NULL,
-    event_no BIGINT NOT NULL REFERENCES delivery (event_no),
+    event_no BIGINT NOT NULL,
     attempt BIGINT NOT NULL CHECK (attempt >= 1),
     at BIGINT NOT NULL,
     outcome TEXT NOT NULL,
@@ -175,13 +204,15 @@ CREATE TABLE attempt (
     duration_ms BIGINT NOT NULL,
     address TEXT,
     detail TEXT NOT NULL,
-    PRIMARY KEY (event_no, attempt)
+    PRIMARY KEY (tenant_no, event_no, attempt),
+    FOREIGN KEY (tenant_no, event_no) REFERENCES delivery (tenant_no, event_no)
 );
 
 CREATE TABLE event_counter (
     tenant_no BIGINT NOT NULL,
-    application_no BIGINT PRIMARY KEY,
-    seq BIGINT NOT NULL CHECK (seq >= 1)
+    application_no BIGINT NOT NULL,
+    seq BIGINT NOT NULL CHECK (seq >= 1),
+    PRIMARY KEY (tenant_no, application_no)
 );
 
 CREATE TABLE biz_counter (
@@ -189,7 +220,7 @@ CREATE TABLE biz_counter (
     application_no BIGINT NOT NULL,
     biz_id TEXT COLLATE "C" NOT NULL,
     sequence BIGINT NOT NULL CHECK (sequence >= 1),
-    PRIMARY KEY (application_no, biz_id)
+    PRIMARY KEY (tenant_no, application_no, biz_id)
 );
 
 CREATE TABLE idempotency (
@@ -203,9 +234,15 @@ CREATE TABLE idempotency (
 );
 CREATE INDEX idempotency_by_age ON idempotency (created_at);
 
+-- The last number of the audit log of each tenant, and of the system's own lines as tenant 0.
+CREATE TABLE audit_head (
+    tenant_no BIGINT PRIMARY KEY,
+    audit_no BIGINT NOT NULL CHECK (audit_no >= 1)
+);
+
 CREATE TABLE audit (
-    tenant_no BIGINT,
-    audit_no BIGINT PRIMARY KEY,
+    tenant_no BIGINT NOT NULL,
+    audit_no BIGINT NOT NULL CHECK (audit_no >= 1),
     at BIGINT NOT NULL,
     actor TEXT NOT NULL,
     source TEXT NOT NULL,
@@ -213,5 +250,7 @@ CREATE TABLE audit (
     subject TEXT NOT NULL,
     before TEXT NOT NULL,
     after TEXT NOT NULL,
-    request_id TEXT NOT NULL
+    request_id TEXT NOT NULL,
+    PRIMARY KEY (tenant_no, audit_no)
 );
+CREATE INDEX audit_by_time ON audit (at, tenant_no, audit_no);

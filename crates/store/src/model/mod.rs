@@ -15,7 +15,7 @@ use countersign_domain::time::UnixMillis;
 use crate::batch::{Batch, Committed};
 use crate::check::well_formed;
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
@@ -128,13 +128,24 @@ impl Store for ModelStore {
         Ok(self.state().tokens.values().find(|t| t.digest == *digest).cloned())
     }
 
-    async fn rule_head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Result<Option<RuleHead>, StoreError> {
-        Ok(self.state().head(of, made_by))
+    async fn rule_head(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        made_by: Option<UnixMillis>,
+    ) -> Result<Option<RuleHead>, StoreError> {
+        let state = self.state();
+        Ok(if state.is_of(of, tenant) { state.head(of, made_by) } else { None })
     }
 
-    async fn rule_versions(&self, of: MerchantNo, cursor: Cursor) -> Result<Vec<RuleVersion>, StoreError> {
+    async fn rule_versions(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        cursor: Cursor,
+    ) -> Result<Vec<RuleVersion>, StoreError> {
         let state = self.state();
-        let rows = state.rules.get(&of).into_iter().flatten().rev();
+        let rows = state.rules.get(&of).filter(|_| state.is_of(of, tenant)).into_iter().flatten().rev();
         let rows = rows.filter(|v| cursor.after.is_none_or(|after| v.version_no < after));
         Ok(page(rows.cloned(), cursor.limit))
     }
@@ -158,8 +169,15 @@ impl Store for ModelStore {
         Ok(page.finish())
     }
 
-    async fn convert_order(&self, of: MerchantNo, order: OrderId) -> Result<Option<ConvertOrder>, StoreError> {
-        Ok(self.state().orders.get(&order).filter(|(owner, _)| *owner == of).map(|(_, order)| order.clone()))
+    async fn convert_order(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        order: OrderId,
+    ) -> Result<Option<ConvertOrder>, StoreError> {
+        let state = self.state();
+        let found = state.orders.get(&order).filter(|(owner, _)| *owner == of && state.is_of(of, tenant));
+        Ok(found.map(|(_, order)| order.clone()))
     }
 
     async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
@@ -204,9 +222,16 @@ impl Store for ModelStore {
         Ok(page(rows.cloned(), cursor.limit))
     }
 
-    async fn events_after(&self, of: ApplicationNo, after: i64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    async fn events_after(
+        &self,
+        tenant: TenantNo,
+        of: ApplicationNo,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, StoreError> {
         let state = self.state();
-        let mut rows: Vec<&EventRow> = state.events.values().filter(|e| e.application == of && e.seq > after).collect();
+        let mut rows: Vec<&EventRow> =
+            state.events.values().filter(|e| e.tenant == tenant && e.application == of && e.seq > after).collect();
         rows.sort_by_key(|e| e.seq);
         Ok(page(rows.into_iter().cloned(), limit))
     }
@@ -215,10 +240,12 @@ impl Store for ModelStore {
         Ok(self.state().answers.get(&(scope.to_owned(), key.to_owned())).cloned())
     }
 
-    async fn audit(&self, cursor: Cursor) -> Result<Vec<AuditRow>, StoreError> {
+    async fn audit(&self, cursor: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
         let state = self.state();
-        let rows = state.audit.iter().rev().filter(|row| cursor.after.is_none_or(|after| row.no < after));
-        Ok(page(rows.cloned(), cursor.limit))
+        let mut rows: Vec<&AuditRow> =
+            state.audit.iter().filter(|row| cursor.after.is_none_or(|after| row.key() < after)).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.key()));
+        Ok(page(rows.into_iter().cloned(), cursor.limit))
     }
 
     async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, TenantNo};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
@@ -68,6 +68,11 @@ fn parent(there: bool, what: &str) -> Result<(), CommitError> {
 }
 
 impl State {
+    /// Whether the merchant is there, and of this tenant.
+    pub(super) fn is_of(&self, merchant: MerchantNo, tenant: TenantNo) -> bool {
+        self.merchants.get(&merchant).is_some_and(|m| m.tenant == tenant)
+    }
+
     /// The last version made by `made_by`, and its base.
     pub(super) fn head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Option<RuleHead> {
         let versions = self.rules.get(&of)?;
@@ -101,7 +106,7 @@ impl State {
     pub(super) fn apply(&mut self, write: &Write, committed: &mut Committed) -> Result<(), CommitError> {
         match write {
             Write::ClaimNonce(claim) => self.claim(claim),
-            Write::AppendRule { merchant, version, .. } => self.append_rule(*merchant, version),
+            Write::AppendRule { tenant, merchant, version } => self.append_rule(*tenant, *merchant, version),
             Write::InsertMerchant(row) => self.insert_merchant(row),
             Write::InsertApplication(row) => self.insert_application(row),
             Write::UpdateApplication(row) => self.update_application(row),
@@ -109,19 +114,21 @@ impl State {
             Write::UpdateSecret(row) => self.update_secret(row),
             Write::InsertToken(row) => self.insert_token(row),
             Write::RevokeToken { token_id, at } => self.revoke_token(token_id, *at),
-            Write::InsertConvertOrder { merchant, order, .. } => self.insert_order(*merchant, order),
-            Write::MoveConvertOrder { order, .. } => self.move_order(order),
+            Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order),
+            Write::MoveConvertOrder { tenant, order, .. } => self.move_order(*tenant, order),
             Write::EnqueueEvent(row) => self.enqueue(row, committed),
-            Write::RecordAttempt { attempt, state, due_at, .. } => self.record_attempt(attempt, *state, *due_at),
-            Write::ReleaseHeld { application, due_at } => {
-                self.turn(*application, DeliveryState::Held, DeliveryState::Pending, Some(*due_at));
+            Write::RecordAttempt { tenant, attempt, state, due_at } => {
+                self.record_attempt(*tenant, attempt, *state, *due_at)
+            }
+            Write::ReleaseHeld { tenant, application, due_at } => {
+                self.turn((*tenant, *application), DeliveryState::Held, DeliveryState::Pending, Some(*due_at));
                 Ok(())
             }
-            Write::HoldPending { application } => {
-                self.turn(*application, DeliveryState::Pending, DeliveryState::Held, None);
+            Write::HoldPending { tenant, application } => {
+                self.turn((*tenant, *application), DeliveryState::Pending, DeliveryState::Held, None);
                 Ok(())
             }
-            Write::Redeliver { event, due_at } => self.redeliver(*event, *due_at),
+            Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at),
             Write::RememberAnswer(row) => self.remember(row),
             Write::ForgetAnswers { kept_before } => {
                 let old = self.answers.values().filter(|a| a.created_at < *kept_before);
@@ -133,7 +140,7 @@ impl State {
                 Ok(())
             }
             Write::RecordAudit(row) => {
-                let no = self.audit.last().map_or(1, |last| last.no + 1);
+                let no = self.audit.iter().rev().find(|last| last.tenant == row.tenant).map_or(1, |last| last.no + 1);
                 self.audit.push(AuditRow { no, ..(**row).clone() });
                 Ok(())
             }
@@ -151,10 +158,20 @@ impl State {
         Ok(())
     }
 
-    fn append_rule(&mut self, merchant: MerchantNo, version: &RuleVersion) -> Result<(), CommitError> {
-        let last = self.rules.get(&merchant).and_then(|v| v.last()).map_or(0, |v| v.version_no);
+    fn append_rule(
+        &mut self,
+        tenant: TenantNo,
+        merchant: MerchantNo,
+        version: &RuleVersion,
+    ) -> Result<(), CommitError> {
+        let last = self
+            .rules
+            .get(&merchant)
+            .filter(|_| self.is_of(merchant, tenant))
+            .and_then(|v| v.last())
+            .map_or(0, |v| v.version_no);
         guard(last == version.version_no - 1, || Conflict::Moved(Key::RuleHead(merchant)))?;
-        parent(self.merchants.contains_key(&merchant), "a merchant")?;
+        parent(self.is_of(merchant, tenant), "a merchant")?;
         self.rules.entry(merchant).or_default().push(version.clone());
         Ok(())
     }
@@ -225,16 +242,23 @@ impl State {
         Ok(())
     }
 
-    fn insert_order(&mut self, merchant: MerchantNo, order: &ConvertOrder) -> Result<(), CommitError> {
+    fn insert_order(
+        &mut self,
+        tenant: TenantNo,
+        merchant: MerchantNo,
+        order: &ConvertOrder,
+    ) -> Result<(), CommitError> {
         let taken = self.orders.contains_key(&order.order_id);
         guard(!taken, || Conflict::Taken(Key::ConvertOrder(order.order_id)))?;
-        parent(self.merchants.contains_key(&merchant), "a merchant")?;
+        parent(self.is_of(merchant, tenant), "a merchant")?;
         self.orders.insert(order.order_id, (merchant, order.clone()));
         Ok(())
     }
 
-    fn move_order(&mut self, order: &ConvertOrder) -> Result<(), CommitError> {
+    fn move_order(&mut self, tenant: TenantNo, order: &ConvertOrder) -> Result<(), CommitError> {
         let moved = || Conflict::Moved(Key::ConvertOrder(order.order_id));
+        let owner = self.orders.get(&order.order_id).map(|(owner, _)| *owner);
+        guard(owner.is_some_and(|owner| self.is_of(owner, tenant)), moved)?;
         let Some((_, stored)) = self.orders.get_mut(&order.order_id) else {
             return Err(CommitError::Conflict(moved()));
         };
@@ -247,7 +271,8 @@ impl State {
     fn enqueue(&mut self, row: &EventRow, committed: &mut Committed) -> Result<(), CommitError> {
         let taken = self.events.values().any(|e| e.no == row.no || e.event_id == row.event_id);
         guard(!taken, || Conflict::Taken(Key::Event(row.event_id)))?;
-        parent(self.applications.contains_key(&row.application), "an application")?;
+        let of_tenant = self.applications.get(&row.application).is_some_and(|a| a.tenant == row.tenant);
+        parent(of_tenant, "an application")?;
         let count = |of: &dyn Fn(&EventRow) -> bool| i64::try_from(self.events.values().filter(|e| of(e)).count());
         let seq = count(&|e| e.application == row.application).unwrap_or(i64::MAX) + 1;
         let sequence = count(&|e| e.application == row.application && e.biz_id == row.biz_id).unwrap_or(i64::MAX) + 1;
@@ -258,13 +283,14 @@ impl State {
 
     fn record_attempt(
         &mut self,
+        tenant: TenantNo,
         attempt: &AttemptRow,
         state: DeliveryState,
         due_at: Option<UnixMillis>,
     ) -> Result<(), CommitError> {
         let moved = || Conflict::Moved(Key::Delivery(attempt.event));
         let Some(event) = self.events.get_mut(&attempt.event) else { return Err(CommitError::Conflict(moved())) };
-        guard(event.attempts == attempt.attempt - 1, moved)?;
+        guard(event.tenant == tenant && event.attempts == attempt.attempt - 1, moved)?;
         event.attempts = attempt.attempt;
         event.state = state;
         event.due_at = due_at;
@@ -272,21 +298,27 @@ impl State {
         Ok(())
     }
 
-    fn turn(&mut self, of: ApplicationNo, from: DeliveryState, to: DeliveryState, due_at: Option<UnixMillis>) {
-        for event in self.events.values_mut().filter(|e| e.application == of && e.state == from) {
+    fn turn(
+        &mut self,
+        of: (TenantNo, ApplicationNo),
+        from: DeliveryState,
+        to: DeliveryState,
+        due_at: Option<UnixMillis>,
+    ) {
+        for event in self.events.values_mut().filter(|e| (e.tenant, e.application) == of && e.state == from) {
             event.state = to;
             event.due_at = due_at;
         }
     }
 
-    fn redeliver(&mut self, event: EventNo, due_at: UnixMillis) -> Result<(), CommitError> {
+    fn redeliver(&mut self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), CommitError> {
         let moved = || Conflict::Moved(Key::Delivery(event));
         let Some(stored) = self.events.get_mut(&event) else { return Err(CommitError::Conflict(moved())) };
         let may = match stored.state {
             DeliveryState::Delivered | DeliveryState::Dead => true,
             DeliveryState::Pending | DeliveryState::Held => false,
         };
-        guard(may, moved)?;
+        guard(may && stored.tenant == tenant, moved)?;
         stored.state = DeliveryState::Pending;
         stored.due_at = Some(due_at);
         Ok(())

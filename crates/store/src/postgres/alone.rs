@@ -114,11 +114,13 @@ impl<'a> Alone<'a> {
             }
             Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order).await,
             Write::MoveConvertOrder { tenant, order, at } => self.move_order(*tenant, order, *at).await,
-            Write::ReleaseHeld { application, due_at } => {
-                self.run(Sql::DeliveryRelease, &[&application.0, &due_at.0]).await.map(|_| ())
+            Write::ReleaseHeld { tenant, application, due_at } => {
+                self.run(Sql::DeliveryRelease, &[&tenant.0, &application.0, &due_at.0]).await.map(|_| ())
             }
-            Write::HoldPending { application } => self.run(Sql::DeliveryHold, &[&application.0]).await.map(|_| ()),
-            Write::Redeliver { event, due_at } => self.redeliver(*event, *due_at).await,
+            Write::HoldPending { tenant, application } => {
+                self.run(Sql::DeliveryHold, &[&tenant.0, &application.0]).await.map(|_| ())
+            }
+            Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
             Write::RememberAnswer(row) => self.remember(row).await,
             Write::ForgetAnswers { kept_before } => {
                 let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
@@ -234,28 +236,30 @@ impl<'a> Alone<'a> {
             &order.created_at.0,
             &order.revision,
         ];
-        guard(&self.run(Sql::OrderInsert, params).await?, Conflict::Taken(Key::ConvertOrder(order.order_id)))?;
+        let taken = || Conflict::Taken(Key::ConvertOrder(order.order_id));
+        guard(&self.run(Sql::OrderDirectoryInsert, &[&id, &tenant.0]).await?, taken())?;
+        guard(&self.run(Sql::OrderInsert, params).await?, taken())?;
         self.run(Sql::OrderMove, &[&tenant.0, &id, &order.revision, &status, &order.created_at.0]).await.map(|_| ())
     }
 
     async fn move_order(&self, tenant: TenantNo, order: &ConvertOrder, at: UnixMillis) -> Result<(), Stop> {
         let (id, status) = (order.order_id.get(), order.status.code());
-        let found = self.run(Sql::OrderUpdate, &[&id, &status, &order.revision]).await?;
+        let found = self.run(Sql::OrderUpdate, &[&tenant.0, &id, &status, &order.revision]).await?;
         guard(&found, Conflict::Moved(Key::ConvertOrder(order.order_id)))?;
         self.run(Sql::OrderMove, &[&tenant.0, &id, &order.revision, &status, &at.0]).await.map(|_| ())
     }
 
-    async fn redeliver(&self, event: EventNo, due_at: UnixMillis) -> Result<(), Stop> {
+    async fn redeliver(&self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), Stop> {
         let moved = || Stop::Refused(CommitError::Conflict(Conflict::Moved(Key::Delivery(event))));
-        let found = self.run(Sql::DeliveriesLock, &[&vec![event.0]]).await?;
+        let found = self.run(Sql::DeliveriesLock, &[&vec![tenant.0], &vec![event.0]]).await?;
         let Some(row) = found.first() else { return Err(moved()) };
-        let mut f = Fields::new(row, "delivery", 2, 0);
+        let mut f = Fields::new(row, "delivery", 3, 1);
         match DeliveryState::from_name(&f.text()?) {
             Some(DeliveryState::Delivered | DeliveryState::Dead) => {}
             Some(DeliveryState::Pending | DeliveryState::Held) => return Err(moved()),
             None => return Err(f.corrupt().into()),
         }
-        self.run(Sql::DeliveryAgain, &[&event.0, &due_at.0]).await.map(|_| ())
+        self.run(Sql::DeliveryAgain, &[&tenant.0, &event.0, &due_at.0]).await.map(|_| ())
     }
 
     async fn remember(&self, row: &IdempotencyRow) -> Result<(), Stop> {

@@ -19,11 +19,20 @@ use crate::window::{ClaimHash, Undo};
 /// The rows that the guards of a group are about, each list sorted.
 #[derive(Debug, Default)]
 pub(super) struct Ask {
-    claims: Vec<([u8; 16], i64)>,
-    merchants: Vec<i64>,
-    deliveries: Vec<i64>,
-    event_nos: Vec<i64>,
-    event_ids: Vec<Vec<u8>>,
+    /// Tenant, hash, timestamp.
+    claims: Vec<(i64, [u8; 16], i64)>,
+    /// Tenant and merchant.
+    merchants: Vec<(i64, i64)>,
+    /// Tenant and event.
+    deliveries: Vec<(i64, i64)>,
+    /// Tenant, number, id.
+    events: Vec<(i64, i64, [u8; 16])>,
+}
+
+/// Two columns of pairs.
+fn pairs(keys: &[(i64, i64)]) -> Vec<Column<'static>> {
+    let (tenants, keys): (Vec<i64>, Vec<i64>) = keys.iter().copied().unzip();
+    vec![Box::new(tenants), Box::new(keys)]
 }
 
 fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {
@@ -37,12 +46,13 @@ impl Ask {
         let mut ask = Self::default();
         for write in writes.filter_map(grouped) {
             match write {
-                Grouped::Claim(claim) => ask.claims.push((nonces.hash(claim).to_bytes(), claim.stamped_at.0)),
-                Grouped::Rule { merchant, .. } => ask.merchants.push(merchant.0),
-                Grouped::Attempt { attempt, .. } => ask.deliveries.push(attempt.event.0),
+                Grouped::Claim(claim) => {
+                    ask.claims.push((claim.tenant.0, nonces.hash(claim).to_bytes(), claim.stamped_at.0));
+                }
+                Grouped::Rule { tenant, merchant, .. } => ask.merchants.push((tenant.0, merchant.0)),
+                Grouped::Attempt { tenant, attempt, .. } => ask.deliveries.push((tenant.0, attempt.event.0)),
                 Grouped::Event(event) => {
-                    ask.event_nos.push(event.no.0);
-                    ask.event_ids.push(event.event_id.0.to_be_bytes().to_vec());
+                    ask.events.push((event.tenant.0, event.no.0, event.event_id.0.to_be_bytes()));
                 }
                 Grouped::Audit(_) => {}
             }
@@ -50,14 +60,13 @@ impl Ask {
         let mut claims = sorted(ask.claims);
         // One nonce with two timestamps is one nonce; the later one is remembered longer.
         claims.reverse();
-        claims.dedup_by_key(|claim| claim.0);
+        claims.dedup_by_key(|claim| (claim.0, claim.1));
         claims.reverse();
         Self {
             claims,
             merchants: sorted(ask.merchants),
             deliveries: sorted(ask.deliveries),
-            event_nos: sorted(ask.event_nos),
-            event_ids: sorted(ask.event_ids),
+            events: sorted(ask.events),
         }
     }
 
@@ -65,20 +74,24 @@ impl Ask {
     pub(super) fn statements(&self) -> Vec<Statement<'_>> {
         let mut all: Vec<Statement<'_>> = Vec::new();
         if !self.claims.is_empty() {
-            let hashes: Vec<&[u8]> = self.claims.iter().map(|(hash, _)| hash.as_slice()).collect();
-            let stamps: Vec<i64> = self.claims.iter().map(|(_, stamped_at)| *stamped_at).collect();
+            let tenants: Vec<i64> = self.claims.iter().map(|(tenant, _, _)| *tenant).collect();
+            let hashes: Vec<&[u8]> = self.claims.iter().map(|(_, hash, _)| hash.as_slice()).collect();
+            let stamps: Vec<i64> = self.claims.iter().map(|(_, _, stamped_at)| *stamped_at).collect();
             all.push((Sql::ClaimLock, Vec::new()));
             all.push((Sql::Horizon, Vec::new()));
-            all.push((Sql::NoncesClaim, vec![Box::new(hashes) as Column<'_>, Box::new(stamps)]));
+            all.push((Sql::NoncesClaim, vec![Box::new(tenants) as Column<'_>, Box::new(hashes), Box::new(stamps)]));
         }
         if !self.merchants.is_empty() {
-            all.push((Sql::HeadsLock, vec![Box::new(&self.merchants)]));
+            all.push((Sql::HeadsLock, pairs(&self.merchants)));
         }
         if !self.deliveries.is_empty() {
-            all.push((Sql::DeliveriesLock, vec![Box::new(&self.deliveries)]));
+            all.push((Sql::DeliveriesLock, pairs(&self.deliveries)));
         }
-        if !self.event_nos.is_empty() {
-            all.push((Sql::EventsTaken, vec![Box::new(&self.event_nos), Box::new(&self.event_ids)]));
+        if !self.events.is_empty() {
+            let tenants: Vec<i64> = self.events.iter().map(|(tenant, _, _)| *tenant).collect();
+            let nos: Vec<i64> = self.events.iter().map(|(_, no, _)| *no).collect();
+            let ids: Vec<&[u8]> = self.events.iter().map(|(_, _, id)| id.as_slice()).collect();
+            all.push((Sql::EventsTaken, vec![Box::new(tenants) as Column<'_>, Box::new(nos), Box::new(ids)]));
         }
         all
     }
@@ -95,46 +108,47 @@ impl Ask {
         }
         if !self.merchants.is_empty() {
             for row in next() {
-                let mut f = Fields::new(&row, "fee_rule_head", 0, 0);
-                seen.rows.heads.insert(f.int()?, f.int()?);
+                let mut f = Fields::new(&row, "fee_rule_head", 0, 1);
+                seen.rows.heads.insert((f.int()?, f.int()?), f.int()?);
             }
         }
         if !self.deliveries.is_empty() {
             for row in next() {
-                let mut f = Fields::new(&row, "delivery", 0, 0);
-                let (event, attempts, state) = (f.int()?, f.int()?, f.text()?);
+                let mut f = Fields::new(&row, "delivery", 0, 1);
+                let (event, attempts, state) = ((f.int()?, f.int()?), f.int()?, f.text()?);
                 let state = DeliveryState::from_name(&state);
                 seen.rows.deliveries.insert(event, state.map(|_| attempts));
             }
         }
-        if !self.event_nos.is_empty() {
+        if !self.events.is_empty() {
             for row in next() {
-                let mut f = Fields::new(&row, "event", 0, 0);
-                seen.rows.event_nos.insert(f.int()?);
-                seen.rows.event_ids.insert(u128::from_be_bytes(f.bytes()?));
+                let mut f = Fields::new(&row, "event", 0, 1);
+                let tenant = f.int()?;
+                seen.rows.event_nos.insert((tenant, f.int()?));
+                seen.rows.event_ids.insert((tenant, u128::from_be_bytes(f.bytes()?)));
             }
         }
         Ok(seen)
     }
 }
 
-/// Rows that guards look at.
+/// Rows that guards look at, each by its tenant and its own key.
 #[derive(Debug, Default)]
 struct Rows {
     /// Version of each rule head.
-    heads: HashMap<i64, i64>,
+    heads: HashMap<(i64, i64), i64>,
     /// Attempts of each delivery; `None`: it cannot be read back.
-    deliveries: HashMap<i64, Option<i64>>,
-    event_nos: HashSet<i64>,
-    event_ids: HashSet<u128>,
+    deliveries: HashMap<(i64, i64), Option<i64>>,
+    event_nos: HashSet<(i64, i64)>,
+    event_ids: HashSet<(i64, u128)>,
 }
 
 /// What the first round trip found.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) horizon: i64,
-    /// Claims that this transaction inserted.
-    inserted: HashSet<ClaimHash>,
+    /// Claims that this transaction inserted, and their tenants.
+    inserted: HashMap<ClaimHash, i64>,
     rows: Rows,
 }
 
@@ -189,39 +203,43 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Claims that this transaction inserted and no batch was let through with.
-    pub(super) fn left_over(&self) -> Vec<Vec<u8>> {
-        sorted(self.seen.inserted.iter().map(|hash| hash.to_bytes().to_vec()).collect())
+    /// Deletes the claims that this transaction inserted and no batch was let through with; none: there are none.
+    pub(super) fn left_over(&self) -> Option<Statement<'static>> {
+        let left = self.seen.inserted.iter().map(|(hash, tenant)| (*tenant, hash.to_bytes().to_vec())).collect();
+        let (tenants, hashes): (Vec<i64>, Vec<Vec<u8>>) = sorted(left).into_iter().unzip();
+        let none = hashes.is_empty();
+        (!none).then(|| (Sql::NoncesGiveBack, vec![Box::new(tenants) as Column<'static>, Box::new(hashes)]))
     }
 
     fn write(&self, turn: &mut Turn, write: Grouped<'_>) -> Result<(), CommitError> {
         let seen = &self.seen.rows;
         match write {
             Grouped::Claim(claim) => self.claim(turn, claim),
-            Grouped::Rule { merchant, version, .. } => {
-                let head = turn.rows.heads.get(&merchant.0).or_else(|| seen.heads.get(&merchant.0)).copied();
+            Grouped::Rule { tenant, merchant, version } => {
+                let key = (tenant.0, merchant.0);
+                let head = turn.rows.heads.get(&key).or_else(|| seen.heads.get(&key)).copied();
                 guard(head.unwrap_or(0) == version.version_no - 1, Conflict::Moved(Key::RuleHead(merchant)))?;
-                turn.rows.heads.insert(merchant.0, version.version_no);
+                turn.rows.heads.insert(key, version.version_no);
                 Ok(())
             }
             Grouped::Event(row) => {
-                let (no, id) = (row.no.0, row.event_id.0);
+                let (no, id) = ((row.tenant.0, row.no.0), (row.tenant.0, row.event_id.0));
                 let is_new = turn.rows.event_nos.insert(no) && !seen.event_nos.contains(&no);
                 let is_new = turn.rows.event_ids.insert(id) && !seen.event_ids.contains(&id) && is_new;
                 guard(is_new, Conflict::Taken(Key::Event(row.event_id)))?;
                 turn.rows.deliveries.insert(no, Some(row.attempts));
                 Ok(())
             }
-            Grouped::Attempt { attempt, .. } => {
-                let no = attempt.event.0;
-                let found = turn.rows.deliveries.get(&no).or_else(|| seen.deliveries.get(&no));
+            Grouped::Attempt { tenant, attempt, .. } => {
+                let (no, key) = (attempt.event.0, (tenant.0, attempt.event.0));
+                let found = turn.rows.deliveries.get(&key).or_else(|| seen.deliveries.get(&key));
                 let attempts = match found {
                     Some(Some(attempts)) => Some(*attempts),
                     Some(None) => return Err(StoreError::Corrupt { table: "delivery", row: no.to_string() }.into()),
                     None => None,
                 };
                 guard(attempts == Some(attempt.attempt - 1), Conflict::Moved(Key::Delivery(attempt.event)))?;
-                turn.rows.deliveries.insert(no, Some(attempt.attempt));
+                turn.rows.deliveries.insert(key, Some(attempt.attempt));
                 Ok(())
             }
             Grouped::Audit(_) => Ok(()),
@@ -235,7 +253,7 @@ impl<'a> Judge<'a> {
             return Err(used);
         }
         let Ok(undo) = self.nonces.claim(hash, claim.stamped_at.0) else { return Err(used) };
-        if self.seen.inserted.contains(&hash) {
+        if self.seen.inserted.contains_key(&hash) {
             turn.claims.push((hash, undo));
             return Ok(());
         }

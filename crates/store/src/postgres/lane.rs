@@ -5,7 +5,6 @@
 //! Invariant: every transaction that writes puts a row of its lane and number into `commit_mark`. When the connection breaks in the
 //! commit, the lane tries to insert that same row: if it can, the commit was not done and never will be; if the row is there, it was.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +16,10 @@ use super::alone::{Alone, Stop};
 use super::fault::{Trouble, trouble, words};
 use super::group::{Ask, Judge};
 use super::nonces::Nonces;
-use super::plan::{Column, Grouped, Statement, grouped, read_numbers, step};
+use super::plan::{Grouped, Numbers, Statement, grouped, read_numbers, step};
 use super::session::{Dial, Session, Step, in_order};
 use super::statements::Sql;
-use crate::batch::{Batch, Committed, EventNumbers};
+use crate::batch::{Batch, Committed};
 use crate::contract::{CommitError, StoreError};
 
 /// How often a transaction is begun again.
@@ -30,6 +29,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the fate of a commit is looked for, and how often.
 const FATE_TIMEOUT: Duration = Duration::from_secs(5);
 const FATE_PERIOD: Duration = Duration::from_millis(50);
+
+/// The tenant of a transaction that may be of many.
+const OF_MANY: i64 = 0;
 
 /// Statements of groups, prepared with the connection.
 const GROUPED: &[Sql] = &[
@@ -48,7 +50,7 @@ const GROUPED: &[Sql] = &[
     Sql::DeliveriesLock,
     Sql::DeliveriesMove,
     Sql::AttemptsInsert,
-    Sql::AuditLock,
+    Sql::AuditCount,
     Sql::AuditInsert,
     Sql::MarkPut,
 ];
@@ -116,12 +118,14 @@ pub(super) struct Lane {
     id: Vec<u8>,
     /// Number of its last transaction.
     mark: i64,
+    /// Whose that transaction was; [`OF_MANY`] where nothing says so.
+    tenant: i64,
     session: Option<Session>,
 }
 
 impl Lane {
     pub(super) const fn new(dial: Arc<Dial>, nonces: Arc<Nonces>, id: Vec<u8>) -> Self {
-        Self { dial, nonces, id, mark: 0, session: None }
+        Self { dial, nonces, id, mark: 0, tenant: OF_MANY, session: None }
     }
 
     /// Writes until nobody can ask any more.
@@ -198,10 +202,7 @@ impl Lane {
             return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| Committed::default())).collect());
         }
         let mut writes: Vec<Statement<'_>> = Vec::new();
-        let left_over = judge.left_over();
-        if !left_over.is_empty() {
-            writes.push((Sql::NoncesGiveBack, vec![Box::new(left_over) as Column<'_>]));
-        }
+        writes.extend(judge.left_over());
         writes.extend(judge.plan.statements());
         let outcome = self.commit(session, &writes).await;
         let claims = std::mem::take(&mut judge.claims);
@@ -209,7 +210,7 @@ impl Lane {
             Commit::Done(rows) => {
                 let numbers = match rows {
                     Some(rows) => numbers_among(&writes, &rows),
-                    None => self.numbers(judge.plan.event_nos()).await,
+                    None => self.numbers(judge.plan.event_keys()).await,
                 };
                 Ok(answers(jobs, verdicts, numbers.as_ref()))
             }
@@ -287,9 +288,9 @@ impl Lane {
     /// The last round trip: the writes, the mark, the commit.
     async fn commit(&mut self, session: Session, writes: &[Statement<'_>]) -> Commit {
         self.mark += 1;
-        let (id, mark) = (self.id.clone(), self.mark);
+        let (tenant, id, mark) = (self.tenant, self.id.clone(), self.mark);
         let mut steps: Vec<Step<'_>> = writes.iter().map(|statement| step(&session, statement)).collect();
-        steps.push(session.step(Sql::MarkPut, vec![&id, &mark]));
+        steps.push(session.step(Sql::MarkPut, vec![&tenant, &id, &mark]));
         steps.push(session.word("COMMIT"));
         let failure = match within(in_order(steps)).await {
             Ok(rows) => {
@@ -319,10 +320,10 @@ impl Lane {
     /// Whether the last transaction was done; `None`: nobody could be asked.
     async fn fate(&mut self) -> Option<bool> {
         let deadline = Instant::now() + FATE_TIMEOUT;
-        let (id, mark) = (self.id.clone(), self.mark);
+        let (tenant, id, mark) = (self.tenant, self.id.clone(), self.mark);
         while Instant::now() < deadline {
             if let Ok(Ok(session)) = timeout_at(deadline, self.open()).await {
-                let asked = timeout_at(deadline, session.run(Sql::MarkFence, &[&id, &mark])).await;
+                let asked = timeout_at(deadline, session.run(Sql::MarkFence, &[&tenant, &id, &mark])).await;
                 if let Ok(Ok(rows)) = asked {
                     self.session = Some(session);
                     return Some(rows.is_empty());
@@ -334,18 +335,16 @@ impl Lane {
     }
 
     /// Numbers of events whose commit was not answered.
-    async fn numbers(&mut self, events: Vec<i64>) -> Option<Numbers> {
+    async fn numbers(&mut self, (tenants, events): (Vec<i64>, Vec<i64>)) -> Option<Numbers> {
         if events.is_empty() {
             return Some(Numbers::default());
         }
         let session = self.open().await.ok()?;
-        let rows = timeout(ANSWER_TIMEOUT, session.run(Sql::EventNumbers, &[&events])).await.ok()?.ok()?;
+        let rows = timeout(ANSWER_TIMEOUT, session.run(Sql::EventNumbers, &[&tenants, &events])).await.ok()?.ok()?;
         self.session = Some(session);
         read_numbers(&rows).ok()
     }
 }
-
-type Numbers = HashMap<i64, EventNumbers>;
 
 /// Waits for a pipeline, within the time that the database may take.
 async fn within(
@@ -371,7 +370,9 @@ fn answers(jobs: &[Job], verdicts: Vec<Result<(), CommitError>>, numbers: Option
         for write in batch.0.iter().filter_map(grouped) {
             if let Grouped::Event(event) = write {
                 // Done, but the numbers cannot be told: the caller may look for his event.
-                let given = numbers.and_then(|numbers| numbers.get(&event.no.0)).ok_or(CommitError::Unknown)?;
+                let given = numbers
+                    .and_then(|numbers| numbers.get(&(event.tenant.0, event.no.0)))
+                    .ok_or(CommitError::Unknown)?;
                 committed.events.push(*given);
             }
         }

@@ -31,7 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::batch::{Batch, Committed, Write};
 use crate::check::well_formed;
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::steps::SchemaState;
@@ -85,28 +85,31 @@ impl PostgresStore {
         schema::migrate(&Dial::new(&options.url, options.tls.clone())?).await
     }
 
-    /// The lane of a batch: those that guard the same row meet in one group instead of waiting for each other's locks.
-    fn lane(&self, batch: &Batch) -> &mpsc::Sender<Job> {
-        let key = batch.0.iter().find_map(row_of);
+    /// The lane of a batch: those of one tenant, and those that guard the same row, meet in one group instead of waiting for each
+    /// other's locks.
+    fn lane(&self, tenant: Option<TenantNo>, batch: &Batch) -> &mpsc::Sender<Job> {
+        let key = tenant.map(|tenant| tenant.0).or_else(|| batch.0.iter().find_map(row_of));
         // Numbers of one kind may follow a step that the count of lanes divides.
         let spread = key.unwrap_or(0).unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.lanes[usize::try_from(spread).unwrap_or(0) % self.lanes.len()]
     }
 }
 
-/// The number of a row that a write is about, where many writes may be about it.
+/// The number of a row of no tenant that a write is about, where many writes may be about it.
 const fn row_of(write: &Write) -> Option<i64> {
     match write {
-        Write::AppendRule { merchant, .. } | Write::InsertConvertOrder { merchant, .. } => Some(merchant.0),
-        Write::MoveConvertOrder { order, .. } => Some(order.order_id.get()),
-        Write::EnqueueEvent(event) => Some(event.application.0),
-        Write::RecordAttempt { attempt, .. } => Some(attempt.event.0),
-        Write::ReleaseHeld { application, .. } | Write::HoldPending { application } => Some(application.0),
-        Write::Redeliver { event, .. } => Some(event.0),
         Write::InsertMerchant(row) => Some(row.tenant.0),
         Write::InsertApplication(row) | Write::UpdateApplication(row) => Some(row.no.0),
         Write::InsertSecret(row) | Write::UpdateSecret(row) => Some(row.application.0),
         Write::ClaimNonce(_)
+        | Write::AppendRule { .. }
+        | Write::InsertConvertOrder { .. }
+        | Write::MoveConvertOrder { .. }
+        | Write::EnqueueEvent(_)
+        | Write::RecordAttempt { .. }
+        | Write::ReleaseHeld { .. }
+        | Write::HoldPending { .. }
+        | Write::Redeliver { .. }
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
         | Write::RememberAnswer(_)
@@ -118,9 +121,9 @@ const fn row_of(write: &Write) -> Option<i64> {
 
 impl Store for PostgresStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        well_formed(&batch)?;
+        let tenant = well_formed(&batch)?;
         let (answer, waiting) = oneshot::channel();
-        let lane = self.lane(&batch);
+        let lane = self.lane(tenant, &batch);
         lane.try_send(Job { batch, answer })
             .map_err(|_| StoreError::Unavailable("too many changes are waiting".to_owned()))?;
         // The lane answers each job; it can only be gone with the runtime.
@@ -167,12 +170,22 @@ impl Store for PostgresStore {
         queries::token(&self.readers, digest).await
     }
 
-    async fn rule_head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Result<Option<RuleHead>, StoreError> {
-        queries::rule_head(&self.readers, of, made_by).await
+    async fn rule_head(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        made_by: Option<UnixMillis>,
+    ) -> Result<Option<RuleHead>, StoreError> {
+        queries::rule_head(&self.readers, tenant, of, made_by).await
     }
 
-    async fn rule_versions(&self, of: MerchantNo, page: Cursor) -> Result<Vec<RuleVersion>, StoreError> {
-        queries::rule_versions(&self.readers, of, &page).await
+    async fn rule_versions(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        page: Cursor,
+    ) -> Result<Vec<RuleVersion>, StoreError> {
+        queries::rule_versions(&self.readers, tenant, of, &page).await
     }
 
     async fn rule_page(
@@ -186,8 +199,13 @@ impl Store for PostgresStore {
         queries::rule_page(&self.readers, tenant, &filter, now, offset, limit).await
     }
 
-    async fn convert_order(&self, of: MerchantNo, order: OrderId) -> Result<Option<ConvertOrder>, StoreError> {
-        queries::convert_order(&self.readers, of, order).await
+    async fn convert_order(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        order: OrderId,
+    ) -> Result<Option<ConvertOrder>, StoreError> {
+        queries::convert_order(&self.readers, tenant, of, order).await
     }
 
     async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
@@ -210,15 +228,21 @@ impl Store for PostgresStore {
         queries::events(&self.readers, &filter, &page).await
     }
 
-    async fn events_after(&self, of: ApplicationNo, after: i64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        queries::events_after(&self.readers, of, after, limit).await
+    async fn events_after(
+        &self,
+        tenant: TenantNo,
+        of: ApplicationNo,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        queries::events_after(&self.readers, tenant, of, after, limit).await
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
         queries::remembered(&self.readers, scope, key).await
     }
 
-    async fn audit(&self, page: Cursor) -> Result<Vec<AuditRow>, StoreError> {
+    async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
         queries::audit(&self.readers, &page).await
     }
 

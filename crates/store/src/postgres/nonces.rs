@@ -75,19 +75,24 @@ impl Nonces {
     }
 }
 
-/// The horizon and the claims that were inserted: what [`Sql::Horizon`] and [`Sql::NoncesClaim`] found.
-pub(super) fn read_claims(horizon: &[Row], inserted: &[Row]) -> Result<(i64, Vec<ClaimHash>), StoreError> {
+/// The horizon and the claims that were inserted, with their tenants: what [`Sql::Horizon`] and [`Sql::NoncesClaim`] found.
+pub(super) fn read_claims(horizon: &[Row], inserted: &[Row]) -> Result<(i64, Vec<(ClaimHash, i64)>), StoreError> {
     let Some(row) = horizon.first() else {
         return Err(StoreError::Corrupt { table: "replay", row: "1".to_owned() });
     };
     let horizon = Fields::new(row, "replay", 1, 0).int()?;
-    let read = |row: &Row| Fields::new(row, "nonce", 0, 0).bytes().map(ClaimHash::from_bytes);
-    Ok((horizon, inserted.iter().map(read).collect::<Result<_, _>>()?))
+    let read = |row: &Row| {
+        let mut f = Fields::new(row, "nonce", 0, 1);
+        let tenant = f.int()?;
+        Ok((ClaimHash::from_bytes(f.bytes()?), tenant))
+    };
+    Ok((horizon, inserted.iter().map(read).collect::<Result<_, StoreError>>()?))
 }
 
 /// A reserved nonce that is to last.
 #[derive(Debug)]
 pub(super) struct Settling {
+    tenant: i64,
     hash: ClaimHash,
     stamped_at: i64,
     answer: oneshot::Sender<Result<Claimed, StoreError>>,
@@ -113,7 +118,7 @@ pub(super) async fn settle(
         refused @ (Seen::Used | Seen::TooOld | Seen::Unknowable) => return Ok(refused.into()),
     }
     let (answer, waiting) = oneshot::channel();
-    place.send(Settling { hash, stamped_at, answer });
+    place.send(Settling { tenant: claim.tenant.0, hash, stamped_at, answer });
     waiting.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store has ended".to_owned())))
 }
 
@@ -135,7 +140,7 @@ impl Settler {
 
     async fn together(&self, session: &mut Option<Session>, claims: &mut Vec<Settling>) {
         // In the order of the keys, as everywhere, so that two nodes do not wait for each other.
-        claims.sort_unstable_by_key(|claim| claim.hash.to_bytes());
+        claims.sort_unstable_by_key(|claim| (claim.tenant, claim.hash.to_bytes()));
         // Once a transaction may have been done unseen, a row that is there may be our own.
         let mut in_doubt = false;
         for tried in 1.. {
@@ -165,8 +170,8 @@ impl Settler {
         }
     }
 
-    fn answer(&self, claims: &mut Vec<Settling>, horizon: i64, inserted: &[ClaimHash], in_doubt: bool) {
-        let mut inserted: Vec<[u8; 16]> = inserted.iter().map(|hash| hash.to_bytes()).collect();
+    fn answer(&self, claims: &mut Vec<Settling>, horizon: i64, inserted: &[(ClaimHash, i64)], in_doubt: bool) {
+        let mut inserted: Vec<[u8; 16]> = inserted.iter().map(|(hash, _)| hash.to_bytes()).collect();
         inserted.sort_unstable();
         for claim in claims.drain(..) {
             self.nonces.window.settled(claim.hash, claim.stamped_at);
@@ -187,18 +192,23 @@ impl Settler {
     }
 
     /// One transaction. Leaves no session behind one that broke.
-    async fn once(&self, kept: &mut Option<Session>, claims: &[Settling]) -> Result<(i64, Vec<ClaimHash>), Failure> {
+    async fn once(
+        &self,
+        kept: &mut Option<Session>,
+        claims: &[Settling],
+    ) -> Result<(i64, Vec<(ClaimHash, i64)>), Failure> {
         let session = match kept.take().filter(|session| !session.is_closed()) {
             Some(session) => session,
             None => self.connect().await?,
         };
+        let tenants: Vec<i64> = claims.iter().map(|claim| claim.tenant).collect();
         let hashes: Vec<Vec<u8>> = claims.iter().map(|claim| claim.hash.to_bytes().to_vec()).collect();
         let stamps: Vec<i64> = claims.iter().map(|claim| claim.stamped_at).collect();
         let steps = vec![
             session.word("BEGIN"),
             session.step(Sql::ClaimLock, Vec::new()),
             session.step(Sql::Horizon, Vec::new()),
-            session.step(Sql::NoncesClaim, vec![&hashes, &stamps]),
+            session.step(Sql::NoncesClaim, vec![&tenants, &hashes, &stamps]),
             session.word("COMMIT"),
         ];
         match tokio::time::timeout(ANSWER_TIMEOUT, in_order(steps)).await {

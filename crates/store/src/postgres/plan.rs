@@ -14,6 +14,7 @@ use super::session::{Session, Step};
 use super::statements::Sql;
 use crate::batch::{EventNumbers, Write};
 use crate::contract::{AttemptRow, AuditRow, ClaimKey, EventRow, StoreError};
+use crate::words;
 
 /// The values of one column, or one value.
 pub(super) type Column<'a> = Box<dyn ToSql + Send + Sync + 'a>;
@@ -40,7 +41,7 @@ pub(super) struct Plan<'a> {
     events: Vec<&'a EventRow>,
     attempts: Vec<(TenantNo, &'a AttemptRow)>,
     /// Where each delivery ends up: state, attempts, due time.
-    moves: BTreeMap<i64, (DeliveryState, i64, Option<i64>)>,
+    moves: BTreeMap<(i64, i64), (DeliveryState, i64, Option<i64>)>,
     audit: Vec<&'a AuditRow>,
     claims: usize,
 }
@@ -54,7 +55,7 @@ impl<'a> Plan<'a> {
             Grouped::Event(row) => self.events.push(row),
             Grouped::Attempt { tenant, attempt, state, due_at } => {
                 self.attempts.push((tenant, attempt));
-                self.moves.insert(attempt.event.0, (state, attempt.attempt, due_at.map(|t| t.0)));
+                self.moves.insert((tenant.0, attempt.event.0), (state, attempt.attempt, due_at.map(|t| t.0)));
             }
             Grouped::Audit(row) => self.audit.push(row),
         }
@@ -82,7 +83,7 @@ impl<'a> Plan<'a> {
             all.extend([self.moves(), self.attempts()]);
         }
         if !self.audit.is_empty() {
-            all.extend([(Sql::AuditLock, Vec::new()), self.audit()]);
+            all.extend([self.audit_counts(), self.audit()]);
         }
         all
     }
@@ -108,30 +109,26 @@ impl<'a> Plan<'a> {
     fn heads(&self) -> Statement<'a> {
         let mut heads = BTreeMap::new();
         for (tenant, merchant, rule) in &self.rules {
-            heads.insert(merchant.0, (tenant.0, rule.version_no, rule.base_version_no));
+            heads.insert((tenant.0, merchant.0), (rule.version_no, rule.base_version_no));
         }
-        let columns =
-            columns![heads; |(_, head)| head.0, |(merchant, _)| *merchant, |(_, head)| head.1, |(_, head)| head.2];
+        let columns = columns![heads; |(key, _)| key.0, |(key, _)| key.1, |(_, head)| head.0, |(_, head)| head.1];
         (Sql::HeadsPut, columns)
     }
 
     fn counts(&self) -> Statement<'a> {
         let mut counts = BTreeMap::new();
         for event in &self.events {
-            counts.entry(event.application.0).or_insert((event.tenant.0, 0_i64)).1 += 1;
+            *counts.entry((event.tenant.0, event.application.0)).or_insert(0_i64) += 1;
         }
-        (
-            Sql::EventsCount,
-            columns![counts; |(_, count)| count.0, |(application, _)| *application, |(_, count)| count.1],
-        )
+        (Sql::EventsCount, columns![counts; |(key, _)| key.0, |(key, _)| key.1, |(_, count)| *count])
     }
 
     fn biz_counts(&self) -> Statement<'a> {
-        let mut counts: BTreeMap<(i64, &'a str), (i64, i64)> = BTreeMap::new();
+        let mut counts: BTreeMap<(i64, i64, &'a str), i64> = BTreeMap::new();
         for event in &self.events {
-            counts.entry((event.application.0, &event.biz_id)).or_insert((event.tenant.0, 0)).1 += 1;
+            *counts.entry((event.tenant.0, event.application.0, &event.biz_id)).or_insert(0) += 1;
         }
-        let columns = columns![counts; |(_, count)| count.0, |(key, _)| key.0, |(key, _)| key.1, |(_, count)| count.1];
+        let columns = columns![counts; |(key, _)| key.0, |(key, _)| key.1, |(key, _)| key.2, |(_, count)| *count];
         (Sql::BizCount, columns)
     }
 
@@ -165,7 +162,13 @@ impl<'a> Plan<'a> {
     }
 
     fn moves(&self) -> Statement<'a> {
-        let columns = columns![self.moves; |(event, _)| *event, |(_, to)| to.0.name(), |(_, to)| to.1, |(_, to)| to.2];
+        let columns = columns![self.moves;
+            |(key, _)| key.0,
+            |(key, _)| key.1,
+            |(_, to)| to.0.name(),
+            |(_, to)| to.1,
+            |(_, to)| to.2,
+        ];
         (Sql::DeliveriesMove, columns)
     }
 
@@ -184,9 +187,17 @@ impl<'a> Plan<'a> {
         (Sql::AttemptsInsert, columns)
     }
 
+    fn audit_counts(&self) -> Statement<'a> {
+        let mut counts = BTreeMap::new();
+        for line in &self.audit {
+            *counts.entry(words::of_audit_tenant(line.tenant)).or_insert(0_i64) += 1;
+        }
+        (Sql::AuditCount, columns![counts; |(tenant, _)| *tenant, |(_, count)| *count])
+    }
+
     fn audit(&self) -> Statement<'a> {
         let columns = columns![self.audit;
-            |a| a.tenant.map(|t| t.0),
+            |a| words::of_audit_tenant(a.tenant),
             |a| a.at.0,
             |a| a.actor.as_str(),
             |a| a.source.as_str(),
@@ -199,11 +210,14 @@ impl<'a> Plan<'a> {
         (Sql::AuditInsert, columns)
     }
 
-    /// The numbers of the events that this plan writes.
-    pub(super) fn event_nos(&self) -> Vec<i64> {
-        self.events.iter().map(|event| event.no.0).collect()
+    /// Tenants and numbers of the events that this plan writes.
+    pub(super) fn event_keys(&self) -> (Vec<i64>, Vec<i64>) {
+        self.events.iter().map(|event| (event.tenant.0, event.no.0)).unzip()
     }
 }
+
+/// Numbers of events, by tenant and event.
+pub(super) type Numbers = HashMap<(i64, i64), EventNumbers>;
 
 /// A write that is done together with those of other batches.
 #[derive(Clone, Copy, Debug)]
@@ -245,11 +259,11 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
     }
 }
 
-/// The numbers given to events: what [`Sql::EventsInsert`] and [`Sql::EventNumbers`] found.
-pub(super) fn read_numbers(rows: &[Row]) -> Result<HashMap<i64, EventNumbers>, StoreError> {
+/// The numbers given to events, by tenant and event: what [`Sql::EventsInsert`] and [`Sql::EventNumbers`] found.
+pub(super) fn read_numbers(rows: &[Row]) -> Result<Numbers, StoreError> {
     let read = |row: &Row| {
         let mut f = Fields::new(row, "event", 0, 0);
-        Ok((f.int()?, EventNumbers { seq: f.int()?, sequence: f.int()? }))
+        Ok(((f.int()?, f.int()?), EventNumbers { seq: f.int()?, sequence: f.int()? }))
     };
     rows.iter().map(read).collect()
 }

@@ -14,10 +14,11 @@ use super::rows;
 use super::session::Params;
 use super::statements::{Sql, event_columns};
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow, RuleFilter,
-    RulePage, StoreError, TokenRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow,
+    RuleFilter, RulePage, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
+use crate::words;
 
 type Found<T> = Result<T, StoreError>;
 
@@ -104,17 +105,27 @@ fn head(row: &Row, first: usize, version_no: i64) -> Found<RuleHead> {
     Ok(RuleHead { last, base })
 }
 
-pub(super) async fn rule_head(from: &Readers, of: MerchantNo, made_by: Option<UnixMillis>) -> Found<Option<RuleHead>> {
+pub(super) async fn rule_head(
+    from: &Readers,
+    tenant: TenantNo,
+    of: MerchantNo,
+    made_by: Option<UnixMillis>,
+) -> Found<Option<RuleHead>> {
     let read = |row: &Row| head(row, 2, rows::Fields::new(row, "fee_rule_head", 1, 0).int()?);
     match made_by {
-        None => one(from, Sql::RuleHead, &[&of.0], read).await,
-        Some(made_by) => one(from, Sql::RuleHeadBy, &[&of.0, &made_by.0], read).await,
+        None => one(from, Sql::RuleHead, &[&tenant.0, &of.0], read).await,
+        Some(made_by) => one(from, Sql::RuleHeadBy, &[&tenant.0, &of.0, &made_by.0], read).await,
     }
 }
 
-pub(super) async fn rule_versions(from: &Readers, of: MerchantNo, page: &Cursor) -> Found<Vec<RuleVersion>> {
+pub(super) async fn rule_versions(
+    from: &Readers,
+    tenant: TenantNo,
+    of: MerchantNo,
+    page: &Cursor,
+) -> Found<Vec<RuleVersion>> {
     let (before, limit) = (page.after.unwrap_or(i64::MAX), i64::from(page.limit));
-    many(from, Sql::RuleVersions, &[&of.0, &before, &limit], |row| {
+    many(from, Sql::RuleVersions, &[&tenant.0, &of.0, &before, &limit], |row| {
         let (version, _) = rows::rule(row, 0)?;
         version.ok_or_else(|| rows::Fields::new(row, "fee_rule", 0, 0).corrupt())
     })
@@ -140,12 +151,19 @@ pub(super) async fn rule_page(
     Ok(page.finish())
 }
 
-pub(super) async fn convert_order(from: &Readers, of: MerchantNo, order: OrderId) -> Found<Option<ConvertOrder>> {
-    one(from, Sql::ConvertOrder, &[&order.get(), &of.0], |row| rows::convert_order(row, 0)).await
+pub(super) async fn convert_order(
+    from: &Readers,
+    tenant: TenantNo,
+    of: MerchantNo,
+    order: OrderId,
+) -> Found<Option<ConvertOrder>> {
+    one(from, Sql::ConvertOrder, &[&tenant.0, &order.get(), &of.0], |row| rows::convert_order(row, 0)).await
 }
 
 pub(super) async fn convert_order_owner(from: &Readers, order: OrderId) -> Found<Option<(MerchantRow, ConvertOrder)>> {
-    one(from, Sql::ConvertOrderOwner, &[&order.get()], |row| {
+    let tenant = |row: &Row| rows::Fields::new(row, "order_directory", 1, 0).int();
+    let Some(tenant) = one(from, Sql::ConvertOrderTenant, &[&order.get()], tenant).await? else { return Ok(None) };
+    one(from, Sql::ConvertOrderOwner, &[&tenant, &order.get()], |row| {
         let (merchant, next) = rows::merchant(row, 0)?;
         Ok((merchant, rows::convert_order(row, next)?))
     })
@@ -165,7 +183,7 @@ pub(super) async fn event(from: &Readers, event_id: SortedId) -> Found<Option<(E
     let Some(event) = one(from, Sql::Event, &[&event_id.0.to_be_bytes().as_slice()], rows::event).await? else {
         return Ok(None);
     };
-    let attempts = many(from, Sql::Attempts, &[&event.no.0], rows::attempt).await?;
+    let attempts = many(from, Sql::Attempts, &[&event.tenant.0, &event.no.0], rows::attempt).await?;
     Ok(Some((event, attempts)))
 }
 
@@ -174,7 +192,7 @@ pub(super) async fn events(from: &Readers, filter: &EventFilter, page: &Cursor) 
     let mut sql = concat!(
         "SELECT ",
         event_columns!(),
-        " FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE true"
+        " FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE true"
     )
     .to_owned();
     let mut values: Vec<(Box<dyn ToSql + Send + Sync>, Type)> = Vec::new();
@@ -204,15 +222,21 @@ pub(super) async fn events(from: &Readers, filter: &EventFilter, page: &Cursor) 
     found.iter().map(rows::event).collect()
 }
 
-pub(super) async fn events_after(from: &Readers, of: ApplicationNo, after: i64, limit: u32) -> Found<Vec<EventRow>> {
-    many(from, Sql::EventsAfter, &[&of.0, &after, &i64::from(limit)], rows::event).await
+pub(super) async fn events_after(
+    from: &Readers,
+    tenant: TenantNo,
+    of: ApplicationNo,
+    after: i64,
+    limit: u32,
+) -> Found<Vec<EventRow>> {
+    many(from, Sql::EventsAfter, &[&tenant.0, &of.0, &after, &i64::from(limit)], rows::event).await
 }
 
 pub(super) async fn remembered(from: &Readers, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {
     one(from, Sql::Remembered, &[&scope, &key], rows::remembered).await
 }
 
-pub(super) async fn audit(from: &Readers, page: &Cursor) -> Found<Vec<AuditRow>> {
-    let (before, limit) = (page.after.unwrap_or(i64::MAX), i64::from(page.limit));
-    many(from, Sql::Audit, &[&before, &limit], rows::audit).await
+pub(super) async fn audit(from: &Readers, page: &Cursor<AuditKey>) -> Found<Vec<AuditRow>> {
+    let (at, tenant, no) = words::of_audit_place(page.after);
+    many(from, Sql::Audit, &[&at, &tenant, &no, &i64::from(page.limit)], rows::audit).await
 }

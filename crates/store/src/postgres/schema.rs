@@ -7,8 +7,14 @@ use super::session::Dial;
 use crate::contract::StoreError;
 use crate::steps::{Applied, SchemaState, Step, pending, sha256};
 
-const STEPS: &[Step] =
-    &[Step { number: 1, name: "begin", sql: include_str!("../../migrations/postgres/0001_begin.sql") }];
+const STEPS: &[Step] = &[
+    Step { number: 1, name: "begin", sql: include_str!("../../migrations/postgres/0001_begin.sql") },
+    Step {
+        number: 2,
+        name: "audit_by_tenant",
+        sql: include_str!("../../migrations/postgres/0002_audit_by_tenant.sql"),
+    },
+];
 
 /// Held by whoever migrates; everybody else waits.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(4851337200)";

@@ -1,7 +1,8 @@
 //! The SQL of every read and write, each prepared once on a connection.
 //!
 //! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take
-//! values. Rows are locked in one order everywhere: nonces, rule heads, deliveries, events' counters, the audit log; within each by key.
+//! values. Rows are locked in one order everywhere: nonces, rule heads, deliveries, events' counters, heads of
+//! the audit log; within each by key. Whatever belongs to a tenant is joined, guarded and found by it.
 
 macro_rules! merchant_columns {
     () => {
@@ -97,51 +98,56 @@ statements! {
     Token: "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at FROM operator_token WHERE digest = $1";
     RuleHead: concat!(
         "SELECT h.merchant_no, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM fee_rule_head h \
-         LEFT JOIN fee_rule l ON l.merchant_no = h.merchant_no AND l.version_no = h.version_no \
-         LEFT JOIN fee_rule b ON b.merchant_no = l.merchant_no AND b.version_no = l.base_version_no \
-         WHERE h.merchant_no = $1"
+         LEFT JOIN fee_rule l ON l.tenant_no = h.tenant_no AND l.merchant_no = h.merchant_no AND l.version_no = h.version_no \
+         LEFT JOIN fee_rule b ON b.tenant_no = l.tenant_no AND b.merchant_no = l.merchant_no \
+         AND b.version_no = l.base_version_no WHERE h.tenant_no = $1 AND h.merchant_no = $2"
     );
     RuleHeadBy: concat!(
         "SELECT l.merchant_no, l.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM fee_rule l \
-         LEFT JOIN fee_rule b ON b.merchant_no = l.merchant_no AND b.version_no = l.base_version_no \
-         WHERE l.merchant_no = $1 AND l.created_at <= $2 ORDER BY l.version_no DESC LIMIT 1"
+         LEFT JOIN fee_rule b ON b.tenant_no = l.tenant_no AND b.merchant_no = l.merchant_no \
+         AND b.version_no = l.base_version_no \
+         WHERE l.tenant_no = $1 AND l.merchant_no = $2 AND l.created_at <= $3 ORDER BY l.version_no DESC LIMIT 1"
     );
     RuleVersions: concat!(
-        "SELECT ", rule_columns!("l"), " FROM fee_rule l WHERE l.merchant_no = $1 AND l.version_no < $2 \
-         ORDER BY l.version_no DESC LIMIT $3"
+        "SELECT ", rule_columns!("l"), " FROM fee_rule l WHERE l.tenant_no = $1 AND l.merchant_no = $2 AND l.version_no < $3 \
+         ORDER BY l.version_no DESC LIMIT $4"
     );
     RulePage: concat!(
         "SELECT m.merchant_no, m.merchant_id, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"),
-        " FROM merchant m LEFT JOIN fee_rule_head h ON h.merchant_no = m.merchant_no \
-         LEFT JOIN fee_rule l ON l.merchant_no = h.merchant_no AND l.version_no = h.version_no \
-         LEFT JOIN fee_rule b ON b.merchant_no = l.merchant_no AND b.version_no = l.base_version_no \
+        " FROM merchant m LEFT JOIN fee_rule_head h ON h.tenant_no = m.tenant_no AND h.merchant_no = m.merchant_no \
+         LEFT JOIN fee_rule l ON l.tenant_no = h.tenant_no AND l.merchant_no = h.merchant_no AND l.version_no = h.version_no \
+         LEFT JOIN fee_rule b ON b.tenant_no = l.tenant_no AND b.merchant_no = l.merchant_no \
+         AND b.version_no = l.base_version_no \
          WHERE m.tenant_no = $1 AND m.kind = 'sub_account' AND ($2::text IS NULL OR m.merchant_id = $2) \
          ORDER BY m.merchant_id"
     );
     ConvertOrder: concat!(
-        "SELECT ", order_columns!(), " FROM convert_order o WHERE o.order_id = $1 AND o.merchant_no = $2"
+        "SELECT ", order_columns!(), " FROM convert_order o WHERE o.tenant_no = $1 AND o.order_id = $2 AND o.merchant_no = $3"
     );
+    ConvertOrderTenant: "SELECT order_id, tenant_no FROM order_directory WHERE order_id = $1";
     ConvertOrderOwner: concat!(
         "SELECT ", merchant_columns!(), ", ", order_columns!(), " FROM convert_order o \
-         JOIN merchant m ON m.merchant_no = o.merchant_no WHERE o.order_id = $1"
+         JOIN merchant m ON m.merchant_no = o.merchant_no WHERE o.tenant_no = $1 AND o.order_id = $2"
     );
     DueEvents: concat!(
-        "SELECT ", event_columns!(), " FROM delivery d JOIN event e ON e.event_no = d.event_no \
+        "SELECT ", event_columns!(), " FROM delivery d JOIN event e ON e.tenant_no = d.tenant_no AND e.event_no = d.event_no \
          WHERE d.state = 'pending' AND d.due_at <= $1 ORDER BY d.due_at, d.event_no LIMIT $2"
     );
     NextDueAt: "SELECT due_at FROM delivery WHERE state = 'pending' AND due_at > $1 ORDER BY due_at LIMIT 1";
     Event: concat!(
-        "SELECT ", event_columns!(), " FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE e.event_id = $1"
+        "SELECT ", event_columns!(), " FROM event e \
+         LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE e.event_id = $1"
     );
     Attempts: "SELECT event_no, attempt, at, outcome, http_status, duration_ms, address, detail FROM attempt
-               WHERE event_no = $1 ORDER BY attempt";
+               WHERE tenant_no = $1 AND event_no = $2 ORDER BY attempt";
     EventsAfter: concat!(
-        "SELECT ", event_columns!(), " FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no \
-         WHERE e.application_no = $1 AND e.seq > $2 ORDER BY e.seq LIMIT $3"
+        "SELECT ", event_columns!(), " FROM event e \
+         LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no \
+         WHERE e.tenant_no = $1 AND e.application_no = $2 AND e.seq > $3 ORDER BY e.seq LIMIT $4"
     );
     Remembered: "SELECT scope, key, body_digest, status, answer, created_at FROM idempotency WHERE scope = $1 AND key = $2";
     Audit: "SELECT tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id FROM audit
-            WHERE audit_no < $1 ORDER BY audit_no DESC LIMIT $2";
+            WHERE (at, tenant_no, audit_no) < ($1, $2, $3) ORDER BY at DESC, tenant_no DESC, audit_no DESC LIMIT $4";
 
     // Claims hold the first lock together, each in its own transaction; raising the horizon takes it alone. So no nonce is deleted
     // between the look at the horizon and the insert that relies on it.
@@ -149,22 +155,26 @@ statements! {
     HorizonLock: "SELECT pg_advisory_xact_lock(4851337201)";
     Horizon: "SELECT one, horizon FROM replay";
     HorizonRaise: "UPDATE replay SET horizon = greatest(horizon, $1) RETURNING horizon";
-    NoncesClaim: "INSERT INTO nonce (claim, stamped_at)
-                  SELECT a.claim, a.stamped_at FROM unnest($1::bytea[], $2::bigint[]) AS a (claim, stamped_at)
-                  WHERE a.stamped_at > (SELECT horizon FROM replay) ON CONFLICT DO NOTHING RETURNING claim";
-    NoncesGiveBack: "DELETE FROM nonce WHERE claim = ANY($1::bytea[])";
+    NoncesClaim: "INSERT INTO nonce (tenant_no, claim, stamped_at) SELECT a.tenant_no, a.claim, a.stamped_at
+                  FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS a (tenant_no, claim, stamped_at)
+                  WHERE a.stamped_at > (SELECT horizon FROM replay)
+                  ON CONFLICT (tenant_no, claim) DO NOTHING RETURNING tenant_no, claim";
+    NoncesGiveBack: "DELETE FROM nonce n USING unnest($1::bigint[], $2::bytea[]) AS a (tenant_no, claim)
+                     WHERE n.tenant_no = a.tenant_no AND n.claim = a.claim";
     NoncesForget: "DELETE FROM nonce WHERE ctid = ANY(ARRAY(SELECT ctid FROM nonce
                    WHERE stamped_at <= (SELECT horizon FROM replay) LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING 1::bigint";
 
-    HeadsLock: "SELECT merchant_no, version_no FROM fee_rule_head WHERE merchant_no = ANY($1::bigint[])
-                ORDER BY merchant_no FOR UPDATE";
+    HeadsLock: "SELECT h.tenant_no, h.merchant_no, h.version_no FROM fee_rule_head h
+                JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, merchant_no)
+                ON h.tenant_no = a.tenant_no AND h.merchant_no = a.merchant_no
+                ORDER BY h.tenant_no, h.merchant_no FOR UPDATE OF h";
     RulesInsert: "INSERT INTO fee_rule (tenant_no, merchant_no, version_no, config_id, previous_config_id, base_version_no,
                   r_markup, f_markup, effective_at, due_at, created_at)
                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bigint[],
                   $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])";
     HeadsPut: "INSERT INTO fee_rule_head AS h (tenant_no, merchant_no, version_no, base_version_no)
                SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-               ON CONFLICT (merchant_no) DO UPDATE
+               ON CONFLICT (tenant_no, merchant_no) DO UPDATE
                SET version_no = excluded.version_no, base_version_no = excluded.base_version_no";
 
     MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, created_at)
@@ -186,46 +196,56 @@ statements! {
     TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
                   VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING 1::bigint";
     TokenRevoke: "UPDATE operator_token SET revoked_at = $2 WHERE token_id = $1 RETURNING 1::bigint";
+    OrderDirectoryInsert: "INSERT INTO order_directory (order_id, tenant_no) VALUES ($1, $2) ON CONFLICT DO NOTHING
+                           RETURNING 1::bigint";
     OrderInsert: "INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency,
                   sell_amount, buy_amount, status, rate, quote_id, created_at, revision)
                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
                   ON CONFLICT DO NOTHING RETURNING 1::bigint";
-    OrderUpdate: "UPDATE convert_order SET status = $2, revision = $3::bigint WHERE order_id = $1 AND revision = $3::bigint - 1
-                  RETURNING 1::bigint";
+    OrderUpdate: "UPDATE convert_order SET status = $3, revision = $4::bigint
+                  WHERE tenant_no = $1 AND order_id = $2 AND revision = $4::bigint - 1 RETURNING 1::bigint";
     OrderMove: "INSERT INTO convert_order_move (tenant_no, order_id, revision, status, at) VALUES ($1, $2, $3, $4, $5)";
 
-    EventsTaken: "SELECT event_no, event_id FROM event WHERE event_no = ANY($1::bigint[])
-                  UNION SELECT event_no, event_id FROM event WHERE event_id = ANY($2::bytea[])";
+    EventsTaken: "SELECT e.tenant_no, e.event_no, e.event_id FROM unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, event_no)
+                  JOIN event e ON e.tenant_no = a.tenant_no AND e.event_no = a.event_no
+                  UNION SELECT e.tenant_no, e.event_no, e.event_id FROM unnest($1::bigint[], $3::bytea[]) AS a (tenant_no, event_id)
+                  JOIN event e ON e.tenant_no = a.tenant_no AND e.event_id = a.event_id";
     EventsCount: "INSERT INTO event_counter AS c (tenant_no, application_no, seq)
                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
-                  ON CONFLICT (application_no) DO UPDATE SET seq = c.seq + excluded.seq";
+                  ON CONFLICT (tenant_no, application_no) DO UPDATE SET seq = c.seq + excluded.seq";
     BizCount: "INSERT INTO biz_counter AS c (tenant_no, application_no, biz_id, sequence)
                SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[])
-               ON CONFLICT (application_no, biz_id) DO UPDATE SET sequence = c.sequence + excluded.sequence";
+               ON CONFLICT (tenant_no, application_no, biz_id) DO UPDATE SET sequence = c.sequence + excluded.sequence";
     // After both counts: the last event of an application has the counter's number, those before it count down.
     EventsInsert: "INSERT INTO event (tenant_no, event_no, application_no, client_id, event_id, seq, sequence, biz_type,
                    biz_id, biz_status, data, body, created_at)
                    SELECT a.tenant_no, a.event_no, a.application_no, a.client_id, a.event_id,
-                   c.seq + 1 - row_number() OVER (PARTITION BY a.application_no ORDER BY a.place DESC),
-                   b.sequence + 1 - row_number() OVER (PARTITION BY a.application_no, a.biz_id ORDER BY a.place DESC),
+                   c.seq + 1 - row_number() OVER (PARTITION BY a.tenant_no, a.application_no ORDER BY a.place DESC),
+                   b.sequence + 1 - row_number() OVER (PARTITION BY a.tenant_no, a.application_no, a.biz_id ORDER BY a.place DESC),
                    a.biz_type, a.biz_id, a.biz_status, a.data, a.body, a.created_at
                    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::text[],
                    $8::text[], $9::text[], $10::bytea[], $11::bigint[]) WITH ORDINALITY AS a (tenant_no, event_no,
                    application_no, client_id, event_id, biz_type, biz_id, biz_status, data, body, created_at, place)
-                   JOIN event_counter c ON c.application_no = a.application_no
-                   JOIN biz_counter b ON b.application_no = a.application_no AND b.biz_id = a.biz_id COLLATE \"C\"
-                   RETURNING event_no, seq, sequence";
-    EventNumbers: "SELECT event_no, seq, sequence FROM event WHERE event_no = ANY($1::bigint[])";
+                   JOIN event_counter c ON c.tenant_no = a.tenant_no AND c.application_no = a.application_no
+                   JOIN biz_counter b ON b.tenant_no = a.tenant_no AND b.application_no = a.application_no
+                   AND b.biz_id = a.biz_id COLLATE \"C\"
+                   RETURNING tenant_no, event_no, seq, sequence";
+    EventNumbers: "SELECT e.tenant_no, e.event_no, e.seq, e.sequence FROM unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, event_no)
+                   JOIN event e ON e.tenant_no = a.tenant_no AND e.event_no = a.event_no";
     DeliveriesInsert: "INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts, due_at)
                        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])";
-    DeliveriesLock: "SELECT event_no, attempts, state FROM delivery WHERE event_no = ANY($1::bigint[])
-                     ORDER BY event_no FOR UPDATE";
+    DeliveriesLock: "SELECT d.tenant_no, d.event_no, d.attempts, d.state FROM delivery d
+                     JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, event_no)
+                     ON d.tenant_no = a.tenant_no AND d.event_no = a.event_no ORDER BY d.tenant_no, d.event_no FOR UPDATE OF d";
     DeliveriesMove: "UPDATE delivery d SET state = a.state, attempts = a.attempts, due_at = a.due_at
-                     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) AS a (event_no, state, attempts, due_at)
-                     WHERE d.event_no = a.event_no";
-    DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = $2 WHERE event_no = $1";
-    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = $2 WHERE application_no = $1 AND state = 'held'";
-    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE application_no = $1 AND state = 'pending'";
+                     FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
+                     AS a (tenant_no, event_no, state, attempts, due_at)
+                     WHERE d.tenant_no = a.tenant_no AND d.event_no = a.event_no";
+    DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = $3 WHERE tenant_no = $1 AND event_no = $2";
+    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = $3
+                      WHERE tenant_no = $1 AND application_no = $2 AND state = 'held'";
+    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL
+                   WHERE tenant_no = $1 AND application_no = $2 AND state = 'pending'";
     AttemptsInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address, detail)
                      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[],
                      $7::bigint[], $8::text[], $9::text[])";
@@ -234,19 +254,22 @@ statements! {
                    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1::bigint";
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
                     WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2)";
-    // The numbers of the audit log have no gap: whoever appends holds this lock until his transaction ends.
-    AuditLock: "SELECT pg_advisory_xact_lock(4851337202)";
+    // Numbers within a tenant have no gap: whoever appends holds the tenant's head until his transaction ends, and nobody else's.
+    AuditCount: "INSERT INTO audit_head AS h (tenant_no, audit_no) SELECT * FROM unnest($1::bigint[], $2::bigint[])
+                 ON CONFLICT (tenant_no) DO UPDATE SET audit_no = h.audit_no + excluded.audit_no";
+    // After the count: the last line of a tenant has the head's number, those before it count down.
     AuditInsert: "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id)
-                  SELECT a.tenant_no, a.place + (SELECT coalesce(max(audit_no), 0) FROM audit), a.at, a.actor, a.source,
+                  SELECT a.tenant_no, h.audit_no + 1 - row_number() OVER (PARTITION BY a.tenant_no ORDER BY a.place DESC), a.at, a.actor, a.source,
                   a.action, a.subject, a.before, a.after, a.request_id
                   FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                   $8::text[], $9::text[]) WITH ORDINALITY
-                  AS a (tenant_no, at, actor, source, action, subject, before, after, request_id, place)";
+                  AS a (tenant_no, at, actor, source, action, subject, before, after, request_id, place)
+                  JOIN audit_head h ON h.tenant_no = a.tenant_no";
     SettingPut: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
     // What the transaction of a lane ends with, and what its lane asks when nobody answered the commit.
-    MarkPut: "WITH gone AS (DELETE FROM commit_mark WHERE lane = $1 AND mark < $2)
-              INSERT INTO commit_mark (lane, mark, marked_at) VALUES ($1, $2, extract(epoch FROM now())::bigint * 1000)";
-    MarkFence: "INSERT INTO commit_mark (lane, mark, marked_at) VALUES ($1, $2, extract(epoch FROM now())::bigint * 1000)
+    MarkPut: "WITH gone AS (DELETE FROM commit_mark WHERE tenant_no = $1 AND lane = $2 AND mark < $3)
+              INSERT INTO commit_mark (tenant_no, lane, mark, marked_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint * 1000)";
+    MarkFence: "INSERT INTO commit_mark (tenant_no, lane, mark, marked_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint * 1000)
                 ON CONFLICT DO NOTHING RETURNING mark";
 }

@@ -1,7 +1,7 @@
 //! The guard of each write: what must hold before anything is written.
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::MerchantNo;
+use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
 use countersign_domain::rules::RuleVersion;
 use rusqlite::{OptionalExtension, Params, Row, params};
 
@@ -26,12 +26,16 @@ fn guard(holds: bool, conflict: Conflict) -> Result<(), Stop> {
     if holds { Ok(()) } else { Err(Stop::Refused(CommitError::Conflict(conflict))) }
 }
 
+fn parent(there: bool, what: &str) -> Result<(), Stop> {
+    if there { Ok(()) } else { Err(StoreError::Unfit(format!("a row refers to {what} that is not there")).into()) }
+}
+
 impl Applier<'_> {
     /// Checks the guard of a write.
     pub(super) fn check(&mut self, write: &Write) -> Result<Found, Stop> {
         match write {
             Write::ClaimNonce(claim) => self.claim(claim)?,
-            Write::AppendRule { merchant, version, .. } => return self.check_rule(*merchant, version),
+            Write::AppendRule { tenant, merchant, version } => return self.check_rule(*tenant, *merchant, version),
             Write::InsertMerchant(row) => {
                 let key = Key::Merchant(row.merchant_id.clone());
                 self.fresh(Sql::MerchantTaken, params![row.no.0, row.merchant_id], key)?;
@@ -41,7 +45,7 @@ impl Applier<'_> {
                 self.fresh(Sql::ApplicationTaken, params![row.no.0, row.client_id], key)?;
             }
             Write::UpdateApplication(row) => {
-                let stored = self.revision(Sql::ApplicationRevision, "application", row.no.0)?;
+                let stored = self.revision(Sql::ApplicationRevision, "application", [row.no.0])?;
                 guard(stored == Some(row.revision - 1), Conflict::Moved(Key::Application(row.client_id.clone())))?;
             }
             Write::InsertSecret(row) => {
@@ -56,25 +60,28 @@ impl Applier<'_> {
             Write::RevokeToken { token_id, .. } => {
                 self.there(Sql::TokenThere, params![token_id], Key::Token(token_id.clone()))?;
             }
-            Write::InsertConvertOrder { order, .. } => {
+            Write::InsertConvertOrder { tenant, merchant, order } => {
                 let id = order.order_id;
-                self.fresh(Sql::OrderRevision, params![id.get()], Key::ConvertOrder(id))?;
+                self.fresh(Sql::OrderTaken, params![id.get()], Key::ConvertOrder(id))?;
+                self.merchant_of(*tenant, *merchant)?;
             }
-            Write::MoveConvertOrder { order, .. } => {
-                let stored = self.revision(Sql::OrderRevision, "convert_order", order.order_id.get())?;
+            Write::MoveConvertOrder { tenant, order, .. } => {
+                let key = [order.order_id.get(), tenant.0];
+                let stored = self.revision(Sql::OrderRevision, "convert_order", key)?;
                 guard(stored == Some(order.revision - 1), Conflict::Moved(Key::ConvertOrder(order.order_id)))?;
             }
             Write::EnqueueEvent(row) => {
                 let id = row.event_id;
                 self.fresh(Sql::EventTaken, params![row.no.0, id.0.to_be_bytes()], Key::Event(id))?;
+                self.application_of(row.tenant, row.application)?;
             }
-            Write::RecordAttempt { attempt, .. } => {
-                let delivery = self.delivery(attempt.event.0)?;
+            Write::RecordAttempt { tenant, attempt, .. } => {
+                let delivery = self.delivery(*tenant, attempt.event.0)?;
                 let expected = delivery.is_some_and(|(attempts, _)| attempts == attempt.attempt - 1);
                 guard(expected, Conflict::Moved(Key::Delivery(attempt.event)))?;
             }
-            Write::Redeliver { event, .. } => {
-                let over = match self.delivery(event.0)?.map(|(_, state)| state) {
+            Write::Redeliver { tenant, event, .. } => {
+                let over = match self.delivery(*tenant, event.0)?.map(|(_, state)| state) {
                     Some(DeliveryState::Delivered | DeliveryState::Dead) => true,
                     Some(DeliveryState::Pending | DeliveryState::Held) | None => false,
                 };
@@ -100,6 +107,14 @@ impl Applier<'_> {
         guard(self.kept.finds(sql, params)?, Conflict::Moved(key))
     }
 
+    fn merchant_of(&mut self, tenant: TenantNo, merchant: MerchantNo) -> Result<(), Stop> {
+        parent(self.kept.finds(Sql::MerchantOfTenant, [merchant.0, tenant.0])?, "a merchant")
+    }
+
+    fn application_of(&mut self, tenant: TenantNo, application: ApplicationNo) -> Result<(), Stop> {
+        parent(self.kept.finds(Sql::ApplicationOfTenant, [application.0, tenant.0])?, "an application")
+    }
+
     fn claim(&mut self, claim: &ClaimKey) -> Result<(), Stop> {
         match self.nonces.claim(self.nonces.hash(claim), claim.stamped_at.0) {
             Ok(undo) => {
@@ -114,13 +129,16 @@ impl Applier<'_> {
         }
     }
 
-    fn check_rule(&mut self, merchant: MerchantNo, version: &RuleVersion) -> Result<Found, Stop> {
-        let head = read_row(&mut self.kept, Sql::HeadSelect, merchant.0, |row| {
+    fn check_rule(&mut self, tenant: TenantNo, merchant: MerchantNo, version: &RuleVersion) -> Result<Found, Stop> {
+        let head = read_row(&mut self.kept, Sql::HeadSelect, [merchant.0, tenant.0], |row| {
             let mut f = Fields::new(row, "fee_rule_head", 0, 1);
             Ok(Head { version_no: f.int()?, last_no: f.int()?, base_version_no: f.opt_int()?, base_no: f.opt_int()? })
         })?;
         let moved = Conflict::Moved(Key::RuleHead(merchant));
         guard(head.map_or(0, |h| h.version_no) == version.version_no - 1, moved)?;
+        if head.is_none() {
+            self.merchant_of(tenant, merchant)?;
+        }
         let base_no = match (head, version.base_version_no) {
             (None, _) | (_, None) => None,
             (Some(head), Some(base)) => Some(self.base_no(head, base)?),
@@ -140,12 +158,12 @@ impl Applier<'_> {
         found.ok_or_else(|| StoreError::Corrupt { table: "fee_rule", row: head.last_no.to_string() }.into())
     }
 
-    fn revision(&mut self, sql: Sql, table: &'static str, key: i64) -> Result<Option<i64>, Stop> {
+    fn revision(&mut self, sql: Sql, table: &'static str, key: impl Params) -> Result<Option<i64>, Stop> {
         read_row(&mut self.kept, sql, key, |row| Fields::new(row, table, 0, 0).int())
     }
 
-    fn delivery(&mut self, event: i64) -> Result<Option<(i64, DeliveryState)>, Stop> {
-        read_row(&mut self.kept, Sql::DeliverySelect, event, |row| {
+    fn delivery(&mut self, tenant: TenantNo, event: i64) -> Result<Option<(i64, DeliveryState)>, Stop> {
+        read_row(&mut self.kept, Sql::DeliverySelect, [event, tenant.0], |row| {
             let mut f = Fields::new(row, "delivery", 0, 0);
             let (attempts, state) = (f.int()?, f.text()?);
             let state = DeliveryState::from_name(&state).ok_or_else(|| f.corrupt())?;
@@ -154,14 +172,14 @@ impl Applier<'_> {
     }
 }
 
-/// The row that a guard reads by an integer key, if it is there.
+/// The row that a guard reads by its key, if it is there.
 fn read_row<T>(
     kept: &mut Kept<'_>,
     sql: Sql,
-    key: i64,
+    key: impl Params,
     read: impl FnOnce(&Row<'_>) -> Result<T, StoreError>,
 ) -> Result<Option<T>, Stop> {
-    let mut rows = kept.get(sql)?.query([key])?;
+    let mut rows = kept.get(sql)?.query(key)?;
     let Some(row) = rows.next()? else { return Ok(None) };
     Ok(Some(read(row)?))
 }

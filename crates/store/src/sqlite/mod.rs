@@ -32,7 +32,7 @@ use countersign_domain::time::UnixMillis;
 use crate::batch::{Batch, Committed};
 use crate::check::well_formed;
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::steps::SchemaState;
@@ -203,12 +203,22 @@ impl Store for SqliteStore {
         self.readers.here(|conn| queries::token(conn, digest))
     }
 
-    async fn rule_head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Result<Option<RuleHead>, StoreError> {
-        self.readers.here(|conn| queries::rule_head(conn, of, made_by))
+    async fn rule_head(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        made_by: Option<UnixMillis>,
+    ) -> Result<Option<RuleHead>, StoreError> {
+        self.readers.here(|conn| queries::rule_head(conn, tenant, of, made_by))
     }
 
-    async fn rule_versions(&self, of: MerchantNo, page: Cursor) -> Result<Vec<RuleVersion>, StoreError> {
-        self.readers.away(move |conn| queries::rule_versions(conn, of, &page)).await
+    async fn rule_versions(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        page: Cursor,
+    ) -> Result<Vec<RuleVersion>, StoreError> {
+        self.readers.away(move |conn| queries::rule_versions(conn, tenant, of, &page)).await
     }
 
     async fn rule_page(
@@ -222,8 +232,13 @@ impl Store for SqliteStore {
         self.readers.away(move |conn| queries::rule_page(conn, tenant, &filter, now, offset, limit)).await
     }
 
-    async fn convert_order(&self, of: MerchantNo, order: OrderId) -> Result<Option<ConvertOrder>, StoreError> {
-        self.readers.here(|conn| queries::convert_order(conn, of, order))
+    async fn convert_order(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        order: OrderId,
+    ) -> Result<Option<ConvertOrder>, StoreError> {
+        self.readers.here(|conn| queries::convert_order(conn, tenant, of, order))
     }
 
     async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
@@ -246,15 +261,21 @@ impl Store for SqliteStore {
         self.readers.away(move |conn| queries::events(conn, &filter, &page)).await
     }
 
-    async fn events_after(&self, of: ApplicationNo, after: i64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        self.readers.away(move |conn| queries::events_after(conn, of, after, limit)).await
+    async fn events_after(
+        &self,
+        tenant: TenantNo,
+        of: ApplicationNo,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        self.readers.away(move |conn| queries::events_after(conn, tenant, of, after, limit)).await
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
         self.readers.here(|conn| queries::remembered(conn, scope, key))
     }
 
-    async fn audit(&self, page: Cursor) -> Result<Vec<AuditRow>, StoreError> {
+    async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
         self.readers.away(move |conn| queries::audit(conn, &page)).await
     }
 

@@ -10,10 +10,11 @@ use rusqlite::{Connection, Params, Row, params};
 use super::fault::fault;
 use super::rows;
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow, RuleFilter,
-    RulePage, SecretRow, StoreError, TokenRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow,
+    RuleFilter, RulePage, SecretRow, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
+use crate::words;
 
 type Found<T> = Result<T, StoreError>;
 
@@ -244,12 +245,17 @@ pub(super) const NEWEST_RULE: &str = concat!(
     rule_columns!("b"),
     " FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
       LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
-      WHERE h.merchant_no = ?1"
+      WHERE h.merchant_no = ?1 AND h.tenant_no = ?2"
 );
 
-pub(super) fn rule_head(conn: &Connection, of: MerchantNo, made_by: Option<UnixMillis>) -> Found<Option<RuleHead>> {
+pub(super) fn rule_head(
+    conn: &Connection,
+    tenant: TenantNo,
+    of: MerchantNo,
+    made_by: Option<UnixMillis>,
+) -> Found<Option<RuleHead>> {
     let Some(made_by) = made_by else {
-        return one(conn, NEWEST_RULE, [of.0], |row| {
+        return one(conn, NEWEST_RULE, [of.0, tenant.0], |row| {
             let version_no = rows::Fields::new(row, "fee_rule_head", 1, 0).int()?;
             head(row, 2, Some(version_no))
         });
@@ -258,7 +264,7 @@ pub(super) fn rule_head(conn: &Connection, of: MerchantNo, made_by: Option<UnixM
     let sql = concat!(
         "WITH RECURSIVE back (rule_no, previous_no, made) AS (
            SELECT f.rule_no, f.previous_no, f.created_at FROM fee_rule_head h JOIN fee_rule f ON f.rule_no = h.last_no
-             WHERE h.merchant_no = ?1
+             WHERE h.merchant_no = ?1 AND h.tenant_no = ?3
            UNION ALL
            SELECT f.rule_no, f.previous_no, f.created_at FROM back CROSS JOIN fee_rule f ON f.rule_no = back.previous_no
              WHERE back.made > ?2)
@@ -269,22 +275,27 @@ pub(super) fn rule_head(conn: &Connection, of: MerchantNo, made_by: Option<UnixM
         " FROM back CROSS JOIN fee_rule l ON l.rule_no = back.rule_no
           LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = l.merchant_no WHERE back.made <= ?2"
     );
-    one(conn, sql, [of.0, made_by.0], |row| head(row, 1, None))
+    one(conn, sql, [of.0, made_by.0, tenant.0], |row| head(row, 1, None))
 }
 
-pub(super) fn rule_versions(conn: &Connection, of: MerchantNo, page: &Cursor) -> Found<Vec<RuleVersion>> {
+pub(super) fn rule_versions(
+    conn: &Connection,
+    tenant: TenantNo,
+    of: MerchantNo,
+    page: &Cursor,
+) -> Found<Vec<RuleVersion>> {
     // The chain is walked newest first, and SQLite stops walking at the limit.
     let sql = concat!(
         "WITH RECURSIVE back (rule_no, previous_no, version_no) AS (
            SELECT f.rule_no, f.previous_no, f.version_no FROM fee_rule_head h JOIN fee_rule f ON f.rule_no = h.last_no
-             WHERE h.merchant_no = ?1
+             WHERE h.merchant_no = ?1 AND h.tenant_no = ?4
            UNION ALL
            SELECT f.rule_no, f.previous_no, f.version_no FROM back CROSS JOIN fee_rule f ON f.rule_no = back.previous_no)
          SELECT ", rule_columns!("l"),
         " FROM back CROSS JOIN fee_rule l ON l.rule_no = back.rule_no WHERE back.version_no < ?2 LIMIT ?3"
     );
     let before = page.after.unwrap_or(i64::MAX);
-    many(conn, sql, params![of.0, before, page.limit], |row| {
+    many(conn, sql, params![of.0, before, page.limit, tenant.0], |row| {
         let (version, _) = rows::rule(row, 0)?;
         version.ok_or_else(|| rows::Fields::new(row, "fee_rule", 0, 0).corrupt())
     })
@@ -317,10 +328,18 @@ pub(super) fn rule_page(
     Ok(page.finish())
 }
 
-pub(super) fn convert_order(conn: &Connection, of: MerchantNo, order: OrderId) -> Found<Option<ConvertOrder>> {
-    let sql =
-        concat!("SELECT ", order_columns!("o"), " FROM convert_order o WHERE o.order_id = ?1 AND o.merchant_no = ?2");
-    one(conn, sql, [order.get(), of.0], |row| rows::convert_order(row, 0))
+pub(super) fn convert_order(
+    conn: &Connection,
+    tenant: TenantNo,
+    of: MerchantNo,
+    order: OrderId,
+) -> Found<Option<ConvertOrder>> {
+    let sql = concat!(
+        "SELECT ",
+        order_columns!("o"),
+        " FROM convert_order o WHERE o.order_id = ?1 AND o.merchant_no = ?2 AND o.tenant_no = ?3"
+    );
+    one(conn, sql, [order.get(), of.0, tenant.0], |row| rows::convert_order(row, 0))
 }
 
 pub(super) fn convert_order_owner(conn: &Connection, order: OrderId) -> Found<Option<(MerchantRow, ConvertOrder)>> {
@@ -384,14 +403,20 @@ pub(super) fn events(conn: &Connection, filter: &EventFilter, page: &Cursor) -> 
     many(conn, &sql, rusqlite::params_from_iter(values), rows::event)
 }
 
-pub(super) fn events_after(conn: &Connection, of: ApplicationNo, after: i64, limit: u32) -> Found<Vec<EventRow>> {
+pub(super) fn events_after(
+    conn: &Connection,
+    tenant: TenantNo,
+    of: ApplicationNo,
+    after: i64,
+    limit: u32,
+) -> Found<Vec<EventRow>> {
     let sql = concat!(
         "SELECT ",
         event_columns!(),
         "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
-         WHERE e.application_no = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"
+         WHERE e.application_no = ?1 AND e.seq > ?2 AND e.tenant_no = ?4 ORDER BY e.seq LIMIT ?3"
     );
-    many(conn, sql, params![of.0, after, limit], rows::event)
+    many(conn, sql, params![of.0, after, limit, tenant.0], rows::event)
 }
 
 pub(super) fn remembered(conn: &Connection, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {
@@ -400,8 +425,9 @@ pub(super) fn remembered(conn: &Connection, scope: &str, key: &str) -> Found<Opt
     one(conn, sql, [scope, key], rows::remembered)
 }
 
-pub(super) fn audit(conn: &Connection, page: &Cursor) -> Found<Vec<AuditRow>> {
+pub(super) fn audit(conn: &Connection, page: &Cursor<AuditKey>) -> Found<Vec<AuditRow>> {
     let sql = "SELECT tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id FROM audit
-               WHERE audit_no < ?1 ORDER BY audit_no DESC LIMIT ?2";
-    many(conn, sql, params![page.after.unwrap_or(i64::MAX), page.limit], rows::audit)
+               WHERE (at, tenant_no, audit_no) < (?1, ?2, ?3) ORDER BY at DESC, tenant_no DESC, audit_no DESC LIMIT ?4";
+    let (at, tenant, no) = words::of_audit_place(page.after);
+    many(conn, sql, params![at, tenant, no, page.limit], rows::audit)
 }

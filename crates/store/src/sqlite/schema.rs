@@ -12,8 +12,10 @@ use crate::steps::{Applied, SchemaState, Step, pending, sha256};
 /// Marks the file as ours: "CSGN".
 const APPLICATION_ID: i32 = 0x4353_474e;
 
-const STEPS: &[Step] =
-    &[Step { number: 1, name: "begin", sql: include_str!("../../migrations/sqlite/0001_begin.sql") }];
+const STEPS: &[Step] = &[
+    Step { number: 1, name: "begin", sql: include_str!("../../migrations/sqlite/0001_begin.sql") },
+    Step { number: 2, name: "audit_by_tenant", sql: include_str!("../../migrations/sqlite/0002_audit_by_tenant.sql") },
+];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
     let there = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_step'";
@@ -133,6 +135,39 @@ fn look(path: &Path) -> Result<Connection, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file as the first release left it.
+    fn first_release() -> Connection {
+        let conn = Connection::open_in_memory().expect("opens");
+        let head = format!(
+            "PRAGMA application_id = {APPLICATION_ID};
+             CREATE TABLE schema_step (number INTEGER PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL) STRICT;
+             INSERT INTO schema_step VALUES (1, 'begin', '{}');",
+            sha256(STEPS[0].sql)
+        );
+        conn.execute_batch(STEPS[0].sql).expect("makes the tables");
+        conn.execute_batch(&head).expect("marks them");
+        conn
+    }
+
+    #[test]
+    fn audit_lines_of_a_file_of_the_first_release_are_numbered_by_tenant_in_their_order() {
+        let mut conn = first_release();
+        for (no, tenant) in [(1, "NULL"), (2, "7"), (3, "8"), (4, "7"), (5, "NULL")] {
+            let line = format!("INSERT INTO audit VALUES ({tenant}, {no}, {no}0, 'a', 's', 'c', 'o', '', '', 'r')");
+            conn.execute(&line, []).expect("is written");
+        }
+        migrate(&mut conn).expect("migrates");
+        let read = |sql: &str| -> Vec<(i64, i64, i64)> {
+            let mut select = conn.prepare(sql).expect("prepares");
+            let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).expect("reads");
+            rows.map(|row| row.expect("reads")).collect()
+        };
+        let lines = read("SELECT tenant_no, audit_no, line_no FROM audit WHERE at = 10 * line_no ORDER BY line_no");
+        assert_eq!(lines, [(0, 1, 1), (7, 1, 2), (8, 1, 3), (7, 2, 4), (0, 2, 5)]);
+        let heads = read("SELECT tenant_no, audit_no, 0 FROM audit_head ORDER BY tenant_no");
+        assert_eq!(heads, [(0, 2, 0), (7, 2, 0), (8, 1, 0)]);
+    }
 
     #[test]
     fn steps_are_numbered_from_one_without_gap() {

@@ -25,7 +25,8 @@ statements! {
     RaiseMark: "UPDATE replay SET mark = max(mark, ?1)";
     RaiseHorizon: "UPDATE replay SET horizon = max(horizon, ?1)";
 
-    HeadSelect: "SELECT version_no, last_no, base_version_no, base_no FROM fee_rule_head WHERE merchant_no = ?1";
+    HeadSelect: "SELECT version_no, last_no, base_version_no, base_no FROM fee_rule_head
+                 WHERE merchant_no = ?1 AND tenant_no = ?2";
     HeadInsert: "INSERT INTO fee_rule_head (tenant_no, merchant_no, version_no, last_no, base_version_no, base_no)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     HeadUpdate: "UPDATE fee_rule_head SET version_no = ?2, last_no = ?3, base_version_no = ?4, base_no = ?5
@@ -41,10 +42,12 @@ statements! {
                SELECT rule_no FROM back WHERE version_no = ?2";
 
     MerchantTaken: "SELECT 1 FROM merchant WHERE merchant_no = ?1 OR merchant_id = ?2";
+    MerchantOfTenant: "SELECT 1 FROM merchant WHERE merchant_no = ?1 AND tenant_no = ?2";
     MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id,
                      created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
     ApplicationTaken: "SELECT 1 FROM application WHERE application_no = ?1 OR client_id = ?2";
+    ApplicationOfTenant: "SELECT 1 FROM application WHERE application_no = ?1 AND tenant_no = ?2";
     ApplicationRevision: "SELECT revision FROM application WHERE application_no = ?1";
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
@@ -66,7 +69,8 @@ statements! {
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     TokenRevoke: "UPDATE operator_token SET revoked_at = ?2 WHERE token_id = ?1";
 
-    OrderRevision: "SELECT revision FROM convert_order WHERE order_id = ?1";
+    OrderTaken: "SELECT 1 FROM convert_order WHERE order_id = ?1";
+    OrderRevision: "SELECT revision FROM convert_order WHERE order_id = ?1 AND tenant_no = ?2";
     OrderInsert: "INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency,
                   sell_amount, buy_amount, status, rate, quote_id, created_at, revision)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
@@ -83,11 +87,13 @@ statements! {
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     DeliveryInsert: "INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts, due_at)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    DeliverySelect: "SELECT attempts, state FROM delivery WHERE event_no = ?1";
+    DeliverySelect: "SELECT attempts, state FROM delivery WHERE event_no = ?1 AND tenant_no = ?2";
     DeliveryUpdate: "UPDATE delivery SET state = ?2, attempts = ?3, due_at = ?4 WHERE event_no = ?1";
     DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = ?2 WHERE event_no = ?1";
-    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = ?2 WHERE application_no = ?1 AND state = 'held'";
-    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE application_no = ?1 AND state = 'pending'";
+    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = ?3
+                      WHERE application_no = ?2 AND state = 'held' AND tenant_no = ?1";
+    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL
+                   WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1";
     AttemptInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address,
                     detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
@@ -96,8 +102,10 @@ statements! {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
                     WHERE created_at < ?1 ORDER BY created_at, scope, key LIMIT ?2)";
-    AuditInsert: "INSERT INTO audit (tenant_no, at, actor, source, action, subject, before, after, request_id)
-                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    AuditCount: "INSERT INTO audit_head (tenant_no, audit_no) VALUES (?1, 1)
+                 ON CONFLICT (tenant_no) DO UPDATE SET audit_no = audit_no + 1 RETURNING audit_no";
+    AuditInsert: "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id)
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     SettingPut: "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
 }
 

@@ -252,7 +252,7 @@ pub(super) fn gone() -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use countersign_domain::ids::ApplicationNo;
+    use countersign_domain::ids::{ApplicationNo, TenantNo};
     use countersign_domain::time::UnixMillis;
 
     use super::*;
@@ -308,7 +308,8 @@ mod tests {
             created_at: UnixMillis(1),
         };
         let twice = Batch(vec![Write::RememberAnswer(Box::new(orphan))]);
-        let claim = ClaimKey { application: ApplicationNo(1), nonce: "n".to_owned(), stamped_at: UnixMillis(1) };
+        let (tenant, application) = (TenantNo(1), ApplicationNo(1));
+        let claim = ClaimKey { tenant, application, nonce: "n".to_owned(), stamped_at: UnixMillis(1) };
         let mut claiming = twice.clone();
         claiming.0.push(Write::ClaimNonce(claim));
         let a = send(&store.queue, Task::Commit(claiming)).expect("is queued");

@@ -49,13 +49,13 @@ pub(super) fn write(
             kept.run(Sql::DeliveryUpdate, params![attempt.event.0, state.name(), attempt.attempt, due_at])?;
             insert_attempt(kept, *tenant, attempt)?;
         }
-        Write::ReleaseHeld { application, due_at } => {
-            kept.run(Sql::DeliveryRelease, [application.0, due_at.0])?;
+        Write::ReleaseHeld { tenant, application, due_at } => {
+            kept.run(Sql::DeliveryRelease, [tenant.0, application.0, due_at.0])?;
         }
-        Write::HoldPending { application } => {
-            kept.run(Sql::DeliveryHold, [application.0])?;
+        Write::HoldPending { tenant, application } => {
+            kept.run(Sql::DeliveryHold, [tenant.0, application.0])?;
         }
-        Write::Redeliver { event, due_at } => {
+        Write::Redeliver { event, due_at, .. } => {
             kept.run(Sql::DeliveryAgain, [event.0, due_at.0])?;
         }
         Write::RememberAnswer(row) => {
@@ -157,11 +157,15 @@ fn insert_order(
     Ok(())
 }
 
+/// A line, with the number that only the store can give.
 fn record_audit(kept: &mut Kept<'_>, row: &AuditRow) -> rusqlite::Result<()> {
+    let tenant = words::of_audit_tenant(row.tenant);
+    let no: i64 = kept.get(Sql::AuditCount)?.query_row([tenant], |row| row.get(0))?;
     kept.run(
         Sql::AuditInsert,
         params![
-            row.tenant.map(|t| t.0),
+            tenant,
+            no,
             row.at.0,
             row.actor,
             row.source,

@@ -229,10 +229,14 @@ pub fn attempt(event: i64, attempt: i64, state: DeliveryState, due_at: Option<Un
 }
 
 pub fn audit(action: &str) -> Write {
+    audit_of(Some(TENANT), 0, action)
+}
+
+pub fn audit_of(tenant: Option<TenantNo>, ms: i64, action: &str) -> Write {
     Write::RecordAudit(Box::new(AuditRow {
         no: 777,
-        tenant: Some(TENANT),
-        at: at(0),
+        tenant,
+        at: at(ms),
         actor: "system".to_owned(),
         source: String::new(),
         action: action.to_owned(),
@@ -259,14 +263,14 @@ pub fn answer(key: &str) -> IdempotencyRow {
 }
 
 pub fn nonce(text: &str, ms: i64) -> ClaimKey {
-    ClaimKey { application: APP, nonce: text.to_owned(), stamped_at: at(ms) }
+    ClaimKey { tenant: TENANT, application: APP, nonce: text.to_owned(), stamped_at: at(ms) }
 }
 
 pub fn claim(text: &str, ms: i64) -> Write {
     Write::ClaimNonce(nonce(text, ms))
 }
 
-pub const fn all() -> Cursor {
+pub const fn all<K>() -> Cursor<K> {
     Cursor { after: None, limit: 1000 }
 }
 

@@ -2,7 +2,7 @@
 
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{
@@ -25,8 +25,13 @@ enum Step {
     Purge(i64),
 }
 
+fn tenant_of(application: ApplicationNo) -> TenantNo {
+    if application == APP { TENANT } else { OTHER_TENANT }
+}
+
 fn claim_key() -> impl Strategy<Value = ClaimKey> {
     (prop_oneof![Just(APP), Just(OTHER_APP)], 0..4u8, 0..20i64).prop_map(|(application, text, ms)| ClaimKey {
+        tenant: tenant_of(application),
         application,
         nonce: format!("n{text}"),
         stamped_at: at(ms),
@@ -103,10 +108,10 @@ fn events() -> impl Strategy<Value = Write> {
             ..event(no, &format!("biz{biz}"))
         })),
         4 => (1..9i64, 1..4i64, state()).prop_map(|(no, number, (state, due))| attempt(no, number, state, due.map(at))),
-        1 => (0..50i64).prop_map(|due| Write::ReleaseHeld { application: APP, due_at: at(due) }),
-        1 => Just(Write::HoldPending { application: APP }),
+        1 => (0..50i64).prop_map(|due| Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(due) }),
+        1 => Just(Write::HoldPending { tenant: TENANT, application: APP }),
         1 => (0..2i64).prop_map(|ms| Write::ForgetAnswers { kept_before: at(ms) }),
-        2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::Redeliver { event: EventNo(no), due_at: at(due) }),
+        2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(due) }),
     ]
 }
 
@@ -117,7 +122,8 @@ fn write() -> impl Strategy<Value = Write> {
         5 => people(),
         5 => events(),
         1 => (0..3u8).prop_map(|key| Write::RememberAnswer(Box::new(answer(&format!("k{key}"))))),
-        2 => (0..9u8).prop_map(|n| audit(&format!("action {n}"))),
+        2 => (proptest::option::of(Just(TENANT)), 0..4i64, 0..9u8)
+            .prop_map(|(tenant, ms, n)| audit_of(tenant, ms, &format!("action {n}"))),
         1 => (0..3u8, 0..9u8).prop_map(|(name, value)| put(&format!("s{name}"), &value.to_string())),
     ]
 }
@@ -159,7 +165,7 @@ async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.applications(None, all()).await.expect("reads")),
         format!("{:?}", store.audit(all()).await.expect("reads")),
         format!("{:?}", store.events(EventFilter::default(), all()).await.expect("reads")),
-        format!("{:?}", store.events_after(APP, 1, 3).await.expect("reads")),
+        format!("{:?}", store.events_after(TENANT, APP, 1, 3).await.expect("reads")),
         format!("{:?}", store.due_events(at(25), 3).await.expect("reads")),
         format!("{:?}", store.next_due_at(at(25)).await.expect("reads")),
     ];
@@ -172,13 +178,13 @@ async fn everything(store: &AnyStore) -> Vec<String> {
         seen.push(format!("{page:?}"));
     }
     for of in [SUB, MerchantNo(11)] {
-        seen.push(format!("{:?}", store.rule_versions(of, all()).await.expect("reads")));
+        seen.push(format!("{:?}", store.rule_versions(TENANT, of, all()).await.expect("reads")));
         for made_by in [None, Some(at(2_000)), Some(at(3_500))] {
-            seen.push(format!("{:?}", store.rule_head(of, made_by).await.expect("reads")));
+            seen.push(format!("{:?}", store.rule_head(TENANT, of, made_by).await.expect("reads")));
         }
         for id in 1..4 {
             let id = OrderId::new(id).expect("in range");
-            seen.push(format!("{:?}", store.convert_order(of, id).await.expect("reads")));
+            seen.push(format!("{:?}", store.convert_order(TENANT, of, id).await.expect("reads")));
             seen.push(format!("{:?}", store.convert_order_owner(id).await.expect("reads")));
         }
     }
@@ -300,7 +306,7 @@ proptest! {
                     prop_assert_eq!(expected, found);
                     for text in 0..4u8 {
                         for application in [APP, OTHER_APP] {
-                            let claim = ClaimKey { application, nonce: format!("n{text}"), stamped_at: at(19) };
+                            let claim = ClaimKey { tenant: tenant_of(application), application, nonce: format!("n{text}"), stamped_at: at(19) };
                             let answers = (answer_of(&model.store, Step::Settle(claim.clone())).await,
                                 answer_of(&sqlite.store, Step::Settle(claim)).await);
                             prop_assert_eq!(&answers.0, &answers.1);

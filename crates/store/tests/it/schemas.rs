@@ -10,10 +10,14 @@ use crate::fixtures::open_postgres;
 use countersign_store::testing::Database;
 
 /// What only SQLite has, and why.
-const ONLY_SQLITE: [(&str, &str); 10] = [
+const ONLY_SQLITE: [(&str, &str); 11] = [
     (
         "nonce.nonce_no",
         "rows are found by age there; PostgreSQL has the claim itself as key, since nodes must not both insert it",
+    ),
+    (
+        "audit.line_no",
+        "rows in the order of writing share pages there; PostgreSQL finds a line by its tenant and number",
     ),
     ("replay.boot_id", "the journal beside the file may lose its end in a reboot; a database's commits do not"),
     ("replay.journal_synced", "as boot_id"),
@@ -26,13 +30,33 @@ const ONLY_SQLITE: [(&str, &str); 10] = [
     ("fee_rule_head.base_no", "as rule_no"),
 ];
 /// What only PostgreSQL has, and why.
-const ONLY_POSTGRES: [(&str, &str); 3] = [
+const ONLY_POSTGRES: [(&str, &str); 7] = [
+    ("nonce.tenant_no", "rows are spread by it"),
+    (
+        "order_directory.order_id",
+        "the key of convert_order begins with the tenant, but its number is new in the deployment",
+    ),
+    ("order_directory.tenant_no", "as order_id"),
+    ("commit_mark.tenant_no", "rows are spread by it"),
     ("commit_mark.lane", "a connection can break in a commit; a file cannot"),
     ("commit_mark.mark", "as lane"),
     ("commit_mark.marked_at", "as lane"),
 ];
 /// Tables whose keys differ with those columns.
-const OTHER_KEYS: [&str; 3] = ["nonce", "fee_rule", "commit_mark"];
+const OTHER_KEYS: [&str; 3] = ["nonce", "fee_rule", "audit"];
+/// What belongs to a tenant: on PostgreSQL its keys, and what refers to it, begin with the tenant. On SQLite they do without it.
+const BY_TENANT: [&str; 10] = [
+    "fee_rule",
+    "fee_rule_head",
+    "convert_order",
+    "convert_order_move",
+    "event",
+    "delivery",
+    "attempt",
+    "event_counter",
+    "biz_counter",
+    "audit",
+];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
@@ -40,7 +64,7 @@ struct Table {
     columns: BTreeMap<String, (&'static str, bool)>,
     primary: Vec<String>,
     unique: BTreeSet<Vec<String>>,
-    /// Column, and the table and column it refers to.
+    /// Columns, and the table and columns they refer to.
     foreign: BTreeSet<(String, String, String)>,
 }
 
@@ -110,7 +134,8 @@ async fn of_postgres(client: &Client) -> Tables {
     }
     let keys = "SELECT t.relname::text, k.contype::text, ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY u (no, at)
                   JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.no ORDER BY u.at),
-                f.relname::text, (SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = k.confrelid AND a.attnum = k.confkey[1])
+                f.relname::text, ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY u (no, at)
+                  JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.no ORDER BY u.at)
                 FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid LEFT JOIN pg_class f ON f.oid = k.confrelid
                 WHERE k.connamespace = 'public'::regnamespace";
     for row in client.query(keys, &[]).await.expect("reads") {
@@ -119,9 +144,30 @@ async fn of_postgres(client: &Client) -> Tables {
         match row.get(1) {
             "p" => table.primary = columns,
             "u" => drop(table.unique.insert(columns)),
-            "f" => drop(table.foreign.insert((columns[0].clone(), row.get(3), row.get(4)))),
+            "f" => drop(table.foreign.insert((columns.join(","), row.get(3), row.get::<_, Vec<String>>(4).join(",")))),
             _ => {}
         }
+    }
+    tables
+}
+
+/// PostgreSQL's keys as SQLite would say them: without the tenant, which they must begin with (an id leads its own key).
+fn without_tenant(mut tables: Tables) -> Tables {
+    let strip = |key: &[String]| key.iter().filter(|column| *column != "tenant_no").cloned().collect::<Vec<_>>();
+    let bare = |columns: &str| columns.strip_prefix("tenant_no,").unwrap_or(columns).to_owned();
+    for (name, table) in &mut tables {
+        if BY_TENANT.contains(&name.as_str()) {
+            assert_eq!(table.primary[0], "tenant_no", "the key of {name}");
+            for key in &table.unique {
+                assert!(key.contains(&"tenant_no".to_owned()), "{key:?} of {name}");
+            }
+            table.primary = strip(&table.primary);
+            table.unique = table.unique.iter().map(|key| strip(key)).collect();
+        } else {
+            // What refers to a row by its tenant and number needs both to be a key; the number alone is one already.
+            table.unique.retain(|key| key[0] != "tenant_no");
+        }
+        table.foreign = table.foreign.iter().map(|(from, of, to)| (bare(from), of.clone(), bare(to))).collect();
     }
     tables
 }
@@ -152,6 +198,7 @@ async fn both_dialects_have_the_same_tables_columns_and_keys() {
     drop(open_postgres(&database, 1).await);
     let postgres = of_postgres(&database.client().await).await;
     assert!(sqlite["event"].unique.len() == 2 && sqlite["event"].foreign.len() == 1, "keys are read");
+    let postgres = without_tenant(postgres);
     let (sqlite, postgres) = (without(sqlite, &ONLY_SQLITE), without(postgres, &ONLY_POSTGRES));
     assert!(sqlite.keys().eq(postgres.keys()), "{:?} and {:?}", sqlite.keys(), postgres.keys());
     for (name, table) in &sqlite {

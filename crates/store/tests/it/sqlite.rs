@@ -67,7 +67,7 @@ async fn what_was_acknowledged_is_there_after_a_kill() {
     assert_eq!(reserve(&store, "only reserved", 0).await, Claimed::Fresh);
     let image = crash_image(dir.path());
     let again = open(image.path());
-    assert_eq!(again.rule_versions(SUB, all()).await.expect("reads").len(), 20);
+    assert_eq!(again.rule_versions(TENANT, SUB, all()).await.expect("reads").len(), 20);
     assert_eq!(again.audit(all()).await.expect("reads").len(), 20);
     for no in 1..=20 {
         assert_eq!(reserve(&again, &format!("w{no}"), 0).await, Claimed::Used);
@@ -93,7 +93,7 @@ async fn a_dropped_store_opens_again() {
         assert_eq!(reserve(&store, &format!("w{n}"), 0).await, Claimed::Used);
         assert_eq!(reserve(&store, &format!("r{n}"), 0).await, Claimed::Used);
     }
-    assert_eq!(store.rule_versions(SUB, all()).await.expect("reads").len(), 3);
+    assert_eq!(store.rule_versions(TENANT, SUB, all()).await.expect("reads").len(), 3);
 }
 
 #[tokio::test]
@@ -354,7 +354,8 @@ fn a_newer_schema_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     drop(open(dir.path()));
     let conn = Connection::open(path(dir.path())).expect("opens");
-    conn.execute("INSERT INTO schema_step VALUES (2, 'later', 'digest')", []).expect("writes");
+    let later = SqliteStore::schema_state(&path(dir.path())).expect("reads").known + 1;
+    conn.execute("INSERT INTO schema_step VALUES (?1, 'later', 'digest')", [later]).expect("writes");
     drop(conn);
     assert!(unfit(SqliteStore::open(&path(dir.path()), options())).contains("newer program"));
     assert!(matches!(SqliteStore::schema_state(&path(dir.path())), Err(StoreError::Unfit(_))));

@@ -233,7 +233,12 @@ impl History {
     async fn fresh_claim(&mut self, app: &App) -> Result<ClaimKey> {
         self.claims += 1;
         let nonce = format!("{}.{}", self.id, self.claims);
-        let claim = ClaimKey { application: ApplicationNo(1), nonce, stamped_at: app.clock.now() };
+        let claim = ClaimKey {
+            tenant: self.institution.tenant,
+            application: ApplicationNo(1),
+            nonce,
+            stamped_at: app.clock.now(),
+        };
         let known = app.store.reserve(&claim).await?;
         ensure!(known == Claimed::Fresh, "a nonce that was never used is {known:?}");
         Ok(claim)

@@ -122,7 +122,8 @@ async fn slice((app, institution): &(Arc<App>, MerchantRow), callers: usize, key
 /// What a signed upgrade does after its signature was checked.
 async fn upgrade(app: &App, institution: &MerchantRow, key: i64, nonce: u64) -> Result<()> {
     let now = app.clock.now();
-    let claim = ClaimKey { application: ApplicationNo(1), nonce: format!("{nonce:032x}"), stamped_at: now };
+    let (tenant, nonce) = (institution.tenant, format!("{nonce:032x}"));
+    let claim = ClaimKey { tenant, application: ApplicationNo(1), nonce, stamped_at: now };
     anyhow::ensure!(app.store.reserve(&claim).await? == Claimed::Fresh, "a fresh nonce is fresh");
     let asked = RuleChange {
         making: Making::Upgrade,

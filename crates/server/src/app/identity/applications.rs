@@ -238,9 +238,9 @@ pub async fn update_application(
         let mut writes = vec![Write::UpdateApplication(Box::new(row.clone()))];
         if change.touches_callbacks() {
             writes.push(if events::goes_out(&row) {
-                Write::ReleaseHeld { application: row.no, due_at: now }
+                Write::ReleaseHeld { tenant: row.tenant, application: row.no, due_at: now }
             } else {
-                Write::HoldPending { application: row.no }
+                Write::HoldPending { tenant: row.tenant, application: row.no }
             });
         }
         writes.push(Write::RecordAudit(Box::new(audit)));

@@ -29,7 +29,7 @@ pub async fn rule_versions(
     let mut found = Vec::new();
     let mut seen: Option<i64> = None;
     loop {
-        let chunk = app.store.rule_versions(sub.no, Cursor { after: seen, limit: CHUNK }).await?;
+        let chunk = app.store.rule_versions(sub.tenant, sub.no, Cursor { after: seen, limit: CHUNK }).await?;
         for version in &chunk {
             // Another node's clock may be ahead of ours.
             now = now.max(version.created_at);

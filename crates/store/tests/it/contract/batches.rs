@@ -6,7 +6,9 @@ use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId};
 use countersign_store::batch::{Conflict, Key, Write};
-use countersign_store::contract::{ApplicationRow, Claimed, Cursor, EventFilter, IdempotencyRow};
+use countersign_store::contract::{
+    ApplicationRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow,
+};
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -31,7 +33,7 @@ fn many_writes() -> Vec<Write> {
 }
 
 async fn nothing_of_it_is_there(store: &Any) {
-    assert_eq!(store.rule_head(SUB, None).await.expect("reads"), None);
+    assert_eq!(store.rule_head(TENANT, SUB, None).await.expect("reads"), None);
     assert_eq!(store.merchant("sub-b").await.expect("reads"), None);
     assert!(store.application("app_three").await.expect("reads").is_none());
     assert!(store.application("app_one").await.expect("reads").expect("there").secrets.is_empty());
@@ -45,10 +47,10 @@ async fn nothing_of_it_is_there(store: &Any) {
 
 pub async fn a_refused_batch_leaves_no_trace(store: Any) {
     let mut writes = many_writes();
-    writes.push(Write::Redeliver { event: EventNo(404), due_at: at(0) });
+    writes.push(Write::Redeliver { tenant: TENANT, event: EventNo(404), due_at: at(0) });
     // The same without a second write about events: refused by its last guard, before anything is written.
     let mut apart: Vec<_> = many_writes().into_iter().filter(|w| !matches!(w, Write::EnqueueEvent(_))).collect();
-    apart.push(Write::Redeliver { event: EventNo(404), due_at: at(0) });
+    apart.push(Write::Redeliver { tenant: TENANT, event: EventNo(404), due_at: at(0) });
     for writes in [writes, apart] {
         assert_eq!(conflict(&*store, writes).await, Conflict::Moved(Key::Delivery(EventNo(404))));
         nothing_of_it_is_there(&store).await;
@@ -75,15 +77,15 @@ pub async fn a_batch_that_depends_on_itself_is_applied_in_order(store: Any) {
             Write::MoveConvertOrder { tenant: TENANT, order: Box::new(moved.clone()), at: at(1) },
             enqueue(event(1, "a")),
             attempt(1, 1, DeliveryState::Dead, None),
-            Write::Redeliver { event: EventNo(1), due_at: at(5) },
-            Write::HoldPending { application: APP },
+            Write::Redeliver { tenant: TENANT, event: EventNo(1), due_at: at(5) },
+            Write::HoldPending { tenant: TENANT, application: APP },
         ],
     )
     .await;
     let view = store.application("app_three").await.expect("reads").expect("there");
     assert_eq!(view.application, ApplicationRow { enabled: false, revision: 2, ..row });
-    assert_eq!(store.rule_versions(MerchantNo(11), all()).await.expect("reads").len(), 2);
-    assert_eq!(store.convert_order(MerchantNo(11), moved.order_id).await.expect("reads"), Some(moved));
+    assert_eq!(store.rule_versions(TENANT, MerchantNo(11), all()).await.expect("reads").len(), 2);
+    assert_eq!(store.convert_order(TENANT, MerchantNo(11), moved.order_id).await.expect("reads"), Some(moved));
     let (stored, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
     assert_eq!((stored.state, stored.due_at, attempts.len()), (DeliveryState::Held, None, 1));
 }
@@ -102,6 +104,70 @@ pub async fn a_batch_of_two_tenants_is_refused(store: Any) {
     theirs.application = OTHER_APP;
     unfit(&*store, vec![put("a", "1"), append(SUB, version(1)), enqueue(theirs)]).await;
     nothing_of_it_is_there(&store).await;
+}
+
+pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
+    let moved = ConvertOrder { revision: 2, ..order(7) };
+    let of = |tenant| -> Vec<Write> {
+        let mut row = event(1, "a");
+        row.tenant = tenant;
+        let Write::RecordAttempt { attempt, .. } = attempt(1, 1, DeliveryState::Dead, None) else {
+            panic!("an attempt")
+        };
+        vec![
+            Write::ClaimNonce(ClaimKey { tenant, ..nonce("n", 0) }),
+            Write::AppendRule { tenant, merchant: SUB, version: Box::new(version(1)) },
+            Write::InsertConvertOrder { tenant, merchant: SUB, order: Box::new(order(7)) },
+            Write::MoveConvertOrder { tenant, order: Box::new(moved.clone()), at: at(1) },
+            enqueue(row),
+            Write::RecordAttempt { tenant, attempt, state: DeliveryState::Dead, due_at: None },
+            Write::ReleaseHeld { tenant, application: APP, due_at: at(1) },
+            Write::HoldPending { tenant, application: APP },
+            Write::Redeliver { tenant, event: EventNo(1), due_at: at(1) },
+            audit_of(Some(tenant), 0, "audit"),
+        ]
+    };
+    for one in of(TENANT) {
+        for other in of(OTHER_TENANT) {
+            unfit(&*store, vec![put("a", "1"), one.clone(), audit_of(None, 0, "system"), other]).await;
+        }
+    }
+    nothing_of_it_is_there(&store).await;
+}
+
+pub async fn what_is_another_tenants_is_not_there(store: Any) {
+    commit(&*store, vec![append(SUB, version(1)), insert_order(SUB, 7), enqueue(event(1, "a"))]).await;
+    commit(&*store, vec![enqueue(event(2, "a")), attempt(2, 1, DeliveryState::Dead, None)]).await;
+    let id = OrderId::new(7).expect("in range");
+    assert_eq!(store.rule_head(OTHER_TENANT, SUB, None).await.expect("reads"), None);
+    assert_eq!(store.rule_head(OTHER_TENANT, SUB, Some(at(9_000))).await.expect("reads"), None);
+    assert!(store.rule_versions(OTHER_TENANT, SUB, all()).await.expect("reads").is_empty());
+    assert_eq!(store.convert_order(OTHER_TENANT, SUB, id).await.expect("reads"), None);
+    assert!(store.events_after(OTHER_TENANT, APP, 0, 10).await.expect("reads").is_empty());
+
+    let tenant = OTHER_TENANT;
+    let rule = |no| Write::AppendRule { tenant, merchant: SUB, version: Box::new(version(no)) };
+    assert_eq!(conflict(&*store, vec![rule(2)]).await, Conflict::Moved(Key::RuleHead(SUB)));
+    unfit(&*store, vec![rule(1)]).await;
+    unfit(&*store, vec![Write::InsertConvertOrder { tenant, merchant: SUB, order: Box::new(order(8)) }]).await;
+    unfit(&*store, vec![enqueue(EventRow { tenant, ..event(3, "a") })]).await;
+    let moved = ConvertOrder { revision: 2, status: ConvertStatus::Failed, ..order(7) };
+    let refused = conflict(&*store, vec![Write::MoveConvertOrder { tenant, order: Box::new(moved), at: at(1) }]).await;
+    assert_eq!(refused, Conflict::Moved(Key::ConvertOrder(id)));
+    let Write::RecordAttempt { attempt, .. } = attempt(1, 1, DeliveryState::Dead, None) else { panic!("an attempt") };
+    let record = Write::RecordAttempt { tenant, attempt, state: DeliveryState::Dead, due_at: None };
+    assert_eq!(conflict(&*store, vec![record]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
+    let again = Write::Redeliver { tenant, event: EventNo(2), due_at: at(1) };
+    assert_eq!(conflict(&*store, vec![again]).await, Conflict::Moved(Key::Delivery(EventNo(2))));
+    commit(&*store, vec![Write::HoldPending { tenant, application: APP }]).await;
+    assert_eq!(store.event(SortedId(1)).await.expect("reads").expect("there").0.state, DeliveryState::Pending);
+    commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
+    commit(&*store, vec![Write::ReleaseHeld { tenant, application: APP, due_at: at(9) }]).await;
+    assert_eq!(store.event(SortedId(1)).await.expect("reads").expect("there").0.state, DeliveryState::Held);
+
+    assert_eq!(store.rule_versions(TENANT, SUB, all()).await.expect("reads"), [version(1)]);
+    assert_eq!(store.convert_order(TENANT, SUB, id).await.expect("reads"), Some(order(7)));
+    assert_eq!(store.events_after(TENANT, APP, 0, 10).await.expect("reads").len(), 2);
 }
 
 pub async fn an_empty_batch_does_nothing(store: Any) {
@@ -148,8 +214,42 @@ pub async fn audit_lines_are_numbered_without_gap(store: Any) {
     let lines = store.audit(all()).await.expect("reads");
     assert!(lines.iter().map(|l| l.no).eq((1..=48).rev()));
     assert!(lines.iter().rev().map(|l| l.action.as_str()).eq(["one", "two"].into_iter().cycle().take(48)));
-    let page = store.audit(Cursor { after: Some(10), limit: 3 }).await.expect("reads");
+    assert_eq!(lines[38].no, 10);
+    let page = store.audit(Cursor { after: Some(lines[38].key()), limit: 3 }).await.expect("reads");
     assert!(page.iter().map(|l| l.no).eq([9, 8, 7]));
+}
+
+pub async fn audit_lines_of_a_tenant_are_numbered_by_themselves(store: Any) {
+    for (no, tenant, ms) in
+        [(1, None, 5), (1, Some(TENANT), 1), (1, Some(OTHER_TENANT), 3), (2, Some(TENANT), 3), (2, None, 3)]
+    {
+        commit(&*store, vec![audit_of(tenant, ms, &format!("{no}"))]).await;
+    }
+    let refused = vec![audit_of(Some(TENANT), 9, "refused"), append(SUB, version(5)), append(SUB, version(6))];
+    conflict(&*store, refused).await;
+    commit(&*store, vec![audit_of(Some(TENANT), 2, "3"), audit_of(None, 2, "3"), audit_of(Some(TENANT), 2, "4")]).await;
+    // Newest first; of one time the later tenant, then the later number. The system's own are the first of their time.
+    let expected = [
+        (5, None, 1),
+        (3, Some(OTHER_TENANT), 1),
+        (3, Some(TENANT), 2),
+        (3, None, 2),
+        (2, Some(TENANT), 4),
+        (2, Some(TENANT), 3),
+        (2, None, 3),
+        (1, Some(TENANT), 1),
+    ];
+    let mut after = None;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let page = store.audit(Cursor { after, limit: 3 }).await.expect("reads");
+        after = page.last().map(AuditRow::key).or(after);
+        seen.extend(page);
+    }
+    for line in &seen {
+        assert_eq!(line.no.to_string(), line.action);
+    }
+    assert!(seen.iter().map(|line| (line.at.0 - at(0).0, line.tenant, line.no)).eq(expected), "{seen:?}");
 }
 
 pub async fn a_setting_is_replaced(store: Any) {

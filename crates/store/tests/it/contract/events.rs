@@ -133,12 +133,12 @@ pub async fn held_deliveries_wait_until_released(store: Any) {
     }
     commit(&*store, vec![enqueue(of_other(4, "a"))]).await;
     commit(&*store, vec![attempt(3, 1, DeliveryState::Dead, None)]).await;
-    commit(&*store, vec![Write::HoldPending { application: APP }]).await;
+    commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
     assert_eq!(due(&store, 1000).await, [4]);
     assert_eq!(one(&store, 1).await.state, DeliveryState::Held);
     let held = EventRow { state: DeliveryState::Held, due_at: None, ..event(5, "a") };
     commit(&*store, vec![enqueue(held)]).await;
-    commit(&*store, vec![Write::ReleaseHeld { application: APP, due_at: at(70) }]).await;
+    commit(&*store, vec![Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(70) }]).await;
     assert_eq!(due(&store, 70).await, [4, 1, 2, 5]);
     assert_eq!(one(&store, 3).await.state, DeliveryState::Dead);
 }
@@ -149,7 +149,7 @@ pub async fn only_what_is_over_is_delivered_again(store: Any) {
     }
     commit(&*store, vec![attempt(2, 1, DeliveryState::Delivered, None)]).await;
     commit(&*store, vec![attempt(3, 1, DeliveryState::Dead, None)]).await;
-    let again = |no| Write::Redeliver { event: EventNo(no), due_at: at(80) };
+    let again = |no| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(80) };
     for no in [1, 404] {
         assert_eq!(conflict(&*store, vec![again(no)]).await, Conflict::Moved(Key::Delivery(EventNo(no))));
     }
@@ -192,7 +192,7 @@ pub async fn a_merchant_pulls_events_in_order(store: Any) {
     let pull = |after, limit| {
         let store = Arc::clone(&store);
         async move {
-            let rows = store.events_after(APP, after, limit).await.expect("reads");
+            let rows = store.events_after(TENANT, APP, after, limit).await.expect("reads");
             rows.into_iter().map(|e| (e.seq, e.no.0)).collect::<Vec<_>>()
         }
     };

@@ -34,7 +34,7 @@ pub async fn a_nonce_with_another_timestamp_is_the_same_nonce(store: Any) {
 }
 
 pub async fn the_same_text_of_another_application_is_another_nonce(store: Any) {
-    let other = ClaimKey { application: OTHER_APP, ..nonce("n", 0) };
+    let other = ClaimKey { tenant: OTHER_TENANT, application: OTHER_APP, ..nonce("n", 0) };
     commit(&*store, vec![claim("n", 0)]).await;
     assert_eq!(reserve(&store, other).await, Claimed::Fresh);
 }

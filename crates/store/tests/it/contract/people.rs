@@ -165,9 +165,9 @@ fn order_id(id: i64) -> OrderId {
 
 pub async fn a_convert_order_is_seen_by_its_owner_only(store: Any) {
     commit(&*store, vec![insert_order(SUB, 7)]).await;
-    assert_eq!(store.convert_order(SUB, order_id(7)).await.expect("reads"), Some(order(7)));
-    assert_eq!(store.convert_order(INSTITUTION, order_id(7)).await.expect("reads"), None);
-    assert_eq!(store.convert_order(SUB, order_id(8)).await.expect("reads"), None);
+    assert_eq!(store.convert_order(TENANT, SUB, order_id(7)).await.expect("reads"), Some(order(7)));
+    assert_eq!(store.convert_order(TENANT, INSTITUTION, order_id(7)).await.expect("reads"), None);
+    assert_eq!(store.convert_order(TENANT, SUB, order_id(8)).await.expect("reads"), None);
     let owner = store.convert_order_owner(order_id(7)).await.expect("reads");
     assert_eq!(owner, Some((sub(SUB.0, "sub-a"), order(7))));
     assert_eq!(store.convert_order_owner(order_id(8)).await.expect("reads"), None);
@@ -193,7 +193,7 @@ pub async fn a_convert_order_moves_by_revision(store: Any) {
     assert_eq!(conflict(&*store, vec![to(3, ConvertStatus::Success)]).await, moved);
     commit(&*store, vec![to(2, ConvertStatus::Success)]).await;
     assert_eq!(conflict(&*store, vec![to(2, ConvertStatus::Failed)]).await, moved);
-    let stored = store.convert_order(SUB, order_id(7)).await.expect("reads").expect("there");
+    let stored = store.convert_order(TENANT, SUB, order_id(7)).await.expect("reads").expect("there");
     assert_eq!(stored, ConvertOrder { status: ConvertStatus::Success, revision: 2, ..order(7) });
     let nobody = ConvertOrder { revision: 2, ..order(8) };
     let nobody = Write::MoveConvertOrder { tenant: TENANT, order: Box::new(nobody), at: at(3) };

@@ -15,14 +15,14 @@ use crate::fixtures::*;
 type Any = Arc<AnyStore>;
 
 pub async fn versions_are_appended_in_order_and_move_the_head(store: Any) {
-    assert_eq!(store.rule_head(SUB, None).await.expect("reads"), None);
+    assert_eq!(store.rule_head(TENANT, SUB, None).await.expect("reads"), None);
     for no in 1..=3 {
         commit(&*store, vec![append(SUB, version(no))]).await;
-        let head = store.rule_head(SUB, None).await.expect("reads").expect("has a head");
+        let head = store.rule_head(TENANT, SUB, None).await.expect("reads").expect("has a head");
         assert_eq!(head.last, version(no));
         assert_eq!(head.base, (no > 1).then(|| version(no - 1)));
     }
-    let versions = store.rule_versions(SUB, all()).await.expect("reads");
+    let versions = store.rule_versions(TENANT, SUB, all()).await.expect("reads");
     assert_eq!(versions, [version(3), version(2), version(1)]);
 }
 
@@ -32,7 +32,7 @@ pub async fn a_version_out_of_turn_is_refused(store: Any) {
     commit(&*store, vec![append(SUB, version(1))]).await;
     assert_eq!(conflict(&*store, vec![append(SUB, version(1))]).await, moved);
     assert_eq!(conflict(&*store, vec![append(SUB, version(3))]).await, moved);
-    assert_eq!(store.rule_versions(SUB, all()).await.expect("reads"), [version(1)]);
+    assert_eq!(store.rule_versions(TENANT, SUB, all()).await.expect("reads"), [version(1)]);
 }
 
 pub async fn of_64_first_versions_at_once_one_is_appended(store: Any) {
@@ -60,10 +60,10 @@ pub async fn rules_of_two_sub_accounts_do_not_mix(store: Any) {
     commit(&*store, vec![append(SUB, version(2))]).await;
     commit(&*store, vec![append(b, version(2))]).await;
     commit(&*store, vec![append(b, version(3))]).await;
-    assert_eq!(store.rule_versions(SUB, all()).await.expect("reads").len(), 2);
-    let head = store.rule_head(b, None).await.expect("reads").expect("has a head");
+    assert_eq!(store.rule_versions(TENANT, SUB, all()).await.expect("reads").len(), 2);
+    let head = store.rule_head(TENANT, b, None).await.expect("reads").expect("has a head");
     assert_eq!((head.last, head.base), (version(3), Some(version(2))));
-    assert_eq!(store.rule_head(INSTITUTION, None).await.expect("reads"), None);
+    assert_eq!(store.rule_head(TENANT, INSTITUTION, None).await.expect("reads"), None);
 }
 
 pub async fn a_head_as_of_an_instant_is_the_last_made_by_then(store: Any) {
@@ -72,7 +72,7 @@ pub async fn a_head_as_of_an_instant_is_the_last_made_by_then(store: Any) {
     }
     let head = |ms| {
         let store = Arc::clone(&store);
-        async move { store.rule_head(SUB, Some(at(ms))).await.expect("reads") }
+        async move { store.rule_head(TENANT, SUB, Some(at(ms))).await.expect("reads") }
     };
     assert_eq!(head(999).await, None);
     let first = head(1000).await.expect("there");
@@ -89,7 +89,7 @@ pub async fn a_base_is_any_earlier_version(store: Any) {
     for (no, base) in [(4, Some(1)), (5, Some(1)), (6, Some(2)), (7, None), (8, Some(7))] {
         let made = RuleVersion { base_version_no: base, ..version(no) };
         commit(&*store, vec![append(SUB, made.clone())]).await;
-        let head = store.rule_head(SUB, None).await.expect("reads").expect("has a head");
+        let head = store.rule_head(TENANT, SUB, None).await.expect("reads").expect("has a head");
         assert_eq!(head.last, made);
         assert_eq!(head.base.map(|b| b.version_no), base);
     }
@@ -101,7 +101,7 @@ pub async fn markups_come_back_digit_for_digit(store: Any) {
     for (no, (r, f)) in (1..).zip(texts) {
         let markup = Markup::new(r.parse().expect("a number"), f.parse().expect("a number")).expect("within limits");
         commit(&*store, vec![append(SUB, RuleVersion { markup, due_at: Some(at(no)), ..version(no) })]).await;
-        let last = store.rule_head(SUB, None).await.expect("reads").expect("has a head").last;
+        let last = store.rule_head(TENANT, SUB, None).await.expect("reads").expect("has a head").last;
         assert_eq!((last.markup.r().to_string().as_str(), last.markup.f().to_string().as_str()), (r, f));
         assert_eq!(last.due_at, Some(at(no)));
     }
@@ -119,7 +119,7 @@ pub async fn versions_are_paged_newest_first(store: Any) {
     let mut after = None;
     let mut seen = Vec::new();
     for expected in [3, 3, 1, 0] {
-        let page = store.rule_versions(SUB, Cursor { after, limit: 3 }).await.expect("reads");
+        let page = store.rule_versions(TENANT, SUB, Cursor { after, limit: 3 }).await.expect("reads");
         assert_eq!(page.len(), expected);
         after = page.last().map(|v| v.version_no).or(after);
         seen.extend(page.into_iter().map(|v| v.version_no));
@@ -129,7 +129,7 @@ pub async fn versions_are_paged_newest_first(store: Any) {
 
 pub async fn a_rule_of_nobody_is_refused(store: Any) {
     unfit(&*store, vec![append(MerchantNo(404), version(1))]).await;
-    assert_eq!(store.rule_head(MerchantNo(404), None).await.expect("reads"), None);
+    assert_eq!(store.rule_head(TENANT, MerchantNo(404), None).await.expect("reads"), None);
 }
 
 pub async fn a_malformed_version_is_refused(store: Any) {

@@ -250,11 +250,11 @@ async fn an_application_pulls_its_own_events_in_order() {
     for client_id in [&client_id, &other, &client_id, &client_id] {
         emit(&house, client_id, "A").await;
     }
-    let no = house.app.known_application(&client_id).await.expect("a store").expect("known").application.no;
-    let pulled = events_after(&house.app, no, 0, 2).await.expect("events");
+    let known = house.app.known_application(&client_id).await.expect("a store").expect("known");
+    let pulled = events_after(&house.app, &known.application, 0, 2).await.expect("events");
     assert_eq!((pulled.events.iter().map(|e| e.seq).collect::<Vec<_>>(), pulled.next), (vec![1, 2], 2));
-    let pulled = events_after(&house.app, no, pulled.next, 2).await.expect("events");
+    let pulled = events_after(&house.app, &known.application, pulled.next, 2).await.expect("events");
     assert_eq!((pulled.events.len(), pulled.next), (1, 3));
-    let pulled = events_after(&house.app, no, 3, 2).await.expect("events");
+    let pulled = events_after(&house.app, &known.application, 3, 2).await.expect("events");
     assert_eq!((pulled.events.len(), pulled.next), (0, 3), "nothing new: ask again after the same number");
 }

@@ -22,7 +22,8 @@ async fn upgrade(house: &House, nonce: &str, effective_at: i64, due_at: Option<i
         due_at: due_at.map(UnixMillis),
     };
     let now = house.app.clock.now();
-    let claim = ClaimKey { application: known.application.no, nonce: nonce.to_owned(), stamped_at: now };
+    let (tenant, application) = (known.application.tenant, known.application.no);
+    let claim = ClaimKey { tenant, application, nonce: nonce.to_owned(), stamped_at: now };
     house.app.store.reserve(&claim).await.expect("a nonce");
     let asked = RuleChange { making: Making::Upgrade, sub_merchant_id: "s".to_owned(), ask, arrived_at: now };
     let actor = Actor { name: "application:test".to_owned(), source: String::new(), request_id: nonce.to_owned() };

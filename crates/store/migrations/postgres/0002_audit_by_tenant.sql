@@ -1,0 +1,1 @@
+-- Nothing: the first PostgreSQL schema has the audit log by tenant. SQLite's was released before, and changes with its own step 2.
