@@ -15,7 +15,8 @@ fn main() -> Result<()> {
         ["bare", body] => one_thread()?.block_on(measure::bare::serve(body.as_bytes().to_vec()))?,
         ["query"] => tokio::task::LocalSet::new().block_on(&one_thread()?, measure::query::run())?,
         ["upgrades"] => tokio::runtime::Runtime::new()?.block_on(measure::upgrades::run())?,
-        _ => bail!("usage: measure hmac|query|upgrades"),
+        ["postgres"] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::run())?,
+        _ => bail!("usage: measure hmac|query|upgrades|postgres"),
     }
     Ok(())
 }

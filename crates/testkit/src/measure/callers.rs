@@ -1,0 +1,139 @@
+//! Callers that upgrade fee rules, in process and in a closed loop: what a signed upgrade does after its signature was checked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use countersign::app::rules::{Making, RuleChange, change};
+use countersign::app::{Actor, App};
+use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
+use countersign_domain::money::Amount;
+use countersign_domain::rules::{Markup, RuleAsk};
+use countersign_domain::time::UnixMillis;
+use countersign_store::batch::{Batch, Write};
+use countersign_store::contract::{ClaimKey, Claimed, MerchantKind, MerchantRow, Store};
+use rust_decimal::Decimal;
+use tokio::task::JoinSet;
+
+/// A deployment to load: its use cases, and its institutions with equally many sub-accounts each.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The use cases.
+    pub app: Arc<App>,
+    institutions: Arc<Vec<MerchantRow>>,
+    subs: usize,
+}
+
+/// What a slice of time has shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Upgrades per second.
+    pub rate: f64,
+    /// Median latency, in ms.
+    pub p50_ms: f64,
+    /// 99th percentile, in ms.
+    pub p99_ms: f64,
+}
+
+impl Loaded {
+    /// `institutions` institutions with `subs` sub-accounts each, added to an empty store.
+    pub async fn fill(app: Arc<App>, institutions: usize, subs: usize) -> Result<Self> {
+        let loaded = Self::over(app, institutions, subs)?;
+        for (at, institution) in loaded.institutions.iter().enumerate() {
+            let mut writes = vec![Write::InsertMerchant(Box::new(institution.clone()))];
+            for n in 0..subs {
+                let no = institution.no.0 + 1 + i64::try_from(n)?;
+                let row = merchant(no, &sub_id(at, n), MerchantKind::SubAccount, institution.tenant);
+                writes.push(Write::InsertMerchant(Box::new(row)));
+            }
+            loaded.app.store.commit(Batch(writes)).await?;
+        }
+        Ok(loaded)
+    }
+
+    /// The same, where another process has filled the store already.
+    pub fn over(app: Arc<App>, institutions: usize, subs: usize) -> Result<Self> {
+        let row = |at: usize| {
+            let no = 1 + i64::try_from(at * (subs + 1))?;
+            Ok(merchant(no, &format!("bank-{at}"), MerchantKind::Institution, TenantNo(no)))
+        };
+        let institutions = (0..institutions).map(row).collect::<Result<Vec<_>>>()?;
+        Ok(Self { app, institutions: Arc::new(institutions), subs })
+    }
+
+    /// Closed-loop callers for a slice of time, over the first `keys` sub-accounts: those of all institutions in turn.
+    pub async fn slice(&self, callers: usize, keys: usize, slice: Duration) -> Result<Pace> {
+        let mut tasks: JoinSet<Result<Vec<f64>>> = JoinSet::new();
+        let started = Instant::now();
+        for caller in 0..callers {
+            let loaded = self.clone();
+            let mut key = caller * 7;
+            tasks.spawn(async move {
+                let mut latencies = Vec::new();
+                while started.elapsed() < slice {
+                    key += 1;
+                    let asked = Instant::now();
+                    loaded.upgrade(key % keys).await?;
+                    latencies.push(asked.elapsed().as_secs_f64() * 1e3);
+                }
+                Ok(latencies)
+            });
+        }
+        let mut all = Vec::new();
+        while let Some(latencies) = tasks.join_next().await {
+            all.extend(latencies??);
+        }
+        let took = started.elapsed().as_secs_f64();
+        all.sort_by(f64::total_cmp);
+        let at = |percent: usize| all.get((all.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0.0);
+        Ok(Pace { rate: f64::from(u32::try_from(all.len())?) / took, p50_ms: at(50), p99_ms: at(99) })
+    }
+
+    async fn upgrade(&self, key: usize) -> Result<()> {
+        static NONCES: AtomicU64 = AtomicU64::new(0);
+        let (at, n) = (key % self.institutions.len(), key / self.institutions.len());
+        let institution = &self.institutions[at];
+        let now = self.app.clock.now();
+        let nonce = format!("{:08x}{:024x}", std::process::id(), NONCES.fetch_add(1, Ordering::Relaxed));
+        let application = ApplicationNo(institution.no.0);
+        let claim = ClaimKey { tenant: institution.tenant, application, nonce, stamped_at: now };
+        anyhow::ensure!(self.app.store.reserve(&claim).await? == Claimed::Fresh, "a fresh nonce is fresh");
+        let asked = RuleChange {
+            making: Making::Upgrade,
+            sub_merchant_id: sub_id(at, n),
+            ask: RuleAsk {
+                markup: Markup::new(Decimal::new(3, 1), Decimal::ZERO).context("a markup in range")?,
+                effective_at: now,
+                due_at: None,
+            },
+            arrived_at: now,
+        };
+        let actor = Actor { name: "application:measure".into(), source: String::new(), request_id: "measure".into() };
+        change(&self.app, institution, &asked, &claim, &actor).await?;
+        Ok(())
+    }
+
+    /// How many sub-accounts there are in all.
+    pub fn keys(&self) -> usize {
+        self.institutions.len() * self.subs
+    }
+}
+
+fn sub_id(institution: usize, n: usize) -> String {
+    format!("bank-{institution}-{n}")
+}
+
+fn merchant(no: i64, id: &str, kind: MerchantKind, tenant: TenantNo) -> MerchantRow {
+    MerchantRow {
+        no: MerchantNo(no),
+        merchant_id: id.to_owned(),
+        tenant,
+        kind,
+        name: id.to_owned(),
+        base_r: Decimal::ZERO,
+        base_f: Amount::ZERO,
+        user_id: no,
+        created_at: UnixMillis(0),
+    }
+}
