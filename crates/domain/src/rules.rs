@@ -94,6 +94,15 @@ pub struct RuleHead {
     pub base: Option<RuleVersion>,
 }
 
+impl RuleHead {
+    /// The head once `next`, which was decided on `before`, is stored.
+    pub fn moved(before: Option<Self>, next: RuleVersion) -> Self {
+        let older = before.into_iter().flat_map(|head| [Some(head.last), head.base]).flatten();
+        let base = older.into_iter().find(|older| Some(older.version_no) == next.base_version_no);
+        Self { last: next, base }
+    }
+}
+
 /// What merchants see of a version's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleState {

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::app::callers::Callers;
+use crate::app::hints::Hints;
 use crate::app::turns::Turns;
 use crate::app::{App, Policy, operators};
 use crate::chance::Chance;
@@ -180,6 +181,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         vault,
         policy,
         callers: Callers::new(&nobody),
+        hints: Hints::default(),
         turns: Turns::default(),
         due: tokio::sync::Notify::new(),
     })

@@ -35,6 +35,16 @@ macro_rules! either {
     };
 }
 
+impl AnyStore {
+    /// Whether a read is a message there and back, so that one that can be saved should be. Elsewhere it takes some microseconds.
+    pub const fn reads_cost_a_round_trip(&self) -> bool {
+        match self {
+            Self::Postgres(_) => true,
+            Self::Sqlite(_) | Self::Model(_) => false,
+        }
+    }
+}
+
 impl Store for AnyStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         either!(self, s => s.commit(batch).await)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use countersign::app::callers::Callers;
+use countersign::app::hints::Hints;
 use countersign::app::turns::Turns;
 use countersign::app::{App, Policy};
 use countersign::chance::Chance;
@@ -120,6 +121,7 @@ fn in_memory(clock: Clock) -> Result<App> {
             idempotency_life: config.idempotency_life.0,
         },
         callers: Callers::new(&[0; 64]),
+        hints: Hints::default(),
         turns: Turns::default(),
         due: tokio::sync::Notify::new(),
     })

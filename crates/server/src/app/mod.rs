@@ -19,6 +19,7 @@ pub mod callers;
 pub mod convert;
 pub mod error;
 pub mod events;
+pub mod hints;
 pub mod identity;
 pub mod operators;
 pub mod rules;
@@ -56,6 +57,8 @@ pub struct App {
     pub policy: Policy,
     /// Callers that were seen: applications with their keys, ready to verify.
     pub callers: callers::Callers,
+    /// What this node remembers of fee rules.
+    pub hints: hints::Hints,
     /// Changes of one key take turns.
     pub turns: turns::Turns,
     /// Rung after each commit that made a delivery due. It says "look", never what.

@@ -7,6 +7,7 @@ use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantKind, MerchantRow, RuleFilter, RulePage, Store};
 
 use super::error::AppError;
+use super::hints::SubAccount;
 use super::turns::TurnKey;
 use super::{Actor, App};
 
@@ -52,18 +53,33 @@ pub async fn change(
     claim: &ClaimKey,
     actor: &Actor,
 ) -> Result<RuleVersion, AppError> {
-    let sub = sub_account(app, institution, &change.sub_merchant_id).await?;
+    let sub = whose(app, institution, &change.sub_merchant_id).await?;
     let _turn = app.turns.take(TurnKey::Rules(sub.no.0)).await;
+    let mut hint = app.hints.head(sub.no);
     loop {
-        let head = app.store.rule_head(sub.tenant, sub.no, None).await?;
-        let version = decide(app, change, head.as_ref())?;
+        let is_hint = hint.is_some();
+        let head = match hint.take() {
+            Some(head) => Some(head),
+            None => app.store.rule_head(sub.tenant, sub.no, None).await?,
+        };
+        let version = match decide(app, change, head.as_ref()) {
+            Ok(version) => version,
+            // Others may have moved the head that refuses.
+            Err(_) if is_hint => continue,
+            Err(refused) => return Err(refused),
+        };
         let writes = vec![
             Write::ClaimNonce(claim.clone()),
             Write::AppendRule { tenant: sub.tenant, merchant: sub.no, version: Box::new(version.clone()) },
             Write::RecordAudit(Box::new(audit(sub.tenant, change, head.as_ref(), &version, actor))),
         ];
         match app.store.commit(Batch(writes)).await {
-            Ok(_) => return Ok(version),
+            Ok(_) => {
+                if app.store.reads_cost_a_round_trip() {
+                    app.hints.saw_head(sub.no, RuleHead::moved(head, version.clone()));
+                }
+                return Ok(version);
+            }
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // Another node was first: read again, decide again.
             Err(CommitError::Conflict(_)) if app.clock.now().0 - change.arrived_at.0 < DECIDE_MS_MAX => {}
@@ -112,6 +128,19 @@ fn describe(version: &RuleVersion) -> String {
         version.markup.f(),
         version.effective_at.0,
     )
+}
+
+/// A sub-account of this institution, read only where this node has not seen it.
+async fn whose(app: &App, institution: &MerchantRow, sub_merchant_id: &str) -> Result<SubAccount, AppError> {
+    if let Some(seen) = app.hints.sub_account(sub_merchant_id).filter(|seen| seen.tenant == institution.tenant) {
+        return Ok(seen);
+    }
+    let found = sub_account(app, institution, sub_merchant_id).await?;
+    let found = SubAccount { tenant: found.tenant, no: found.no };
+    if app.store.reads_cost_a_round_trip() {
+        app.hints.saw_sub_account(sub_merchant_id, found);
+    }
+    Ok(found)
 }
 
 /// A sub-account of this institution; absent and foreign are one answer.

@@ -117,6 +117,7 @@ CREATE TABLE fee_rule_head (
     tenant_no BIGINT NOT NULL,
     merchant_no BIGINT NOT NULL,
     version_no BIGINT NOT NULL CHECK (version_no >= 1),
+    config_id BYTEA NOT NULL CHECK (octet_length(config_id) = 16),
     base_version_no BIGINT,
     PRIMARY KEY (tenant_no, merchant_no),
     FOREIGN KEY (tenant_no, merchant_no) REFERENCES merchant (tenant_no, merchant_no)

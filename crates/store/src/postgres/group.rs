@@ -109,7 +109,8 @@ impl Ask {
         if !self.merchants.is_empty() {
             for row in next() {
                 let mut f = Fields::new(&row, "fee_rule_head", 0, 1);
-                seen.rows.heads.insert((f.int()?, f.int()?), f.int()?);
+                let key = (f.int()?, f.int()?);
+                seen.rows.heads.insert(key, (f.int()?, u128::from_be_bytes(f.bytes()?)));
             }
         }
         if !self.deliveries.is_empty() {
@@ -135,8 +136,8 @@ impl Ask {
 /// Rows that guards look at, each by its tenant and its own key.
 #[derive(Debug, Default)]
 struct Rows {
-    /// Version of each rule head.
-    heads: HashMap<(i64, i64), i64>,
+    /// Version and config id of each rule head.
+    heads: HashMap<(i64, i64), (i64, u128)>,
     /// Attempts of each delivery; `None`: it cannot be read back.
     deliveries: HashMap<(i64, i64), Option<i64>>,
     event_nos: HashSet<(i64, i64)>,
@@ -218,8 +219,13 @@ impl<'a> Judge<'a> {
             Grouped::Rule { tenant, merchant, version } => {
                 let key = (tenant.0, merchant.0);
                 let head = turn.rows.heads.get(&key).or_else(|| seen.heads.get(&key)).copied();
-                guard(head.unwrap_or(0) == version.version_no - 1, Conflict::Moved(Key::RuleHead(merchant)))?;
-                turn.rows.heads.insert(key, version.version_no);
+                // The id too: who decided on a head that he remembered may remember one that a failover has lost.
+                let is_next = match head {
+                    None => version.version_no == 1,
+                    Some((no, id)) => version.version_no == no + 1 && version.previous.is_some_and(|p| p.0 == id),
+                };
+                guard(is_next, Conflict::Moved(Key::RuleHead(merchant)))?;
+                turn.rows.heads.insert(key, (version.version_no, version.config_id.0));
                 Ok(())
             }
             Grouped::Event(row) => {

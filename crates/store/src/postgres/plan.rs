@@ -109,9 +109,15 @@ impl<'a> Plan<'a> {
     fn heads(&self) -> Statement<'a> {
         let mut heads = BTreeMap::new();
         for (tenant, merchant, rule) in &self.rules {
-            heads.insert((tenant.0, merchant.0), (rule.version_no, rule.base_version_no));
+            heads.insert((tenant.0, merchant.0), *rule);
         }
-        let columns = columns![heads; |(key, _)| key.0, |(key, _)| key.1, |(_, head)| head.0, |(_, head)| head.1];
+        let columns = columns![heads;
+            |(key, _)| key.0,
+            |(key, _)| key.1,
+            |(_, rule)| rule.version_no,
+            |(_, rule)| rule.config_id.0.to_be_bytes().to_vec(),
+            |(_, rule)| rule.base_version_no,
+        ];
         (Sql::HeadsPut, columns)
     }
 

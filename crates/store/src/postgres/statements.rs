@@ -164,7 +164,7 @@ statements! {
     NoncesForget: "DELETE FROM nonce WHERE ctid = ANY(ARRAY(SELECT ctid FROM nonce
                    WHERE stamped_at <= (SELECT horizon FROM replay) LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING 1::bigint";
 
-    HeadsLock: "SELECT h.tenant_no, h.merchant_no, h.version_no FROM fee_rule_head h
+    HeadsLock: "SELECT h.tenant_no, h.merchant_no, h.version_no, h.config_id FROM fee_rule_head h
                 JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, merchant_no)
                 ON h.tenant_no = a.tenant_no AND h.merchant_no = a.merchant_no
                 ORDER BY h.tenant_no, h.merchant_no FOR UPDATE OF h";
@@ -172,10 +172,10 @@ statements! {
                   r_markup, f_markup, effective_at, due_at, created_at)
                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bigint[],
                   $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])";
-    HeadsPut: "INSERT INTO fee_rule_head AS h (tenant_no, merchant_no, version_no, base_version_no)
-               SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-               ON CONFLICT (tenant_no, merchant_no) DO UPDATE
-               SET version_no = excluded.version_no, base_version_no = excluded.base_version_no";
+    HeadsPut: "INSERT INTO fee_rule_head AS h (tenant_no, merchant_no, version_no, config_id, base_version_no)
+               SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[])
+               ON CONFLICT (tenant_no, merchant_no) DO UPDATE SET version_no = excluded.version_no,
+               config_id = excluded.config_id, base_version_no = excluded.base_version_no";
 
     MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, created_at)
                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1::bigint";

@@ -30,13 +30,14 @@ const ONLY_SQLITE: [(&str, &str); 11] = [
     ("fee_rule_head.base_no", "as rule_no"),
 ];
 /// What only PostgreSQL has, and why.
-const ONLY_POSTGRES: [(&str, &str); 7] = [
+const ONLY_POSTGRES: [(&str, &str); 8] = [
     ("nonce.tenant_no", "rows are spread by it"),
     (
         "order_directory.order_id",
         "the key of convert_order begins with the tenant, but its number is new in the deployment",
     ),
     ("order_directory.tenant_no", "as order_id"),
+    ("fee_rule_head.config_id", "a node may decide on the head that it remembers; a file has one node"),
     ("commit_mark.tenant_no", "rows are spread by it"),
     ("commit_mark.lane", "a connection can break in a commit; a file cannot"),
     ("commit_mark.mark", "as lane"),

@@ -12,4 +12,5 @@ mod journey_rule_upgrade;
 mod kills;
 mod operator;
 mod refusals;
+mod remembered_rules;
 mod tidy;

@@ -9,6 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Request;
 use countersign::app::callers::Callers;
 use countersign::app::operators::make_token;
+use countersign::app::hints::Hints;
 use countersign::app::turns::Turns;
 use countersign::app::{App, Policy};
 use countersign::chance::Chance;
@@ -105,6 +106,7 @@ impl House {
             vault: Vault::new(&Zeroizing::new([7; 32])),
             policy,
             callers: Callers::new(&[9; 64]),
+            hints: Hints::default(),
             turns: Turns::default(),
             due: tokio::sync::Notify::new(),
         });
