@@ -1,4 +1,4 @@
-//! `cargo xtask bench [hmac|query|upgrades]`: figures, each beside its yardstick in the same run.
+//! `cargo xtask bench [hmac|query|upgrades|postgres]`: figures, each beside its yardstick in the same run.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use anyhow::ensure;
 
 use crate::tools;
 
-const TABLES: [&str; 3] = ["hmac", "query", "upgrades"];
+const TABLES: [&str; 4] = ["hmac", "query", "upgrades", "postgres"];
 
 /// The tables that are named; all where none is. A table that fails does not keep the others from being measured.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {

@@ -4,6 +4,7 @@
 //! The first test that wants it makes it. A shell keeps it, and ends and removes it when the program that runs the tests is gone,
 //! however it went. Started by root, it runs as `postgres` or `nobody`, since PostgreSQL refuses to be root's.
 
+mod pgbench;
 mod programs;
 mod server;
 

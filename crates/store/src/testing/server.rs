@@ -237,7 +237,7 @@ impl Server {
         }
     }
 
-    fn command(&self, program: &str) -> Command {
+    pub(super) fn command(&self, program: &str) -> Command {
         command(&programs().join(program), &self.folder, self.owner)
     }
 

@@ -1,4 +1,5 @@
-//! `measure hmac|query|upgrades`: prints one table each. `measure bare BODY`: the yardstick server, started by `query`.
+//! `measure hmac|query|upgrades|postgres`: prints its tables. `measure bare BODY`: the yardstick server, started by `query`;
+//! `measure node URL DATA`: a node, started by `postgres`.
 
 use anyhow::{Result, bail};
 use countersign_testkit::measure;
@@ -15,6 +16,7 @@ fn main() -> Result<()> {
         ["bare", body] => one_thread()?.block_on(measure::bare::serve(body.as_bytes().to_vec()))?,
         ["query"] => tokio::task::LocalSet::new().block_on(&one_thread()?, measure::query::run())?,
         ["upgrades"] => tokio::runtime::Runtime::new()?.block_on(measure::upgrades::run())?,
+        ["node", url, data] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::node(url, data.into()))?,
         ["postgres"] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::run())?,
         _ => bail!("usage: measure hmac|query|upgrades|postgres"),
     }

@@ -90,6 +90,19 @@ impl Loaded {
         Ok(Pace { rate: f64::from(u32::try_from(all.len())?) / took, p50_ms: at(50), p99_ms: at(99) })
     }
 
+    /// Gives every sub-account a rule.
+    pub async fn first_rules(&self) -> Result<()> {
+        let mut tasks: JoinSet<Result<()>> = JoinSet::new();
+        for key in 0..self.keys() {
+            let loaded = self.clone();
+            tasks.spawn(async move { loaded.upgrade(key).await });
+        }
+        while let Some(made) = tasks.join_next().await {
+            made??;
+        }
+        Ok(())
+    }
+
     async fn upgrade(&self, key: usize) -> Result<()> {
         static NONCES: AtomicU64 = AtomicU64::new(0);
         let (at, n) = (key % self.institutions.len(), key / self.institutions.len());
