@@ -10,6 +10,7 @@ use countersign_store::testing::Database;
 use countersign_store::{PostgresOptions, PostgresStore, Store};
 
 use crate::fixtures::*;
+use crate::postgres::{begin, waits};
 use crate::proxy::{Break, Proxy};
 
 /// Every table whose key begins with the tenant. What a transaction has touched is a setting of its own; the count survives it.
@@ -130,6 +131,45 @@ async fn load(store: &Arc<PostgresStore>) {
     let lines: Vec<AuditRow> = store.audit(all()).await.expect("reads");
     assert_eq!(lines.len(), 3 * usize::try_from(TENANTS).expect("few"));
     assert!(lines.iter().rev().map(|line| line.no).eq((0..TENANTS).flat_map(|_| 1..=3)), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_of_several_tenants_that_wait_for_a_lane_are_one_transaction() {
+    let database = Database::new().await;
+    let options = PostgresOptions { lanes: 1, ..postgres_options(&database, 1) };
+    let store = PostgresStore::open(options).await.expect("opens");
+    furnish_tenants(&store).await;
+    let (tenant, merchant, _) = of(0);
+    let rule = |no| Write::AppendRule { tenant, merchant, version: Box::new(version(no)) };
+    let line = |n: i64, action: &str| audit_of(Some(of(n).0), 0, action);
+    commit(&store, vec![rule(1)]).await;
+    for n in 0..TENANTS {
+        commit(&store, vec![line(n, "before")]).await;
+    }
+    let holder = database.client().await;
+    holder.batch_execute("BEGIN; SELECT * FROM fee_rule_head FOR UPDATE").await.expect("holds the head");
+    let mut first = std::pin::pin!(store.commit(Batch(vec![rule(2)])));
+    begin(first.as_mut()).await;
+    waits(&database).await;
+    let mut behind: Vec<_> =
+        (0..TENANTS).map(|n| Box::pin(store.commit(Batch(vec![line(n, "one"), line(n, "two")])))).collect();
+    for asked in &mut behind {
+        begin(asked.as_mut()).await;
+    }
+    holder.batch_execute("COMMIT").await.expect("lets go");
+    first.await.expect("is applied");
+    for asked in behind {
+        asked.await.expect("is applied");
+    }
+    let client = database.client().await;
+    let found = "SELECT count(DISTINCT xmin::text), count(*), count(DISTINCT tenant_no) FROM audit WHERE audit_no > 1";
+    let row = client.query_one(found, &[]).await.expect("reads");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), (1, 2 * TENANTS, TENANTS));
+    for n in 0..TENANTS {
+        let actions = "SELECT array_agg(action ORDER BY audit_no) FROM audit WHERE tenant_no = $1";
+        let row = client.query_one(actions, &[&of(n).0.0]).await.expect("reads");
+        assert_eq!(row.get::<_, Vec<String>>(0), ["before", "one", "two"]);
+    }
 }
 
 /// Claims of all tenants, many at once.
