@@ -39,6 +39,7 @@ pub const NOT_SETTINGS: [&str; 6] = [
 /// Every setting. `defaults.toml` says what each one means.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Config {
     /// The data folder.
     pub data: PathBuf,
@@ -46,6 +47,8 @@ pub struct Config {
     pub database_url: Optional<String>,
     /// Further certificate authorities for the database, PEM.
     pub database_ca_file: Optional<PathBuf>,
+    /// Whether a transaction of the database carries one tenant's changes only.
+    pub group_by_tenant: bool,
     /// The file of the master key; none is `master.key` in the data folder.
     pub master_key_file: Optional<PathBuf>,
     /// The master key itself, from the environment only.

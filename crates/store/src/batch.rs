@@ -14,7 +14,7 @@ use crate::contract::{
 pub const ANSWERS_FORGOTTEN_MAX: usize = 5_000;
 
 /// One change, applied whole or not at all. Writes are applied in order; the first guard that does not hold refuses the batch,
-/// and a refused batch leaves no trace. A batch touches one tenant (or reference tables only). A row that is there under another
+/// and a refused batch leaves no trace. A batch touches one tenant, or the system's own audit lines, or reference tables only. A row that is there under another
 /// tenant than the write says is not there for the write.
 #[derive(Clone, Debug, Default)]
 pub struct Batch(pub Vec<Write>);

@@ -6,6 +6,7 @@ use countersign_domain::time::UnixMillis;
 
 use crate::batch::{Batch, Write};
 use crate::contract::StoreError;
+use crate::words::of_audit_tenant;
 
 /// Refuses a batch that no store could hold: the mistake of a caller, not of its caller's caller. The tenant that it touches.
 pub(crate) fn well_formed(batch: &Batch) -> Result<Option<TenantNo>, StoreError> {
@@ -34,7 +35,8 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::Redeliver { tenant, .. } => Some(*tenant),
         Write::ClaimNonce(claim) => Some(claim.tenant),
         Write::EnqueueEvent(event) => Some(event.tenant),
-        Write::RecordAudit(audit) => audit.tenant,
+        // The system's own lines are a tenant of their own.
+        Write::RecordAudit(audit) => Some(TenantNo(of_audit_tenant(audit.tenant))),
         Write::InsertMerchant(_)
         | Write::InsertApplication(_)
         | Write::UpdateApplication(_)

@@ -76,6 +76,7 @@ pub fn postgres_options(config: &Config, url: &str) -> anyhow::Result<PostgresOp
     chance.fill(&mut window_key);
     chance.fill(&mut node);
     let mut options = PostgresOptions::new(url, window_key, node);
+    options.group_by_tenant = config.group_by_tenant;
     if config.worker_threads > 0 {
         options.readers = config.worker_threads;
     } else if let Ok(cores) = std::thread::available_parallelism() {

@@ -5,9 +5,11 @@
 //! Invariant: every transaction that writes puts a row of its lane and number into `commit_mark`. When the connection breaks in the
 //! commit, the lane tries to insert that same row: if it can, the commit was not done and never will be; if the row is there, it was.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_domain::ids::TenantNo;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::{Error, Row};
@@ -61,6 +63,8 @@ type Answer = Result<Committed, CommitError>;
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) batch: Batch,
+    /// Whose it is; none: it is about reference tables only.
+    pub(super) tenant: Option<TenantNo>,
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
@@ -114,6 +118,8 @@ enum Commit {
 pub(super) struct Lane {
     dial: Arc<Dial>,
     nonces: Arc<Nonces>,
+    /// Whether a transaction is of one tenant.
+    by_tenant: bool,
     /// Names this lane of this opening.
     id: Vec<u8>,
     /// Number of its last transaction.
@@ -124,8 +130,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) const fn new(dial: Arc<Dial>, nonces: Arc<Nonces>, id: Vec<u8>) -> Self {
-        Self { dial, nonces, id, mark: 0, tenant: OF_MANY, session: None }
+    pub(super) const fn new(dial: Arc<Dial>, nonces: Arc<Nonces>, by_tenant: bool, id: Vec<u8>) -> Self {
+        Self { dial, nonces, by_tenant, id, mark: 0, tenant: OF_MANY, session: None }
     }
 
     /// Writes until nobody can ask any more.
@@ -134,11 +140,30 @@ impl Lane {
         while queue.recv_many(&mut jobs, group_max).await > 0 {
             let (grouped, rare): (Vec<Job>, Vec<Job>) =
                 jobs.drain(..).partition(|job| job.batch.0.iter().all(|write| grouped(write).is_some()));
-            self.group(grouped).await;
+            for group in self.groups(grouped) {
+                self.group(group).await;
+            }
             for job in rare {
                 self.alone(job).await;
             }
         }
+    }
+
+    /// The jobs as they are committed together.
+    fn groups(&self, jobs: Vec<Job>) -> Vec<Vec<Job>> {
+        if !self.by_tenant {
+            return vec![jobs];
+        }
+        let mut groups: BTreeMap<Option<TenantNo>, Vec<Job>> = BTreeMap::new();
+        for job in jobs {
+            groups.entry(job.tenant).or_default().push(job);
+        }
+        groups.into_values().collect()
+    }
+
+    /// Whose transaction begins: what its mark belongs to.
+    fn begin(&mut self, tenant: Option<TenantNo>) {
+        self.tenant = if self.by_tenant { tenant.map_or(OF_MANY, |tenant| tenant.0) } else { OF_MANY };
     }
 
     /// Commits the jobs together or, where that fails for a reason that may be one job's, each alone.
@@ -181,6 +206,7 @@ impl Lane {
 
     async fn together(&mut self, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
         let session = self.open().await?;
+        self.begin(jobs.first().and_then(|job| job.tenant));
         let nonces = Arc::clone(&self.nonces);
         let ask = Ask::of(jobs.iter().flat_map(|job| &job.batch.0), &nonces);
         let statements = ask.statements();
@@ -226,7 +252,7 @@ impl Lane {
     async fn alone(&mut self, job: Job) {
         let mut tries = 1;
         let answer = loop {
-            match self.one(&job.batch).await {
+            match self.one(&job).await {
                 Ok(answer) => break answer,
                 Err(failure) if matches!(failure.trouble, Trouble::Lost | Trouble::Again) && tries < TRIES_MAX => {
                     tries += 1;
@@ -237,13 +263,14 @@ impl Lane {
         drop(job.answer.send(answer));
     }
 
-    async fn one(&mut self, batch: &Batch) -> Result<Answer, Failure> {
+    async fn one(&mut self, job: &Job) -> Result<Answer, Failure> {
         let session = self.open().await?;
+        self.begin(job.tenant);
         let nonces = Arc::clone(&self.nonces);
         let mut alone = Alone::new(&session, &nonces);
         let applied = timeout(ANSWER_TIMEOUT, async {
             session.word("BEGIN").await?;
-            alone.apply(batch).await
+            alone.apply(&job.batch).await
         });
         let applied = applied.await;
         let (claims, committed) = (std::mem::take(&mut alone.claims), std::mem::take(&mut alone.committed));

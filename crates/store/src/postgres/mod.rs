@@ -17,7 +17,10 @@ mod readers;
 mod rows;
 mod schema;
 mod session;
+mod settler;
 mod statements;
+#[cfg(test)]
+mod tenancy;
 mod tls;
 
 use std::sync::Arc;
@@ -36,9 +39,10 @@ use crate::contract::{
 };
 use crate::steps::SchemaState;
 use lane::{Job, Lane};
-use nonces::{Nonces, Settler, Settling};
+use nonces::{Nonces, Settling};
 use readers::Readers;
 use session::Dial;
+use settler::Settler;
 
 pub use options::PostgresOptions;
 
@@ -57,7 +61,8 @@ impl PostgresStore {
     ///
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
-        let PostgresOptions { url, tls, window_key, node, lanes, readers, group_max, queue_max } = options;
+        let PostgresOptions { url, tls, window_key, node, lanes, readers, group_max, group_by_tenant, queue_max } =
+            options;
         let dial = Arc::new(Dial::new(&url, tls)?);
         schema::migrate(&dial).await?;
         let (key, horizon) = purge::begin(&dial, window_key).await?;
@@ -66,12 +71,14 @@ impl PostgresStore {
             let mut id = node.to_vec();
             id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
             let (sender, queue) = mpsc::channel(queue_max.max(1));
-            tokio::spawn(Lane::new(Arc::clone(&dial), Arc::clone(&nonces), id).run(queue, group_max.max(1)));
+            let lane = Lane::new(Arc::clone(&dial), Arc::clone(&nonces), group_by_tenant, id);
+            tokio::spawn(lane.run(queue, group_max.max(1)));
             sender
         };
         let lanes = (0..lanes.max(1)).map(lane).collect();
         let (settling, queue) = mpsc::channel(queue_max.max(1));
-        tokio::spawn(Settler { dial: Arc::clone(&dial), nonces: Arc::clone(&nonces) }.run(queue));
+        let (of_settler, nonces_of_settler) = (Arc::clone(&dial), Arc::clone(&nonces));
+        tokio::spawn(Settler::new(of_settler, nonces_of_settler, group_by_tenant).run(queue));
         Ok(Self { readers: Readers::new(Arc::clone(&dial), readers), dial, nonces, lanes, settling })
     }
 
@@ -124,7 +131,7 @@ impl Store for PostgresStore {
         let tenant = well_formed(&batch)?;
         let (answer, waiting) = oneshot::channel();
         let lane = self.lane(tenant, &batch);
-        lane.try_send(Job { batch, answer })
+        lane.try_send(Job { batch, tenant, answer })
             .map_err(|_| StoreError::Unavailable("too many changes are waiting".to_owned()))?;
         // The lane answers each job; it can only be gone with the runtime.
         waiting.await.unwrap_or(Err(CommitError::Unknown))

@@ -21,6 +21,9 @@ pub struct PostgresOptions {
     pub readers: usize,
     /// Batches in one transaction at most; 1 is the yardstick of the benchmark.
     pub group_max: usize,
+    /// Whether a transaction carries the batches, or claims, of one tenant only, so that the tables can be spread over many servers by
+    /// tenant. On a single server it only makes the groups smaller.
+    pub group_by_tenant: bool,
     /// Batches that may wait for one lane; one more is answered `Unavailable` at once.
     pub queue_max: usize,
 }
@@ -28,7 +31,17 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     /// The shipped settings.
     pub fn new(url: impl Into<String>, window_key: [u8; 16], node: [u8; 16]) -> Self {
-        Self { url: url.into(), tls: None, window_key, node, lanes: 2, readers: 2, group_max: 256, queue_max: 4096 }
+        Self {
+            url: url.into(),
+            tls: None,
+            window_key,
+            node,
+            lanes: 2,
+            readers: 2,
+            group_max: 256,
+            group_by_tenant: false,
+            queue_max: 4096,
+        }
     }
 }
 
@@ -39,6 +52,7 @@ impl fmt::Debug for PostgresOptions {
             .field("lanes", &self.lanes)
             .field("readers", &self.readers)
             .field("group_max", &self.group_max)
+            .field("group_by_tenant", &self.group_by_tenant)
             .field("queue_max", &self.queue_max)
             .finish_non_exhaustive()
     }

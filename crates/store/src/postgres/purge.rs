@@ -12,17 +12,14 @@ use crate::contract::StoreError;
 /// Nonces deleted in one transaction.
 const NONCES_PER_DELETE: i64 = 2000;
 /// Lanes that committed nothing for so long are gone, and with them whoever could ask for their marks.
-const MARK_LIFE: &str = "1 day";
+const MARK_LIFE_S: i64 = 86_400;
 
 /// The key of nonce hashes and the horizon; the first opening makes them.
 pub(super) async fn begin(dial: &Dial, new_key: [u8; 16]) -> Result<([u8; 16], i64), StoreError> {
     let session = dial.session().await?;
     let make = "INSERT INTO replay (one, hash_key, horizon) VALUES (1, $1, $2) ON CONFLICT DO NOTHING";
     session.client().execute(make, &[&new_key.as_slice(), &i64::MIN]).await.map_err(fault)?;
-    let forget = format!(
-        "DELETE FROM commit_mark WHERE marked_at < 1000 * extract(epoch FROM now() - interval '{MARK_LIFE}')::bigint"
-    );
-    session.client().batch_execute(&forget).await.map_err(fault)?;
+    session.run(Sql::MarksForget, &[&MARK_LIFE_S]).await.map_err(fault)?;
     let found = session.client().query("SELECT one, hash_key, horizon FROM replay", &[]).await.map_err(fault)?;
     let Some(row) = found.first() else {
         return Err(StoreError::Corrupt { table: "replay", row: "1".to_owned() });

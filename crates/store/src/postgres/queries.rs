@@ -12,7 +12,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::readers::Readers;
 use super::rows;
 use super::session::Params;
-use super::statements::{Sql, event_columns};
+use super::statements::{EVENTS, Sql};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow,
     RuleFilter, RulePage, StoreError, TokenRow,
@@ -189,12 +189,7 @@ pub(super) async fn event(from: &Readers, event_id: SortedId) -> Found<Option<(E
 
 /// The statement for this filter: a condition that is not asked for is not in it, so that the plan fits.
 pub(super) async fn events(from: &Readers, filter: &EventFilter, page: &Cursor) -> Found<Vec<EventRow>> {
-    let mut sql = concat!(
-        "SELECT ",
-        event_columns!(),
-        " FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE true"
-    )
-    .to_owned();
+    let mut sql = EVENTS.to_owned();
     let mut values: Vec<(Box<dyn ToSql + Send + Sync>, Type)> = Vec::new();
     let mut also = |condition: &str, value: Option<(Box<dyn ToSql + Send + Sync>, Type)>| {
         if let Some(value) = value {

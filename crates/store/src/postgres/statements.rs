@@ -68,8 +68,6 @@ macro_rules! event_columns {
          e.biz_status, e.data, e.body, e.created_at, d.state, d.attempts, d.due_at"
     };
 }
-pub(super) use event_columns;
-
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
         /// A statement.
@@ -78,8 +76,19 @@ macro_rules! statements {
 
         /// Their texts, in the order of [`Sql`].
         pub(super) const TEXTS: &[&str] = &[$($sql),*];
+
+        /// Their names, in the same order.
+        #[cfg(test)]
+        pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
+
+/// How a list of events for operators begins; what is asked for is added to it.
+pub(super) const EVENTS: &str = concat!(
+    "SELECT ",
+    event_columns!(),
+    " FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE true"
+);
 
 statements! {
     Ping: "SELECT 1";
@@ -267,6 +276,7 @@ statements! {
                   JOIN audit_head h ON h.tenant_no = a.tenant_no";
     SettingPut: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
+    MarksForget: "DELETE FROM commit_mark WHERE marked_at < 1000 * extract(epoch FROM now() - $1::bigint * interval '1 second')::bigint";
     // What the transaction of a lane ends with, and what its lane asks when nobody answered the commit.
     MarkPut: "WITH gone AS (DELETE FROM commit_mark WHERE tenant_no = $1 AND lane = $2 AND mark < $3)
               INSERT INTO commit_mark (tenant_no, lane, mark, marked_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint * 1000)";

@@ -3,6 +3,7 @@
 //! Invariant: where no two writes of a batch can touch the same row, nothing is written before every guard held, so a refused batch
 //! needs no savepoint. Other batches are applied write by write under one.
 
+use super::audit::AuditHeads;
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use super::writes;
@@ -55,6 +56,7 @@ pub(super) struct Applier<'c> {
     /// Nonces that the open transaction claimed.
     pub(super) claimed: Vec<Undo>,
     found: Vec<Found>,
+    pub(super) audit: AuditHeads,
 }
 
 /// Rows that writes of one family may share; each is a bit.
@@ -90,15 +92,17 @@ fn depends_on_itself(batch: &Batch) -> bool {
 
 impl<'c> Applier<'c> {
     pub(super) fn new(kept: Kept<'c>, nonces: &'c Nonces) -> Self {
-        Self { kept, nonces, claimed: Vec::new(), found: Vec::new() }
+        Self { kept, nonces, claimed: Vec::new(), found: Vec::new(), audit: AuditHeads::default() }
     }
 
     /// Applies a batch inside the open transaction.
     pub(super) fn batch(&mut self, batch: &Batch) -> Result<Committed, Stop> {
         let claimed_before = self.claimed.len();
+        self.audit.begin();
         let outcome = if depends_on_itself(batch) { self.one_by_one(batch) } else { self.guards_first(batch) };
         if outcome.is_err() {
             self.unclaim(claimed_before);
+            self.audit.undo();
         }
         outcome
     }
@@ -111,6 +115,7 @@ impl<'c> Applier<'c> {
     /// The transaction was rolled back: so are its claims.
     pub(super) fn rolled_back(&mut self) {
         self.unclaim(0);
+        self.audit.forget();
     }
 
     fn unclaim(&mut self, keep: usize) {
@@ -127,7 +132,7 @@ impl<'c> Applier<'c> {
         }
         let mut committed = Committed::default();
         for (at, write) in batch.0.iter().enumerate() {
-            writes::write(&mut self.kept, self.nonces, write, self.found[at], &mut committed)?;
+            writes::write(&mut self.kept, &mut self.audit, self.nonces, write, self.found[at], &mut committed)?;
         }
         Ok(committed)
     }
@@ -137,7 +142,7 @@ impl<'c> Applier<'c> {
         let mut committed = Committed::default();
         for write in &batch.0 {
             let done = self.check(write).and_then(|found| {
-                let written = writes::write(&mut self.kept, self.nonces, write, found, &mut committed);
+                let written = writes::write(&mut self.kept, &mut self.audit, self.nonces, write, found, &mut committed);
                 written.map_err(Stop::Broken)
             });
             match done {

@@ -4,6 +4,7 @@
 //! Invariant: a caller reads its own acknowledged writes.
 
 mod apply;
+mod audit;
 mod checkpoint;
 mod fault;
 mod guards;

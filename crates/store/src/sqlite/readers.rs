@@ -242,7 +242,7 @@ mod tests {
         let conn = open(&path).expect("opens");
         let mut kept = conn.prepare(queries::NEWEST_RULE).expect("prepares");
         for merchant_no in 1..=5 {
-            assert!(!kept.exists([merchant_no]).expect("reads"));
+            assert!(!kept.exists([merchant_no, 1]).expect("reads"));
         }
         assert_eq!(kept.get_status(StatementStatus::RePrepare), 0);
     }

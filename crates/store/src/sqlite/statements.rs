@@ -102,8 +102,9 @@ statements! {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
                     WHERE created_at < ?1 ORDER BY created_at, scope, key LIMIT ?2)";
-    AuditCount: "INSERT INTO audit_head (tenant_no, audit_no) VALUES (?1, 1)
-                 ON CONFLICT (tenant_no) DO UPDATE SET audit_no = audit_no + 1 RETURNING audit_no";
+    AuditHead: "SELECT audit_no FROM audit_head WHERE tenant_no = ?1";
+    AuditHeadPut: "INSERT INTO audit_head (tenant_no, audit_no) VALUES (?1, ?2)
+                   ON CONFLICT (tenant_no) DO UPDATE SET audit_no = excluded.audit_no";
     AuditInsert: "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     SettingPut: "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";

@@ -180,6 +180,7 @@ fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, F
             Err(Stop::Broken(error)) => return Err(before(error)),
         }
     }
+    applier.audit.save(&mut applier.kept).map_err(before)?;
     applier.kept.run(Sql::Commit, []).map_err(|error| Failure { error, in_commit: true })?;
     Ok(answers)
 }

@@ -6,6 +6,7 @@ use countersign_domain::rules::RuleVersion;
 use rusqlite::params;
 
 use super::apply::Found;
+use super::audit::AuditHeads;
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, EventNumbers, Write};
@@ -15,6 +16,7 @@ use crate::words;
 /// Does a write whose guard held.
 pub(super) fn write(
     kept: &mut Kept<'_>,
+    heads: &mut AuditHeads,
     nonces: &Nonces,
     write: &Write,
     found: Found,
@@ -66,7 +68,7 @@ pub(super) fn write(
             let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
             kept.run(Sql::AnswersForget, [kept_before.0, most])?;
         }
-        Write::RecordAudit(row) => record_audit(kept, row)?,
+        Write::RecordAudit(row) => record_audit(kept, heads, row)?,
         Write::PutSetting { name, value } => {
             kept.run(Sql::SettingPut, [name, value])?;
         }
@@ -158,9 +160,9 @@ fn insert_order(
 }
 
 /// A line, with the number that only the store can give.
-fn record_audit(kept: &mut Kept<'_>, row: &AuditRow) -> rusqlite::Result<()> {
+fn record_audit(kept: &mut Kept<'_>, heads: &mut AuditHeads, row: &AuditRow) -> rusqlite::Result<()> {
     let tenant = words::of_audit_tenant(row.tenant);
-    let no: i64 = kept.get(Sql::AuditCount)?.query_row([tenant], |row| row.get(0))?;
+    let no = heads.next(kept, tenant)?;
     kept.run(
         Sql::AuditInsert,
         params![

@@ -91,7 +91,7 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
     const UNREAD: [&str; 7] =
         ["convert_order_move", "event_counter", "biz_counter", "audit_head", "schema_step", "nonce", "replay"];
     // Rows are found by these: another value finds nothing.
-    const FINDERS: [&str; 19] = [
+    const FINDERS: [&str; 20] = [
         "fee_rule.tenant_no",
         "fee_rule.merchant_no",
         "fee_rule.previous_no",
@@ -105,6 +105,7 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
         "delivery.application_no",
         "attempt.tenant_no",
         "attempt.event_no",
+        "audit.at",
         "setting.name",
         "secret.application_no",
         "secret.revoked_at",

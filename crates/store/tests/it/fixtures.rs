@@ -25,26 +25,43 @@ pub struct Fresh {
     pub store: Arc<AnyStore>,
     pub dir: Option<TempDir>,
     /// Kept: it goes when this is dropped.
-    pub _database: Option<Database>,
+    pub database: Option<Database>,
+    is_watched: bool,
 }
 
 pub async fn model() -> Fresh {
-    Fresh { store: Arc::new(AnyStore::Model(ModelStore::new())), dir: None, _database: None }
+    Fresh { store: Arc::new(AnyStore::Model(ModelStore::new())), dir: None, database: None, is_watched: false }
 }
 
 pub async fn sqlite() -> Fresh {
     let dir = tempfile::tempdir().expect("a folder");
     let store = Arc::new(AnyStore::Sqlite(open(dir.path())));
-    Fresh { store, dir: Some(dir), _database: None }
+    Fresh { store, dir: Some(dir), database: None, is_watched: false }
 }
 
 pub async fn postgres() -> Fresh {
     let database = Database::new().await;
     let store = Arc::new(AnyStore::Postgres(open_postgres(&database, 1).await));
-    Fresh { store, dir: None, _database: Some(database) }
+    Fresh { store, dir: None, database: Some(database), is_watched: false }
+}
+
+/// PostgreSQL with transactions of one tenant each, and a watch that counts those of two.
+pub async fn postgres_by_tenant() -> Fresh {
+    let database = Database::new().await;
+    let options = PostgresOptions { group_by_tenant: true, ..postgres_options(&database, 1) };
+    let store = PostgresStore::open(options).await.expect("opens");
+    crate::tenancy::watch(&database).await;
+    Fresh { store: Arc::new(AnyStore::Postgres(store)), dir: None, database: Some(database), is_watched: true }
 }
 
 impl Fresh {
+    /// What must hold whatever was done: no transaction touched two tenants, where that is promised.
+    pub async fn check(&self) {
+        if let (Some(database), true) = (&self.database, self.is_watched) {
+            assert_eq!(crate::tenancy::violations(database).await, 0, "transactions that touched two tenants");
+        }
+    }
+
     /// Drops the store as a kill would leave it, and opens its file again.
     pub fn reopen(&mut self) {
         self.store = Arc::new(AnyStore::Model(ModelStore::new()));

@@ -10,3 +10,4 @@ mod property;
 mod proxy;
 mod schemas;
 mod sqlite;
+mod tenancy;

@@ -229,8 +229,19 @@ async fn a_batch_that_breaks_its_group_breaks_nobody_else() {
     assert_eq!(nodes[0].audit(all()).await.expect("reads").len(), 60);
 }
 
+/// Returns when a transaction of this database waits for a lock.
+pub async fn waits(database: &Database) {
+    let watcher = database.client().await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let begun = Instant::now();
+    while watcher.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(3), "nobody waits");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Polls once: what is asked is on its way, and not done.
-async fn begin<F: Future>(mut asked: Pin<&mut F>) {
+pub async fn begin<F: Future>(mut asked: Pin<&mut F>) {
     std::future::poll_fn(|cx| {
         assert!(asked.as_mut().poll(cx).is_pending());
         Poll::Ready(())
@@ -247,11 +258,7 @@ async fn a_batch_that_its_group_leaves_behind_leaves_its_nonce_to_others() {
     // The first waits for the head; the two behind it are one group then.
     let mut first = pin!(nodes[0].commit(Batch(vec![append(SUB, version(2))])));
     begin(first.as_mut()).await;
-    let watcher = database.client().await;
-    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-    while watcher.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
-        tokio::task::yield_now().await;
-    }
+    waits(&database).await;
     let mut refused = pin!(nodes[0].commit(Batch(vec![claim("left", 0), append(SUB, version(99))])));
     let mut done = pin!(nodes[0].commit(Batch(vec![claim("kept", 0), append(SUB, version(3)), audit("kept")])));
     begin(refused.as_mut()).await;

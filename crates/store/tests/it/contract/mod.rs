@@ -12,6 +12,7 @@ macro_rules! contract {
         contract!(@on model, [$($($part::$case),*),*]);
         contract!(@on sqlite, [$($($part::$case),*),*]);
         contract!(@on postgres, [$($($part::$case),*),*]);
+        contract!(@on postgres_by_tenant, [$($($part::$case),*),*]);
     };
     (@on $store:ident, [$($part:ident::$case:ident),*]) => {
         mod $store {
@@ -21,6 +22,7 @@ macro_rules! contract {
                     let fresh = crate::fixtures::$store().await;
                     crate::fixtures::furnish(&*fresh.store).await;
                     super::$part::$case(std::sync::Arc::clone(&fresh.store)).await;
+                    fresh.check().await;
                 }
             )*
         }
