@@ -31,9 +31,8 @@ counted AS (
     INSERT INTO audit_head AS h (tenant_no, audit_no) VALUES (:tenant, 1)
     ON CONFLICT (tenant_no) DO UPDATE SET audit_no = h.audit_no + 1 RETURNING audit_no)
 INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id)
-SELECT :tenant, counted.audit_no, claimed.stamped_at, 'application:measure', '', 'fee_rule.upgrade', 'bank-1-1',
-    '{"version_no":1000,"config_id":"cfg_01ARZ3NDEKTSV4RRFFQ69G5FAV","r_markup":0.3,"f_markup":0,"effective_at":1800000000000,"due_at":null}',
-    '{"version_no":1001,"config_id":"cfg_01ARZ3NDEKTSV4RRFFQ69G5FAV","r_markup":0.3,"f_markup":0,"effective_at":1800000000000,"due_at":null}',
+SELECT :tenant, counted.audit_no, claimed.stamped_at, 'application measure', '', 'fee_rule.upgrade', 'bank-1-1',
+    repeat('b', 140), repeat('a', 140),
     'measure' FROM counted, claimed;
 "#;
 
