@@ -80,11 +80,11 @@ impl<'a> Fields<'a> {
         self.raw(name).is_some()
     }
 
-    /// A string.
+    /// A string without U+0000, which not every database can keep.
     pub fn text(&self, name: &str) -> Result<Option<String>, FieldRefused> {
-        self.value(name)
-            .map(|token| serde_json::from_str(token).map_err(|_| FieldRefused::new(name, "must be a JSON string")))
-            .transpose()
+        let Some(token) = self.value(name) else { return Ok(None) };
+        let text = serde_json::from_str(token).map_err(|_| FieldRefused::new(name, "must be a JSON string"))?;
+        without_nul(name, text).map(Some)
     }
 
     /// A string that must be there.
@@ -126,6 +126,14 @@ impl<'a> Fields<'a> {
     fn value(&self, name: &str) -> Option<&'a str> {
         self.raw(name).map(RawValue::get).filter(|token| *token != "null")
     }
+}
+
+/// The text, unless it holds U+0000.
+pub(crate) fn without_nul(name: &str, text: String) -> Result<String, FieldRefused> {
+    if text.contains('\0') {
+        return Err(FieldRefused::new(name, "must not hold the character U+0000"));
+    }
+    Ok(text)
 }
 
 pub(crate) fn missing(name: &str) -> FieldRefused {

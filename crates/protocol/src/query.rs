@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::body::{FieldRefused, missing};
+use crate::body::{FieldRefused, missing, without_nul};
 
 /// The parameters of a raw query string, decoded when asked for.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +19,15 @@ impl<'a> Query<'a> {
         self.values(name).next().is_some()
     }
 
-    /// The decoded value: `%XX` is a byte of UTF-8, `+` a blank.
+    /// The decoded value: `%XX` is a byte of UTF-8, `+` a blank, U+0000 is refused.
     pub fn text(&self, name: &str) -> Result<Option<String>, FieldRefused> {
         let mut values = self.values(name);
         let Some(value) = values.next() else { return Ok(None) };
         if values.next().is_some() {
             return Err(FieldRefused::new(name, "must be given once"));
         }
-        decode(value)
-            .map(|text| Some(text.into_owned()))
-            .ok_or_else(|| FieldRefused::new(name, "must be percent-encoded UTF-8"))
+        let text = decode(value).ok_or_else(|| FieldRefused::new(name, "must be percent-encoded UTF-8"))?;
+        without_nul(name, text.into_owned()).map(Some)
     }
 
     /// The decoded value, which must be there.

@@ -157,10 +157,12 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Desk>> for Named<T> {
 
     async fn from_request_parts(parts: &mut Parts, desk: &Arc<Desk>) -> Result<Self, Problem> {
         match Path::<T>::from_request_parts(parts, desk).await {
-            Ok(Path(value)) => Ok(Self(value)),
-            Err(_) => {
-                Err(Problem::new(Code::NotFound, "the path cannot be read: its parts are UTF-8, percent-encoded"))
-            }
+            // No name that is kept holds U+0000, and not every database can be asked for one.
+            Ok(Path(value)) if !parts.uri.path().contains("%00") => Ok(Self(value)),
+            Ok(_) | Err(_) => Err(Problem::new(
+                Code::NotFound,
+                "the path cannot be read: its parts are UTF-8 without U+0000, percent-encoded",
+            )),
         }
     }
 }

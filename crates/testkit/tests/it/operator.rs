@@ -7,6 +7,7 @@ mod doors;
 mod events;
 mod house;
 mod identities;
+mod nul;
 mod records;
 mod secrets;
 mod viewer;

@@ -24,7 +24,10 @@ use countersign_domain::fees::MarkupUnit;
 use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_protocol::headers::Prefixes;
 use countersign_store::contract::Role;
-use countersign_store::{AnyStore, Batch, SqliteOptions, SqliteStore, Store as _, Write};
+use countersign_store::testing::Database;
+use countersign_store::{
+    AnyStore, Batch, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store as _, Write,
+};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -91,6 +94,18 @@ impl House {
         let file = folder.path().join("countersign.db");
         SqliteStore::migrate(&file).expect("a schema");
         let store = SqliteStore::open(&file, SqliteOptions::new([3; 16], "boot")).expect("a store");
+        Self::on(AnyStore::Sqlite(store), egress, folder).await
+    }
+
+    /// One on a PostgreSQL database, which must outlive it.
+    pub async fn on_postgres(database: &Database) -> Self {
+        let options = PostgresOptions::new(database.url(), [3; 16], [3; 16]);
+        let store = PostgresStore::open(options).await.expect("a store");
+        let egress = Egress { allow_private: false, allowed_ports: vec![8443] };
+        Self::on(AnyStore::Postgres(store), egress, tempfile::tempdir().expect("a folder")).await
+    }
+
+    async fn on(store: AnyStore, egress: Egress, folder: TempDir) -> Self {
         let policy = Policy {
             rule_zone: RuleZone::utc(),
             markup_unit: MarkupUnit::Percent,
@@ -100,7 +115,7 @@ impl House {
             idempotency_life: Duration::from_secs(86_400),
         };
         let app = Arc::new(App {
-            store: AnyStore::Sqlite(store),
+            store,
             clock: Clock::manual(START),
             chance: Chance::default(),
             vault: Vault::new(&Zeroizing::new([7; 32])),

@@ -1,0 +1,92 @@
+//! U+0000, which PostgreSQL cannot keep: refused by name before the store is asked, on both stores alike.
+
+use countersign_store::testing::Database;
+use serde_json::{Value, json};
+
+use super::house::House;
+
+/// A whole body and its fields that are texts, one after the other with U+0000 in it.
+async fn each_text(house: &House, method: &str, path: &str, body: &Value) {
+    let texts: Vec<&String> =
+        body.as_object().expect("an object").iter().filter(|(_, v)| v.is_string()).map(|(k, _)| k).collect();
+    assert!(!texts.is_empty(), "{path} has no text");
+    for name in texts {
+        let mut damaged = body.clone();
+        damaged[name] = json!(format!("a\0{}", body[name].as_str().unwrap_or_default()));
+        let answer = match method {
+            "PATCH" => house.patch(path, damaged).await,
+            _ => house.post(path, damaged).await,
+        };
+        let problem = answer.json();
+        assert_eq!((answer.status, &problem["label"]), (400, expected(name)), "{path} {name}: {}", answer.text);
+        assert!(
+            problem["detail"].as_str().is_some_and(|detail| detail.contains(name)),
+            "{path} {name}: {}",
+            answer.text
+        );
+    }
+}
+
+/// An amount that is no amount has a code of its own.
+fn expected(name: &str) -> &'static Value {
+    static LABELS: std::sync::LazyLock<[Value; 2]> =
+        std::sync::LazyLock::new(|| [json!("INVALID_PARAMETER"), json!("INVALID_AMOUNT")]);
+    &LABELS[usize::from(["sellAmount", "buyAmount"].contains(&name))]
+}
+
+async fn no_text_with_nul_is_taken(house: &House) {
+    let client_id = house.application("m", None).await;
+    each_text(house, "POST", "/institutions", &json!({"name": "I", "merchant_id": "i"})).await;
+    each_text(house, "POST", "/merchants", &json!({"name": "M", "merchant_id": "n"})).await;
+    house.post("/institutions", json!({"name": "I", "merchant_id": "i"})).await.ok();
+    each_text(house, "POST", "/institutions/i/sub-accounts", &json!({"name": "S", "sub_merchant_id": "s"})).await;
+    let new = json!({"name": "A", "callback_url": "https://example.com:8443/x"});
+    each_text(house, "POST", "/merchants/m/applications", &new).await;
+    let change = json!({"name": "A", "callback_url": "https://example.com:8443/x", "callback_encoding": "hex",
+        "callback_vocabulary": "standard"});
+    each_text(house, "PATCH", &format!("/applications/{client_id}"), &change).await;
+    let order = json!({"sellCurrency": "A1", "buyCurrency": "B1", "sellAmount": "1", "buyAmount": "1", "rate": "1",
+        "order_id": "5"});
+    each_text(house, "POST", "/merchants/m/convert-orders", &order).await;
+    let event = json!({"client_id": client_id, "bizType": "T", "bizId": "1", "bizStatus": "S", "data": "{}"});
+    each_text(house, "POST", "/events", &event).await;
+    each_text(house, "POST", "/tokens", &json!({"name": "t", "role": "viewer"})).await;
+
+    for (path, name) in [
+        ("/events?client_id=a%00", "client_id"),
+        ("/events?bizId=%00", "bizId"),
+        ("/events?state=%00", "state"),
+        ("/events?after=%00", "after"),
+        ("/merchants?after=%00", "after"),
+        ("/institutions/i/sub-accounts?after=%00", "after"),
+        ("/applications?merchant_id=%00", "merchant_id"),
+        ("/applications?after=%00", "after"),
+        ("/fee-rules?sub_merchant_id=%00", "sub_merchant_id"),
+        ("/audit?after=%00", "after"),
+    ] {
+        house.get(path).await.refused(400, "400001", name);
+    }
+    for path in ["/merchants/%00", "/applications/a%00", "/events/%00", "/institutions/%00/sub-accounts"] {
+        house.get(path).await.refused(404, "400404", "U+0000");
+    }
+    house.post("/merchants/%00/applications", json!({"name": "A"})).await.refused(404, "400404", "U+0000");
+    house.delete("/tokens/%00").await.refused(404, "400404", "U+0000");
+
+    // An escape inside data is no such character: it is kept, and sent, as it is.
+    let escaped =
+        json!({"client_id": client_id, "bizType": "T", "bizId": "1", "bizStatus": "S", "data": {"text": "a\0b"}});
+    let emitted = house.post("/events", escaped).await.ok();
+    let kept = house.get(&format!("/events/{}", emitted.text_of("event_id"))).await.ok();
+    assert_eq!(kept.text_of("data"), r#"{"text":"a\u0000b"}"#);
+}
+
+#[tokio::test]
+async fn no_text_with_the_character_zero_is_taken_on_sqlite() {
+    no_text_with_nul_is_taken(&House::open().await).await;
+}
+
+#[tokio::test]
+async fn no_text_with_the_character_zero_is_taken_on_postgres() {
+    let database = Database::new().await;
+    no_text_with_nul_is_taken(&House::on_postgres(&database).await).await;
+}
