@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::backing::{Backing, StoreKind};
 use crate::process::{Deployment, Server};
 use crate::wire::{Answer, Connection, Draft, Signer, once, wall_ms};
 
@@ -54,10 +55,11 @@ pub struct Report {
     pub ready_ms_median: u128,
 }
 
-/// Runs `rounds` kills in a folder of its own. An error names what was lost or accepted twice.
-pub async fn run(rounds: usize) -> Result<Report> {
+/// Runs `rounds` kills in a folder and on a store of its own. An error names what was lost or accepted twice.
+pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     let folder = tempfile::tempdir()?;
-    let mut deployment = Deployment::init(&folder.path().join("data"))?;
+    let backing = Backing::fresh(kind).await;
+    let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
     // The load is one application's; its limit is not what is tested here.
     deployment.config.push_str("rate_limit_per_s = 0\n");
     let inbox = Inbox::start().await?;

@@ -13,4 +13,5 @@ mod kills;
 mod operator;
 mod refusals;
 mod remembered_rules;
+mod stores;
 mod tidy;
