@@ -6,6 +6,7 @@ mod bench;
 mod cargo;
 mod check;
 mod decimals;
+mod fleet;
 mod histories;
 mod idle;
 mod kill;
@@ -32,6 +33,11 @@ const COMMANDS: &[Command] = &[
         name: "kill",
         summary: "[ROUNDS] [STORE] kill -9 under load, 200 times, nothing lost or doubled",
         run: kill::run,
+    },
+    Command {
+        name: "fleet",
+        summary: "RUN [N] several nodes behind haproxy on one PostgreSQL: replay",
+        run: fleet::run,
     },
     Command {
         name: "histories",

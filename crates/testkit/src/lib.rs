@@ -1,6 +1,7 @@
 //! What tests and measurements share: a raw client, the real binary as a process, kills under load, measuring by slices.
 
 pub mod backing;
+pub mod books;
 pub mod decimals;
 pub mod dice;
 pub mod fleet;

@@ -12,6 +12,7 @@ use crate::operator::OperatorAccess;
 use crate::process::{Deployment, Server};
 
 mod proxy;
+pub mod replay;
 
 pub use proxy::{Behind, Proxy};
 

@@ -71,6 +71,9 @@ impl Proxy {
             })
             .await?;
         }
+        let socket = proxy.folder.join("haproxy.sock");
+        let asked = async || Ok(UnixStream::connect(&socket).ok());
+        until("haproxy can be asked", PATIENCE, asked).await?;
         Ok(proxy)
     }
 

@@ -3,6 +3,7 @@
 mod decimals;
 mod dispatch;
 mod failures;
+mod fleet;
 mod histories;
 mod journey_convert_order;
 mod journey_events;
