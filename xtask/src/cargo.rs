@@ -36,9 +36,25 @@ pub fn holds(arguments: &[&str]) -> anyhow::Result<bool> {
 }
 
 /// Runs it, passes on what it prints, and hands each line of one stream to `line`. Returns whether it held.
-pub fn watch(arguments: &[&str], stream: Watch, mut line: impl FnMut(&str)) -> anyhow::Result<bool> {
-    announce(arguments);
+pub fn watch(arguments: &[&str], stream: Watch, line: impl FnMut(&str)) -> anyhow::Result<bool> {
+    watch_with(arguments, None, stream, line)
+}
+
+/// The same with a variable of its own.
+pub fn watch_with(
+    arguments: &[&str],
+    variable: Option<(&str, &str)>,
+    stream: Watch,
+    mut line: impl FnMut(&str),
+) -> anyhow::Result<bool> {
     let mut command = cargo(arguments);
+    match variable {
+        Some((name, value)) => {
+            eprintln!("--> {name}={value} cargo {}", arguments.join(" "));
+            command.env(name, value);
+        }
+        None => announce(arguments),
+    }
     let colour = if std::io::stderr().is_terminal() { "always" } else { "never" };
     command.env("CARGO_TERM_COLOR", colour);
     match stream {

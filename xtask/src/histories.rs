@@ -1,10 +1,18 @@
-//! `cargo xtask histories [N] [SEED]`: random histories of fee rules on each store, against an oracle.
+//! `cargo xtask histories [N] [SEED] [STORE]`: random histories of fee rules on each store or on one, against an oracle.
 
 use std::process::ExitCode;
 
-use crate::tools::run_with_numbers;
+use crate::tools::Numbered;
 
-/// 100,000 histories unless told otherwise; the seed is the time unless it is given.
+const RUN: Numbered = Numbered {
+    program: "histories",
+    most: 2,
+    default: "100000",
+    on_a_store: true,
+    usage: "histories [N] [SEED] [sqlite|postgres]",
+};
+
+/// 100,000 histories on each store unless told otherwise; the seed is the time unless it is given.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
-    run_with_numbers("histories", arguments, 2, "100000", "histories [N] [SEED]")
+    RUN.run(arguments)
 }

@@ -1,10 +1,13 @@
-//! `cargo xtask kill [ROUNDS]`: kills the real server that often under load, and finds everything again.
+//! `cargo xtask kill [ROUNDS] [STORE]`: kills the real server that often under load, and finds everything again.
 
 use std::process::ExitCode;
 
-use crate::tools::run_with_numbers;
+use crate::tools::Numbered;
 
-/// 200 rounds unless told otherwise.
+const RUN: Numbered =
+    Numbered { program: "kill", most: 1, default: "200", on_a_store: true, usage: "kill [ROUNDS] [sqlite|postgres]" };
+
+/// 200 rounds on SQLite unless told otherwise.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
-    run_with_numbers("kill", arguments, 1, "200", "kill [ROUNDS]")
+    RUN.run(arguments)
 }

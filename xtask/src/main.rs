@@ -6,10 +6,11 @@ mod bench;
 mod cargo;
 mod check;
 mod decimals;
+mod fleet;
 mod histories;
 mod idle;
 mod kill;
-mod postgres;
+mod packages;
 mod strace;
 mod test;
 mod tools;
@@ -30,12 +31,17 @@ const COMMANDS: &[Command] = &[
     Command { name: "check", summary: "the quick part: formatting, lints, the rules of the house", run: check::run },
     Command {
         name: "kill",
-        summary: "[ROUNDS] kill -9 under load, 200 times, nothing lost or doubled",
+        summary: "[ROUNDS] [STORE] kill -9 under load, 200 times, nothing lost or doubled",
         run: kill::run,
     },
     Command {
+        name: "fleet",
+        summary: "RUN [N] several nodes behind haproxy on one PostgreSQL: replay",
+        run: fleet::run,
+    },
+    Command {
         name: "histories",
-        summary: "[N] [SEED] 100,000 random histories of fee rules on each store, against an oracle",
+        summary: "[N] [SEED] [STORE] 100,000 random histories of fee rules on each store, against an oracle",
         run: histories::run,
     },
     Command {

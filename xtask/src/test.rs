@@ -4,13 +4,28 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 
-use crate::cargo::{Watch, has, watch};
+use crate::cargo::{Watch, has, watch, watch_with};
 use crate::check::{before_tests, verdict};
-use crate::postgres;
+use crate::packages;
 
 const NEXTEST: &[&str] = &["nextest", "run", "--locked", "--workspace"];
 const PLAIN: &[&str] =
     &["test", "--locked", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"];
+
+/// The tests that start whole servers run once more, on PostgreSQL: those of these binaries.
+const ON_POSTGRES: (&str, &str) = ("TESTKIT_STORE", "postgres");
+const WHOLE_SERVERS: &[&str] =
+    &["--locked", "--package", "countersign", "--package", "countersign-testkit", "--test", "it"];
+
+/// The one list of what the run on PostgreSQL leaves out, by parts of names, and why: nothing else is skipped anywhere.
+const NOT_AGAIN: [(&str, &str); 5] = [
+    ("tidy::", "reads source text, starts nothing"),
+    ("histories::", "each of these names its store, and one is PostgreSQL"),
+    ("the_demo_holds_every_claim", "one for each store"),
+    ("fleet::", "always on PostgreSQL"),
+    ("remembered_rules::", "always on PostgreSQL"),
+];
+
 const EXAMPLES_IN_DOCS: &[&str] = &["test", "--locked", "--workspace", "--no-fail-fast", "--doc"];
 
 /// How many tests ran, and how they ended.
@@ -23,11 +38,14 @@ struct Count {
 /// Formatting, lints, dependencies, then every test; the last line counts them. All parts run, so that one run shows all that is wrong.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     ensure!(arguments.is_empty(), "test takes no arguments; for some tests only, use `cargo nextest run FILTER`");
-    postgres::provide()?;
+    packages::provide()?;
     let mut failed = before_tests()?;
     let mut count = Count::default();
     if !all_tests(&mut count)? {
         failed.push("a test failed, or the tests could not be built");
+    }
+    if !whole_servers_on_postgres(&mut count)? {
+        failed.push("a test failed on PostgreSQL (TESTKIT_STORE=postgres)");
     }
     if !watch(EXAMPLES_IN_DOCS, Watch::Stdout, |line| count.add(from_cargo_test(line)))? {
         failed.push("an example in the documentation of a crate does not hold");
@@ -48,6 +66,18 @@ fn all_tests(count: &mut Count) -> anyhow::Result<bool> {
         "cargo-nextest is not installed, so `cargo test` runs the same tests, slower and without a time limit for each"
     );
     watch(PLAIN, Watch::Stdout, |line| count.add(from_cargo_test(line)))
+}
+
+fn whole_servers_on_postgres(count: &mut Count) -> anyhow::Result<bool> {
+    let left_out = NOT_AGAIN.iter().flat_map(|(part, _)| ["--skip", part]);
+    let with_nextest = has("nextest");
+    let runner: &[&str] = if with_nextest { &["nextest", "run"] } else { &["test", "--no-fail-fast"] };
+    let arguments: Vec<&str> = runner.iter().chain(WHOLE_SERVERS).copied().chain(["--"]).chain(left_out).collect();
+    if with_nextest {
+        watch_with(&arguments, Some(ON_POSTGRES), Watch::Stderr, |line| count.add(from_nextest(line)))
+    } else {
+        watch_with(&arguments, Some(ON_POSTGRES), Watch::Stdout, |line| count.add(from_cargo_test(line)))
+    }
 }
 
 impl Count {

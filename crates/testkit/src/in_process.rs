@@ -17,27 +17,7 @@ use countersign_store::{AnyStore, ModelStore};
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
-/// Which store is under the use cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKind {
-    /// In memory. Each commit copies everything: for small worlds.
-    Model,
-    /// SQLite in a folder of its own.
-    Sqlite,
-}
-
-impl StoreKind {
-    /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Model, Self::Sqlite];
-
-    /// Its name for people.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Sqlite => "SQLite",
-        }
-    }
-}
+use crate::backing::{Backing, StoreKind};
 
 /// How a store goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +33,8 @@ pub enum Ending {
 pub struct InProcess {
     app: Arc<App>,
     clock: Clock,
-    /// Settings and folder of a store that lasts.
-    lasting: Option<(Config, TempDir)>,
+    /// Settings, folder and database of a store that lasts.
+    lasting: Option<(Config, TempDir, Backing)>,
 }
 
 impl InProcess {
@@ -63,12 +43,14 @@ impl InProcess {
         let clock = Clock::manual(at);
         match kind {
             StoreKind::Model => Ok(Self { app: Arc::new(in_memory(clock.clone())?), clock, lasting: None }),
-            StoreKind::Sqlite => {
+            StoreKind::Sqlite | StoreKind::Postgres => {
                 let folder = tempfile::tempdir()?;
-                let config = Config { data: folder.path().join("data"), ..Config::default() };
+                let backing = Backing::fresh(kind).await;
+                let mut config = Config { data: folder.path().join("data"), ..Config::default() };
+                backing.lay(&mut config);
                 run::initialise(&config).await?;
                 let app = Arc::new(run::open_app(&config, clock.clone(), None).await?);
-                Ok(Self { app, clock, lasting: Some((config, folder)) })
+                Ok(Self { app, clock, lasting: Some((config, folder, backing)) })
             }
         }
     }
@@ -91,7 +73,7 @@ impl InProcess {
     /// Takes a store that lasts down, lets `down_ms` pass, and opens it again.
     pub async fn restart(self, ending: Ending, down_ms: i64) -> Result<Self> {
         let Self { app, clock, lasting } = self;
-        let (config, folder) = lasting.context("what is in memory only does not come back")?;
+        let (config, folder, backing) = lasting.context("what is in memory only does not come back")?;
         ensure!(Arc::strong_count(&app) == 1, "somebody still uses the application");
         match ending {
             Ending::Closed => run::close_store(&app.store)?,
@@ -100,7 +82,7 @@ impl InProcess {
         drop(app);
         clock.advance_ms(down_ms);
         let app = Arc::new(run::open_app(&config, clock.clone(), None).await?);
-        Ok(Self { app, clock, lasting: Some((config, folder)) })
+        Ok(Self { app, clock, lasting: Some((config, folder, backing)) })
     }
 }
 

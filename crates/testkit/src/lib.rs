@@ -1,7 +1,10 @@
 //! What tests and measurements share: a raw client, the real binary as a process, kills under load, measuring by slices.
 
+pub mod backing;
+pub mod books;
 pub mod decimals;
 pub mod dice;
+pub mod fleet;
 pub mod histories;
 pub mod idle;
 pub mod in_process;
@@ -9,6 +12,7 @@ pub mod kill;
 pub mod measure;
 pub mod on_paper;
 pub mod operator;
+pub mod patience;
 pub mod process;
 pub mod receiver;
 pub mod strace;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::backing::Backing;
 use crate::operator::OperatorAccess;
 
 /// The binary of this build, beside the test's own.
@@ -48,6 +49,14 @@ pub struct Deployment {
     pub data: PathBuf,
     /// Lines for a configuration file, before start.
     pub config: String,
+    /// Where merchants call: port 0 is a free one at each start.
+    pub listen: SocketAddr,
+    /// Where operators call.
+    pub operator_listen: SocketAddr,
+    /// The address of its database; none is SQLite in the data folder.
+    database_url: Option<String>,
+    /// The master key's file, where it is not in the data folder.
+    master_key: Option<PathBuf>,
     token: String,
 }
 
@@ -64,16 +73,71 @@ pub struct Server {
 }
 
 impl Deployment {
-    /// Runs `countersign init` in `data`.
+    /// Runs `countersign init` in `data`; the rows are in SQLite there, too.
     pub fn init(data: &Path) -> Result<Self> {
-        let out = bare().args(["init", "--json", "--data"]).arg(data).output()?;
-        ensure!(out.status.success(), "init failed: {}", String::from_utf8_lossy(&out.stderr));
-        let said: Value = serde_json::from_slice(&out.stdout).context("init --json prints one JSON object")?;
-        let token = said["operator_token"].as_str().context("init gives an operator token")?.to_owned();
-        Ok(Self { data: data.to_owned(), config: String::new(), token })
+        Self::init_on(data, &Backing::sqlite())
     }
 
-    /// Runs `countersign serve` on free loopback ports and waits for its first line. The log goes to `serve.log` in the data folder.
+    /// Runs `countersign init` in `data` with the rows where `backing` says.
+    pub fn init_on(data: &Path, backing: &Backing) -> Result<Self> {
+        Self::init_at(data, backing.url())
+    }
+
+    /// The same with the address of a database, or none for SQLite.
+    pub fn init_at(data: &Path, database_url: Option<String>) -> Result<Self> {
+        let mut deployment = Self::unmade(data, database_url, None);
+        let said = deployment.run_init()?;
+        said["operator_token"].as_str().context("init gives an operator token")?.clone_into(&mut deployment.token);
+        Ok(deployment)
+    }
+
+    /// Runs `countersign init` for a further node of this deployment in a data folder of its own.
+    pub fn join(&self, data: &Path) -> Result<Self> {
+        let master_key = Some(self.data.join("master.key"));
+        let mut joined =
+            Self { token: self.token.clone(), ..Self::unmade(data, self.database_url.clone(), master_key) };
+        let said = joined.run_init()?;
+        ensure!(said["operator_token"].is_null(), "a further node made a deployment of its own");
+        joined.config.clone_from(&self.config);
+        Ok(joined)
+    }
+
+    fn unmade(data: &Path, database_url: Option<String>, master_key: Option<PathBuf>) -> Self {
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self {
+            data: data.to_owned(),
+            config: String::new(),
+            listen: anywhere,
+            operator_listen: anywhere,
+            database_url,
+            master_key,
+            token: String::new(),
+        }
+    }
+
+    fn run_init(&self) -> Result<Value> {
+        let out = self.settled(bare()).args(["init", "--json", "--data"]).arg(&self.data).output()?;
+        ensure!(out.status.success(), "init failed: {}", String::from_utf8_lossy(&out.stderr));
+        serde_json::from_slice(&out.stdout).context("init --json prints one JSON object")
+    }
+
+    /// The command with this deployment's own settings, by variables: an address may hold a password, and a list of processes is public.
+    fn settled(&self, mut command: Command) -> Command {
+        if let Some(url) = &self.database_url {
+            command.env("COUNTERSIGN_DATABASE_URL", url);
+        }
+        if let Some(file) = &self.master_key {
+            command.env("COUNTERSIGN_MASTER_KEY_FILE", file);
+        }
+        command
+    }
+
+    /// The first operator token's access to another address of this deployment, such as a proxy's.
+    pub fn access_at(&self, address: SocketAddr) -> OperatorAccess {
+        OperatorAccess::new(address, self.token.clone())
+    }
+
+    /// Runs `countersign serve` on its addresses and waits for its first line. The log goes to `serve.log` in the data folder.
     pub fn serve(&self) -> Result<Server> {
         self.serve_under(&[])
     }
@@ -81,13 +145,14 @@ impl Deployment {
     /// The same, started by another program that makes way for it: the process started must become the server.
     pub fn serve_under(&self, wrapper: &[&str]) -> Result<Server> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.data.join("serve.log"))?;
-        let mut command = bare_under(wrapper);
+        let mut command = self.settled(bare_under(wrapper));
+        let (listen, operator_listen) = (self.listen.to_string(), self.operator_listen.to_string());
         command.args([
             "serve",
             "--listen",
-            "127.0.0.1:0",
+            &listen,
             "--operator-listen",
-            "127.0.0.1:0",
+            &operator_listen,
             "--allow-private-callbacks",
         ]);
         command.arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
@@ -109,12 +174,7 @@ impl Deployment {
         }
         let said: Value = serde_json::from_str(&line).context("serve's first line is JSON")?;
         let address = |name: &str| -> Result<SocketAddr> { Ok(said[name].as_str().context("an address")?.parse()?) };
-        Ok(Server {
-            listen: address("listen")?,
-            access: OperatorAccess::new(address("operator_listen")?, self.token.clone()),
-            child,
-            ready_in,
-        })
+        Ok(Server { listen: address("listen")?, access: self.access_at(address("operator_listen")?), child, ready_in })
     }
 }
 
@@ -122,6 +182,22 @@ impl Server {
     /// The process's number.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Stops it where it stands (SIGSTOP) until [`Server::resume`].
+    pub fn pause(&self) -> Result<()> {
+        self.signal("-STOP")
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&self) -> Result<()> {
+        self.signal("-CONT")
+    }
+
+    fn signal(&self, signal: &str) -> Result<()> {
+        let told = Command::new("kill").args([signal, &self.child.id().to_string()]).status()?;
+        ensure!(told.success(), "kill {signal} failed");
+        Ok(())
     }
 
     /// `kill -9`, and waits until it is gone.
@@ -132,8 +208,7 @@ impl Server {
 
     /// SIGTERM; answers whether it ended with code 0.
     pub fn terminate(mut self) -> Result<bool> {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
-        ensure!(told.success(), "kill -TERM failed");
+        self.signal("-TERM")?;
         Ok(self.child.wait()?.success())
     }
 }

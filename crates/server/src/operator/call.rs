@@ -77,9 +77,16 @@ impl Call {
     pub async fn once_or_again<T>(&self, act: impl Future<Output = Result<T, Problem>>) -> Result<Once<T>, Problem> {
         let Some(keyed) = &self.keyed else { return act.await.map(Once::First) };
         let _turn = self.app().turns.take(TurnKey::Idempotency(format!("{}\n{}", keyed.scope, keyed.key))).await;
-        match operators::recall(self.app(), keyed).await? {
-            Some(row) => Ok(Once::Again(row.answer)),
-            None => act.await.map(Once::First),
+        if let Some(row) = operators::recall(self.app(), keyed).await? {
+            return Ok(Once::Again(row.answer));
+        }
+        match act.await {
+            Ok(answer) => Ok(Once::First(answer)),
+            // Turns are this node's: on another the same call may just have been done, and have been in the way of this one.
+            Err(refused) => match operators::recall(self.app(), keyed).await {
+                Ok(Some(row)) => Ok(Once::Again(row.answer)),
+                Ok(None) | Err(_) => Err(refused),
+            },
         }
     }
 }

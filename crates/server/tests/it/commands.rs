@@ -2,14 +2,21 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::{Place, mode};
+use super::{Place, database, mode};
 
 #[test]
 fn the_demo_holds_every_claim() {
     let place = Place::fresh();
     let (stdout, _) = place.ends(&["demo", "--once", "--fast"], 0);
-    assert!(stdout.contains("claims held"), "{stdout}");
+    assert!(stdout.contains("All 28 claims held"), "{stdout}");
     assert!(!stdout.contains('\u{1b}'), "no colour in a pipe");
+}
+
+#[test]
+fn the_demo_holds_every_claim_on_postgresql_too() {
+    let (place, database) = (Place::fresh(), database());
+    let (stdout, _) = place.ends(&["demo", "--once", "--fast", "--database-url", &database.url()], 0);
+    assert!(stdout.contains("All 28 claims held"), "{stdout}");
 }
 
 #[test]

@@ -7,22 +7,28 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use countersign_store::testing::{Chosen, Database};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// The binary that this build has made.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
 
-/// A folder of its own for one test.
+/// A folder of its own for one test and, where the run is about PostgreSQL, a database.
 #[derive(Debug)]
 pub struct Place {
     folder: TempDir,
+    database: Option<Database>,
 }
 
 impl Place {
     /// An empty one.
     pub fn fresh() -> Self {
-        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+        let database = match Chosen::of_this_run() {
+            Chosen::Sqlite => None,
+            Chosen::Postgres => Some(database()),
+        };
+        Self { folder: tempfile::tempdir().expect("a temporary folder"), database }
     }
 
     /// A path in it.
@@ -41,6 +47,9 @@ impl Place {
         command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
         for variable in ["COUNTERSIGN_TRIALS", "COUNTERSIGN_BLESS"] {
             command.env_remove(variable);
+        }
+        if let Some(database) = &self.database {
+            command.env("COUNTERSIGN_DATABASE_URL", database.url());
         }
         command
     }
@@ -78,6 +87,15 @@ impl Place {
         let address = |name: &str| said[name].as_str().expect("an address").to_owned();
         Serving { child, listen: address("listen"), operator_listen: address("operator_listen") }
     }
+}
+
+/// A database of a test's own, made on a runtime of its own: some of these tests are inside of one.
+pub fn database() -> Database {
+    let made = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(Database::new())
+    });
+    made.join().expect("a database is made")
 }
 
 /// A running server; killed when it is dropped.

@@ -4,6 +4,7 @@
 //! The first test that wants it makes it. A shell keeps it, and ends and removes it when the program that runs the tests is gone,
 //! however it went. Started by root, it runs as `postgres` or `nobody`, since PostgreSQL refuses to be root's.
 
+mod chosen;
 mod pgbench;
 mod programs;
 mod server;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio_postgres::{Client, Config, NoTls};
 
+pub use chosen::{Chosen, VARIABLE};
 use programs::{command, given_folder, initdb, programs};
 pub use server::{Server, ServerOptions};
 
@@ -53,6 +55,28 @@ impl Database {
     /// The folder of the cluster's socket.
     pub fn folder(&self) -> PathBuf {
         self.folder.clone()
+    }
+
+    /// Lets nobody connect to it and ends every connection, as if its server were away.
+    pub async fn take_away(&self) {
+        let server = connect(&self.folder, "postgres").await;
+        let name = &self.name;
+        let shut = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
+        server.batch_execute(&shut).await.expect("is shut");
+        let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+        server.batch_execute(&end).await.expect("connections end");
+    }
+
+    /// Lets everybody connect again.
+    pub async fn bring_back(&self) {
+        let server = connect(&self.folder, "postgres").await;
+        server.batch_execute(&format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name)).await.expect("is back");
+    }
+
+    /// How many rows one of its tables has.
+    pub async fn count(&self, table: &str) -> i64 {
+        let counted = self.client().await.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
+        counted.expect("the table is there").get(0)
     }
 
     /// A plain connection to it.

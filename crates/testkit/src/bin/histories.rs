@@ -1,6 +1,7 @@
-//! `histories [N] [SEED]`: so many random histories of fee rules on each store, against the oracle.
+//! `histories [N] [SEED] [sqlite|postgres]`: so many random histories of fee rules on each store, or on one, against the oracle.
 
 use anyhow::{Context, Result};
+use countersign_testkit::backing::StoreKind;
 use countersign_testkit::histories;
 use countersign_testkit::wire::wall_ms;
 
@@ -8,9 +9,14 @@ use countersign_testkit::wire::wall_ms;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<()> {
-    let mut words = std::env::args().skip(1);
-    let count = words.next().map_or(Ok(100_000), |word| word.parse()).context("N is a number of histories")?;
-    let seed = words.next().map_or_else(|| Ok(wall_ms().unsigned_abs()), |word| word.parse());
-    let seed = seed.context("SEED is a number")?;
-    tokio::runtime::Runtime::new()?.block_on(histories::report(count, seed))
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let one = words.last().and_then(|last| StoreKind::lasting(last).ok());
+    if one.is_some() {
+        words.pop();
+    }
+    let number =
+        |at: usize, or: u64| words.get(at).map_or(Ok(or), |word| word.parse().context("N and SEED are numbers"));
+    let (count, seed) = (number(0, 100_000)?, number(1, wall_ms().unsigned_abs())?);
+    let kinds = one.map_or(StoreKind::ALL.to_vec(), |kind| vec![kind]);
+    tokio::runtime::Runtime::new()?.block_on(histories::report(&kinds, usize::try_from(count)?, seed))
 }

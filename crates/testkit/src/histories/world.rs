@@ -18,8 +18,9 @@ use super::Counts;
 use super::asking::move_clock;
 use super::history::History;
 use super::oracle::Version;
+use crate::backing::StoreKind;
 use crate::dice::Dice;
-use crate::in_process::{Ending, InProcess, StoreKind};
+use crate::in_process::{Ending, InProcess};
 
 const SUB_ACCOUNTS: usize = 8;
 const STEPS: usize = 14;
@@ -29,7 +30,7 @@ const BEGIN: i64 = 1_767_312_000_417;
 const fn institutions_of(kind: StoreKind) -> usize {
     match kind {
         StoreKind::Model => 1,
-        StoreKind::Sqlite => 32,
+        StoreKind::Sqlite | StoreKind::Postgres => 32,
     }
 }
 

@@ -9,10 +9,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
+use crate::backing::{Backing, StoreKind};
+use crate::books::{check_acknowledged, check_versions};
 use crate::process::{Deployment, Server};
-use crate::wire::{Answer, Connection, Draft, Signer, once, wall_ms};
+use crate::wire::{Answer, Draft, Signer, once, wall_ms};
 
 mod inbox;
 mod load;
@@ -54,10 +56,11 @@ pub struct Report {
     pub ready_ms_median: u128,
 }
 
-/// Runs `rounds` kills in a folder of its own. An error names what was lost or accepted twice.
-pub async fn run(rounds: usize) -> Result<Report> {
+/// Runs `rounds` kills in a folder and on a store of its own. An error names what was lost or accepted twice.
+pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     let folder = tempfile::tempdir()?;
-    let mut deployment = Deployment::init(&folder.path().join("data"))?;
+    let backing = Backing::fresh(kind).await;
+    let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
     // The load is one application's; its limit is not what is tested here.
     deployment.config.push_str("rate_limit_per_s = 0\n");
     let inbox = Inbox::start().await?;
@@ -80,7 +83,7 @@ pub async fn run(rounds: usize) -> Result<Report> {
     }
     report.events = owed.len();
     report.duplicates = inbox.wait_for_all(&owed, Duration::from_secs(60)).await?;
-    check_versions(&server).await?;
+    check_versions(&server.access, SUB_ACCOUNTS).await?;
     ready.sort_unstable();
     report.ready_ms_max = ready.last().copied().unwrap_or(0);
     report.ready_ms_median = ready.get(ready.len() / 2).copied().unwrap_or(0);
@@ -118,7 +121,8 @@ async fn check_round(server: &Server, sent: &Sent, late: &[Draft], report: &mut 
         );
         report.replays_refused += 1;
     }
-    check_acknowledged(server, sent).await?;
+    let config_ids = sent.upgrades.iter().map(|(_, config_id)| config_id);
+    check_acknowledged(&server.access, SUB_ACCOUNTS, config_ids, sent.events.iter()).await?;
     for draft in &sent.unanswered {
         // Done and not told, or not done: either way it can be done once in all.
         let answer = send(server.listen, draft).await?;
@@ -138,59 +142,6 @@ async fn check_round(server: &Server, sent: &Sent, late: &[Draft], report: &mut 
 
 async fn send(address: SocketAddr, draft: &Draft) -> Result<Answer> {
     Ok(once(address, &draft.bytes()).await?)
-}
-
-/// Every acknowledged version is there, by its config id.
-async fn check_acknowledged(server: &Server, sent: &Sent) -> Result<()> {
-    let there = config_ids(server).await?;
-    for (_, config_id) in &sent.upgrades {
-        ensure!(there.contains(config_id), "the acknowledged version {config_id} is lost");
-    }
-    for event_id in &sent.events {
-        let answer = server.access.call("GET", &format!("/operator/v1/events/{event_id}"), None).await?;
-        ensure!(answer.status == 200, "the acknowledged event {event_id} is lost");
-    }
-    Ok(())
-}
-
-/// The config ids of all versions.
-async fn config_ids(server: &Server) -> Result<HashSet<String>> {
-    let mut all = HashSet::new();
-    for n in 1..=SUB_ACCOUNTS {
-        for version in versions(server, n).await? {
-            all.insert(version["config_id"].as_str().context("a config id")?.to_owned());
-        }
-    }
-    Ok(all)
-}
-
-/// All versions of a sub-account, newest first.
-async fn versions(server: &Server, n: usize) -> Result<Vec<serde_json::Value>> {
-    let mut all = Vec::new();
-    let mut after = String::new();
-    let mut connection = Connection::open(server.access.address).await?;
-    loop {
-        let path = format!("/operator/v1/fee-rules?sub_merchant_id=bank-{n}&limit=500{after}");
-        let page = server.access.call_on(&mut connection, "GET", &path).await?;
-        ensure!(page.status == 200, "fee rules cannot be listed: {}", page.json());
-        let page = page.json();
-        all.extend(page["items"].as_array().context("items")?.iter().cloned());
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => return Ok(all),
-        }
-    }
-}
-
-/// Versions are 1, 2, 3 ... without a gap, for every sub-account.
-async fn check_versions(server: &Server) -> Result<()> {
-    for n in 1..=SUB_ACCOUNTS {
-        let all = versions(server, n).await?;
-        let numbers: Vec<_> = all.iter().rev().filter_map(|v| v["version_no"].as_i64()).collect();
-        let wanted: Vec<_> = (1..=i64::try_from(numbers.len())?).collect();
-        ensure!(numbers == wanted, "the versions of bank-{n} have a gap: {numbers:?}");
-    }
-    Ok(())
 }
 
 /// Prints a report, times included.

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::callers::Loaded;
 use super::{spread, table};
+use crate::backing::Backing;
 use crate::world::open_app;
 
 const ROUNDS: usize = 5;
@@ -16,8 +17,12 @@ const SUB_ACCOUNTS: usize = 1_000;
 /// Prints the table.
 pub async fn run() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let grouped = Loaded::fill(open_app(&folder.path().join("grouped"), None).await?, 1, SUB_ACCOUNTS).await?;
-    let single = Loaded::fill(open_app(&folder.path().join("single"), Some(1)).await?, 1, SUB_ACCOUNTS).await?;
+    let grouped =
+        Loaded::fill(open_app(&folder.path().join("grouped"), &Backing::sqlite(), None).await?, 1, SUB_ACCOUNTS)
+            .await?;
+    let single =
+        Loaded::fill(open_app(&folder.path().join("single"), &Backing::sqlite(), Some(1)).await?, 1, SUB_ACCOUNTS)
+            .await?;
     let mut rows = Vec::new();
     for (callers, keys) in [(1, SUB_ACCOUNTS), (16, SUB_ACCOUNTS), (128, SUB_ACCOUNTS), (128, 1)] {
         let (mut ours, mut theirs, mut ratios, mut p50, mut p99) = (vec![], vec![], vec![], vec![], vec![]);

@@ -1,4 +1,4 @@
-//! The dispatcher against real endpoints on loopback, over SQLite, with a clock that stands until a test moves it.
+//! The dispatcher against real endpoints on loopback, over the store of this run, with a clock that stands until a test moves it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use countersign_protocol::callback;
 use countersign_protocol::signing::SigningKey;
 use countersign_store::Store as _;
 use countersign_store::contract::{AttemptRow, EventRow};
+use countersign_testkit::backing::Backing;
 use countersign_testkit::receiver::{Received, Receiver};
 use tempfile::TempDir;
 
@@ -31,12 +32,13 @@ const START: UnixMillis = UnixMillis(1_767_225_600_000);
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(20);
 
-/// An application over SQLite and its dispatcher.
+/// An application over the store of this run and its dispatcher.
 struct Bench {
     app: Arc<App>,
     dispatcher: Arc<Dispatcher>,
     clock: Clock,
     _folder: TempDir,
+    _backing: Backing,
 }
 
 /// An application of a merchant and its first secret.
@@ -66,13 +68,15 @@ impl Bench {
 
     async fn with(settings: DispatchSettings) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        let backing = Backing::of_this_run().await;
+        let mut config = Config { data: folder.path().join("data"), ..Config::default() };
+        backing.lay(&mut config);
         run::initialise(&config).await.expect("a fresh folder takes a deployment");
         let clock = Clock::manual(START);
         let app = run::open_app(&config, clock.clone(), None).await.expect("a fresh deployment opens");
         let app = Arc::new(app);
         let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
-        Self { app, dispatcher, clock, _folder: folder }
+        Self { app, dispatcher, clock, _folder: folder, _backing: backing }
     }
 
     async fn owner(&self, url: Option<String>) -> Owner {

@@ -3,6 +3,7 @@
 mod decimals;
 mod dispatch;
 mod failures;
+mod fleet;
 mod histories;
 mod journey_convert_order;
 mod journey_events;
@@ -13,4 +14,5 @@ mod kills;
 mod operator;
 mod refusals;
 mod remembered_rules;
+mod stores;
 mod tidy;

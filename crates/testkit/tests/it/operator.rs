@@ -5,7 +5,7 @@ mod calls;
 mod convert_orders;
 mod doors;
 mod events;
-mod house;
+pub mod house;
 mod identities;
 mod nul;
 mod records;

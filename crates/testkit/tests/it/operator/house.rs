@@ -24,10 +24,8 @@ use countersign_domain::fees::MarkupUnit;
 use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_protocol::headers::Prefixes;
 use countersign_store::contract::Role;
-use countersign_store::testing::Database;
-use countersign_store::{
-    AnyStore, Batch, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store as _, Write,
-};
+use countersign_store::{Batch, Store as _, Write};
+use countersign_testkit::backing::Backing;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -45,6 +43,7 @@ pub struct House {
     security: String,
     _log: LogGuard,
     _folder: TempDir,
+    _backing: Backing,
 }
 
 /// What came back.
@@ -91,21 +90,8 @@ impl House {
 
     pub async fn open_with(egress: Egress) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("countersign.db");
-        SqliteStore::migrate(&file).expect("a schema");
-        let store = SqliteStore::open(&file, SqliteOptions::new([3; 16], "boot")).expect("a store");
-        Self::on(AnyStore::Sqlite(store), egress, folder).await
-    }
-
-    /// One on a PostgreSQL database, which must outlive it.
-    pub async fn on_postgres(database: &Database) -> Self {
-        let options = PostgresOptions::new(database.url(), [3; 16], [3; 16]);
-        let store = PostgresStore::open(options).await.expect("a store");
-        let egress = Egress { allow_private: false, allowed_ports: vec![8443] };
-        Self::on(AnyStore::Postgres(store), egress, tempfile::tempdir().expect("a folder")).await
-    }
-
-    async fn on(store: AnyStore, egress: Egress, folder: TempDir) -> Self {
+        let backing = Backing::of_this_run().await;
+        let store = backing.open_store(folder.path()).await.expect("a store");
         let policy = Policy {
             rule_zone: RuleZone::utc(),
             markup_unit: MarkupUnit::Percent,
@@ -136,7 +122,7 @@ impl House {
             log,
         };
         let router = router(app.clone(), settings).expect("a router");
-        let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder };
+        let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder, _backing: backing };
         house.security = house.token(Role::Security, None).await;
         house
     }

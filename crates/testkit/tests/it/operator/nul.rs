@@ -1,6 +1,5 @@
 //! U+0000, which PostgreSQL cannot keep: refused by name before the store is asked, on both stores alike.
 
-use countersign_store::testing::Database;
 use serde_json::{Value, json};
 
 use super::house::House;
@@ -81,12 +80,6 @@ async fn no_text_with_nul_is_taken(house: &House) {
 }
 
 #[tokio::test]
-async fn no_text_with_the_character_zero_is_taken_on_sqlite() {
+async fn no_text_with_the_character_zero_is_taken() {
     no_text_with_nul_is_taken(&House::open().await).await;
-}
-
-#[tokio::test]
-async fn no_text_with_the_character_zero_is_taken_on_postgres() {
-    let database = Database::new().await;
-    no_text_with_nul_is_taken(&House::on_postgres(&database).await).await;
 }

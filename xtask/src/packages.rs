@@ -1,4 +1,4 @@
-//! The PostgreSQL that tests start for themselves must be on the machine.
+//! The programs that tests start for themselves must be on the machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,28 +10,48 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 const OTHERS: [&str; 3] = ["/usr/local/bin", "/usr/local/pgsql/bin", "/usr/bin"];
 const VERSION_MIN: u32 = 15;
 
-/// Debian's package, and the settings under which its installation asks nothing and starts no server of its own.
-const PACKAGE: &str = "postgresql-15";
+/// A program that tests start, and where it comes from.
+struct Needed {
+    what: &'static str,
+    /// Debian's package.
+    package: &'static str,
+    is_there: fn() -> bool,
+}
+
+const NEEDED: [Needed; 2] = [
+    Needed { what: "PostgreSQL 15 or newer", package: "postgresql-15", is_there: postgres_is_there },
+    Needed { what: "haproxy", package: "haproxy", is_there: haproxy_is_there },
+];
+
+/// The settings under which an installation asks nothing and makes no cluster of its own.
 const INSTALL: &str = "export DEBIAN_FRONTEND=noninteractive; mkdir -p /etc/postgresql-common/createcluster.d && \
     echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/countersign-tests.conf; \
     apt-get update -q && apt-get install -qy --no-install-recommends";
 
-/// Sees to it that the tests find PostgreSQL: installs Debian's package where it is missing and that is allowed.
+/// Sees to it that the tests find what they start: installs Debian's packages where something is missing and that is allowed.
 pub fn provide() -> anyhow::Result<()> {
-    if is_there() {
-        return Ok(());
+    for needed in NEEDED.iter().filter(|needed| !(needed.is_there)()) {
+        let Needed { what, package, is_there } = needed;
+        eprintln!("--> {what} is not on this machine: installing Debian's package {package}");
+        ensure!(
+            install(package) && is_there(),
+            "the tests start a {what} of their own, and it could not be installed here: install the package {package} and try again"
+        );
     }
-    eprintln!("--> PostgreSQL {VERSION_MIN} is not on this machine: installing Debian's package {PACKAGE}");
-    let script = format!("{INSTALL} {PACKAGE}");
+    Ok(())
+}
+
+fn install(package: &str) -> bool {
+    let script = format!("{INSTALL} {package}");
     let as_root = may_be_root_by_sudo();
     let mut command = if as_root { Command::new("sudo") } else { Command::new("sh") };
     let command = if as_root { command.args(["-n", "sh", "-c", &script]) } else { command.args(["-c", &script]) };
-    let installed = Path::new("/usr/bin/apt-get").exists() && command.status().is_ok_and(|status| status.success());
-    ensure!(
-        installed && is_there(),
-        "the tests start a PostgreSQL {VERSION_MIN} or newer of their own, and it could not be installed here: install the package {PACKAGE} and try again"
-    );
-    Ok(())
+    Path::new("/usr/bin/apt-get").exists() && command.status().is_ok_and(|status| status.success())
+}
+
+/// Where Debian and people who build it themselves put it; tests look there, too.
+fn haproxy_is_there() -> bool {
+    ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"].iter().any(|path| Path::new(path).exists())
 }
 
 /// Whether somebody who is not root may run programs as root without being asked for a password.
@@ -43,7 +63,7 @@ fn may_be_root_by_sudo() -> bool {
     !quiet(Command::new("sh").args(["-c", "[ \"$(id -u)\" = 0 ]"])) && quiet(Command::new("sudo").args(["-n", "true"]))
 }
 
-fn is_there() -> bool {
+fn postgres_is_there() -> bool {
     let versions = std::fs::read_dir(DEBIAN)
         .into_iter()
         .flatten()

@@ -1,0 +1,70 @@
+//! What a deployment's own books say about fee rules and events, asked by its operator API: for checks after a kill.
+
+use std::collections::HashSet;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::operator::OperatorAccess;
+use crate::wire::Connection;
+
+/// All versions of a sub-account, newest first.
+pub async fn versions(access: &OperatorAccess, sub: &str) -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    let mut after = String::new();
+    let mut connection = Connection::open(access.address).await?;
+    loop {
+        let path = format!("/operator/v1/fee-rules?sub_merchant_id={sub}&limit=500{after}");
+        let page = access.call_on(&mut connection, "GET", &path).await?;
+        ensure!(page.status == 200, "fee rules cannot be listed: {}", page.json());
+        let page = page.json();
+        all.extend(page["items"].as_array().context("items")?.iter().cloned());
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// The config ids of all versions of `bank-1` to `bank-<subs>`.
+pub async fn config_ids(access: &OperatorAccess, subs: usize) -> Result<HashSet<String>> {
+    let mut all = HashSet::new();
+    for n in 1..=subs {
+        for version in versions(access, &format!("bank-{n}")).await? {
+            all.insert(version["config_id"].as_str().context("a config id")?.to_owned());
+        }
+    }
+    Ok(all)
+}
+
+/// Versions are 1, 2, 3 ... without a gap, for `bank-1` to `bank-<subs>`. How many there are in all.
+pub async fn check_versions(access: &OperatorAccess, subs: usize) -> Result<usize> {
+    let mut count = 0;
+    for n in 1..=subs {
+        let all = versions(access, &format!("bank-{n}")).await?;
+        let numbers: Vec<_> = all.iter().rev().filter_map(|v| v["version_no"].as_i64()).collect();
+        let wanted: Vec<_> = (1..=i64::try_from(numbers.len())?).collect();
+        ensure!(numbers == wanted, "the versions of bank-{n} have a gap: {numbers:?}");
+        count += all.len();
+    }
+    Ok(count)
+}
+
+/// Every one of these versions and events is there.
+pub async fn check_acknowledged<'a>(
+    access: &OperatorAccess,
+    subs: usize,
+    config_ids_told: impl Iterator<Item = &'a String>,
+    events: impl Iterator<Item = &'a String>,
+) -> Result<()> {
+    let there = config_ids(access, subs).await?;
+    for config_id in config_ids_told {
+        ensure!(there.contains(config_id), "the acknowledged version {config_id} is lost");
+    }
+    let mut connection = Connection::open(access.address).await?;
+    for event_id in events {
+        let answer = access.call_on(&mut connection, "GET", &format!("/operator/v1/events/{event_id}")).await?;
+        ensure!(answer.status == 200, "the acknowledged event {event_id} is lost");
+    }
+    Ok(())
+}
