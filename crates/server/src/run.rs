@@ -40,7 +40,7 @@ mod database;
 pub mod fixed;
 mod initialise;
 
-pub use database::{Database, close_store, open_store, postgres_options};
+pub use database::{Database, close_store, moved_away, open_store, postgres_options, sqlite_options};
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.

@@ -166,6 +166,18 @@ fn examine_database(
     if !examine_file(&path, findings) {
         return Ok(());
     }
+    match run::moved_away(data) {
+        Ok(None) => {}
+        Ok(Some(why)) => {
+            // Opening it would take it back.
+            findings.note(if config.serve_moved { Verdict::Warn } else { Verdict::Fail }, "database", why);
+            return Ok(());
+        }
+        Err(error) => {
+            findings.note(Verdict::Fail, "database", format!("{error:#}"));
+            return Ok(());
+        }
+    }
     super::small_runtime()?.block_on(examine_deployment(config, data, key, findings));
     Ok(())
 }

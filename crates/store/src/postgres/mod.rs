@@ -8,6 +8,7 @@ mod alone;
 mod fault;
 mod group;
 mod lane;
+pub(crate) mod moving;
 mod nonces;
 mod options;
 mod plan;
@@ -59,12 +60,13 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Connects, brings the schema up to date, and starts the lanes on the current runtime.
     ///
-    /// `Unfit`: an address that is none, another program's or a newer schema, a server too old. `Unavailable`: cannot be reached now.
+    /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         let PostgresOptions { url, tls, window_key, node, lanes, readers, group_max, group_by_tenant, queue_max } =
             options;
         let dial = Arc::new(Dial::new(&url, tls)?);
         schema::migrate(&dial).await?;
+        moving::refuse_unfinished(&dial).await?;
         let (key, horizon) = purge::begin(&dial, window_key).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));
         let lane = |number: usize| {
