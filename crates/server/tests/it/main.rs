@@ -1,6 +1,7 @@
 //! The real binary, called as people and programs call it.
 
 mod commands;
+mod moving;
 mod tls;
 
 use std::io::{BufRead, BufReader};
