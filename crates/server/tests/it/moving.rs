@@ -19,10 +19,6 @@ impl Target {
         Self { database: runtime.block_on(Database::new()), runtime }
     }
 
-    fn execute(&self, sql: &str) {
-        self.runtime.block_on(async { self.database.client().await.batch_execute(sql).await.expect("is done") });
-    }
-
     fn url(&self) -> String {
         self.database.url()
     }
@@ -130,7 +126,7 @@ fn what_cannot_be_moved_is_refused_with_one_sentence() {
     // Nothing of it was begun.
     place.serve(&[]).terminate();
     place.ends(&["migrate", "--data", "x", "--database-url", &url], 0);
-    target.execute("INSERT INTO schema_step VALUES (99, 'later', 'x')");
+    target.runtime.block_on(target.database.make_newer());
     assert!(refused(&place, &["move", "--from", "data", "--to", &url]).contains("newer program"));
 }
 
@@ -149,7 +145,7 @@ fn while_a_move_is_not_finished_neither_side_is_served_and_it_can_be_ended() {
     let (place, target) = (Place::fresh(), Target::new());
     deployment(&place);
     place.ends(&["migrate", "--data", "x", "--database-url", &target.url()], 0);
-    target.execute("ALTER TABLE audit ADD CHECK (action <> 'deployment.init')");
+    target.runtime.block_on(target.database.refuse_unless("audit", "action <> 'deployment.init'"));
     let (_, stderr) = place.ends(&["move", "--from", "data", "--to", &target.url()], 1);
     assert!(stderr.contains("rows of audit cannot be copied"), "{stderr}");
     assert!(!stderr.contains("first operator token"), "a row is not quoted: {stderr}");
