@@ -37,6 +37,7 @@ use crate::vault::Vault;
 use crate::{meters, operator};
 
 mod database;
+pub mod durability;
 pub mod fixed;
 mod initialise;
 
@@ -112,6 +113,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         tokio::spawn(serve_merchants(merchants, settings.clone(), edge.clone(), ended.clone())),
         tokio::spawn(serve_operators(operators, for_operators(settings, operator_listen), router, ended.clone())),
         tokio::spawn(dispatcher.run(ended.clone())),
+        tokio::spawn(durability::watch(app.clone(), ended.clone())),
         tokio::spawn(keep_house(app.clone(), edge, handle, ended)),
     ];
     let drain = config.limits.drain_timeout.0;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod moving;
+mod shared;
 mod tls;
 
 use std::io::{BufRead, BufReader};

@@ -93,7 +93,10 @@ fn a_move_prints_what_it_proved_and_is_done_once() {
     let (place, target) = (Place::fresh(), Target::new());
     deployment(&place);
     let (report, progress) = place.ends(&["move", "--from", "data", "--to", &target.url()], 0);
-    assert!(report.contains("every row compared") && report.contains("the audit log of each tenant has no gap"), "{report}");
+    assert!(
+        report.contains("every row compared") && report.contains("the audit log of each tenant has no gap"),
+        "{report}"
+    );
     assert!(progress.contains("100 %: comparing"), "{progress}");
     assert!(!report.contains("postgres@") && !progress.contains('\u{1b}'), "{report}{progress}");
     let (again, _) = place.ends(&["move", "--from", "data", "--to", &target.url()], 0);

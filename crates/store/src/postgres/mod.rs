@@ -5,6 +5,7 @@
 //! Invariant: of two nodes that use one nonce, one is refused.
 
 mod alone;
+mod durability;
 mod fault;
 mod group;
 mod lane;
@@ -45,6 +46,7 @@ use readers::Readers;
 use session::Dial;
 use settler::Settler;
 
+pub use durability::{Durability, ServerState};
 pub use options::PostgresOptions;
 
 /// A store in a PostgreSQL database, shared with any number of other nodes. Dropping it ends its connections.
@@ -87,6 +89,16 @@ impl PostgresStore {
     /// Where the schema of a database stands, without changing it. `Unfit` and `Unavailable` as [`PostgresStore::open`].
     pub async fn schema_state(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
         schema::state(&Dial::new(&options.url, options.tls.clone())?).await
+    }
+
+    /// A look at a database server, which changes nothing. `Unfit` and `Unavailable` as [`PostgresStore::open`].
+    pub async fn server_state(options: &PostgresOptions) -> Result<ServerState, StoreError> {
+        durability::state(&Dial::new(&options.url, options.tls.clone())?).await
+    }
+
+    /// What would survive the loss of the primary, as it is now.
+    pub async fn durability(&self) -> Result<Durability, StoreError> {
+        durability::durability(&self.dial).await
     }
 
     /// Brings the schema of a database up to date, and opens nothing.
