@@ -25,7 +25,7 @@ const CHAINS: &[Chain] = &[
         table: "fee_rule_head",
         links: "SELECT format('merchant_no %s', coalesce(h.merchant_no, n.merchant_no)) AS name,
                     h.version_no IS NOT DISTINCT FROM n.version_no
-                    AND (SELECT f.base_version_no IS NOT DISTINCT FROM h.base_version_no FROM fee_rule f
+                    AND (SELECT f.base_version_no IS NOT DISTINCT FROM h.base_version_no AND f.config_id = h.config_id FROM fee_rule f
                          WHERE f.tenant_no = h.tenant_no AND f.merchant_no = h.merchant_no AND f.version_no = h.version_no) AS holds
                 FROM fee_rule_head h FULL JOIN (SELECT tenant_no, merchant_no, max(version_no) AS version_no FROM fee_rule GROUP BY 1, 2) n
                     ON n.tenant_no = h.tenant_no AND n.merchant_no = h.merchant_no",

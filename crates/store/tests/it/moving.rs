@@ -249,6 +249,7 @@ async fn a_chain_that_was_broken_before_the_move_is_found() {
             "not merchant_no 10, version_no 3",
         ),
         ("UPDATE fee_rule_head SET version_no = 4", "not merchant_no 10"),
+        ("UPDATE fee_rule_head SET last_no = (SELECT min(rule_no) FROM fee_rule)", "not merchant_no 10"),
         ("UPDATE convert_order SET status = 3 WHERE order_id = 3", "not order_id 3"),
         ("UPDATE event_counter SET seq = 9", "not application_no 100"),
         ("UPDATE biz_counter SET sequence = 9 WHERE biz_id = 'biz1'", "not application_no 100, biz_id biz1"),
