@@ -10,6 +10,7 @@ mod fleet;
 mod histories;
 mod idle;
 mod kill;
+mod moves;
 mod packages;
 mod strace;
 mod test;
@@ -48,6 +49,11 @@ const COMMANDS: &[Command] = &[
         name: "decimals",
         summary: "[N] [SEED] 100,000 random figures from end to end, beside sums on paper",
         run: decimals::run,
+    },
+    Command {
+        name: "move",
+        summary: "[ROWS] 1,000,000 rows from SQLite to PostgreSQL, killed 20 times midway, every row compared",
+        run: moves::run,
     },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },

@@ -49,6 +49,8 @@ pub struct Config {
     pub database_ca_file: Optional<PathBuf>,
     /// Whether a transaction of the database carries one tenant's changes only.
     pub group_by_tenant: bool,
+    /// Whether a folder whose deployment was moved away is served all the same.
+    pub serve_moved: bool,
     /// The file of the master key; none is `master.key` in the data folder.
     pub master_key_file: Optional<PathBuf>,
     /// The master key itself, from the environment only.

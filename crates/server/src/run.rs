@@ -37,10 +37,11 @@ use crate::vault::Vault;
 use crate::{meters, operator};
 
 mod database;
+pub mod durability;
 pub mod fixed;
 mod initialise;
 
-pub use database::{Database, close_store, open_store, postgres_options};
+pub use database::{Database, close_store, moved_away, open_store, postgres_options, sqlite_options};
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
@@ -112,6 +113,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         tokio::spawn(serve_merchants(merchants, settings.clone(), edge.clone(), ended.clone())),
         tokio::spawn(serve_operators(operators, for_operators(settings, operator_listen), router, ended.clone())),
         tokio::spawn(dispatcher.run(ended.clone())),
+        tokio::spawn(durability::watch(app.clone(), ended.clone())),
         tokio::spawn(keep_house(app.clone(), edge, handle, ended)),
     ];
     let drain = config.limits.drain_timeout.0;

@@ -10,6 +10,7 @@ pub mod idle;
 pub mod in_process;
 pub mod kill;
 pub mod measure;
+pub mod moves;
 pub mod on_paper;
 pub mod operator;
 pub mod patience;

@@ -22,7 +22,7 @@ pub fn binary() -> PathBuf {
 }
 
 /// A command of the binary without the variables of the test run: the server refuses settings that it does not know.
-fn bare() -> Command {
+pub fn bare() -> Command {
     bare_under(&[])
 }
 
@@ -142,10 +142,19 @@ impl Deployment {
         self.serve_under(&[])
     }
 
+    /// The same with further flags.
+    pub fn serve_with(&self, more: &[&str]) -> Result<Server> {
+        self.start(bare_under(&[]), more)
+    }
+
     /// The same, started by another program that makes way for it: the process started must become the server.
     pub fn serve_under(&self, wrapper: &[&str]) -> Result<Server> {
+        self.start(bare_under(wrapper), &[])
+    }
+
+    fn start(&self, mut command: Command, more: &[&str]) -> Result<Server> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.data.join("serve.log"))?;
-        let mut command = self.settled(bare_under(wrapper));
+        command = self.settled(command);
         let (listen, operator_listen) = (self.listen.to_string(), self.operator_listen.to_string());
         command.args([
             "serve",
@@ -155,7 +164,7 @@ impl Deployment {
             &operator_listen,
             "--allow-private-callbacks",
         ]);
-        command.arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.args(more).arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         if !self.config.is_empty() {
             let file = self.data.join("test.toml");
             std::fs::write(&file, &self.config)?;

@@ -1,5 +1,7 @@
 //! `doctor`: what `serve` checks at its start, without starting, and with a line for each.
 
+mod postgres;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use countersign_store::{PostgresStore, SchemaState, SqliteStore};
+use countersign_store::{SchemaState, SqliteStore};
 
 use super::SettingsArgs;
 use crate::config::Config;
@@ -132,7 +134,7 @@ fn examine_database(
 ) -> anyhow::Result<()> {
     match Database::of(config) {
         Ok(Database::Sqlite) => {}
-        Ok(Database::Postgres(url)) => return examine_postgres(config, url, data, key, findings),
+        Ok(Database::Postgres(url)) => return postgres::examine(config, url, data, key, findings),
         Err(error) => {
             findings.note(Verdict::Fail, "database", error.to_string());
             return Ok(());
@@ -166,27 +168,19 @@ fn examine_database(
     if !examine_file(&path, findings) {
         return Ok(());
     }
-    super::small_runtime()?.block_on(examine_deployment(config, data, key, findings));
-    Ok(())
-}
-
-/// Looks at a shared database without changing it; nodes may be running on it.
-fn examine_postgres(
-    config: &Config,
-    url: &str,
-    data: &DataDir,
-    key: Option<&MasterKey>,
-    findings: &mut Findings,
-) -> anyhow::Result<()> {
-    super::small_runtime()?.block_on(async {
-        let state = match run::postgres_options(config, url) {
-            Ok(options) => PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from),
-            Err(error) => Err(error),
-        };
-        if examine_schema(state, findings) {
-            examine_deployment(config, data, key, findings).await;
+    match run::moved_away(data) {
+        Ok(None) => {}
+        Ok(Some(why)) => {
+            // Opening it would take it back.
+            findings.note(if config.serve_moved { Verdict::Warn } else { Verdict::Fail }, "database", why);
+            return Ok(());
         }
-    });
+        Err(error) => {
+            findings.note(Verdict::Fail, "database", format!("{error:#}"));
+            return Ok(());
+        }
+    }
+    super::small_runtime()?.block_on(examine_deployment(config, data, key, findings));
     Ok(())
 }
 

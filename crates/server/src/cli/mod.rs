@@ -13,6 +13,7 @@ pub mod demo;
 mod doctor;
 mod http;
 mod init;
+mod moving;
 mod operator;
 mod pretty;
 mod provision;
@@ -49,6 +50,8 @@ pub enum Command {
     Serve(SettingsArgs),
     /// Bring the database's schema up to this program's
     Migrate(DataArgs),
+    /// Move a stopped deployment from its folder into a PostgreSQL database, and prove the copy
+    Move(moving::MoveArgs),
     /// Check what `serve` needs, without starting it
     Doctor(SettingsArgs),
     /// Sign a body: prints the headers of a request
@@ -99,6 +102,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Init(args) => init::init(&args, environment),
         Command::Serve(args) => serve::serve(&args, environment),
         Command::Migrate(args) => init::migrate(&args, environment),
+        Command::Move(args) => moving::run(&args, environment),
         Command::Doctor(args) => doctor::doctor(&args, environment),
         Command::Sign(args) => sign::sign(&args, environment),
         Command::Call(args) => signed_call::call(&args, environment),

@@ -45,6 +45,9 @@ pub struct SettingsArgs {
     /// A proxy in front speaks TLS: plain HTTP on any address is on purpose
     #[arg(long, conflicts_with = "tls_cert")]
     pub behind_proxy: bool,
+    /// Serve a folder whose deployment was moved to a database all the same (dangerous: the two know nothing of each other)
+    #[arg(long)]
+    pub serve_moved: bool,
     /// Allow callbacks over http and to private addresses (development only)
     #[arg(long)]
     pub allow_private_callbacks: bool,
@@ -95,6 +98,7 @@ impl SettingsArgs {
         );
         for (flag, setting, given) in [
             ("--behind-proxy", "behind_proxy", self.behind_proxy),
+            ("--serve-moved", "serve_moved", self.serve_moved),
             ("--allow-private-callbacks", "allow_private_callbacks", self.allow_private_callbacks),
         ] {
             if given {
@@ -123,6 +127,7 @@ mod tests {
             tls_cert: Some("C".to_owned()),
             tls_key: Some("P".to_owned()),
             behind_proxy: true,
+            serve_moved: true,
             allow_private_callbacks: true,
         };
         let environment = BTreeMap::from([("COUNTERSIGN_MASTER_KEY".to_owned(), "11".repeat(32))]);
@@ -133,6 +138,6 @@ mod tests {
         assert_eq!(config.master_key.0, None, "the flag lies over the environment");
         assert_eq!((config.listen.port(), config.operator_listen.port()), (1, 2));
         assert_eq!((config.tls.cert.0, config.tls.key.0), (Some(PathBuf::from("C")), Some(PathBuf::from("P"))));
-        assert!(config.behind_proxy && config.allow_private_callbacks);
+        assert!(config.behind_proxy && config.serve_moved && config.allow_private_callbacks);
     }
 }

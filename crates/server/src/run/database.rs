@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use countersign_store::sqlite::{SqliteOptions, SqliteStore};
+use countersign_store::sqlite::{MoveMark, SqliteOptions, SqliteStore};
 use countersign_store::{AnyStore, PostgresOptions, PostgresStore};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -47,7 +47,7 @@ pub async fn open_store(config: &Config, data: &DataDir) -> anyhow::Result<AnySt
 /// The same with another size of the writers' groups, for measurements.
 pub async fn open_store_with(config: &Config, data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
     match Database::of(config)? {
-        Database::Sqlite => open_sqlite(data, group_max),
+        Database::Sqlite => open_sqlite(config, data, group_max),
         Database::Postgres(url) => {
             let mut options = postgres_options(config, url)?;
             options.group_max = group_max.unwrap_or(options.group_max);
@@ -57,12 +57,36 @@ pub async fn open_store_with(config: &Config, data: &DataDir, group_max: Option<
     }
 }
 
-fn open_sqlite(data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
-    let path = data.database();
-    let chance = Chance::default();
+/// Why the database in a data folder is not to be served: its deployment was moved away.
+pub fn moved_away(data: &DataDir) -> anyhow::Result<Option<String>> {
+    let folder = data.path().display();
+    Ok(SqliteStore::move_mark(&data.database())?.map(|mark| match mark {
+        MoveMark::Done(place) => format!(
+            "{folder} was moved to {place}: serve that with --database-url; --serve-moved serves the old copy in the folder all the same, \
+             and what either of the two acknowledges from then on the other does not have"
+        ),
+        MoveMark::Begun(place) => format!(
+            "a move of {folder} to {place} was begun and is not finished: run the same `countersign move` again, \
+             or end it and serve the folder with --serve-moved"
+        ),
+    }))
+}
+
+/// How the database in a data folder is opened.
+pub fn sqlite_options(chance: &Chance) -> SqliteOptions {
     let mut window_key = [0; 16];
     chance.fill(&mut window_key);
-    let mut options = SqliteOptions::new(window_key, boot_id(&chance));
+    SqliteOptions::new(window_key, boot_id(chance))
+}
+
+fn open_sqlite(config: &Config, data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
+    let path = data.database();
+    if let Some(why) = moved_away(data)? {
+        ensure!(config.serve_moved, why);
+        SqliteStore::take_back(&path)?;
+        tracing::warn!("Served all the same, as told: {why}");
+    }
+    let mut options = sqlite_options(&Chance::default());
     options.group_max = group_max.unwrap_or(options.group_max);
     SqliteStore::open(&path, options)
         .map(AnyStore::Sqlite)

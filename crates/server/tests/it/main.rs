@@ -1,6 +1,8 @@
 //! The real binary, called as people and programs call it.
 
 mod commands;
+mod moving;
+mod shared;
 mod tls;
 
 use std::io::{BufRead, BufReader};

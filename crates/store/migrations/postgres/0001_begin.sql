@@ -36,6 +36,20 @@ CREATE TABLE commit_mark (
     PRIMARY KEY (tenant_no, lane, mark)
 );
 
+-- Which deployment of a file was moved here, if one was. Nobody serves the database until it is complete.
+CREATE TABLE move_record (
+    one BIGINT PRIMARY KEY CHECK (one = 1),
+    move_id TEXT NOT NULL,
+    began_at BIGINT NOT NULL,
+    completed_at BIGINT
+);
+
+-- How many rows of each table the move has copied; noted with the rows.
+CREATE TABLE move_progress (
+    table_name TEXT COLLATE "C" PRIMARY KEY,
+    row_count BIGINT NOT NULL CHECK (row_count >= 0)
+);
+
 CREATE TABLE merchant (
     tenant_no BIGINT NOT NULL REFERENCES merchant (merchant_no),
     merchant_no BIGINT PRIMARY KEY,

@@ -5,9 +5,11 @@
 //! Invariant: of two nodes that use one nonce, one is refused.
 
 mod alone;
+mod durability;
 mod fault;
 mod group;
 mod lane;
+pub(crate) mod moving;
 mod nonces;
 mod options;
 mod plan;
@@ -44,6 +46,7 @@ use readers::Readers;
 use session::Dial;
 use settler::Settler;
 
+pub use durability::{Durability, ServerState};
 pub use options::PostgresOptions;
 
 /// A store in a PostgreSQL database, shared with any number of other nodes. Dropping it ends its connections.
@@ -59,12 +62,13 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Connects, brings the schema up to date, and starts the lanes on the current runtime.
     ///
-    /// `Unfit`: an address that is none, another program's or a newer schema, a server too old. `Unavailable`: cannot be reached now.
+    /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         let PostgresOptions { url, tls, window_key, node, lanes, readers, group_max, group_by_tenant, queue_max } =
             options;
         let dial = Arc::new(Dial::new(&url, tls)?);
         schema::migrate(&dial).await?;
+        moving::refuse_unfinished(&dial).await?;
         let (key, horizon) = purge::begin(&dial, window_key).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));
         let lane = |number: usize| {
@@ -85,6 +89,16 @@ impl PostgresStore {
     /// Where the schema of a database stands, without changing it. `Unfit` and `Unavailable` as [`PostgresStore::open`].
     pub async fn schema_state(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
         schema::state(&Dial::new(&options.url, options.tls.clone())?).await
+    }
+
+    /// A look at a database server, which changes nothing. `Unfit` and `Unavailable` as [`PostgresStore::open`].
+    pub async fn server_state(options: &PostgresOptions) -> Result<ServerState, StoreError> {
+        durability::state(&Dial::new(&options.url, options.tls.clone())?).await
+    }
+
+    /// What would survive the loss of the primary, as it is now.
+    pub async fn durability(&self) -> Result<Durability, StoreError> {
+        durability::durability(&self.dial).await
     }
 
     /// Brings the schema of a database up to date, and opens nothing.

@@ -43,6 +43,13 @@ impl PostgresOptions {
             queue_max: 4096,
         }
     }
+
+    /// Connections that a node with a store opened like this may have at once.
+    pub const fn connections(&self) -> usize {
+        /// For nonces, leases, signals and announcements, and a few that come and go: start, housekeeping, questions about the server.
+        const OTHERS: usize = 6;
+        self.lanes + self.readers + OTHERS
+    }
 }
 
 impl fmt::Debug for PostgresOptions {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, Socket, Statement, Transaction};
@@ -81,6 +81,21 @@ impl Dial {
             _ => None,
         };
         Ok(Self { config, tls, failed: Mutex::default() })
+    }
+
+    /// Hosts and database in words, without user and password.
+    pub(super) fn place(&self) -> String {
+        let port = |at: usize| match self.config.get_ports() {
+            [] => 5432,
+            [all] => *all,
+            each => each.get(at).copied().unwrap_or(5432),
+        };
+        let hosts = self.config.get_hosts().iter().enumerate().map(|(at, host)| match host {
+            Host::Tcp(host) => format!("{host}:{}", port(at)),
+            Host::Unix(folder) => folder.display().to_string(),
+        });
+        let hosts: Vec<String> = hosts.collect();
+        format!("{}/{}", hosts.join(","), self.config.get_dbname().or(self.config.get_user()).unwrap_or_default())
     }
 
     /// A new connection, set up.

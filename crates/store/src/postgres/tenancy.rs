@@ -22,8 +22,18 @@ const OF_TENANTS: [&str; 13] = [
 ];
 
 /// What is the same everywhere, or spread by its own key: `order_directory`.
-const OTHERS: [&str; 8] =
-    ["setting", "replay", "merchant", "application", "secret", "operator_token", "idempotency", "order_directory"];
+const OTHERS: [&str; 10] = [
+    "setting",
+    "replay",
+    "merchant",
+    "application",
+    "secret",
+    "operator_token",
+    "idempotency",
+    "order_directory",
+    "move_record",
+    "move_progress",
+];
 
 /// Statements that go across tenants, and why they may.
 const ACROSS: [(&str, &str); 7] = [

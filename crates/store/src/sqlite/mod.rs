@@ -9,6 +9,7 @@ mod checkpoint;
 mod fault;
 mod guards;
 mod journal;
+pub(crate) mod moving;
 mod nonces;
 mod open;
 mod options;
@@ -41,6 +42,7 @@ use nonces::{MarkNeed, Nonces};
 use readers::Readers;
 use writer::{Message, Task};
 
+pub use moving::MoveMark;
 pub use options::SqliteOptions;
 
 /// Nonces deleted in one transaction, so that other batches go between.
@@ -74,6 +76,23 @@ impl SqliteStore {
     /// Brings the schema of a file up to date, makes the file where there is none, and opens nothing.
     pub fn migrate(path: &Path) -> Result<SchemaState, StoreError> {
         schema::migrate(&mut open::connect(path, 5000)?)
+    }
+
+    /// What a file says of a move of its deployment, without changing it: whoever serves it all the same calls
+    /// [`SqliteStore::take_back`] before.
+    pub fn move_mark(path: &Path) -> Result<Option<MoveMark>, StoreError> {
+        moving::mark(path)
+    }
+
+    /// A deployment setting of a file, without changing it; none also where there is no schema yet.
+    pub fn peek(path: &Path, name: &str) -> Result<Option<String>, StoreError> {
+        moving::peek(path, name)
+    }
+
+    /// Takes a deployment back from a move: one that was begun is no longer, and no database will ever be taken for its copy. The mark of
+    /// a finished one stays.
+    pub fn take_back(path: &Path) -> Result<(), StoreError> {
+        moving::take_back(path)
     }
 
     /// What is wrong inside the file: pages, indexes, constraints, references, chains of fee rules. Empty if nothing is. Reads everything.

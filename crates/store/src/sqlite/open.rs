@@ -120,7 +120,7 @@ fn nonces(conn: &Connection, dir: &Path, replay: &Replay) -> Result<Nonces, Stor
 }
 
 /// The folder of a database: its journal lies beside it.
-fn folder(path: &Path) -> PathBuf {
+pub(super) fn folder(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         Some(_) | None => PathBuf::from("."),

@@ -124,7 +124,7 @@ pub(super) fn faults(path: &Path) -> Result<Vec<String>, StoreError> {
 }
 
 /// A connection that changes nothing.
-fn look(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn look(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(fault)?;
     conn.busy_timeout(Duration::from_secs(5)).map_err(fault)?;

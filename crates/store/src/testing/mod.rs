@@ -79,6 +79,32 @@ impl Database {
         counted.expect("the table is there").get(0)
     }
 
+    /// Rows that a move has copied into it so far.
+    pub async fn moved_rows(&self) -> u64 {
+        let sum = "SELECT sum(row_count)::bigint FROM move_progress";
+        // The first of them are copied after the schema was made.
+        let found = self.client().await.query_one(sum, &[]).await;
+        found.ok().and_then(|row| row.get::<_, Option<i64>>(0)).and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0)
+    }
+
+    /// Rows of one of its tables.
+    pub async fn count_rows(&self, table: &str) -> u64 {
+        let count = self.client().await.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
+        u64::try_from(count.expect("is counted").get::<_, i64>(0)).expect("not negative")
+    }
+
+    /// Makes it look as if a newer program had been there. Its schema must have been made.
+    pub async fn make_newer(&self) {
+        let insert = "INSERT INTO schema_step VALUES (99, 'later', 'x')";
+        self.client().await.batch_execute(insert).await.expect("is written");
+    }
+
+    /// From here on it refuses rows of a table for which `condition` does not hold.
+    pub async fn refuse_unless(&self, table: &str, condition: &str) {
+        let alter = format!("ALTER TABLE {table} ADD CHECK ({condition})");
+        self.client().await.batch_execute(&alter).await.expect("is altered");
+    }
+
     /// A plain connection to it.
     pub async fn client(&self) -> Client {
         connect(&self.folder, &self.name).await

@@ -1,5 +1,6 @@
 //! The test's own helpers for failovers do what they say: a standby that is waited for has everything.
 
+use countersign_store::postgres::Durability;
 use countersign_store::testing::{Server, ServerOptions};
 use countersign_store::{PostgresOptions, PostgresStore, Store};
 
@@ -36,4 +37,45 @@ async fn what_was_acknowledged_without_waiting_for_the_standby_can_be_lost() {
     standby.promote();
     let store = PostgresStore::open(options).await.expect("opens on the standby");
     assert_eq!(store.merchant("inst").await.expect("reads"), None);
+}
+
+async fn store_on(server: &Server, user: &str) -> PostgresStore {
+    let url = server.url("postgres").replace("postgres://postgres@", &format!("postgres://{user}@"));
+    PostgresStore::open(PostgresOptions::new(url, [1; 16], [1; 16])).await.expect("opens")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_says_which_standbys_commits_wait_for() {
+    let primary = Server::start(ServerOptions { fsync: true, tcp: false });
+    let store = store_on(&primary, "postgres").await;
+    let alone = Durability {
+        standbys: 0,
+        synchronous: 0,
+        is_hidden: false,
+        is_demanded: false,
+        fsync: true,
+        synchronous_commit: "on".to_owned(),
+    };
+    assert_eq!(store.durability().await.expect("answers"), alone);
+
+    let standby = primary.standby("b");
+    let asynchronous = Durability { standbys: 1, ..alone.clone() };
+    assert_eq!(store.durability().await.expect("answers"), asynchronous);
+    primary.set_synchronous("*");
+    let synchronous = Durability { synchronous: 1, is_demanded: true, ..asynchronous.clone() };
+    assert_eq!(store.durability().await.expect("answers"), synchronous);
+    primary.set_synchronous("");
+    primary.set_synchronous("ANY 1 (b)");
+    assert_eq!(store.durability().await.expect("answers"), synchronous);
+    primary.set_synchronous("");
+
+    // The setting of a role, which our sessions raise, and a role that may not see.
+    primary.ask("postgres", "CREATE ROLE app LOGIN; ALTER ROLE app SET synchronous_commit = 'local'");
+    primary.ask("postgres", "CREATE SCHEMA AUTHORIZATION app; ALTER ROLE app SET search_path = app");
+    let store = store_on(&primary, "app").await;
+    let hidden = Durability { is_hidden: true, synchronous_commit: "local".to_owned(), ..asynchronous.clone() };
+    assert_eq!(store.durability().await.expect("answers"), hidden);
+    primary.ask("postgres", "GRANT pg_monitor TO app");
+    assert_eq!(store.durability().await.expect("answers"), Durability { is_hidden: false, ..hidden });
+    drop(standby);
 }

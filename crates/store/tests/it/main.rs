@@ -5,6 +5,7 @@ mod corrupt;
 mod data_md;
 mod failover;
 mod fixtures;
+mod moving;
 mod postgres;
 mod property;
 mod proxy;

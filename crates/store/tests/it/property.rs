@@ -115,7 +115,7 @@ fn events() -> impl Strategy<Value = Write> {
     ]
 }
 
-fn write() -> impl Strategy<Value = Write> {
+pub fn write() -> impl Strategy<Value = Write> {
     prop_oneof![
         2 => claim_key().prop_map(Write::ClaimNonce),
         3 => rule(),
@@ -158,7 +158,7 @@ async fn answer_of(store: &AnyStore, step: Step) -> String {
 }
 
 /// Everything that can be read, in words.
-async fn everything(store: &AnyStore) -> Vec<String> {
+pub async fn everything(store: &AnyStore) -> Vec<String> {
     let mut seen = vec![
         format!("{:?}", store.merchants(None, all()).await.expect("reads")),
         format!("{:?}", store.merchants(Some(TENANT), Cursor { after: Some(11), limit: 2 }).await.expect("reads")),

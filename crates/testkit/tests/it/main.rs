@@ -11,6 +11,7 @@ mod journey_replay;
 mod journey_rule_query;
 mod journey_rule_upgrade;
 mod kills;
+mod moves;
 mod operator;
 mod refusals;
 mod remembered_rules;

@@ -1,0 +1,119 @@
+//! What `doctor` says of a database that many nodes share.
+
+use countersign_store::PostgresStore;
+use countersign_store::postgres::ServerState;
+
+use super::{Findings, Verdict, examine_deployment, examine_schema};
+use crate::config::Config;
+use crate::datadir::{DataDir, MasterKey};
+use crate::run;
+use crate::run::durability::{Word, words};
+
+/// Looks at a shared database without changing it; nodes may be running on it.
+pub(super) fn examine(
+    config: &Config,
+    url: &str,
+    data: &DataDir,
+    key: Option<&MasterKey>,
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
+    super::super::small_runtime()?.block_on(async {
+        let options = match run::postgres_options(config, url) {
+            Ok(options) => options,
+            Err(error) => return findings.note(Verdict::Fail, "database", format!("{error:#}")),
+        };
+        match PostgresStore::server_state(&options).await {
+            Ok(state) => of_server(&state, options.connections(), findings),
+            Err(error) => return findings.note(Verdict::Fail, "database", error.to_string()),
+        }
+        let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
+        if examine_schema(state, findings) {
+            examine_deployment(config, data, key, findings).await;
+        }
+    });
+    Ok(())
+}
+
+fn of_server(state: &ServerState, needed: usize, findings: &mut Findings) {
+    let ServerState { place, version, is_encrypted, is_local, connections_max, connections, durability } = state;
+    let how = match (is_encrypted, is_local) {
+        (true, _) => "encrypted",
+        (false, true) => "on this machine",
+        (false, false) => "not encrypted",
+    };
+    findings.note(Verdict::Ok, "database", format!("PostgreSQL {version} at {place} answers, {how}"));
+    if !is_encrypted && !is_local {
+        findings.note(
+            Verdict::Warn,
+            "database",
+            "the connection to another machine is not encrypted: add ?sslmode=require to the address",
+        );
+    }
+    for word in words(durability) {
+        match word {
+            Word::Fine(text) => findings.note(Verdict::Ok, "durability", text),
+            Word::Warning(text) => findings.note(Verdict::Warn, "durability", text),
+        }
+    }
+    // Our own connection is among the open ones, and ends with us.
+    let free = connections_max - connections + 1;
+    let enough = i64::try_from(needed).is_ok_and(|needed| needed <= free);
+    let text = format!("{free} of {connections_max} are free, this node needs up to {needed}");
+    let verdict = if enough { Verdict::Ok } else { Verdict::Warn };
+    findings.note(
+        verdict,
+        "connections",
+        if enough { text } else { format!("{text}: raise max_connections, unless it runs already") },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_store::postgres::Durability;
+
+    use super::*;
+
+    fn said(change: impl FnOnce(&mut ServerState)) -> Vec<String> {
+        let durability = Durability {
+            standbys: 0,
+            synchronous: 0,
+            is_hidden: false,
+            is_demanded: false,
+            fsync: true,
+            synchronous_commit: "on".to_owned(),
+        };
+        let mut state = ServerState {
+            place: "db.example:5432/countersign".to_owned(),
+            version: "15.8".to_owned(),
+            is_encrypted: true,
+            is_local: false,
+            connections_max: 97,
+            connections: 90,
+            durability,
+        };
+        change(&mut state);
+        let mut findings = Findings::default();
+        of_server(&state, 8, &mut findings);
+        findings.text().lines().filter(|line| line.starts_with("warn")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_plain_connection_to_another_machine_is_a_warning_and_one_on_this_machine_is_not() {
+        let plain = said(|state| state.is_encrypted = false);
+        assert!(plain.len() == 1 && plain[0].contains("sslmode=require"), "{plain:?}");
+        assert_eq!(said(|_| ()), [] as [String; 0]);
+        assert_eq!(
+            said(|state| {
+                state.is_encrypted = false;
+                state.is_local = true;
+            }),
+            [] as [String; 0]
+        );
+    }
+
+    #[test]
+    fn too_few_free_connections_are_a_warning_with_both_numbers() {
+        let full = said(|state| state.connections = 91);
+        assert!(full.len() == 1 && full[0].contains("7 of 97 are free, this node needs up to 8"), "{full:?}");
+    }
+}

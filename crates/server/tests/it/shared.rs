@@ -1,0 +1,72 @@
+//! What `doctor` and `serve` say of a database that nodes share.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use countersign_store::testing::{Server, ServerOptions};
+
+use super::Place;
+
+/// Every line that `doctor` prints; its exit code is 0.
+fn doctor(place: &Place, url: &str) -> String {
+    place.ends(&["doctor", "--data", "data", "--config", "c.toml", "--database-url", url], 0).0
+}
+
+fn ready(url: &str) -> Place {
+    let place = Place::fresh();
+    place.ends(&["init", "--data", "data", "--database-url", url], 0);
+    std::fs::write(place.path("c.toml"), "listen = \"127.0.0.1:0\"\noperator_listen = \"127.0.0.1:0\"\n")
+        .expect("written");
+    place
+}
+
+#[test]
+fn doctor_says_what_a_failover_could_lose_and_how_the_database_is_reached() {
+    let primary = Server::start(ServerOptions { fsync: true, tcp: true });
+    let url = primary.url("postgres");
+    let place = ready(&url);
+    let said = doctor(&place, &url);
+    assert!(
+        said.contains("answers, on this machine") && said.contains("ok    durability   there is no standby"),
+        "{said}"
+    );
+    assert!(said.contains("ok    connections"), "{said}");
+    assert!(!said.contains("postgres@"), "{said}");
+
+    let _standby = primary.standby("b");
+    let said = doctor(&place, &url);
+    assert!(said.contains("warn  durability   1 standby connected and none is synchronous"), "{said}");
+    primary.set_synchronous("*");
+    let said = doctor(&place, &url);
+    assert!(said.contains("ok    durability   1 standby connected, 1 of them synchronous"), "{said}");
+
+    primary.ask("postgres", "ALTER ROLE postgres SET synchronous_commit = 'off'");
+    assert!(doctor(&place, &url).contains("synchronous_commit is off for this role or database"));
+}
+
+#[test]
+fn serve_warns_at_its_start_of_a_standby_that_nobody_waits_for() {
+    let primary = Server::start(ServerOptions { fsync: true, tcp: false });
+    let url = primary.url("postgres");
+    let place = ready(&url);
+    let _standby = primary.standby("b");
+    let mut command = place.command(&["serve", "--data", "data", "--config", "c.toml", "--database-url", &url]);
+    let mut server = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let log = BufReader::new(server.stderr.take().expect("stderr is piped"));
+    let warned = log.lines().map_while(Result::ok).find(|line| line.contains("standby connected"));
+    let warned = warned.expect("it says so before it ends");
+    assert!(warned.contains("WARN") && warned.contains("set synchronous_standby_names"), "{warned}");
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
+}
+
+#[test]
+fn doctor_fails_in_one_line_where_the_database_is_away() {
+    let mut primary = Server::start(ServerOptions::default());
+    let url = primary.url("postgres");
+    let place = ready(&url);
+    primary.stop();
+    let (said, _) = place.ends(&["doctor", "--data", "data", "--config", "c.toml", "--database-url", &url], 1);
+    let failed: Vec<&str> = said.lines().filter(|line| line.starts_with("fail")).collect();
+    assert!(failed.len() == 1 && failed[0].contains("cannot be reached"), "{said}");
+}

@@ -1,0 +1,108 @@
+//! What hangs together in the copy: heads, counters and histories.
+
+use super::{ChainReport, MoveError};
+use crate::contract::StoreError;
+use crate::postgres::moving::Target;
+
+/// One kind of chain. The query gives a row for each link, its name and whether it holds.
+struct Chain {
+    about: &'static str,
+    table: &'static str,
+    links: &'static str,
+}
+
+const CHAINS: &[Chain] = &[
+    Chain {
+        about: "versions of fee rules point to the one before",
+        table: "fee_rule",
+        links: "SELECT format('merchant_no %s, version_no %s', f.merchant_no, f.version_no) AS name,
+                    f.previous_config_id IS NOT DISTINCT FROM p.config_id AND (f.version_no = 1 OR p.version_no IS NOT NULL) AS holds
+                FROM fee_rule f LEFT JOIN fee_rule p
+                    ON p.tenant_no = f.tenant_no AND p.merchant_no = f.merchant_no AND p.version_no = f.version_no - 1",
+    },
+    Chain {
+        about: "heads of fee rules are the newest versions",
+        table: "fee_rule_head",
+        links: "SELECT format('merchant_no %s', coalesce(h.merchant_no, n.merchant_no)) AS name,
+                    h.version_no IS NOT DISTINCT FROM n.version_no
+                    AND (SELECT f.base_version_no IS NOT DISTINCT FROM h.base_version_no AND f.config_id = h.config_id FROM fee_rule f
+                         WHERE f.tenant_no = h.tenant_no AND f.merchant_no = h.merchant_no AND f.version_no = h.version_no) AS holds
+                FROM fee_rule_head h FULL JOIN (SELECT tenant_no, merchant_no, max(version_no) AS version_no FROM fee_rule GROUP BY 1, 2) n
+                    ON n.tenant_no = h.tenant_no AND n.merchant_no = h.merchant_no",
+    },
+    Chain {
+        about: "convert orders stand where their last move put them",
+        table: "convert_order",
+        links: "SELECT format('order_id %s', o.order_id) AS name, m.status IS NOT DISTINCT FROM o.status AND n.links = o.revision AS holds
+                FROM convert_order o
+                LEFT JOIN convert_order_move m ON m.tenant_no = o.tenant_no AND m.order_id = o.order_id AND m.revision = o.revision
+                LEFT JOIN (SELECT tenant_no, order_id, count(*) AS links FROM convert_order_move GROUP BY 1, 2) n
+                    ON n.tenant_no = o.tenant_no AND n.order_id = o.order_id",
+    },
+    Chain {
+        about: "counters of applications are at their last event",
+        table: "event_counter",
+        links: "SELECT format('application_no %s', coalesce(c.application_no, e.application_no)) AS name,
+                    c.seq IS NOT DISTINCT FROM e.seq AND e.seq = e.events AS holds
+                FROM event_counter c
+                FULL JOIN (SELECT tenant_no, application_no, max(seq) AS seq, count(*) AS events FROM event GROUP BY 1, 2) e
+                    ON e.tenant_no = c.tenant_no AND e.application_no = c.application_no",
+    },
+    Chain {
+        about: "counters of businesses are at their last event",
+        table: "biz_counter",
+        links: "SELECT format('application_no %s, biz_id %s', coalesce(c.application_no, e.application_no), coalesce(c.biz_id, e.biz_id)) AS name,
+                    c.sequence IS NOT DISTINCT FROM e.sequence AND e.sequence = e.events AS holds
+                FROM biz_counter c
+                FULL JOIN (SELECT tenant_no, application_no, biz_id, max(sequence) AS sequence, count(*) AS events
+                           FROM event GROUP BY 1, 2, 3) e
+                    ON e.tenant_no = c.tenant_no AND e.application_no = c.application_no AND e.biz_id = c.biz_id",
+    },
+    Chain {
+        about: "every event has its delivery, with all its attempts",
+        table: "delivery",
+        links: "SELECT format('event_no %s', coalesce(e.event_no, d.event_no)) AS name,
+                    d.attempts IS NOT NULL AND coalesce(a.last, 0) = d.attempts AND coalesce(a.links, 0) = d.attempts AS holds
+                FROM event e FULL JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+                LEFT JOIN (SELECT tenant_no, event_no, max(attempt) AS last, count(*) AS links FROM attempt GROUP BY 1, 2) a
+                    ON a.tenant_no = d.tenant_no AND a.event_no = d.event_no",
+    },
+    Chain {
+        about: "the audit log of each tenant has no gap",
+        table: "audit",
+        links: "SELECT format('tenant_no %s, audit_no %s', tenant_no, audit_no) AS name,
+                    audit_no = coalesce(lag(audit_no) OVER (PARTITION BY tenant_no ORDER BY audit_no), 0) + 1 AS holds
+                FROM audit",
+    },
+    Chain {
+        about: "the last number of each tenant's audit log is its last line's",
+        table: "audit_head",
+        links: "SELECT format('tenant_no %s', coalesce(h.tenant_no, a.tenant_no)) AS name,
+                    h.audit_no IS NOT DISTINCT FROM a.audit_no AS holds
+                FROM audit_head h FULL JOIN (SELECT tenant_no, max(audit_no) AS audit_no FROM audit GROUP BY 1) a
+                    ON a.tenant_no = h.tenant_no",
+    },
+    Chain {
+        about: "the directory names the tenant of every convert order",
+        table: "order_directory",
+        links: "SELECT format('order_id %s', coalesce(d.order_id, o.order_id)) AS name,
+                    d.tenant_no IS NOT DISTINCT FROM o.tenant_no AS holds
+                FROM order_directory d FULL JOIN convert_order o ON o.order_id = d.order_id",
+    },
+];
+
+/// Follows them all; the first link that does not hold ends it.
+pub(super) async fn follow(target: &Target) -> Result<Vec<ChainReport>, MoveError> {
+    let mut reports = Vec::new();
+    for Chain { about, table, links } in CHAINS {
+        let count = format!("SELECT count(*), min(name) FILTER (WHERE holds IS NOT TRUE) FROM ({links}) links");
+        let row = target.ask(&count).await?;
+        let read = |error: tokio_postgres::Error| StoreError::Unfit(error.to_string());
+        let (links, broken): (i64, Option<String>) = (row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?);
+        if let Some(broken) = broken {
+            return Err(MoveError::Differs { table, what: format!("{about}, but not {broken}") });
+        }
+        reports.push(ChainReport { about, links: u64::try_from(links).unwrap_or_default() });
+    }
+    Ok(reports)
+}

@@ -1,0 +1,223 @@
+//! A move: all rows of a SQLite file into an empty PostgreSQL database, and a proof that both hold the same.
+//!
+//! Invariant: rows and the note of how many are there are one transaction, so a move that was killed goes on where it was.
+//! Invariant: the target is complete before the source is marked as moved, and until it is complete nobody serves it. The source is
+//! marked before the first row is copied, so from then on nobody serves that either, unless told to.
+
+mod cell;
+mod chains;
+mod proof;
+mod tables;
+
+use std::path::PathBuf;
+
+use countersign_domain::time::UnixMillis;
+use thiserror::Error;
+
+use crate::contract::StoreError;
+use crate::postgres::PostgresOptions;
+use crate::postgres::moving::{Record, Target};
+use crate::read::hex;
+use crate::sqlite::moving::Source;
+use crate::sqlite::{MoveMark, SqliteOptions};
+
+pub(crate) use cell::{Cell, read};
+pub(crate) use tables::{TABLES, Table};
+
+/// Rows of one transaction, at most, unless told otherwise.
+pub const ROWS_PER_PORTION: usize = 5000;
+/// Bytes of one transaction, about; a row that is larger goes alone.
+const BYTES_PER_PORTION: usize = 4 * 1024 * 1024;
+
+/// What is moved, and to where.
+#[derive(Debug)]
+pub struct Move {
+    /// The SQLite file. The caller sees to it that nobody serves it.
+    pub from: PathBuf,
+    /// How the file is opened.
+    pub sqlite: SqliteOptions,
+    /// The database. Its schema is made where there is none.
+    pub to: PostgresOptions,
+    /// 16 random bytes: the name of this move, if it is not one that was begun before.
+    pub id: [u8; 16],
+    /// The time, for the record.
+    pub now: UnixMillis,
+    /// Rows of one transaction, at most: [`ROWS_PER_PORTION`].
+    pub rows_per_portion: usize,
+}
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many rows are to be copied, and so many of them were copied before.
+    Begun {
+        /// In all tables.
+        rows: u64,
+        /// By a run before this one.
+        already: u64,
+    },
+    /// Rows that were copied, durably.
+    Copied {
+        /// To which table.
+        table: &'static str,
+        /// How many more.
+        rows: u64,
+    },
+    /// Rows that were read on both sides and are the same.
+    Compared {
+        /// Of which table.
+        table: &'static str,
+        /// How many more.
+        rows: u64,
+    },
+}
+
+/// What was proved of one table: both sides have these rows, and no other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableReport {
+    /// Which table.
+    pub table: &'static str,
+    /// How many rows.
+    pub rows: u64,
+    /// The sum of each column of integers.
+    pub sums: Vec<(&'static str, i128)>,
+    /// SHA-256 over all values of all rows in the order of the key, in hexadecimal.
+    pub digest: String,
+}
+
+/// What was proved of one kind of chain: every head is its newest link, and no link is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainReport {
+    /// What hangs together.
+    pub about: &'static str,
+    /// How many links were followed.
+    pub links: u64,
+}
+
+/// What a finished move came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Every table. Empty if an earlier run had proved the copy and only the source was left to be marked.
+    pub tables: Vec<TableReport>,
+    /// Every kind of chain.
+    pub chains: Vec<ChainReport>,
+    /// Requests stamped at or before this are refused by the target.
+    pub horizon: Option<UnixMillis>,
+    /// Where the deployment lives now: host and database.
+    pub place: String,
+}
+
+/// Why a move did not come to its end.
+#[derive(Debug, Error)]
+pub enum MoveError {
+    /// One of the databases could not, or is not what it should be. Run again, it goes on.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nothing was changed: one sentence that says why.
+    #[error("{0}")]
+    Refused(String),
+    /// The copy is not what the source is. Nobody will serve it.
+    #[error("the copy differs in table {table}: {what}; nobody can serve it: move into another, empty database")]
+    Differs {
+        /// The first table that differs.
+        table: &'static str,
+        /// The first row that differs, and how.
+        what: String,
+    },
+}
+
+/// What is left to do.
+enum Left {
+    /// Everything, or what an earlier run left.
+    Copy,
+    /// The target is complete.
+    MarkSource,
+    Nothing,
+}
+
+/// Moves, or goes on with a move that was cut off, and proves the copy.
+pub async fn run(order: Move, mut tell: impl FnMut(Progress)) -> Result<Report, MoveError> {
+    let Move { from, sqlite, to, id, now, rows_per_portion } = order;
+    let mut source = Source::open(&from, sqlite)?;
+    if source.setting("initialised_at")?.is_none() {
+        return Err(MoveError::Refused(format!("{} holds no deployment: it was never initialised", from.display())));
+    }
+    let mut target = Target::reach(&to).await?;
+    let place = target.place.clone();
+    let mut report = Report { tables: Vec::new(), chains: Vec::new(), horizon: None, place: place.clone() };
+    match begin(&mut source, &mut target, id, now).await? {
+        Left::Copy => {}
+        Left::MarkSource => {
+            source.finish(&place)?;
+            return Ok(report);
+        }
+        Left::Nothing => return Ok(report),
+    }
+    copy(&source, &mut target, rows_per_portion.max(1), &mut tell).await?;
+    for table in TABLES {
+        report.tables.push(proof::table(&source, &mut target, table, &mut tell).await?);
+    }
+    report.chains = chains::follow(&target).await?;
+    let horizon = source.newest_accepted()?;
+    target.complete(to.window_key, horizon, now).await?;
+    source.finish(&place)?;
+    report.horizon = Some(horizon);
+    Ok(report)
+}
+
+/// Sees whether source and target belong together, and marks both.
+async fn begin(source: &mut Source, target: &mut Target, id: [u8; 16], now: UnixMillis) -> Result<Left, MoveError> {
+    let place = target.place.clone();
+    let (record, own, mark) = (target.record().await?, source.move_id()?, source.mark()?);
+    match (record, mark) {
+        (Some(Record { move_id, is_complete }), mark) if Some(&move_id) == own.as_ref() => match (is_complete, mark) {
+            (true, Some(MoveMark::Done(_))) => Ok(Left::Nothing),
+            (true, Some(MoveMark::Begun(_)) | None) => Ok(Left::MarkSource),
+            (false, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
+            (false, Some(MoveMark::Begun(_)) | None) => Ok(Left::Copy),
+        },
+        (Some(_), _) => Err(MoveError::Refused(format!(
+            "the database {place} was filled by a move of another deployment, or of this one before it was served again: move into an empty database"
+        ))),
+        (None, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
+        (None, Some(MoveMark::Begun(_)) | None) => {
+            // Another name than that of a move to another database, which can never be completed now.
+            let id = hex(&id);
+            source.begin(&id, &place)?;
+            target.begin(&id, now).await?;
+            Ok(Left::Copy)
+        }
+    }
+}
+
+fn moved_already(place: &str) -> MoveError {
+    MoveError::Refused(format!("this deployment was moved to {place} already"))
+}
+
+async fn copy(
+    source: &Source,
+    target: &mut Target,
+    rows_max: usize,
+    tell: &mut impl FnMut(Progress),
+) -> Result<(), MoveError> {
+    let (mut rows, mut already) = (0, 0);
+    for table in TABLES {
+        rows += source.count(table)?;
+        already += target.progress(table).await?;
+    }
+    tell(Progress::Begun { rows, already });
+    for table in TABLES {
+        let mut here = target.progress(table).await?;
+        let mut portions = source.rows(table, here, rows_max, BYTES_PER_PORTION);
+        while let Some(portion) = portions.next().await? {
+            target.append(table, here, &portion).await?;
+            let rows = portion.len() as u64;
+            here += rows;
+            tell(Progress::Copied { table: table.name, rows });
+        }
+    }
+    if already < rows {
+        target.analyze().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,397 @@
+//! Every table, and what becomes of it in a move. A test holds this list against both schemas, so that none can be forgotten.
+
+/// What is in a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Int,
+    Text,
+    Blob,
+    /// 0 or 1 in SQLite, a boolean in PostgreSQL.
+    Flag,
+}
+
+/// A column of PostgreSQL's table, and the expression over SQLite's that gives its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) source: &'static str,
+}
+
+impl Column {
+    /// The same, where SQLite has no such column and the value is made.
+    const fn made_from(self, source: &'static str) -> Self {
+        Self { source, ..self }
+    }
+}
+
+const fn int(name: &'static str) -> Column {
+    Column { name, kind: Kind::Int, source: name }
+}
+
+const fn text(name: &'static str) -> Column {
+    Column { name, kind: Kind::Text, source: name }
+}
+
+const fn blob(name: &'static str) -> Column {
+    Column { name, kind: Kind::Blob, source: name }
+}
+
+const fn flag(name: &'static str) -> Column {
+    Column { name, kind: Kind::Flag, source: name }
+}
+
+/// A table that is copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    /// What its rows are selected from in SQLite: the same table, unless its rows are made.
+    pub(crate) source: &'static str,
+    /// The columns that name a row.
+    pub(crate) key: &'static [&'static str],
+    /// The order in which both sides are read, in words of both dialects. It leaves no choice, and no row refers to a later one.
+    pub(crate) order: &'static str,
+    pub(crate) columns: &'static [Column],
+}
+
+/// In this order: no row refers to a table that comes later.
+pub(crate) const TABLES: &[Table] = &[
+    Table {
+        name: "setting",
+        // What the file says of its own move stays with it.
+        source: "setting WHERE name NOT IN ('move_id', 'moving_to', 'moved_to')",
+        key: &["name"],
+        order: "name",
+        columns: &[text("name"), text("value")],
+    },
+    Table {
+        name: "merchant",
+        source: "merchant",
+        key: &["merchant_no"],
+        // Whoever is its own tenant comes first: a sub-account refers to its institution.
+        order: "tenant_no <> merchant_no, merchant_no",
+        columns: &[
+            int("tenant_no"),
+            int("merchant_no"),
+            text("merchant_id"),
+            text("kind"),
+            text("name"),
+            text("base_r"),
+            int("base_f"),
+            int("user_id"),
+            int("created_at"),
+        ],
+    },
+    Table {
+        name: "application",
+        source: "application",
+        key: &["application_no"],
+        order: "application_no",
+        columns: &[
+            int("tenant_no"),
+            int("application_no"),
+            text("client_id"),
+            int("merchant_no"),
+            text("name"),
+            flag("enabled"),
+            text("callback_url"),
+            flag("callback_enabled"),
+            text("callback_encoding"),
+            text("callback_vocabulary"),
+            int("timestamp_tolerance_ms"),
+            int("tolerance_before_ms"),
+            int("tolerance_raised_at"),
+            int("rate_limit_per_s"),
+            int("revision"),
+            int("created_at"),
+        ],
+    },
+    Table {
+        name: "secret",
+        source: "secret",
+        key: &["secret_id"],
+        order: "secret_id",
+        columns: &[
+            int("application_no"),
+            text("secret_id"),
+            text("key_id"),
+            blob("sealed"),
+            text("fingerprint"),
+            text("last4"),
+            flag("signs_callbacks"),
+            int("created_at"),
+            int("not_after"),
+            int("revoked_at"),
+        ],
+    },
+    Table {
+        name: "operator_token",
+        source: "operator_token",
+        key: &["token_id"],
+        order: "token_id",
+        columns: &[
+            text("token_id"),
+            text("name"),
+            blob("digest"),
+            text("role"),
+            int("created_at"),
+            int("expires_at"),
+            int("revoked_at"),
+        ],
+    },
+    Table {
+        name: "fee_rule",
+        source: "fee_rule",
+        key: &["merchant_no", "version_no"],
+        order: "merchant_no, version_no",
+        columns: &[
+            int("tenant_no"),
+            int("merchant_no"),
+            int("version_no"),
+            blob("config_id"),
+            blob("previous_config_id"),
+            int("base_version_no"),
+            text("r_markup"),
+            int("f_markup"),
+            int("effective_at"),
+            int("due_at"),
+            int("created_at"),
+        ],
+    },
+    Table {
+        name: "fee_rule_head",
+        source: "fee_rule_head",
+        key: &["merchant_no"],
+        order: "merchant_no",
+        columns: &[
+            int("tenant_no"),
+            int("merchant_no"),
+            int("version_no"),
+            blob("config_id").made_from("(SELECT f.config_id FROM fee_rule f WHERE f.rule_no = fee_rule_head.last_no)"),
+            int("base_version_no"),
+        ],
+    },
+    Table {
+        name: "order_directory",
+        // There the order's own key says whose it is.
+        source: "convert_order",
+        key: &["order_id"],
+        order: "order_id",
+        columns: &[int("order_id"), int("tenant_no")],
+    },
+    Table {
+        name: "convert_order",
+        source: "convert_order",
+        key: &["order_id"],
+        order: "order_id",
+        columns: &[
+            int("tenant_no"),
+            int("order_id"),
+            int("merchant_no"),
+            int("user_id"),
+            text("sell_currency"),
+            text("buy_currency"),
+            int("sell_amount"),
+            int("buy_amount"),
+            int("status"),
+            text("rate"),
+            text("quote_id"),
+            int("created_at"),
+            int("revision"),
+        ],
+    },
+    Table {
+        name: "convert_order_move",
+        source: "convert_order_move",
+        key: &["order_id", "revision"],
+        order: "order_id, revision",
+        columns: &[int("tenant_no"), int("order_id"), int("revision"), int("status"), int("at")],
+    },
+    Table {
+        name: "event",
+        source: "event",
+        key: &["event_no"],
+        order: "event_no",
+        columns: &[
+            int("tenant_no"),
+            int("event_no"),
+            int("application_no"),
+            text("client_id"),
+            blob("event_id"),
+            int("seq"),
+            int("sequence"),
+            text("biz_type"),
+            text("biz_id"),
+            text("biz_status"),
+            text("data"),
+            blob("body"),
+            int("created_at"),
+        ],
+    },
+    Table {
+        name: "delivery",
+        source: "delivery",
+        key: &["event_no"],
+        order: "event_no",
+        columns: &[
+            int("tenant_no"),
+            int("event_no"),
+            int("application_no"),
+            text("state"),
+            int("attempts"),
+            int("due_at"),
+        ],
+    },
+    Table {
+        name: "attempt",
+        source: "attempt",
+        key: &["event_no", "attempt"],
+        order: "event_no, attempt",
+        columns: &[
+            int("tenant_no"),
+            int("event_no"),
+            int("attempt"),
+            int("at"),
+            text("outcome"),
+            int("http_status"),
+            int("duration_ms"),
+            text("address"),
+            text("detail"),
+        ],
+    },
+    Table {
+        name: "event_counter",
+        source: "event_counter",
+        key: &["application_no"],
+        order: "application_no",
+        columns: &[int("tenant_no"), int("application_no"), int("seq")],
+    },
+    Table {
+        name: "biz_counter",
+        source: "biz_counter",
+        key: &["application_no", "biz_id"],
+        order: "application_no, biz_id",
+        columns: &[int("tenant_no"), int("application_no"), text("biz_id"), int("sequence")],
+    },
+    Table {
+        name: "idempotency",
+        source: "idempotency",
+        key: &["scope", "key"],
+        order: "scope, key",
+        columns: &[text("scope"), text("key"), blob("body_digest"), int("status"), text("answer"), int("created_at")],
+    },
+    Table {
+        name: "audit_head",
+        source: "audit_head",
+        key: &["tenant_no"],
+        order: "tenant_no",
+        columns: &[int("tenant_no"), int("audit_no")],
+    },
+    Table {
+        name: "audit",
+        source: "audit",
+        key: &["tenant_no", "audit_no"],
+        order: "at, tenant_no, audit_no",
+        columns: &[
+            int("tenant_no"),
+            int("audit_no"),
+            int("at"),
+            text("actor"),
+            text("source"),
+            text("action"),
+            text("subject"),
+            text("before"),
+            text("after"),
+            text("request_id"),
+        ],
+    },
+];
+
+/// Tables and columns that are not copied, in either dialect, and why. A column is `table.column`.
+#[cfg(test)]
+pub(crate) const NOT_MOVED: &[(&str, &str)] = &[
+    ("schema_step", "each database has the steps of its own dialect"),
+    ("nonce", "the horizon of the target is raised over every nonce that was ever accepted, so none needs to be known"),
+    ("replay", "made anew in the last step, with that horizon and a key of its own"),
+    ("commit_mark", "of connections, not of the deployment"),
+    ("move_record", "the move itself"),
+    ("move_progress", "the move itself"),
+    ("fee_rule.rule_no", "the place in SQLite's file; PostgreSQL finds a version by its number"),
+    ("fee_rule.previous_no", "as rule_no"),
+    ("fee_rule.base_no", "as rule_no"),
+    ("fee_rule_head.last_no", "as rule_no"),
+    ("fee_rule_head.base_no", "as rule_no"),
+    ("audit.line_no", "as rule_no"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::testing::Database;
+    use crate::{PostgresOptions, PostgresStore, SqliteStore};
+
+    /// Tables and their columns, as `table.column`.
+    type Columns = BTreeSet<String>;
+
+    fn of_sqlite() -> Columns {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("db");
+        SqliteStore::migrate(&file).expect("migrates");
+        let conn = rusqlite::Connection::open(&file).expect("opens");
+        let mut select = conn
+            .prepare(
+                "SELECT t.name || '.' || c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c
+                 WHERE t.type = 'table' AND t.schema = 'main' AND t.name NOT LIKE 'sqlite%'",
+            )
+            .expect("prepares");
+        let rows = select.query_map([], |row| row.get(0)).expect("reads");
+        rows.collect::<Result<_, _>>().expect("reads")
+    }
+
+    async fn of_postgres() -> Columns {
+        let database = Database::new().await;
+        PostgresStore::migrate(&PostgresOptions::new(database.url(), [1; 16], [1; 16])).await.expect("migrates");
+        let select =
+            "SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = 'public'";
+        let rows = database.client().await.query(select, &[]).await.expect("reads");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Columns that a move neither copies nor names, and what it names that is not there.
+    fn forgotten(schema: &Columns, copied: &Columns) -> Vec<String> {
+        let table = |column: &str| column.split('.').next().expect("a table").to_owned();
+        let named = |column: &String| NOT_MOVED.iter().any(|(name, _)| name == column || *name == table(column));
+        let missed = schema.difference(copied).filter(|column| !named(column)).cloned();
+        let gone = copied.difference(schema).map(|column| format!("{column} is copied and not there"));
+        missed.chain(gone).collect()
+    }
+
+    #[tokio::test]
+    async fn every_table_and_column_of_both_schemas_is_moved_or_named_with_the_reason() {
+        let (sqlite, postgres) = (of_sqlite(), of_postgres().await);
+        let column = |table: &Table, column: &str| format!("{}.{column}", table.name);
+        let to: Columns = TABLES.iter().flat_map(|table| table.columns.iter().map(|c| column(table, c.name))).collect();
+        // A value that is made, or a table whose rows are, comes from no column of the same name.
+        let made = |table: &&Table| table.source.split(' ').next() == Some(table.name);
+        let own =
+            |table: &'static Table| table.columns.iter().filter(|c| c.source == c.name).map(|c| column(table, c.name));
+        let from = TABLES.iter().filter(made).flat_map(own);
+        assert_eq!(forgotten(&postgres, &to), [] as [String; 0]);
+        assert_eq!(forgotten(&sqlite, &from.collect()), [] as [String; 0]);
+        for (name, _) in NOT_MOVED {
+            let there = |schema: &Columns| schema.iter().any(|c| c == name || c.split('.').next() == Some(name));
+            assert!(there(&sqlite) || there(&postgres), "{name} is named and not there");
+            assert!(!to.contains(*name), "{name} is both");
+        }
+    }
+
+    #[test]
+    fn a_column_that_no_list_names_is_noticed() {
+        let copied = Columns::from(["audit.at".to_owned()]);
+        let schema = Columns::from(["audit.at".to_owned(), "audit.why".to_owned(), "nonce.claim".to_owned()]);
+        assert_eq!(forgotten(&schema, &copied), ["audit.why"]);
+        assert_eq!(forgotten(&Columns::new(), &copied), ["audit.at is copied and not there"]);
+    }
+}

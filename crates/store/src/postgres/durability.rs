@@ -1,0 +1,96 @@
+//! What the database server says of itself that decides what a failover could lose, and whether a node fits.
+
+use super::fault::fault;
+use super::session::Dial;
+use crate::contract::StoreError;
+
+/// What would survive the loss of the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durability {
+    /// Standbys that are connected.
+    pub standbys: i64,
+    /// Of these, how many a commit may wait for: `sync` or `quorum`.
+    pub synchronous: i64,
+    /// Whether our role may not see what kind they are.
+    pub is_hidden: bool,
+    /// Whether `synchronous_standby_names` asks for any.
+    pub is_demanded: bool,
+    /// Whether the server waits for its own disk.
+    pub fsync: bool,
+    /// `synchronous_commit` as it is for our role and database. Our sessions raise what is weaker than `on`.
+    pub synchronous_commit: String,
+}
+
+/// What a look at a database server found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerState {
+    /// Host and database, without user and password.
+    pub place: String,
+    /// `15.8`
+    pub version: String,
+    /// Whether the connection is encrypted.
+    pub is_encrypted: bool,
+    /// Whether it stays on this machine.
+    pub is_local: bool,
+    /// Connections that roles like ours may have open at once, all together.
+    pub connections_max: i64,
+    /// Connections that are open now.
+    pub connections: i64,
+    /// What a failover could lose.
+    pub durability: Durability,
+}
+
+/// A walsender that copies a base backup is no standby. Without the right to see it, its state is null.
+const DURABILITY: &str = "
+    SELECT count(*) FILTER (WHERE state IS DISTINCT FROM 'backup'),
+        count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
+        coalesce(bool_or(state IS NULL), false),
+        current_setting('synchronous_standby_names') <> '',
+        current_setting('fsync') = 'on',
+        (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit')
+    FROM pg_stat_replication";
+
+const STATE: &str = "
+    SELECT current_setting('server_version'),
+        coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
+        coalesce(inet_client_addr() <<= '127.0.0.0/8' OR inet_client_addr() = '::1', true),
+        current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
+        (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database)";
+
+/// What would survive the loss of the primary.
+pub(super) async fn durability(dial: &Dial) -> Result<Durability, StoreError> {
+    let session = dial.session().await?;
+    let row = session.client().query_one(DURABILITY, &[]).await.map_err(fault)?;
+    let read = || {
+        Ok(Durability {
+            standbys: row.try_get(0)?,
+            synchronous: row.try_get(1)?,
+            is_hidden: row.try_get(2)?,
+            is_demanded: row.try_get(3)?,
+            fsync: row.try_get(4)?,
+            synchronous_commit: row.try_get(5)?,
+        })
+    };
+    read().map_err(fault)
+}
+
+/// A look at the server, which changes nothing.
+pub(super) async fn state(dial: &Dial) -> Result<ServerState, StoreError> {
+    let session = dial.session().await?;
+    let row = session.client().query_one(STATE, &[]).await.map_err(fault)?;
+    let durability = durability(dial).await?;
+    let version: String = row.try_get(0).map_err(fault)?;
+    let read = || {
+        Ok(ServerState {
+            place: dial.place(),
+            // Distributions add a name of their own.
+            version: version.split(' ').next().unwrap_or_default().to_owned(),
+            is_encrypted: row.try_get(1)?,
+            is_local: row.try_get(2)?,
+            connections_max: row.try_get(3)?,
+            connections: row.try_get(4)?,
+            durability,
+        })
+    };
+    read().map_err(fault)
+}

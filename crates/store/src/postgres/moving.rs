@@ -1,0 +1,200 @@
+//! The database as the target of a move: who moves into it, how far it is, and rows copied with that in one transaction.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use countersign_domain::time::UnixMillis;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Portal, Transaction};
+
+use super::fault::{fault, words};
+use super::options::PostgresOptions;
+use super::schema;
+use super::session::{Dial, Session};
+use crate::contract::StoreError;
+use crate::moving::{Cell, TABLES, Table, read};
+
+/// Held as long as a move runs.
+const LOCK: &str = "SELECT pg_advisory_lock(4851337210)";
+/// Large reads in order, unlike those of a server. A move that was killed may hold the lock until its last statement has ended.
+const SETTINGS: &str =
+    "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET plan_cache_mode = auto;
+    SET work_mem = '64MB'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = 0";
+/// Rows asked for at a time when a table is read.
+const ROWS_PER_FETCH: i32 = 500;
+
+/// Who moves into a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) move_id: String,
+    pub(crate) is_complete: bool,
+}
+
+/// A database that one move at a time may fill.
+pub(crate) struct Target {
+    session: Session,
+    /// Host and database, without user and password.
+    pub(crate) place: String,
+}
+
+/// Refuses a database that a move has begun to fill and not finished.
+pub(super) async fn refuse_unfinished(dial: &Dial) -> Result<(), StoreError> {
+    match record(&dial.session().await?).await? {
+        Some(Record { is_complete: false, .. }) => Err(StoreError::Unfit(
+            "a move into this database was begun and is not finished: run the same `countersign move` again, or use another database"
+                .to_owned(),
+        )),
+        Some(Record { is_complete: true, .. }) | None => Ok(()),
+    }
+}
+
+async fn record(session: &Session) -> Result<Option<Record>, StoreError> {
+    let select = "SELECT move_id, completed_at IS NOT NULL FROM move_record";
+    let rows = session.client().query(select, &[]).await.map_err(fault)?;
+    let read = |row: &tokio_postgres::Row| Ok(Record { move_id: row.try_get(0)?, is_complete: row.try_get(1)? });
+    rows.first().map(read).transpose().map_err(fault)
+}
+
+impl Target {
+    /// Connects, makes the schema where there is none, and keeps every other move out.
+    ///
+    /// `Unfit` also: the database holds a deployment and no move of ours filled it.
+    pub(crate) async fn reach(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let dial = Arc::new(Dial::new(&options.url, options.tls.clone())?);
+        let state = schema::state(&dial).await?;
+        if state.applied == 0 {
+            schema::migrate(&dial).await?;
+        }
+        let session = dial.session().await?;
+        session.client().batch_execute(SETTINGS).await.map_err(fault)?;
+        session.client().batch_execute(LOCK).await.map_err(|error| match error.code() {
+            Some(code) if code.code() == "55P03" => {
+                StoreError::Unavailable("another move into this database is under way".to_owned())
+            }
+            _ => fault(error),
+        })?;
+        let target = Self { session, place: dial.place() };
+        if target.record().await?.is_none() {
+            target.must_be_empty().await?;
+        }
+        schema::migrate(&dial).await?;
+        Ok(target)
+    }
+
+    pub(crate) async fn record(&self) -> Result<Option<Record>, StoreError> {
+        record(&self.session).await
+    }
+
+    async fn must_be_empty(&self) -> Result<(), StoreError> {
+        for table in TABLES {
+            let any = format!("SELECT EXISTS (SELECT FROM {})", table.name);
+            let any = self.session.client().query_one(&any, &[]).await.map_err(fault)?;
+            if any.get(0) {
+                return Err(StoreError::Unfit(format!(
+                    "the database {} holds another deployment (there are rows in {}): move into an empty database",
+                    self.place, table.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a move of this name begins. From here on nobody serves the database until it is complete.
+    pub(crate) async fn begin(&self, id: &str, now: UnixMillis) -> Result<(), StoreError> {
+        let insert = "INSERT INTO move_record (one, move_id, began_at) VALUES (1, $1, $2)";
+        self.session.client().execute(insert, &[&id, &now.0]).await.map(|_| ()).map_err(fault)
+    }
+
+    /// Rows of a table that are here.
+    pub(crate) async fn progress(&self, table: &Table) -> Result<u64, StoreError> {
+        let select = "SELECT row_count FROM move_progress WHERE table_name = $1";
+        let row = self.session.client().query_opt(select, &[&table.name]).await.map_err(fault)?;
+        let rows: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(fault)?;
+        Ok(u64::try_from(rows).unwrap_or_default())
+    }
+
+    /// Appends rows to a table of which `before` are here, with the note of it, in one transaction.
+    pub(crate) async fn append(&mut self, table: &Table, before: u64, rows: &[Vec<Cell>]) -> Result<(), StoreError> {
+        let transaction = self.session.transaction().await.map_err(fault)?;
+        copy(&transaction, table, rows).await.map_err(|error| {
+            StoreError::Unfit(format!("rows of {} cannot be copied: {}", table.name, words(&error)))
+        })?;
+        let (before, added) = (count(before), count(rows.len() as u64));
+        let note = "INSERT INTO move_progress AS p (table_name, row_count) VALUES ($1, $3) ON CONFLICT (table_name)
+                    DO UPDATE SET row_count = p.row_count + $3 WHERE p.row_count = $2";
+        let noted = transaction.execute(note, &[&table.name, &before, &added]).await.map_err(fault)?;
+        if noted != 1 {
+            return Err(StoreError::Unfit(format!("another move copies rows of {} at the same time", table.name)));
+        }
+        transaction.commit().await.map_err(fault)
+    }
+
+    /// Lets the planner know what came.
+    pub(crate) async fn analyze(&self) -> Result<(), StoreError> {
+        self.session.client().batch_execute("ANALYZE").await.map_err(fault)
+    }
+
+    /// The rows of a table in its order.
+    pub(crate) async fn rows(&mut self, table: &'static Table) -> Result<Fetched<'_>, StoreError> {
+        let transaction = self.session.transaction().await.map_err(fault)?;
+        let columns: Vec<String> = table.columns.iter().map(|column| format!("\"{}\"", column.name)).collect();
+        let select = format!("SELECT {} FROM {} ORDER BY {}", columns.join(", "), table.name, table.order);
+        let portal = transaction.bind(&select, &[]).await.map_err(fault)?;
+        Ok(Fetched { transaction, portal, table })
+    }
+
+    /// One row of integers and texts.
+    pub(crate) async fn ask(&self, query: &str) -> Result<tokio_postgres::Row, StoreError> {
+        self.session.client().query_one(query, &[]).await.map_err(fault)
+    }
+
+    /// From here on the database is a deployment like any other, where nothing stamped by `horizon` is accepted.
+    pub(crate) async fn complete(
+        &mut self,
+        window_key: [u8; 16],
+        horizon: UnixMillis,
+        now: UnixMillis,
+    ) -> Result<(), StoreError> {
+        let transaction = self.session.transaction().await.map_err(fault)?;
+        let raise = "INSERT INTO replay AS r (one, hash_key, horizon) VALUES (1, $1, $2)
+                     ON CONFLICT (one) DO UPDATE SET horizon = greatest(r.horizon, $2)";
+        transaction.execute(raise, &[&window_key.as_slice(), &horizon.0]).await.map_err(fault)?;
+        let complete = "UPDATE move_record SET completed_at = $1 WHERE completed_at IS NULL";
+        transaction.execute(complete, &[&now.0]).await.map_err(fault)?;
+        transaction.commit().await.map_err(fault)
+    }
+}
+
+fn count(rows: u64) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}
+
+async fn copy(transaction: &Transaction<'_>, table: &Table, rows: &[Vec<Cell>]) -> Result<(), tokio_postgres::Error> {
+    let columns: Vec<String> = table.columns.iter().map(|column| format!("\"{}\"", column.name)).collect();
+    let types: Vec<Type> = table.columns.iter().map(|column| column.kind.postgres()).collect();
+    let into = format!("COPY {} ({}) FROM STDIN BINARY", table.name, columns.join(", "));
+    let mut writer = pin!(BinaryCopyInWriter::new(transaction.copy_in(&into).await?, &types));
+    for row in rows {
+        writer.as_mut().write_raw(row.iter().map(Cell::as_sql)).await?;
+    }
+    writer.as_mut().finish().await.map(|_| ())
+}
+
+/// Rows that are fetched as they are wanted.
+pub(crate) struct Fetched<'t> {
+    transaction: Transaction<'t>,
+    portal: Portal,
+    table: &'static Table,
+}
+
+impl Fetched<'_> {
+    /// The next rows; none is the end.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Vec<Cell>>, StoreError> {
+        let rows = self.transaction.query_portal(&self.portal, ROWS_PER_FETCH).await.map_err(fault)?;
+        let cells = rows.iter().map(|row| read(row, self.table.columns));
+        cells.collect::<Result<_, _>>().map_err(|at| {
+            StoreError::Unfit(format!("{}.{} is of another type", self.table.name, self.table.columns[at].name))
+        })
+    }
+}

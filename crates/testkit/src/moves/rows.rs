@@ -1,0 +1,225 @@
+//! A deployment with many rows of every kind, written through the store in large batches.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::money::{Amount, Currency};
+use countersign_domain::rules::{Markup, RuleVersion};
+use countersign_domain::time::UnixMillis;
+use countersign_store::contract::{
+    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantKind, MerchantRow, SecretRow,
+    SignatureEncoding, Vocabulary,
+};
+use countersign_store::{Batch, SqliteOptions, SqliteStore, Store as _, Write};
+use rust_decimal::Decimal;
+
+/// 2026-01-02T00:00:00Z.
+const BEGIN: i64 = 1_767_312_000_000;
+/// Sub-accounts of each institution.
+const SUBS: i64 = 4;
+/// Pieces of business in one batch.
+const PIECES_PER_BATCH: i64 = 400;
+/// Rows that one piece of business leaves, about.
+const ROWS_PER_PIECE: i64 = 7;
+/// Pieces of business for one institution.
+const PIECES_PER_TENANT: i64 = 2000;
+
+fn at(n: i64) -> UnixMillis {
+    UnixMillis(BEGIN + n)
+}
+
+fn id(kind: i64, n: i64) -> SortedId {
+    SortedId::new(at(n), u128::from(n.unsigned_abs()) << 8 | u128::from(kind.unsigned_abs()))
+}
+
+/// Fills the database of an initialised data folder with about so many rows.
+pub(super) async fn fill(data: &Path, rows: u64) -> Result<()> {
+    let store = SqliteStore::open(&data.join("countersign.db"), SqliteOptions::new([7; 16], "generated"))?;
+    let pieces = i64::try_from(rows)? / ROWS_PER_PIECE;
+    let mut tenant = None;
+    let mut next = 0;
+    while next < pieces {
+        let (of, end) = (next / PIECES_PER_TENANT, (next + PIECES_PER_BATCH).min(pieces));
+        let mut writes = Vec::new();
+        if tenant.replace(of) != Some(of) {
+            people(of, &mut writes)?;
+        }
+        while next < end && next / PIECES_PER_TENANT == of {
+            business(of, next, &mut writes)?;
+            next += 1;
+        }
+        store.commit(Batch(writes)).await.context("rows are written")?;
+    }
+    store.close().context("the file is closed")
+}
+
+fn tenant_no(of: i64) -> TenantNo {
+    TenantNo(1000 * (of + 1))
+}
+
+fn people(of: i64, writes: &mut Vec<Write>) -> Result<()> {
+    let tenant = tenant_no(of);
+    for n in 0..=SUBS {
+        writes.push(Write::InsertMerchant(Box::new(MerchantRow {
+            no: MerchantNo(tenant.0 + n),
+            merchant_id: format!("bank-{of}-{n}"),
+            tenant,
+            kind: if n == 0 { MerchantKind::Institution } else { MerchantKind::SubAccount },
+            name: format!("N\u{ba} {n} of {of}"),
+            base_r: Decimal::new(5, 1),
+            base_f: Amount::from_micros(100_000),
+            user_id: n,
+            created_at: at(of),
+        })));
+    }
+    let application = ApplicationNo(tenant.0);
+    writes.push(Write::InsertApplication(Box::new(ApplicationRow {
+        no: application,
+        client_id: format!("app_{of}"),
+        tenant,
+        merchant: MerchantNo(tenant.0),
+        name: "generated".to_owned(),
+        enabled: of % 3 != 0,
+        callback_url: (of % 2 == 0).then(|| "https://shop.example/callbacks".to_owned()),
+        callback_enabled: true,
+        callback_encoding: SignatureEncoding::Hex,
+        callback_vocabulary: Vocabulary::Standard,
+        timestamp_tolerance_ms: None,
+        tolerance_before_ms: None,
+        tolerance_raised_at: None,
+        rate_limit_per_s: None,
+        revision: 1,
+        created_at: at(of),
+    })));
+    writes.push(Write::InsertSecret(Box::new(SecretRow {
+        secret_id: format!("sec_{of}"),
+        application,
+        key_id: "k".to_owned(),
+        sealed: vec![u8::try_from(of % 256)?; 60],
+        fingerprint: "0123456789abcdef".to_owned(),
+        last4: "abcd".to_owned(),
+        signs_callbacks: true,
+        created_at: at(of),
+        not_after: None,
+        revoked_at: None,
+    })));
+    Ok(())
+}
+
+/// An order that was made, perhaps moved, told about and audited; now and then a rule and an answer that is kept.
+fn business(of: i64, n: i64, writes: &mut Vec<Write>) -> Result<()> {
+    let tenant = tenant_no(of);
+    let merchant = MerchantNo(tenant.0 + 1 + n % SUBS);
+    let order = order(n)?;
+    writes.push(Write::InsertConvertOrder { tenant, merchant, order: Box::new(order.clone()) });
+    if n % 2 == 0 {
+        let moved = ConvertOrder { revision: 2, status: ConvertStatus::Success, ..order };
+        writes.push(Write::MoveConvertOrder { tenant, order: Box::new(moved), at: at(n + 1) });
+    }
+    writes.push(Write::EnqueueEvent(Box::new(event(of, n))));
+    writes.push(attempt(tenant, n));
+    if n % 4 == 0 {
+        // Each sub-account has one rule in four pieces of its institution's business: they take turns.
+        let (merchant, made) = (MerchantNo(tenant.0 + 1 + (n / 4) % SUBS), n % PIECES_PER_TENANT / (4 * SUBS));
+        writes.push(Write::AppendRule { tenant, merchant, version: Box::new(version(of, merchant.0, made + 1)?) });
+    }
+    if n % 8 == 0 {
+        writes.push(Write::RememberAnswer(Box::new(IdempotencyRow {
+            scope: "tok_1 POST /events".to_owned(),
+            key: format!("key {n}"),
+            body_digest: [9; 32],
+            status: 201,
+            answer: "{\"event_id\":\"evt_1\"}".to_owned(),
+            created_at: at(n),
+        })));
+    }
+    writes.push(Write::RecordAudit(Box::new(AuditRow {
+        no: 0,
+        tenant: Some(tenant),
+        at: at(n),
+        actor: "token:tok_1".to_owned(),
+        source: "127.0.0.1".to_owned(),
+        action: "convert_order.create".to_owned(),
+        subject: n.to_string(),
+        before: String::new(),
+        after: "{\"status\":1}".to_owned(),
+        request_id: format!("req{n}"),
+    })));
+    Ok(())
+}
+
+fn order(n: i64) -> Result<ConvertOrder> {
+    Ok(ConvertOrder {
+        order_id: OrderId::new(100_000_000 + n).context("in range")?,
+        user_id: n % 1000,
+        sell_currency: Currency::parse("BTC").context("a code")?,
+        buy_currency: Currency::parse("USDT").context("a code")?,
+        sell_amount: Amount::from_micros(500_000 + n),
+        buy_amount: Amount::from_micros(33_617_285_000 + n),
+        status: ConvertStatus::Created,
+        rate: Decimal::new(6_723_457 + n, 2),
+        quote_id: format!("PAY-{n:08x}"),
+        created_at: at(n),
+        revision: 1,
+    })
+}
+
+fn event(of: i64, n: i64) -> EventRow {
+    let data = format!("{{\"merchantTradeNo\":\"T-{n}\",\"amount\":\"{n}.50\"}}");
+    EventRow {
+        no: EventNo(n + 1),
+        tenant: tenant_no(of),
+        application: ApplicationNo(tenant_no(of).0),
+        client_id: format!("app_{of}"),
+        event_id: id(1, n),
+        seq: 0,
+        sequence: 0,
+        biz_type: "CONVERT".to_owned(),
+        biz_id: (n / 2).to_string(),
+        biz_status: "SUCCESS".to_owned(),
+        body: format!("{{\"bizType\":\"CONVERT\",\"bizId\":\"{n}\",\"data\":{data}}}").into_bytes(),
+        data,
+        created_at: at(n),
+        state: DeliveryState::Pending,
+        attempts: 0,
+        due_at: Some(at(n)),
+    }
+}
+
+fn attempt(tenant: TenantNo, n: i64) -> Write {
+    let state = match n % 4 {
+        0 => DeliveryState::Pending,
+        1 => DeliveryState::Dead,
+        2 => DeliveryState::Held,
+        _ => DeliveryState::Delivered,
+    };
+    let attempt = AttemptRow {
+        event: EventNo(n + 1),
+        attempt: 1,
+        at: at(n),
+        outcome: if state == DeliveryState::Delivered { Outcome::Delivered } else { Outcome::HttpStatus },
+        http_status: Some(if state == DeliveryState::Delivered { 200 } else { 502 }),
+        duration_ms: n % 900,
+        address: Some("192.0.2.1:443".to_owned()),
+        detail: String::new(),
+    };
+    let due_at = (state == DeliveryState::Pending).then(|| at(n + 5000));
+    Write::RecordAttempt { tenant, attempt: Box::new(attempt), state, due_at }
+}
+
+fn version(of: i64, merchant: i64, no: i64) -> Result<RuleVersion> {
+    let config = |no: i64| id(2, 1_000_000 * of + 10_000 * (merchant % 1000) + no);
+    Ok(RuleVersion {
+        version_no: no,
+        config_id: config(no),
+        previous: (no > 1).then(|| config(no - 1)),
+        base_version_no: (no > 1).then_some(no - 1),
+        markup: Markup::new(Decimal::new(no, 3), Decimal::ONE).context("within limits")?,
+        effective_at: at(no),
+        due_at: None,
+        created_at: at(no),
+    })
+}
