@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{packages, tools};
 
 /// The runs, and how many rounds each has unless told otherwise.
-const RUNS: [(&str, &str); 1] = [("replay", "1000")];
+const RUNS: [(&str, &str); 2] = [("replay", "1000"), ("kills", "100")];
 
 /// One run.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {

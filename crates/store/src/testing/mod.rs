@@ -5,6 +5,7 @@
 //! however it went. Started by root, it runs as `postgres` or `nobody`, since PostgreSQL refuses to be root's.
 
 mod chosen;
+mod lane_log;
 mod pgbench;
 mod programs;
 mod server;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_postgres::{Client, Config, NoTls};
 
 pub use chosen::{Chosen, VARIABLE};
+pub use lane_log::{LaneLog, Term};
 use programs::{command, given_folder, initdb, programs};
 pub use server::{Server, ServerOptions};
 

@@ -1,8 +1,8 @@
-//! `fleet replay [N]`: what several nodes of one deployment must hold, in large. Prints what was found.
+//! `fleet replay|kills [N]`: what several nodes of one deployment must hold, in large. Prints what was found.
 
 use anyhow::{Context, Result, bail};
 use countersign_store::testing::Database;
-use countersign_testkit::fleet::replay;
+use countersign_testkit::fleet::{kills, replay};
 use countersign_testkit::wire::wall_ms;
 
 #[global_allocator]
@@ -15,7 +15,7 @@ fn main() -> Result<()> {
 }
 
 async fn run(words: &[&str]) -> Result<()> {
-    let Some((what, rest)) = words.split_first() else { bail!("usage: fleet replay [N]") };
+    let Some((what, rest)) = words.split_first() else { bail!("usage: fleet replay|kills [N]") };
     let count = |default: usize| rest.first().map_or(Ok(default), |word| word.parse().context("N is a number"));
     let seed = wall_ms().unsigned_abs();
     match *what {
@@ -24,6 +24,7 @@ async fn run(words: &[&str]) -> Result<()> {
             let database = Database::new().await;
             replay::print(&replay::run(&database.url(), rounds, rounds.div_ceil(20), seed).await?);
         }
+        "kills" => kills::print(&kills::run(&Database::new().await, count(100)?).await?),
         _ => bail!("there is no run {what:?}"),
     }
     Ok(())

@@ -11,8 +11,11 @@ use tempfile::TempDir;
 use crate::operator::OperatorAccess;
 use crate::process::{Deployment, Server};
 
+pub mod crowd;
+pub mod kills;
 mod proxy;
 pub mod replay;
+pub mod sockets;
 
 pub use proxy::{Behind, Proxy};
 

@@ -14,6 +14,8 @@ use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 struct Seen {
+    /// How long each answer takes.
+    delay: Duration,
     counts: Mutex<HashMap<String, usize>>,
     changed: Notify,
 }
@@ -28,12 +30,22 @@ pub struct Inbox {
 impl Inbox {
     /// Listens on a free loopback port.
     pub async fn start() -> Result<Self> {
+        Self::start_slow(Duration::ZERO).await
+    }
+
+    /// The same, but each answer takes so long.
+    pub async fn start_slow(delay: Duration) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Seen { delay, ..Seen::default() });
         let router = axum::Router::new().route("/callback", post(receive)).with_state(seen.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(Self { address, seen })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Where callbacks go.
@@ -75,5 +87,8 @@ async fn receive(State(seen): State<Arc<Seen>>, headers: HeaderMap) -> &'static 
     let id = headers.get("x-service-event-id").and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     *seen.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default() += 1;
     seen.changed.notify_waiters();
+    if !seen.delay.is_zero() {
+        tokio::time::sleep(seen.delay).await;
+    }
     r#"{"returnCode":"SUCCESS","returnMessage":""}"#
 }

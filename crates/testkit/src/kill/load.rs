@@ -1,7 +1,9 @@
 //! The load under which a process is killed.
 
+use std::collections::HashSet;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,19 +11,51 @@ use anyhow::{Result, bail};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::{ACKNOWLEDGED_MIN, UNANSWERED_MIN};
 use crate::operator::OperatorAccess;
-use crate::process::Server;
-use crate::wire::{Connection, Draft, Signer};
+use crate::wire::{Answer, Connection, Draft, Signer};
 
 /// Path of the upgrade.
 pub const UPGRADE: &str = "/rate/commission_rule/upgrade";
 /// Tasks that query and tasks that emit events.
 const READERS: usize = 4;
 const EMITTERS: usize = 4;
+/// How long enough of a load may take to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a sender waits after 503 or a broken connection before the next request.
+const PAUSE: Duration = Duration::from_millis(10);
 
-/// What was sent to one process, sorted by what became of it.
+/// Where a load goes, and whose it is.
+#[derive(Clone, Debug)]
+pub struct Aim {
+    /// Where merchants call.
+    pub listen: SocketAddr,
+    /// Where events are reported.
+    pub access: OperatorAccess,
+    /// Who upgrades and queries.
+    pub signer: Arc<Signer>,
+    /// What is queried.
+    pub order: String,
+    /// Whose events are reported: applications, in turns.
+    pub clients: Vec<String>,
+    /// How many upgrade, each one sub-account of its own, from 1 on.
+    pub writers: usize,
+    /// What a sender does when its connection breaks.
+    pub broken: Broken,
+}
+
+/// What a sender does when its connection breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// It ends: the only server is gone. Nobody may answer 503 before.
+    End,
+    /// It goes on over another connection, until it is told to stop. A 503 is no answer, whoever gives it.
+    GoOn,
+}
+
+/// What was sent, sorted by what became of it.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// Acknowledged upgrades with the config id of the answer.
@@ -30,9 +64,11 @@ pub struct Sent {
     pub queries: Vec<Draft>,
     /// Acknowledged events.
     pub events: Vec<String>,
-    /// Upgrades whose answer never came.
+    /// Upgrades whose answer never came, or that were told 503.
     pub unanswered: Vec<Draft>,
-    /// Answers that were no success.
+    /// Answers of 502, 503 and 504, from the proxy or a node.
+    pub away: usize,
+    /// Answers that were neither success nor away.
     pub refused: Vec<String>,
 }
 
@@ -42,9 +78,10 @@ struct Shared {
     in_flight: AtomicUsize,
     acknowledged: AtomicUsize,
     moved: Notify,
+    stopped: AtomicBool,
 }
 
-/// Tasks that send until their connections break.
+/// Tasks that send until their connections break or they are told to stop.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -64,100 +101,195 @@ pub fn query_target(order: &str) -> String {
 }
 
 impl Load {
-    /// Starts `writers` tasks that upgrade, and some that query and emit.
-    pub fn start(server: &Server, signer: &Arc<Signer>, order: &str, writers: usize) -> Self {
+    /// Starts tasks that upgrade, and some that query and emit.
+    pub fn start(aim: &Aim) -> Self {
         let shared = Arc::new(Shared::default());
         let mut tasks = JoinSet::new();
-        for n in 1..=writers {
-            tasks.spawn(upgrade(shared.clone(), server.listen, signer.clone(), n));
+        for n in 1..=aim.writers {
+            tasks.spawn(upgrade(Line::new(&shared, aim, aim.listen), n));
         }
         for _ in 0..READERS {
-            tasks.spawn(query(shared.clone(), server.listen, signer.clone(), order.to_owned()));
+            tasks.spawn(query(Line::new(&shared, aim, aim.listen)));
         }
         for n in 0..EMITTERS {
-            tasks.spawn(emit(shared.clone(), server.access.clone(), signer.client_id.clone(), n));
+            tasks.spawn(emit(Line::new(&shared, aim, aim.access.address), n));
         }
         Self { shared, tasks }
     }
 
     /// Waits until enough is acknowledged and enough is in flight.
     pub async fn until_worth_killing(&self) -> Result<()> {
-        let worth = async {
+        self.until(ACKNOWLEDGED_MIN, UNANSWERED_MIN).await
+    }
+
+    /// Waits until `more` upgrades are acknowledged beyond those that are now.
+    pub async fn until_acknowledged(&self, more: usize) -> Result<()> {
+        self.until(self.shared.acknowledged.load(Ordering::SeqCst) + more, 0).await
+    }
+
+    async fn until(&self, acknowledged_min: usize, in_flight_min: usize) -> Result<()> {
+        let enough = async {
             loop {
                 let moved = self.shared.moved.notified();
                 let acknowledged = self.shared.acknowledged.load(Ordering::SeqCst);
-                if acknowledged >= ACKNOWLEDGED_MIN && self.shared.in_flight.load(Ordering::SeqCst) >= UNANSWERED_MIN {
+                if acknowledged >= acknowledged_min && self.shared.in_flight.load(Ordering::SeqCst) >= in_flight_min {
                     return;
                 }
                 moved.await;
             }
         };
-        if tokio::time::timeout(Duration::from_secs(60), worth).await.is_err() {
-            bail!("the load did not reach {ACKNOWLEDGED_MIN} acknowledged and {UNANSWERED_MIN} unanswered writes");
+        if tokio::time::timeout(PATIENCE, enough).await.is_err() {
+            let refused = self.shared.look(|sent| sent.refused.first().cloned());
+            bail!(
+                "the load did not reach {acknowledged_min} acknowledged and {in_flight_min} unanswered writes; refused: {refused:?}"
+            );
         }
         Ok(())
+    }
+
+    /// Events acknowledged so far.
+    pub fn events(&self) -> HashSet<String> {
+        self.shared.look(|sent| sent.events.iter().cloned().collect())
+    }
+
+    /// Tells every task to stop after the answer it waits for, and waits for all.
+    pub async fn stop(self) -> Sent {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.end().await
     }
 
     /// Waits until every task has seen its connection break.
     pub async fn end(mut self) -> Sent {
         while self.tasks.join_next().await.is_some() {}
-        std::mem::take(&mut *self.shared.sent.lock().unwrap_or_else(PoisonError::into_inner))
+        self.shared.look(std::mem::take)
     }
 }
 
 impl Shared {
-    fn note(&self, note: impl FnOnce(&mut Sent)) {
-        note(&mut self.sent.lock().unwrap_or_else(PoisonError::into_inner));
+    fn look<T>(&self, look: impl FnOnce(&mut Sent) -> T) -> T {
+        look(&mut self.sent.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-async fn upgrade(shared: Arc<Shared>, address: SocketAddr, signer: Arc<Signer>, n: usize) {
-    let Ok(mut connection) = Connection::open(address).await else { return };
-    loop {
-        let draft = signer.draft("POST", UPGRADE, &upgrade_body(n));
+/// How a request ended.
+enum Ended {
+    Done(Answer),
+    /// Perhaps done: no answer, or one that does not tell.
+    Open,
+    Refused,
+}
+
+/// One sender and its connection.
+struct Line {
+    shared: Arc<Shared>,
+    aim: Aim,
+    address: SocketAddr,
+    connection: Option<Connection>,
+    /// Whether it will send no more.
+    is_over: bool,
+}
+
+impl Line {
+    fn new(shared: &Arc<Shared>, aim: &Aim, address: SocketAddr) -> Self {
+        Self { shared: shared.clone(), aim: aim.clone(), address, connection: None, is_over: false }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.is_over && !self.shared.stopped.load(Ordering::SeqCst)
+    }
+
+    async fn send(&mut self, draft: &Draft) -> Ended {
+        let answer = match self.exchange(draft).await {
+            Ok(answer) => answer,
+            Err(_) if self.aim.broken == Broken::End => {
+                self.is_over = true;
+                return Ended::Open;
+            }
+            Err(_) => {
+                self.connection = None;
+                sleep(PAUSE).await;
+                return Ended::Open;
+            }
+        };
+        if self.aim.broken == Broken::GoOn && matches!(answer.status, 502..=504) {
+            self.shared.look(|sent| {
+                sent.away += 1;
+                // A proxy's own answer has no envelope; ours says when to come again.
+                if answer.code() == "300503" && answer.header("retry-after").is_none() {
+                    sent.refused.push(format!("503 without Retry-After: {}", answer.json()));
+                }
+            });
+            // A proxy may close the connection behind such an answer.
+            self.connection = None;
+            sleep(PAUSE).await;
+            return Ended::Open;
+        }
+        if answer.code() == "000000" || answer.json()["event_id"].is_string() {
+            return Ended::Done(answer);
+        }
+        let what = format!("{} {}: {} {}", draft.method, draft.target, answer.status, answer.json());
+        self.shared.look(|sent| sent.refused.push(what));
+        Ended::Refused
+    }
+
+    async fn exchange(&mut self, draft: &Draft) -> io::Result<Answer> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(self.address).await?,
+        };
+        let answer = connection.send(&draft.bytes()).await?;
+        self.connection = Some(connection);
+        Ok(answer)
+    }
+}
+
+async fn upgrade(mut line: Line, n: usize) {
+    let shared = line.shared.clone();
+    while line.goes_on() {
+        let draft = line.aim.signer.draft("POST", UPGRADE, &upgrade_body(n));
         shared.in_flight.fetch_add(1, Ordering::SeqCst);
         shared.moved.notify_waiters();
-        let answer = connection.send(&draft.bytes()).await;
-        match answer {
-            Err(_) => return shared.note(|sent| sent.unanswered.push(draft)),
-            Ok(answer) if answer.code() == "000000" => {
+        let ended = line.send(&draft).await;
+        match ended {
+            Ended::Open => shared.look(|sent| sent.unanswered.push(draft)),
+            Ended::Done(answer) => {
                 let config_id = answer.json()["data"]["config_id"].as_str().unwrap_or_default().to_owned();
-                shared.note(|sent| sent.upgrades.push((draft, config_id)));
+                shared.look(|sent| sent.upgrades.push((draft, config_id)));
                 shared.acknowledged.fetch_add(1, Ordering::SeqCst);
             }
-            Ok(answer) => shared.note(|sent| sent.refused.push(format!("{} {}", answer.status, answer.json()))),
+            Ended::Refused => {}
         }
-        shared.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if !line.is_over {
+            shared.in_flight.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    // Whoever waits for more of it hears that there is none.
+    shared.moved.notify_waiters();
+}
+
+async fn query(mut line: Line) {
+    while line.goes_on() {
+        let draft = line.aim.signer.draft("GET", &query_target(&line.aim.order), b"");
+        if let Ended::Done(_) = line.send(&draft).await {
+            line.shared.look(|sent| sent.queries.push(draft));
+        }
     }
 }
 
-async fn query(shared: Arc<Shared>, address: SocketAddr, signer: Arc<Signer>, order: String) {
-    let Ok(mut connection) = Connection::open(address).await else { return };
-    loop {
-        let draft = signer.draft("GET", &query_target(&order), b"");
-        let Ok(answer) = connection.send(&draft.bytes()).await else { return };
-        if answer.code() == "000000" {
-            shared.note(|sent| sent.queries.push(draft));
-        } else {
-            shared.note(|sent| sent.refused.push(format!("{} {}", answer.status, answer.json())));
+async fn emit(mut line: Line, n: usize) {
+    for count in n.. {
+        if !line.goes_on() {
+            return;
         }
-    }
-}
-
-async fn emit(shared: Arc<Shared>, access: OperatorAccess, client_id: String, n: usize) {
-    let Ok(mut connection) = Connection::open(access.address).await else { return };
-    for count in 0.. {
+        let Some(client_id) = line.aim.clients.get(count % line.aim.clients.len().max(1)) else { return };
         let body = json!({
             "client_id": client_id, "bizType": "TRANSFER_ADDRESS", "bizId": format!("{n}-{count}"), "bizStatus": "SUCCESS",
             "data": {"merchantTradeNo": format!("t-{n}-{count}")},
         });
-        let Ok(answer) = connection.send(&access.draft("POST", "/operator/v1/events", Some(&body)).bytes()).await
-        else {
-            return;
-        };
-        match answer.json()["event_id"].as_str() {
-            Some(id) => shared.note(|sent| sent.events.push(id.to_owned())),
-            None => shared.note(|sent| sent.refused.push(format!("{} {}", answer.status, answer.json()))),
+        let draft = line.aim.access.draft("POST", "/operator/v1/events", Some(&body));
+        if let Ended::Done(answer) = line.send(&draft).await {
+            let id = answer.json()["event_id"].as_str().unwrap_or_default().to_owned();
+            line.shared.look(|sent| sent.events.push(id));
         }
     }
 }

@@ -17,10 +17,10 @@ use crate::process::{Deployment, Server};
 use crate::wire::{Answer, Draft, Signer, once, wall_ms};
 
 mod inbox;
-mod load;
+pub mod load;
 
 pub use inbox::Inbox;
-use load::{Load, Sent};
+use load::{Aim, Broken, Load, Sent};
 
 /// Writes without an answer at each kill, at least.
 pub const UNANSWERED_MIN: usize = 32;
@@ -71,7 +71,15 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     let mut ready = Vec::new();
     let mut owed = HashSet::new();
     for _ in 0..rounds {
-        let load = Load::start(&server, &signer, &order, SUB_ACCOUNTS);
+        let load = Load::start(&Aim {
+            listen: server.listen,
+            access: server.access.clone(),
+            signer: signer.clone(),
+            order: order.clone(),
+            clients: vec![signer.client_id.clone()],
+            writers: SUB_ACCOUNTS,
+            broken: Broken::End,
+        });
         load.until_worth_killing().await?;
         let late = late_drafts(&signer, &order);
         server.kill();

@@ -1,0 +1,222 @@
+//! Who uses a fleet in the long runs: an institution that upgrades and queries, and many applications that get callbacks; and the checks
+//! that every such run makes.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use countersign_store::testing::Database;
+
+use super::Fleet;
+use crate::books::{check_versions, config_ids};
+use crate::kill::Inbox;
+use crate::kill::load::{Aim, Broken, Load, Sent, UPGRADE, query_target, upgrade_body};
+use crate::wire::{Answer, Connection, Draft, Signer, wall_ms};
+
+/// Sub-accounts that upgrades are spread over; each has one upgrade in flight.
+pub const SUB_ACCOUNTS: usize = 48;
+/// Applications whose callbacks are delivered: so many that every node has lanes of some.
+const APPLICATIONS: usize = 12;
+/// Requests older than this may be refused for their age instead of their nonce.
+const FRESH_MS: i64 = 25_000;
+/// How long the last callback may take, after leases and retries.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(90);
+
+/// What the checks of all rounds have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Upgrades that were acknowledged.
+    pub upgrades: usize,
+    /// Queries that were answered.
+    pub queries: usize,
+    /// Writes without an answer.
+    pub unanswered: usize,
+    /// Of these, how many had been done.
+    pub unanswered_done: usize,
+    /// Answers of 502, 503 and 504 under load.
+    pub away: usize,
+    /// Accepted requests that were sent again and refused.
+    pub replays_refused: usize,
+    /// Requests signed before the trouble, first sent after it, and accepted.
+    pub honest_late: usize,
+    /// Events that were acknowledged.
+    pub events: usize,
+    /// Callbacks that came more than once.
+    pub duplicates: usize,
+}
+
+/// The users and what they were told.
+#[derive(Debug)]
+pub struct Crowd {
+    aim: Aim,
+    inbox: Inbox,
+    /// Versions that were acknowledged, with the round.
+    told: HashMap<String, usize>,
+    owed: HashSet<String>,
+    /// What was counted so far.
+    pub tally: Tally,
+}
+
+impl Crowd {
+    /// Provisions a fresh fleet. `inbox_delay`: how long the receiver takes for each answer.
+    pub async fn gather(fleet: &Fleet, inbox_delay: Duration) -> Result<Self> {
+        let inbox = Inbox::start_slow(inbox_delay).await?;
+        let signer = Arc::new(fleet.access().institution("bank", SUB_ACCOUNTS, None).await?);
+        let order = fleet.access().convert_order("bank").await?;
+        let mut clients = Vec::new();
+        for _ in 0..APPLICATIONS {
+            clients.push(fleet.access().application("bank", Some(&inbox.url())).await?.client_id);
+        }
+        let aim = Aim {
+            listen: fleet.listen(),
+            access: fleet.access().clone(),
+            signer,
+            order,
+            clients,
+            writers: SUB_ACCOUNTS,
+            broken: Broken::GoOn,
+        };
+        Ok(Self { aim, inbox, told: HashMap::new(), owed: HashSet::new(), tally: Tally::default() })
+    }
+
+    /// Begins a round's load through the proxy.
+    pub fn load(&self) -> Load {
+        Load::start(&self.aim)
+    }
+
+    /// Where callbacks go.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// Waits until these events and all of earlier rounds have been delivered.
+    pub async fn until_delivered(&self, events: &HashSet<String>, within: Duration) -> Result<()> {
+        self.inbox.wait_for_all(&self.owed.union(events).cloned().collect(), within).await?;
+        Ok(())
+    }
+
+    /// Requests of each kind, signed now, sent by nobody yet.
+    pub fn late_drafts(&self) -> Vec<Draft> {
+        let read = || self.aim.signer.draft("GET", &query_target(&self.aim.order), b"");
+        let write = |n: usize| self.aim.signer.draft("POST", UPGRADE, &upgrade_body(n));
+        vec![read(), write(1), read(), write(2)]
+    }
+
+    /// Checks what a round's load was told, and what was signed before the trouble, with every node in turns.
+    pub async fn settle(&mut self, round: usize, fleet: &Fleet, sent: Sent, late: &[Draft]) -> Result<()> {
+        ensure!(sent.refused.is_empty(), "an honest request was refused under load: {:?}", sent.refused.first());
+        let mut doors = Doors::open(fleet).await?;
+        for draft in late {
+            let answer = doors.send(draft).await?;
+            ensure!(answer.code() == "000000", "an honest nonce was refused: {} {}", answer.status, answer.json());
+            self.tally.honest_late += 1;
+        }
+        for draft in sent.upgrades.iter().map(|(draft, _)| draft).chain(&sent.queries) {
+            let answer = doors.send(draft).await?;
+            ensure!(is_replay(&answer, draft), "accepted again: {} {}", answer.status, answer.json());
+            self.tally.replays_refused += 1;
+        }
+        for draft in &sent.unanswered {
+            // Done and not told, or not done: either way it can be done once in all.
+            let answer = doors.send(draft).await?;
+            match answer.code().as_str() {
+                "000000" => {}
+                _ if is_replay(&answer, draft) => self.tally.unanswered_done += 1,
+                _ => bail!("an unanswered write came to {} {}", answer.status, answer.json()),
+            }
+            let again = doors.send(draft).await?;
+            ensure!(is_replay(&again, draft), "an unanswered write was accepted twice: {}", again.json());
+        }
+        self.tally.upgrades += sent.upgrades.len();
+        self.tally.queries += sent.queries.len();
+        self.tally.unanswered += sent.unanswered.len();
+        self.tally.away += sent.away;
+        self.told.extend(sent.upgrades.into_iter().map(|(_, config_id)| (config_id, round)));
+        self.owed.extend(sent.events);
+        Ok(())
+    }
+
+    /// Checks what is there at the end: every acknowledged version and event, versions without a gap, every event delivered, and
+    /// attempts without a gap in the books.
+    pub async fn end(&mut self, fleet: &Fleet, database: Option<&Database>) -> Result<()> {
+        self.tally.events = self.owed.len();
+        self.tally.duplicates = self.inbox.wait_for_all(&self.owed, DELIVERED_WITHIN).await?;
+        let lost = self.lost(fleet).await?;
+        ensure!(lost.is_empty(), "{} acknowledged writes are lost, such as {:?}", lost.len(), lost.first());
+        check_versions(fleet.access(), SUB_ACCOUNTS).await?;
+        if let Some(database) = database {
+            let sound = async || Ok(database.unsound_deliveries().await.is_empty().then_some(()));
+            let settled = crate::patience::until("every delivery is recorded", DELIVERED_WITHIN, sound).await;
+            settled.with_context(|| "a delivery is not as it should be")?;
+        }
+        Ok(())
+    }
+
+    /// What was acknowledged and is not there: versions with their round, and events.
+    pub async fn lost(&self, fleet: &Fleet) -> Result<Vec<String>> {
+        let there = config_ids(fleet.access(), SUB_ACCOUNTS).await?;
+        let versions = self.told.iter().filter(|(id, _)| !there.contains(*id));
+        let mut lost: Vec<String> = versions.map(|(id, round)| format!("version {id} of round {round}")).collect();
+        let mut connection = Connection::open(fleet.access().address).await?;
+        for id in &self.owed {
+            let answer = fleet.access().call_on(&mut connection, "GET", &format!("/operator/v1/events/{id}")).await?;
+            if answer.status != 200 {
+                lost.push(format!("event {id}: {}", answer.status));
+            }
+        }
+        Ok(lost)
+    }
+}
+
+/// Whether an answer says that a request was used before, or, where it is old by now, that it is too old.
+fn is_replay(answer: &Answer, draft: &Draft) -> bool {
+    let stamped = draft.headers.iter().find(|(name, _)| name == "X-Service-Timestamp");
+    let stamped: i64 = stamped.and_then(|(_, value)| value.parse().ok()).unwrap_or_default();
+    match answer.code().as_str() {
+        "400021" => true,
+        "400003" => wall_ms() - stamped > FRESH_MS,
+        _ => false,
+    }
+}
+
+/// A connection to each node that is up, used in turns.
+struct Doors {
+    lines: Vec<(SocketAddr, Connection)>,
+    next: usize,
+}
+
+impl Doors {
+    async fn open(fleet: &Fleet) -> Result<Self> {
+        let mut lines = Vec::new();
+        for node in fleet.nodes().iter().filter(|node| node.is_up()) {
+            lines.push((node.listen(), Connection::open(node.listen()).await?));
+        }
+        ensure!(!lines.is_empty(), "no node is up");
+        Ok(Self { lines, next: 0 })
+    }
+
+    async fn send(&mut self, draft: &Draft) -> Result<Answer> {
+        self.next = (self.next + 1) % self.lines.len();
+        let (address, connection) = &mut self.lines[self.next];
+        connection.send(&draft.bytes()).await.with_context(|| format!("the node at {address} broke its connection"))
+    }
+}
+
+/// Prints what the checks have counted.
+pub fn print(tally: &Tally) {
+    println!("upgrades acknowledged, all found      {}", tally.upgrades);
+    println!("queries answered                      {}", tally.queries);
+    println!(
+        "events acknowledged, all delivered    {} ({} callbacks came more than once)",
+        tally.events, tally.duplicates
+    );
+    println!(
+        "writes without an answer              {} ({} of them had been done)",
+        tally.unanswered, tally.unanswered_done
+    );
+    println!("answers of 502, 503, 504              {}", tally.away);
+    println!("replays of all accepted, refused      {}", tally.replays_refused);
+    println!("signed before, sent after, accepted   {}", tally.honest_late);
+}
