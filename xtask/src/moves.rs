@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 
-use crate::postgres;
-use crate::tools::run_with_numbers;
+use crate::packages;
+use crate::tools::Numbered;
+
+const RUN: Numbered =
+    Numbered { program: "moves", most: 1, default: "1000000", on_a_store: false, usage: "move [ROWS]" };
 
 /// 1,000,000 rows unless told otherwise.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
-    postgres::provide()?;
-    run_with_numbers("moves", arguments, 1, "1000000", "move [ROWS]")
+    packages::provide()?;
+    RUN.run(arguments)
 }

@@ -13,7 +13,7 @@ use super::Fleet;
 use crate::books::{check_versions, config_ids};
 use crate::kill::Inbox;
 use crate::kill::load::{Aim, Broken, Load, Sent, UPGRADE, query_target, upgrade_body};
-use crate::wire::{Answer, Connection, Draft, Signer, wall_ms};
+use crate::wire::{Answer, Connection, Draft, wall_ms};
 
 /// Sub-accounts that upgrades are spread over; each has one upgrade in flight.
 pub const SUB_ACCOUNTS: usize = 48;
