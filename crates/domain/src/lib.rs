@@ -7,6 +7,7 @@ pub mod convert;
 pub mod delivery;
 pub mod fees;
 pub mod ids;
+pub mod lanes;
 pub mod money;
 pub mod rules;
 pub mod time;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use countersign_domain::delivery::Schedule;
 use countersign_domain::fees::MarkupUnit;
@@ -25,6 +26,10 @@ pub const DEFAULTS: &str = include_str!("defaults.toml");
 
 /// What the variables of settings begin with.
 pub const ENVIRONMENT_PREFIX: &str = "COUNTERSIGN_";
+
+/// Shorter, and a slow database would make nodes lose their lanes for nothing; longer, and callbacks wait for a node that is dead.
+const DISPATCH_LEASE_MIN: Duration = Duration::from_secs(1);
+const DISPATCH_LEASE_MAX: Duration = Duration::from_secs(60);
 
 /// Variables with our prefix that are no settings: they belong to single commands.
 pub const NOT_SETTINGS: [&str; 6] = [
@@ -99,6 +104,10 @@ pub struct Config {
     pub callback_connect_timeout: Period,
     /// A PEM file of further certificate authorities for callbacks.
     pub callback_ca_file: Optional<PathBuf>,
+    /// How long a node delivers for its lanes without a heartbeat.
+    pub dispatch_lease: Period,
+    /// How often a shared database is asked what is due even if nobody said so.
+    pub dispatch_poll: Period,
     /// How long the answer to an idempotency key is kept.
     pub idempotency_life: Period,
     /// Threads that serve; 0 is one for each processor.
@@ -245,6 +254,9 @@ impl Config {
         if let Some(bad) = self.trusted_proxies.iter().find(|text| Network::parse(text).is_none()) {
             return refused(format!("trusted_proxies: {bad:?} is no address and no network such as \"10.1.0.0/16\""));
         }
+        if !(DISPATCH_LEASE_MIN..=DISPATCH_LEASE_MAX).contains(&self.dispatch_lease.0) {
+            return refused("dispatch_lease must be from 1s to 1m");
+        }
         self.check_limits()?;
         self.check_tls()
     }
@@ -263,6 +275,7 @@ impl Config {
             ("limits.body_timeout", limits.body_timeout),
             ("callback_deadline", self.callback_deadline),
             ("callback_connect_timeout", self.callback_connect_timeout),
+            ("dispatch_poll", self.dispatch_poll),
         ];
         match periods.iter().find(|(_, period)| period.0.is_zero()) {
             Some((name, _)) => refused(format!("{name} must be longer than nothing")),

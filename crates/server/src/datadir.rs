@@ -52,6 +52,9 @@ pub enum DataRefused {
         /// Its permission bits.
         mode: u32,
     },
+    /// Not 32 hex digits.
+    #[error("{} does not hold the name of a node: remove it, and this node gets a new one", .0.display())]
+    NotANodeId(PathBuf),
     /// Not 64 hex digits.
     #[error("{0} does not hold a master key: 64 hex digits are wanted, such as `openssl rand -hex 32` prints")]
     NotAKey(String),
@@ -121,6 +124,21 @@ impl DataDir {
         self.path.join("master.key")
     }
 
+    /// Which node this folder makes of whoever serves it: 16 random bytes, made at the first start. On the disk when this returns.
+    pub fn node_id(&self, chance: &Chance) -> Result<[u8; 16], DataRefused> {
+        let path = self.path.join("node.id");
+        match std::fs::read_to_string(&path) {
+            Ok(text) => parse_hex(text.trim()).ok_or(DataRefused::NotANodeId(path)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let mut id = [0; 16];
+                chance.fill(&mut id);
+                write_new(&path, &hex(&id))?;
+                Ok(id)
+            }
+            Err(error) => Err(io(&path, "cannot be read")(error)),
+        }
+    }
+
     /// The permission bits of the folder.
     pub fn mode(&self) -> Result<u32, DataRefused> {
         mode_of(&self.path)
@@ -183,7 +201,12 @@ pub fn read_key(path: &Path) -> Result<MasterKey, DataRefused> {
 pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> {
     let mut key = MasterKey::default();
     chance.fill(key.as_mut_slice());
-    let text = Zeroizing::new(hex(key.as_slice()));
+    write_new(path, &Zeroizing::new(hex(key.as_slice())))?;
+    Ok(key)
+}
+
+/// Writes a line to a new file that only its owner may read; it is on the disk when this returns.
+fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
     // Under another name until it is whole: a half-written key would stand in the way of every later `init`.
     let unfinished = path.with_extension("unfinished");
     let mut file = OpenOptions::new()
@@ -195,27 +218,31 @@ pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> 
         .map_err(io(path, "cannot be made"))?;
     file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
     file.sync_all().map_err(io(path, "cannot be written"))?;
-    // A link, not a rename: it never replaces a key that is there.
+    // A link, not a rename: it never replaces a file that is there.
     std::fs::hard_link(&unfinished, path).map_err(io(path, "cannot be made"))?;
     std::fs::remove_file(&unfinished).map_err(io(&unfinished, "cannot be removed"))?;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))?;
-    Ok(key)
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))
 }
 
 fn parse_key(text: &str, origin: &str) -> Result<MasterKey, DataRefused> {
-    let digits = text.trim().as_bytes();
-    let bad = || DataRefused::NotAKey(origin.to_owned());
-    if digits.len() != 2 * MASTER_KEY_BYTES {
-        return Err(bad());
+    let key = Zeroizing::new(parse_hex::<MASTER_KEY_BYTES>(text.trim()));
+    (*key).map(MasterKey::new).ok_or_else(|| DataRefused::NotAKey(origin.to_owned()))
+}
+
+/// Reads two hex digits for each byte.
+fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * N {
+        return None;
     }
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut key = MasterKey::default();
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let (high, low) = digit(pair[0]).zip(digit(pair[1])).ok_or_else(bad)?;
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let (high, low) = digit(pair[0]).zip(digit(pair[1]))?;
         *byte = high << 4 | low;
     }
-    Ok(key)
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -257,6 +284,17 @@ mod tests {
             let refused = read_key(&data.master_key()).expect_err("it is refused").to_string();
             assert!(refused.contains("chmod 600"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_folder_is_the_same_node_at_every_start_and_no_other_folder_is() {
+        let ((_keep, data), (_other_keep, other)) = (folder(), folder());
+        let made = data.node_id(&Chance::default()).expect("it is made");
+        assert_eq!(data.node_id(&Chance::default()).expect("it is read"), made);
+        assert_ne!(other.node_id(&Chance::default()).expect("it is made"), made);
+        std::fs::write(data.path().join("node.id"), "what").expect("it is ours");
+        let refused = data.node_id(&Chance::default()).expect_err("it is refused").to_string();
+        assert!(refused.contains("node.id") && refused.contains("remove it"), "{refused}");
     }
 
     #[test]

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
+use countersign_store::nodes::NodeId;
 use countersign_store::{AnyStore, Store as _};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -20,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::app::bell::Bell;
 use crate::app::callers::Callers;
 use crate::app::hints::Hints;
 use crate::app::turns::Turns;
@@ -40,9 +43,11 @@ mod database;
 pub mod durability;
 pub mod fixed;
 mod initialise;
+mod nodes;
 
 pub use database::{Database, close_store, moved_away, open_store, postgres_options, sqlite_options};
 pub use initialise::{Initialised, Prepared, initialise, prepare};
+pub use nodes::clock_ahead_ms;
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
@@ -96,6 +101,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let store = open_store(&config, &data).await?;
     fixed::compare(&config, &vault, &store).await?;
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
+    nodes::first_time(&app.store, &app.clock).await?;
     let handle = meters::install().context("the meters cannot be started")?;
     let tls = listener_tls(&config)?;
     let merchants = bind(config.listen, "listen").await?;
@@ -103,19 +109,27 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let (listen, operator_listen) = (merchants.local_addr()?, operators.local_addr()?);
 
     let edge = Arc::new(Edge::new(app.clone(), edge_settings(&config)?, surroundings.log.clone())?);
-    let dispatch = dispatch_settings(&config)?;
+    let mut dispatch = dispatch_settings(&config)?;
+    if app.store.is_shared() {
+        dispatch.node = NodeId(data.node_id(&app.chance)?);
+        dispatch.node_name = listen.to_string();
+    }
     let operator = operator_settings(&config, &dispatch, handle.clone(), surroundings.log)?;
     let router = operator::router(app.clone(), operator)?;
     let settings = listen_settings(&config, tls);
     let (shutdown, ended) = watch::channel(false);
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
-    let tasks = vec![
+    let mut tasks = vec![
         tokio::spawn(serve_merchants(merchants, settings.clone(), edge.clone(), ended.clone())),
         tokio::spawn(serve_operators(operators, for_operators(settings, operator_listen), router, ended.clone())),
         tokio::spawn(dispatcher.run(ended.clone())),
         tokio::spawn(durability::watch(app.clone(), ended.clone())),
-        tokio::spawn(keep_house(app.clone(), edge, handle, ended)),
+        tokio::spawn(keep_house(app.clone(), edge, handle, ended.clone())),
     ];
+    if app.store.is_shared() {
+        tasks.push(tokio::spawn(nodes::keep_time(app.clone(), ended.clone())));
+        tasks.push(tokio::spawn(nodes::watch_directory(app.clone(), ended)));
+    }
     let drain = config.limits.drain_timeout.0;
     Ok(Running { listen, operator_listen, app, shutdown, tasks, drain, log_guard: None, _lock: lock })
 }
@@ -163,6 +177,11 @@ pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -
 }
 
 fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> anyhow::Result<App> {
+    // A clock that a test moves stays; the machine's gives way to the one that all nodes share.
+    let clock = match clock {
+        Clock::System if store.is_shared() => Clock::shared(),
+        clock => clock,
+    };
     let chance = Chance::default();
     let mut nobody = [0; 64];
     chance.fill(&mut nobody);
@@ -176,16 +195,18 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         allow_private_callbacks: config.allow_private_callbacks,
         idempotency_life: config.idempotency_life.0,
     };
+    // Where others may deliver, nothing is this node's until it has taken it.
+    let lanes = if store.is_shared() { LaneSet::NONE } else { LaneSet::ALL };
     Ok(App {
+        callers: Callers::new(&nobody, store.is_shared()),
         store,
         clock,
         chance,
         vault,
         policy,
-        callers: Callers::new(&nobody),
         hints: Hints::default(),
         turns: Turns::default(),
-        due: tokio::sync::Notify::new(),
+        due: Bell::new(lanes),
     })
 }
 
@@ -255,6 +276,9 @@ fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSettings> {
         deadline: config.callback_deadline.0,
         drain_grace: config.limits.drain_timeout.0.mul_f32(0.8),
         extra_roots,
+        lease: config.dispatch_lease.0,
+        look_every: config.dispatch_poll.0,
+        ..DispatchSettings::default()
     })
 }
 

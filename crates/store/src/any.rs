@@ -2,8 +2,10 @@
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
+use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Committed};
 use crate::contract::{
@@ -11,6 +13,7 @@ use crate::contract::{
     IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::model::ModelStore;
+use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::postgres::PostgresStore;
 use crate::sqlite::SqliteStore;
 
@@ -132,12 +135,12 @@ impl Store for AnyStore {
         either!(self, s => s.convert_order_owner(order).await)
     }
 
-    async fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        either!(self, s => s.due_events(now, limit).await)
+    async fn due_events(&self, now: UnixMillis, lanes: LaneSet, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        either!(self, s => s.due_events(now, lanes, limit).await)
     }
 
-    async fn next_due_at(&self, after: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
-        either!(self, s => s.next_due_at(after).await)
+    async fn next_due_at(&self, after: UnixMillis, lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
+        either!(self, s => s.next_due_at(after, lanes).await)
     }
 
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
@@ -172,5 +175,29 @@ impl Store for AnyStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         either!(self, s => s.ping().await)
+    }
+
+    fn is_shared(&self) -> bool {
+        either!(self, s => s.is_shared())
+    }
+
+    async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
+        either!(self, s => s.tend_lanes(tend).await)
+    }
+
+    async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
+        either!(self, s => s.database_time().await)
+    }
+
+    async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
+        either!(self, s => s.directory_changes(after).await)
+    }
+
+    fn announce(&self, lanes: LaneSet) {
+        either!(self, s => s.announce(lanes));
+    }
+
+    fn signals(&self) -> Option<broadcast::Receiver<Signal>> {
+        either!(self, s => s.signals())
     }
 }

@@ -3,6 +3,7 @@
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
 
@@ -76,10 +77,13 @@ pub enum Write {
     /// The store itself gives `seq` (per application) and `sequence` (per application and biz_id), both from 1 without gap:
     /// what the row carries in these two fields is ignored.
     EnqueueEvent(Box<EventRow>),
-    /// Records an attempt and its verdict together. Guard: the delivery's `attempts` is `attempt.attempt - 1`.
+    /// Records an attempt and its verdict together. Guards: the application's lane is at `attempt.fence` (see [`Guard::Lane`]), and the
+    /// delivery's `attempts` is `attempt.attempt - 1`.
     RecordAttempt {
         /// Tenant of the event.
         tenant: TenantNo,
+        /// Whose event.
+        application: ApplicationNo,
         /// The attempt.
         attempt: Box<AttemptRow>,
         /// Where the delivery goes.
@@ -129,6 +133,29 @@ pub enum Write {
         /// Value.
         value: String,
     },
+    /// Writes nothing: names a row that the decision rests on and that no other write of the batch guards.
+    Guard(Guard),
+}
+
+/// What must still be so when a batch is applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Whoever decided is still the one who delivers for this application: its lane has not been taken by another node since.
+    Lane {
+        /// Whose lane.
+        application: ApplicationNo,
+        /// The term under which it was decided. Stores of one node: 0.
+        fence: Fence,
+    },
+    /// The application is as it was read.
+    Application {
+        /// Which.
+        application: ApplicationNo,
+        /// Its `client_id`, for the conflict.
+        client_id: String,
+        /// The revision it had.
+        revision: i64,
+    },
 }
 
 /// What the store itself gave to a batch, in the order of the writes that asked for it.
@@ -156,6 +183,8 @@ pub enum Conflict {
     Taken(Key),
     /// A row that had to be at a revision is at another, or is not there.
     Moved(Key),
+    /// Another node has taken this lane since: what was done under the older term is not recorded.
+    Fenced(Lane),
 }
 
 /// The row that a conflict was about.

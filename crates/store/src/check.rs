@@ -46,7 +46,8 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::RevokeToken { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
-        | Write::PutSetting { .. } => None,
+        | Write::PutSetting { .. }
+        | Write::Guard(_) => None,
     }
 }
 
@@ -71,6 +72,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
         }
         Write::RecordAttempt { attempt, state, due_at, .. } => {
             demand(attempt.attempt >= 1, "attempts are numbered from 1")?;
+            demand(attempt.fence.0 >= 0, "fences are counted from 0")?;
             due_iff_pending(*state, *due_at)
         }
         Write::ClaimNonce(_)
@@ -85,7 +87,8 @@ fn one(write: &Write) -> Result<(), StoreError> {
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
         | Write::RecordAudit(_)
-        | Write::PutSetting { .. } => Ok(()),
+        | Write::PutSetting { .. }
+        | Write::Guard(_) => Ok(()),
     }
 }
 

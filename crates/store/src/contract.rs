@@ -5,11 +5,14 @@ use std::future::Future;
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use thiserror::Error;
+use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Committed, Conflict};
+use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 pub use crate::rows::{
     ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EventRow, IdempotencyRow, MerchantKind,
     MerchantRow, Role, SecretRow, SignatureEncoding, TokenRow, Vocabulary,
@@ -213,12 +216,20 @@ pub trait Store: Send + Sync + 'static {
         order: OrderId,
     ) -> impl Future<Output = Result<Option<(MerchantRow, ConvertOrder)>, StoreError>> + Send;
 
-    /// Deliveries of all tenants that are pending and due by `now`, oldest due first.
-    fn due_events(&self, now: UnixMillis, limit: u32)
-    -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
+    /// Deliveries of all tenants in these lanes that are pending and due by `now`, oldest due first. Stores of one node know no lanes: all.
+    fn due_events(
+        &self,
+        now: UnixMillis,
+        lanes: LaneSet,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
 
-    /// When the next pending delivery of any tenant after `after` is due.
-    fn next_due_at(&self, after: UnixMillis) -> impl Future<Output = Result<Option<UnixMillis>, StoreError>> + Send;
+    /// When the next pending delivery of any tenant in these lanes after `after` is due. Stores of one node know no lanes: all.
+    fn next_due_at(
+        &self,
+        after: UnixMillis,
+        lanes: LaneSet,
+    ) -> impl Future<Output = Result<Option<UnixMillis>, StoreError>> + Send;
 
     /// An event, whoever's, with all its attempts.
     fn event(
@@ -257,4 +268,25 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether the store answers; cheap, for readiness.
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Whether other nodes may work on the same data. What follows is for such stores; those of one node answer for themselves.
+    fn is_shared(&self) -> bool;
+
+    /// A heartbeat: notes that the node is alive, renews what it holds with exactly this fence, takes back what it gives, and gives it
+    /// free or ended lanes up to its fair share. Each taking raises the lane's fence by one. All in the database's time.
+    /// When it fails nothing is known of what was taken; it is free again when the lease ends.
+    fn tend_lanes(&self, tend: Tend) -> impl Future<Output = Result<Tended, StoreError>> + Send;
+
+    /// The database's own time; none where the store has no clock but the caller's.
+    fn database_time(&self) -> impl Future<Output = Result<Option<UnixMillis>, StoreError>> + Send;
+
+    /// Applications that have changed, or whose secrets have, since the directory was at `after`. What was acknowledged before this was
+    /// asked is in it. From a revision that is ahead of the directory's, nothing has changed.
+    fn directory_changes(&self, after: i64) -> impl Future<Output = Result<DirectoryChanges, StoreError>> + Send;
+
+    /// Tells the other nodes, soon and in one go with others, that events of these lanes may be due. Nobody waits for it.
+    fn announce(&self, lanes: LaneSet);
+
+    /// What other nodes say from now on; none where there are no others. Whoever lags behind looks himself.
+    fn signals(&self) -> Option<broadcast::Receiver<Signal>>;
 }

@@ -9,6 +9,7 @@ pub mod batch;
 pub mod contract;
 pub mod model;
 pub mod moving;
+pub mod nodes;
 pub mod postgres;
 pub mod rows;
 pub mod sqlite;

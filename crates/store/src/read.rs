@@ -3,6 +3,7 @@
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::Fence;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -118,7 +119,7 @@ impl<'r, R: Columns> Fields<'r, R> {
         self.str().map(str::to_owned)
     }
 
-    fn opt_text(&mut self) -> Result<Option<String>, StoreError> {
+    pub(crate) fn opt_text(&mut self) -> Result<Option<String>, StoreError> {
         Ok(self.opt_str()?.map(str::to_owned))
     }
 
@@ -335,6 +336,7 @@ pub(crate) fn attempt<R: Columns>(row: &R) -> Result<AttemptRow, StoreError> {
         duration_ms: f.int()?,
         address: f.opt_text()?,
         detail: f.text()?,
+        fence: Fence(f.count(0)?),
     })
 }
 

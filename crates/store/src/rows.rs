@@ -2,6 +2,7 @@
 
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, SortedId, TenantNo};
+use countersign_domain::lanes::Fence;
 use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;
 use rust_decimal::Decimal;
@@ -226,6 +227,8 @@ pub struct AttemptRow {
     pub address: Option<String>,
     /// What went wrong, in words, without the merchant's answer.
     pub detail: String,
+    /// The term of its lane under which it was made; 0 in stores of one node.
+    pub fence: Fence,
 }
 
 /// An answer kept for an `Idempotency-Key`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
 use countersign::app::turns::Turns;
@@ -12,6 +13,7 @@ use countersign::clock::Clock;
 use countersign::config::Config;
 use countersign::run;
 use countersign::vault::Vault;
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
 use countersign_store::{AnyStore, ModelStore};
 use tempfile::TempDir;
@@ -102,9 +104,9 @@ fn in_memory(clock: Clock) -> Result<App> {
             allow_private_callbacks: config.allow_private_callbacks,
             idempotency_life: config.idempotency_life.0,
         },
-        callers: Callers::new(&[0; 64]),
+        callers: Callers::new(&[0; 64], false),
         hints: Hints::default(),
         turns: Turns::default(),
-        due: tokio::sync::Notify::new(),
+        due: Bell::new(LaneSet::ALL),
     })
 }

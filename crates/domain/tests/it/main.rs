@@ -4,6 +4,7 @@ mod convert;
 mod delivery;
 mod fees;
 mod ids;
+mod lanes;
 mod money;
 mod rules;
 mod rules_model;

@@ -3,12 +3,18 @@
 //! Read-through: an application is read from the store once and kept. A refusal always reads the store once more, so that a
 //! change made elsewhere is seen, and so that a refusal costs the same for a ClientId that exists and one that does not:
 //! one look-up here, one in the store (of the revision alone), [`HMACS_PER_REFUSAL`] HMACs.
+//!
+//! Invariant: where other nodes change the same applications, nothing is accepted by what is kept unless a look at the directory of changes
+//! began less than [`FRESH`] ago. Without one, the store is asked for every request. So what was disabled or revoked anywhere is refused here
+//! within a second, also by a process that was stopped meanwhile.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::SignedHeaders;
@@ -25,6 +31,11 @@ use crate::vault::{Vault, secret_row};
 pub const LIVE_SECRETS_MAX: usize = 3;
 /// What every refused signature costs, known or not.
 pub const HMACS_PER_REFUSAL: usize = LIVE_SECRETS_MAX;
+
+/// How long a look at the directory of changes is good for.
+pub const FRESH: Duration = Duration::from_millis(900);
+/// Nobody else changes anything: what is kept is always good.
+const ALWAYS: u64 = u64::MAX;
 
 const SHARDS: usize = 16;
 /// Applications kept per shard; beyond, the shard starts anew.
@@ -144,6 +155,9 @@ pub struct Callers {
     hasher: RandomState,
     /// Stands in where there is no key, so that a refusal costs the same.
     nobody: SigningKey,
+    began: Instant,
+    /// Until when what is kept may be believed, in ms after `began`.
+    fresh_until: AtomicU64,
 }
 
 impl fmt::Debug for Callers {
@@ -153,9 +167,12 @@ impl fmt::Debug for Callers {
 }
 
 impl Callers {
-    /// None seen yet. `chance`: 64 random bytes for the key that is nobody's.
-    pub fn new(chance: &[u8; 64]) -> Self {
+    /// None seen yet. `chance`: 64 random bytes for the key that is nobody's. `is_shared`: other nodes change the same applications, and
+    /// somebody calls [`Callers::checked`].
+    pub fn new(chance: &[u8; 64], is_shared: bool) -> Self {
         Self {
+            began: Instant::now(),
+            fresh_until: AtomicU64::new(if is_shared { 0 } else { ALWAYS }),
             shards: std::array::from_fn(|_| RwLock::default()),
             hasher: RandomState::new(),
             nobody: SigningKey::new(chance),
@@ -167,6 +184,34 @@ impl Callers {
         let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
         shard.changes += 1;
         shard.known.remove(client_id);
+    }
+
+    /// Forgets every application.
+    pub fn forget_all(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            shard.changes += 1;
+            shard.known.clear();
+        }
+    }
+
+    /// A look at the directory of changes that began then has found nothing that is not forgotten by now.
+    pub fn checked(&self, began: Instant) {
+        let until = began.saturating_duration_since(self.began) + FRESH;
+        self.fresh_until.fetch_max(u64::try_from(until.as_millis()).unwrap_or(ALWAYS - 1), Ordering::Release);
+    }
+
+    /// Ask before looking at what is kept, and [`Callers::is_still`] when the decision is made.
+    fn freshness(&self) -> u64 {
+        self.fresh_until.load(Ordering::Acquire)
+    }
+
+    /// Whether what was looked at after `freshness` may still be believed: it must not have ended, and no other look at the changes may
+    /// have come in between, which might have forgotten just this.
+    fn is_still(&self, freshness: u64) -> bool {
+        freshness == ALWAYS
+            || freshness == self.freshness()
+                && u64::try_from(self.began.elapsed().as_millis()).is_ok_and(|now| now < freshness)
     }
 
     fn changes(&self, client_id: &str) -> u64 {
@@ -203,10 +248,14 @@ impl Callers {
 impl App {
     /// An application by its ClientId, kept after the first read.
     pub async fn known_application(&self, client_id: &str) -> Result<Option<Arc<KnownApplication>>, AppError> {
-        match self.callers.get(client_id) {
-            Some(known) => Ok(Some(known)),
-            None => self.read_application(client_id, None).await,
+        let freshness = self.callers.freshness();
+        let Some(known) = self.callers.get(client_id) else { return self.read_application(client_id, None).await };
+        if self.callers.is_still(freshness)
+            || self.store.application_revision(client_id).await? == Some(known.application.revision)
+        {
+            return Ok(Some(known));
         }
+        self.read_application(client_id, Some(&known)).await
     }
 
     /// Whether `headers` and `body` carry the signature of the application that they name.
@@ -218,11 +267,16 @@ impl App {
     ) -> Result<Authenticated, AppError> {
         let claimed = decode_signature(headers.signature);
         let mut check = Check { headers, body, now, claimed: claimed.as_ref(), spent: 0 };
+        let freshness = self.callers.freshness();
         let kept = self.callers.get(headers.client_id);
+        let mut is_proved = false;
         if let Some(known) = &kept
             && check.proves(known)
         {
-            return Ok(Authenticated::Yes(known.clone()));
+            is_proved = true;
+            if self.callers.is_still(freshness) {
+                return Ok(Authenticated::Yes(known.clone()));
+            }
         }
         // Only what has changed is read whole: reading an application takes longer than finding none.
         let revision = self.store.application_revision(headers.client_id).await?;
@@ -231,9 +285,11 @@ impl App {
             Some(known) if revision == Some(known.application.revision) => kept.clone(),
             Some(_) | None => self.read_application(headers.client_id, kept.as_ref()).await?,
         };
+        let is_kept = |known: &KnownApplication| {
+            kept.as_ref().is_some_and(|k| k.application.revision == known.application.revision)
+        };
         if let Some(known) = &read
-            && kept.as_ref().is_none_or(|k| k.application.revision != known.application.revision)
-            && check.proves(known)
+            && (if is_kept(known) { is_proved } else { check.proves(known) })
         {
             return Ok(Authenticated::Yes(known.clone()));
         }
@@ -377,7 +433,7 @@ mod tests {
 
     #[test]
     fn what_was_read_before_a_change_is_not_kept_after_it() {
-        let callers = Callers::new(&[0; 64]);
+        let callers = Callers::new(&[0; 64], false);
         let before = callers.changes("app_1");
         callers.keep(&known(1), before);
         assert!(callers.get("app_1").is_some());
@@ -387,5 +443,37 @@ mod tests {
         assert!(callers.get("app_1").is_none(), "a revoked secret would live on");
         callers.keep(&known(2), callers.changes("app_1"));
         assert_eq!(callers.get("app_1").expect("is kept").application.revision, 2);
+    }
+
+    #[test]
+    fn what_is_kept_is_believed_for_a_while_after_a_look_at_the_changes_and_no_longer() {
+        let alone = Callers::new(&[0; 64], false);
+        assert!(alone.is_still(alone.freshness()), "nobody else changes anything");
+        let callers = Callers::new(&[0; 64], true);
+        assert!(!callers.is_still(callers.freshness()), "nobody has looked yet");
+        callers.checked(Instant::now());
+        let freshness = callers.freshness();
+        assert!(callers.is_still(freshness));
+        // Time goes on.
+        let later = Callers { began: callers.began.checked_sub(FRESH).expect("not the first second"), ..callers };
+        assert!(!later.is_still(later.freshness()), "the look is too old");
+        later.checked(Instant::now());
+        assert!(later.is_still(later.freshness()));
+        assert!(
+            !later.is_still(freshness),
+            "another look came in between: it may have forgotten what was read before it"
+        );
+        let before = later.freshness();
+        later.checked(later.began);
+        assert_eq!(later.freshness(), before, "a look that took long does not undo a later one");
+    }
+
+    #[test]
+    fn after_all_were_forgotten_nothing_that_was_read_before_is_kept() {
+        let callers = Callers::new(&[0; 64], true);
+        let slow = callers.changes("app_1");
+        callers.forget_all();
+        callers.keep(&known(1), slow);
+        assert!(callers.get("app_1").is_none());
     }
 }

@@ -5,7 +5,7 @@ use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::CallbackBody;
 use countersign_store::Store;
-use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, ApplicationView, AttemptRow, CommitError, Cursor, EventFilter, EventRow,
 };
@@ -16,6 +16,8 @@ use super::operators::{Keep, kept};
 use super::turns::TurnKey;
 use super::{Actor, App};
 
+/// How long an event is decided anew where the application has changed, in ms.
+const DECIDE_MS_MAX: i64 = 2_000;
 /// How often an event is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
 
@@ -49,16 +51,35 @@ pub fn goes_out(application: &ApplicationRow) -> bool {
     application.callback_url.is_some() && application.callback_enabled
 }
 
+/// The guard of a decision that rests on the application as it was read.
+pub(crate) fn as_read(application: &ApplicationRow) -> Guard {
+    Guard::Application {
+        application: application.no,
+        client_id: application.client_id.clone(),
+        revision: application.revision,
+    }
+}
+
 /// Writes an event to the outbox. The answer carries the numbers that the store gave it.
 pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor: &Actor) -> Result<EventRow, AppError> {
+    let arrived = app.clock.now();
     let view = application(app, &what.client_id).await?;
-    if goes_out(&view.application) {
-        return write(app, &view, what, keep, actor).await;
+    if goes_out(&view.application)
+        && let Some(event) = write(app, &view, what, keep, actor).await?
+    {
+        return Ok(event);
     }
-    // It will be held: no change of the application may come between the look and the write, or nobody would release it.
+    // It will be held: no change of the application may come between the look and the write, or nobody would release it. Here they take
+    // turns, against other nodes there is a guard.
     let _turn = app.turns.take(TurnKey::Application(what.client_id.clone())).await;
-    let view = application(app, &what.client_id).await?;
-    write(app, &view, what, keep, actor).await
+    loop {
+        let view = application(app, &what.client_id).await?;
+        match write(app, &view, what, keep, actor).await? {
+            Some(event) => return Ok(event),
+            None if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            None => return Err(AppError::Busy),
+        }
+    }
 }
 
 async fn application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
@@ -66,24 +87,31 @@ async fn application(app: &App, client_id: &str) -> Result<ApplicationView, AppE
     found.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
 }
 
+/// None: it was to be held, and the application has changed meanwhile.
 async fn write(
     app: &App,
     view: &ApplicationView,
     what: &Happening,
     keep: &Keep<'_, EventRow>,
     actor: &Actor,
-) -> Result<EventRow, AppError> {
+) -> Result<Option<EventRow>, AppError> {
     for _ in 0..NUMBER_TRIES_MAX {
         let event = new_event(app, &view.application, what);
         let mut writes =
             vec![Write::EnqueueEvent(Box::new(event.clone())), Write::RecordAudit(Box::new(audit(&event, actor)))];
+        if event.state == DeliveryState::Held {
+            writes.push(Write::Guard(as_read(&view.application)));
+        }
         writes.extend(kept(keep, &event));
         match app.store.commit(Batch(writes)).await {
             Ok(committed) => {
-                app.due.notify_one();
+                app.ring(event.application);
                 let numbers = committed.events.first().copied();
-                return Ok(numbers.map_or(event.clone(), |n| EventRow { seq: n.seq, sequence: n.sequence, ..event }));
+                let numbered =
+                    numbers.map_or(event.clone(), |n| EventRow { seq: n.seq, sequence: n.sequence, ..event });
+                return Ok(Some(numbered));
             }
+            Err(CommitError::Conflict(Conflict::Moved(Key::Application(_)))) => return Ok(None),
             // Another node drew the same number in the same millisecond.
             Err(CommitError::Conflict(Conflict::Taken(Key::Event(_)))) => {}
             Err(error) => return Err(error.into()),
@@ -196,7 +224,7 @@ pub async fn redeliver(
     writes.extend(kept(keep, &again));
     match app.store.commit(Batch(writes)).await {
         Ok(_) => {
-            app.due.notify_one();
+            app.ring(event.application);
             Ok(again)
         }
         Err(CommitError::Conflict(Conflict::Moved(Key::Delivery(_)))) => {

@@ -9,12 +9,12 @@ use countersign_domain::ids::TenantNo;
 use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_store::AnyStore;
 use countersign_store::contract::AuditRow;
-use tokio::sync::Notify;
 
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::vault::Vault;
 
+pub mod bell;
 pub mod callers;
 pub mod convert;
 pub mod error;
@@ -62,7 +62,7 @@ pub struct App {
     /// Changes of one key take turns.
     pub turns: turns::Turns,
     /// Rung after each commit that made a delivery due. It says "look", never what.
-    pub due: Notify,
+    pub due: bell::Bell,
 }
 
 /// Who does something, for the audit log.

@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use countersign_store::{SchemaState, SqliteStore};
+use countersign_store::{AnyStore, SchemaState, SqliteStore};
 
 use super::SettingsArgs;
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataRefused, MasterKey};
 use crate::run::Database;
 use crate::vault::Vault;
-use crate::{listen, run};
+use crate::{clock, listen, run};
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,9 +193,23 @@ async fn examine_deployment(config: &Config, data: &DataDir, key: Option<&Master
         findings
             .take("deployment", compared.map(|()| ((), "master key and rule settings are those of `init`".to_owned())));
     }
+    examine_clock(&store, findings).await;
     if let Err(error) = run::close_store(&store) {
         findings.note(Verdict::Fail, "database", format!("{error:#}"));
     }
+}
+
+/// Compares the clocks where nodes share a database.
+async fn examine_clock(store: &AnyStore, findings: &mut Findings) {
+    let (verdict, text) = match run::clock_ahead_ms(store).await {
+        Ok(None) => return,
+        Ok(Some(ahead_ms)) => match clock::skewed(ahead_ms) {
+            None => (Verdict::Ok, format!("within {} ms of the database's", ahead_ms.abs().max(1))),
+            Some(why) => (Verdict::Fail, format!("{why}; until then this node would not be ready")),
+        },
+        Err(error) => (Verdict::Fail, format!("{error:#}")),
+    };
+    findings.note(verdict, "clock", text);
 }
 
 /// Looks at the file without changing it. False: it cannot be opened, or opening it would change its schema.

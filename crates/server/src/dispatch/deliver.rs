@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{prefix, time_ordered};
+use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::callback_nonce;
 use countersign_protocol::headers::HeaderNames;
@@ -13,6 +14,7 @@ use countersign_store::contract::{Cursor, EventFilter, EventRow, SignatureEncodi
 use countersign_store::{Store, StoreError};
 use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::time::Instant;
 
 use super::attempt::{self, Letter};
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
@@ -51,7 +53,7 @@ impl Names {
 }
 
 impl Dispatcher {
-    pub(super) async fn deliver(&self, event: EventRow) -> Ended {
+    pub(super) async fn deliver(&self, event: EventRow, fence: Fence) -> Ended {
         let now = self.app.clock.now();
         let known = match self.app.known_application(&event.client_id).await {
             Ok(Some(known)) => known,
@@ -65,7 +67,7 @@ impl Dispatcher {
             }
         };
         let Some(url) = known.application.callback_url.as_deref().filter(|_| known.application.callback_enabled) else {
-            return self.hold(&event).await;
+            return self.hold(&event, fence).await;
         };
         match self.must_wait_until(&event, now).await {
             Ok(None) => {}
@@ -80,9 +82,13 @@ impl Dispatcher {
             return Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) };
         };
         let letter = self.letter(&event, &known, signing, next, now);
+        // The last look before something leaves: the process may have been stopped for longer than the lease.
+        if !self.leases.holds(Lane::of(event.application), fence, Instant::now()) {
+            return Ended::Again;
+        }
         let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
         self.attempts.fetch_add(1, Ordering::SeqCst);
-        self.record(&event, &known, url, now, report).await
+        self.record(&event, fence, &known, url, now, report).await
     }
 
     /// Signs the event's bytes afresh.

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use countersign_domain::ids::{ApplicationNo, EventNo};
+use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
 
@@ -225,6 +226,17 @@ impl Lineup {
             self.taken.remove(&event.no);
         }
         self.turns.retain(|a| *a != application);
+    }
+
+    /// Forgets what is ready or parked in other lanes than these; attempts in flight go on.
+    pub(super) fn keep_lanes(&mut self, lanes: LaneSet) {
+        let others: Vec<ApplicationNo> =
+            self.ready.keys().filter(|application| !lanes.contains(Lane::of(**application))).copied().collect();
+        for application in others {
+            self.drop_ready(application);
+        }
+        self.parked.retain(|_, parked| lanes.contains(Lane::of(parked.application)));
+        self.parked_applications.retain(|application, _| lanes.contains(Lane::of(*application)));
     }
 
     /// When the first parked event is free again. Forgets those that are.

@@ -146,3 +146,19 @@ fn a_parked_application_is_left_alone_until_its_instant() {
     assert_eq!(lineup.first_unparked_at(until), None);
     assert_eq!(lineup.offer(event(2, 1, "b"), until), Offer::Ready);
 }
+
+#[test]
+fn what_is_ready_or_parked_in_a_lane_that_went_is_forgotten_and_what_is_in_flight_is_not() {
+    let mut lineup = lineup(9, 9, 9);
+    for (no, application) in [(1, 5), (2, 6), (3, 6), (4, 6 + 64)] {
+        assert_eq!(offer(&mut lineup, no, application), Offer::Ready);
+    }
+    let flying = lineup.next().expect("the first of the first");
+    assert_eq!(flying.no, EventNo(1));
+    lineup.park_application(ApplicationNo(7), UnixMillis(9_000));
+    lineup.keep_lanes(LaneSet::NONE.with(Lane::of(ApplicationNo(5))));
+    assert_eq!((next(&mut lineup), lineup.flights()), (None, 1));
+    assert_eq!(offer(&mut lineup, 1, 5), Offer::Known);
+    assert_eq!(offer(&mut lineup, 2, 6), Offer::Ready, "if the lane comes back");
+    assert_eq!(lineup.first_unparked_at(NOW), None);
+}

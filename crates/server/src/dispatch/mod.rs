@@ -1,11 +1,13 @@
 //! Delivers callbacks: takes what is due, makes the attempts, records each with its verdict.
 //!
 //! There is one path: a wake-up says "look", never "what". The dispatcher reads what is due from the store at start, after each
-//! commit that rang [`App::due`], when a retry falls due, and every few seconds. So a crash anywhere has no special path: what was
+//! commit that rang [`App::due`] (here or on another node), when a retry falls due, and every few seconds. So a crash anywhere has no special path: what was
 //! not recorded is due again, and is sent again with the same attempt number (delivery is at least once).
 //!
 //! Invariant: in one process an event is never attempted twice at once. The line-up takes it once, and what has ended is landed
-//! before the next read. Between processes the guard of `RecordAttempt` keeps the record right.
+//! before the next read.
+//! Invariant: of nodes that share a store one delivers for an application: the one that holds its lane ([`leases`]). An attempt that is still
+//! in flight when a lease runs out may meet one of the next holder; its result is refused, since it names the older term.
 //! Seam: full fairness between applications with large backlogs belongs in `Store::due_events`; here a hung endpoint keeps at
 //! most `per_application` attempts, and reads go on past its backlog up to [`READ_ROWS_MAX`] rows.
 
@@ -13,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
 use countersign_store::{Store, StoreError};
@@ -27,14 +30,17 @@ mod attempt;
 mod connect;
 mod deliver;
 pub mod egress;
+mod leases;
 mod lineup;
 mod record;
 mod retry_after;
 mod settings;
+mod tend;
 
 pub use settings::{DispatchError, DispatchSettings};
 
 use connect::Connector;
+use leases::Leases;
 use lineup::{Bounds, Flight, Lineup, Offer};
 
 /// Rows of a first read of what is due.
@@ -43,7 +49,7 @@ const READ_ROWS: u32 = 256;
 pub const READ_ROWS_MAX: u32 = 32_768;
 /// Events kept ready in memory per application.
 const READY_PER_APPLICATION_MAX: usize = 512;
-/// The table is looked at this often even if nobody rings.
+/// The table is looked at this often even if nobody rings, where nobody else could.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Between two looks there is at least this.
 const WAIT_MIN: Duration = Duration::from_millis(1);
@@ -73,6 +79,8 @@ enum Ended {
 #[derive(Debug)]
 struct Desk {
     lineup: Lineup,
+    /// The lanes that the line-up is made of.
+    open: LaneSet,
     tasks: JoinSet<()>,
     /// The table may hold due events that were not read.
     must_look: bool,
@@ -89,6 +97,9 @@ pub struct Dispatcher {
     settings: DispatchSettings,
     connector: Connector,
     names: deliver::Names,
+    /// What this node may deliver.
+    leases: Leases,
+    pulse: AsyncMutex<tend::Pulse>,
     desk: AsyncMutex<Desk>,
     ended: Mutex<Vec<(Flight, Ended)>>,
     landed: Notify,
@@ -107,6 +118,11 @@ impl Dispatcher {
         metrics::describe_counter!("countersign_callback_attempts_total", "Attempts to deliver callbacks by outcome");
         metrics::describe_histogram!("countersign_callback_attempt_seconds", "From a callback's look-up to its answer");
         metrics::describe_gauge!("countersign_callbacks_in_flight", "Callbacks that are being attempted now");
+        metrics::describe_gauge!("countersign_dispatch_lanes", "Lanes, of 64, that this node delivers callbacks for");
+        metrics::describe_counter!(
+            "countersign_callback_results_fenced_total",
+            "Results of attempts that came after another node had taken over"
+        );
         let bounds = Bounds {
             in_flight: settings.concurrency,
             per_application: settings.per_application,
@@ -114,6 +130,7 @@ impl Dispatcher {
         };
         let desk = Desk {
             lineup: Lineup::new(bounds),
+            open: LaneSet::NONE,
             tasks: JoinSet::new(),
             must_look: true,
             has_left: false,
@@ -122,6 +139,8 @@ impl Dispatcher {
         Ok(Self {
             connector: Connector::new(&settings)?,
             names: deliver::Names::new(settings.prefixes.first()),
+            leases: if app.store.is_shared() { Leases::none() } else { Leases::alone() },
+            pulse: AsyncMutex::default(),
             app,
             settings,
             desk: AsyncMutex::new(desk),
@@ -132,8 +151,21 @@ impl Dispatcher {
     }
 
     /// Delivers until `shutdown` turns true (or its sender is gone), then lets the attempts in flight end within the grace.
-    /// What does not end by then stays as it is in the store and is sent again by the next start.
-    pub async fn run(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
+    /// What does not end by then stays as it is in the store and is sent again by the next start. What other nodes can deliver for is given
+    /// back at the end.
+    pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
+        if !self.app.store.is_shared() {
+            return self.work(shutdown).await;
+        }
+        // The leases are renewed until the last attempt has landed.
+        let mut tending = JoinSet::new();
+        tending.spawn(self.clone().tend());
+        self.clone().work(shutdown).await;
+        tending.shutdown().await;
+        self.leave().await;
+    }
+
+    async fn work(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         let told = shutdown.clone();
         while !*shutdown.borrow_and_update() {
             let due = self.app.due.notified();
@@ -163,6 +195,9 @@ impl Dispatcher {
     /// tools; `run` does the same for ever, and only one of the two may be in use. A store that fails ends it early.
     pub async fn deliver_due(self: &Arc<Self>, now: UnixMillis) -> usize {
         let before = self.attempts.load(Ordering::SeqCst);
+        if self.app.store.is_shared() {
+            self.beat().await;
+        }
         self.look().await;
         loop {
             if let Err(error) = self.pass(now, &|| false).await {
@@ -184,13 +219,23 @@ impl Dispatcher {
     /// Lands what has ended, reads what is due where that is called for, and begins what may begin, unless it is to stop.
     async fn pass(self: &Arc<Self>, now: UnixMillis, must_stop: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
         let mut desk = self.desk.lock().await;
+        let open = self.leases.open(Instant::now());
+        if std::mem::replace(&mut desk.open, open) != open {
+            desk.lineup.keep_lanes(open);
+            desk.must_look = true;
+        }
         loop {
             self.land(&mut desk);
             if must_stop() {
                 break;
             }
             while let Some(event) = desk.lineup.next() {
-                let task = self.clone().handle(event);
+                let Some(fence) = self.leases.begin(Lane::of(event.application), Instant::now()) else {
+                    desk.lineup.land(&Flight::of(&event));
+                    desk.lineup.drop_ready(event.application);
+                    continue;
+                };
+                let task = self.clone().handle(event, fence);
                 desk.tasks.spawn(task);
             }
             if desk.lineup.is_full() || !desk.must_look {
@@ -205,9 +250,14 @@ impl Dispatcher {
 
     /// Reads due events, further and further, until there is enough to do or no more is due.
     async fn read_due(&self, desk: &mut Desk, now: UnixMillis) -> Result<(), StoreError> {
+        let lanes = desk.open;
+        if lanes.is_empty() {
+            (desk.must_look, desk.has_left, desk.next_due_at) = (false, false, None);
+            return Ok(());
+        }
         let mut limit = READ_ROWS;
         loop {
-            let rows = self.app.store.due_events(now, limit).await?;
+            let rows = self.app.store.due_events(now, lanes, limit).await?;
             let is_cut = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
             let mut has_left = is_cut;
             for row in rows {
@@ -222,7 +272,7 @@ impl Dispatcher {
             }
             limit = limit.saturating_mul(4).min(READ_ROWS_MAX);
         }
-        desk.next_due_at = self.app.store.next_due_at(now).await?;
+        desk.next_due_at = self.app.store.next_due_at(now, lanes).await?;
         desk.must_look = false;
         Ok(())
     }
@@ -237,6 +287,7 @@ impl Dispatcher {
         let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         for (flight, ended) in ended {
             let application = flight.application;
+            self.leases.land(Lane::of(application));
             match ended {
                 Ended::Attempted { next } => {
                     desk.must_look |= desk.lineup.land(&flight);
@@ -266,12 +317,13 @@ impl Dispatcher {
     async fn wait(&self) -> Duration {
         let now = self.app.clock.now();
         let mut desk = self.desk.lock().await;
+        let longest = if self.app.store.is_shared() { self.settings.look_every } else { LOOK_EVERY };
         if desk.lineup.is_full() {
-            return LOOK_EVERY;
+            return longest;
         }
         let next = desk.lineup.first_unparked_at(now).into_iter().chain(desk.next_due_at).min();
         let wait = |at: UnixMillis| Duration::from_millis(u64::try_from(at.0 - now.0).unwrap_or(0));
-        next.map_or(LOOK_EVERY, wait).clamp(WAIT_MIN, LOOK_EVERY)
+        next.map_or(longest, wait).clamp(WAIT_MIN, longest.max(WAIT_MIN))
     }
 
     async fn drain(&self) {
@@ -296,10 +348,10 @@ impl Dispatcher {
     }
 
     /// Handles one taken event and reports its end, whatever happens to the task.
-    async fn handle(self: Arc<Self>, event: EventRow) {
+    async fn handle(self: Arc<Self>, event: EventRow, fence: Fence) {
         let rest = Ended::Waits { until: self.app.clock.now().plus_ms(FAULT_MS) };
         let mut landing = Landing { dispatcher: &self, flight: Flight::of(&event), ended: rest };
-        landing.ended = self.deliver(event).await;
+        landing.ended = self.deliver(event, fence).await;
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use countersign_domain::delivery::{DeliveryState, Verdict, after_attempt};
 use countersign_domain::ids::prefix;
+use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
-use countersign_store::batch::{Conflict, Key};
+use countersign_store::batch::{Conflict, Guard, Key};
 use countersign_store::contract::{ApplicationRow, AttemptRow, EventRow};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use metrics::{counter, histogram};
@@ -17,6 +18,7 @@ use super::attempt::Report;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
 use crate::app::Actor;
 use crate::app::callers::KnownApplication;
+use crate::app::events::{as_read, goes_out};
 use crate::app::turns::TurnKey;
 
 /// First and longest pause before a commit is tried again.
@@ -27,6 +29,8 @@ const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
 enum Fate {
     Committed,
     Conflict(Conflict),
+    /// Another node has taken over: this one has no say any more.
+    Fenced,
     /// The store cannot, and repeating would not help.
     Broken,
 }
@@ -36,6 +40,7 @@ impl Dispatcher {
     pub(super) async fn record(
         &self,
         event: &EventRow,
+        fence: Fence,
         known: &KnownApplication,
         url: &str,
         began: UnixMillis,
@@ -50,13 +55,14 @@ impl Dispatcher {
             after_attempt(made, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
         measure(&report);
         tell(event, known, number, &report, verdict, now);
-        let attempt = attempt_row(event, number, began, report);
+        let attempt = attempt_row(event, fence, began, report);
         match verdict {
             Verdict::DisableEndpoint => self.disable(event, &attempt, url).await,
             Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
-                match self.commit(Batch(vec![record_attempt(event, &attempt, state, due_at)])).await {
-                    // Moved: another process has recorded this attempt.
+                match self.commit(fence, Batch(vec![record_attempt(event, &attempt, state, due_at)])).await {
+                    Fate::Fenced => Ended::Again,
+                    // Moved: the commit was done before, and its answer was lost.
                     Fate::Committed | Fate::Conflict(_) => Ended::Attempted { next: due_at },
                     Fate::Broken => Ended::Waits { until: now.plus_ms(FAULT_MS) },
                 }
@@ -65,30 +71,39 @@ impl Dispatcher {
     }
 
     /// Holds all events of an application that has no URL, or whose callbacks are disabled.
-    pub(super) async fn hold(&self, event: &EventRow) -> Ended {
+    pub(super) async fn hold(&self, event: &EventRow, fence: Fence) -> Ended {
         // In turn with changes of the application, so that a URL set in this moment is seen and nothing stays held behind it.
         let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
         let now = self.app.clock.now();
-        let is_open = match self.app.store.application(&event.client_id).await {
-            Ok(view) => view.is_some_and(|v| v.application.callback_url.is_some() && v.application.callback_enabled),
+        let row = match self.app.store.application(&event.client_id).await {
+            Ok(Some(view)) => view.application,
+            Ok(None) => return Ended::ApplicationWaits { until: now.plus_ms(FAULT_MS) },
             Err(error) => {
                 tracing::warn!(%error, client_id = %event.client_id, "An application could not be read; its callbacks wait");
                 return Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) };
             }
         };
-        if is_open {
+        if goes_out(&row) {
             self.app.callers.forget(&event.client_id);
             return Ended::Again;
         }
-        match self
-            .commit(Batch(vec![Write::HoldPending { tenant: event.tenant, application: event.application }]))
-            .await
-        {
+        // Against other nodes there is no turn, but the guards.
+        let writes = vec![
+            Write::Guard(Guard::Lane { application: event.application, fence }),
+            Write::Guard(as_read(&row)),
+            Write::HoldPending { tenant: event.tenant, application: event.application },
+        ];
+        match self.commit(fence, Batch(writes)).await {
             Fate::Committed => {
                 tracing::info!(client_id = %event.client_id, "Callbacks are held: the application has no URL, or they are disabled");
                 Ended::Held
             }
-            Fate::Conflict(_) | Fate::Broken => Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) },
+            Fate::Fenced => Ended::Again,
+            Fate::Conflict(_) => {
+                self.app.callers.forget(&event.client_id);
+                Ended::Again
+            }
+            Fate::Broken => Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) },
         }
     }
 
@@ -111,16 +126,22 @@ impl Dispatcher {
             if row.callback_enabled && row.callback_url.as_deref().is_some_and(|now_url| now_url != url) {
                 // Somebody has set another URL meanwhile: it is not the one that is gone, and gets the event at once.
                 let again = record_attempt(event, attempt, DeliveryState::Pending, Some(now));
-                self.commit(Batch(vec![again])).await;
+                let again = vec![again, Write::Guard(as_read(&row))];
+                if matches!(
+                    self.commit(attempt.fence, Batch(again)).await,
+                    Fate::Conflict(Conflict::Moved(Key::Application(_)))
+                ) {
+                    continue;
+                }
                 self.app.callers.forget(&event.client_id);
                 return Ended::Again;
             }
-            let fate = self.commit(batch_of_disabling(event, attempt, row, now)).await;
+            let fate = self.commit(attempt.fence, batch_of_disabling(event, attempt, row, now)).await;
             self.app.callers.forget(&event.client_id);
             match fate {
                 Fate::Committed => return Ended::Held,
                 Fate::Conflict(Conflict::Moved(Key::Application(_))) => {}
-                Fate::Conflict(_) => return Ended::Again,
+                Fate::Fenced | Fate::Conflict(_) => return Ended::Again,
                 Fate::Broken => return Ended::Waits { until: now.plus_ms(FAULT_MS) },
             }
         }
@@ -128,11 +149,21 @@ impl Dispatcher {
 
     /// Commits, for as long as the store is away: an attempt that was made should be counted. Repeating is safe, since
     /// the guard of `RecordAttempt` holds once.
-    async fn commit(&self, batch: Batch) -> Fate {
+    async fn commit(&self, fence: Fence, batch: Batch) -> Fate {
         let mut pause = COMMIT_PAUSE_MIN;
         loop {
             match self.app.store.commit(batch.clone()).await {
                 Ok(_) => return Fate::Committed,
+                Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
+                    counter!("countersign_callback_results_fenced_total").increment(1);
+                    self.leases.lose(lane, fence);
+                    tracing::info!(
+                        lane = lane.get(),
+                        "Another node delivers for lane {} by now; what was done here under the older term is not recorded",
+                        lane.get()
+                    );
+                    return Fate::Fenced;
+                }
                 Err(CommitError::Conflict(conflict)) => return Fate::Conflict(conflict),
                 Err(CommitError::Store(error @ (StoreError::Corrupt { .. } | StoreError::Unfit(_)))) => {
                     tracing::error!(%error, "A callback's attempt cannot be recorded; it will be made again");
@@ -166,19 +197,21 @@ fn batch_of_disabling(event: &EventRow, attempt: &AttemptRow, mut row: Applicati
 }
 
 fn record_attempt(event: &EventRow, attempt: &AttemptRow, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {
-    Write::RecordAttempt { tenant: event.tenant, attempt: Box::new(attempt.clone()), state, due_at }
+    let (tenant, application) = (event.tenant, event.application);
+    Write::RecordAttempt { tenant, application, attempt: Box::new(attempt.clone()), state, due_at }
 }
 
-fn attempt_row(event: &EventRow, number: i64, began: UnixMillis, report: Report) -> AttemptRow {
+fn attempt_row(event: &EventRow, fence: Fence, began: UnixMillis, report: Report) -> AttemptRow {
     AttemptRow {
         event: event.no,
-        attempt: number,
+        attempt: event.attempts + 1,
         at: began,
         outcome: report.outcome,
         http_status: report.http_status,
         duration_ms: i64::try_from(report.took.as_millis()).unwrap_or(i64::MAX),
         address: report.address.map(|a| a.to_string()),
         detail: report.detail,
+        fence,
     }
 }
 

@@ -29,10 +29,13 @@ pub async fn alive() -> Json<Health> {
     Json(Health { status: "up" })
 }
 
-/// The store answers; its schema was found right at the start.
+/// The store answers, its schema was found right at the start, and the machine's clock agrees with that of a shared database.
 #[utoipa::path(get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
+    if let Some(why) = desk.app.clock.trouble() {
+        return Err(Problem::new(Code::ServiceUnavailable, why));
+    }
     match operators::ping(&desk.app).await {
         Ok(()) => Ok(Json(Health { status: "ready" })),
         Err(_) => Err(Problem::new(Code::ServiceUnavailable, "the store does not answer")),

@@ -9,8 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
+use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Committed};
 use crate::check::well_formed;
@@ -18,6 +20,7 @@ use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
+use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::page::PageBuilder;
 use state::{State, nonce_key};
 
@@ -186,7 +189,7 @@ impl Store for ModelStore {
         Ok(found.and_then(|(owner, order)| Some((state.merchants.get(owner)?.clone(), order.clone()))))
     }
 
-    async fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    async fn due_events(&self, now: UnixMillis, _lanes: LaneSet, limit: u32) -> Result<Vec<EventRow>, StoreError> {
         let state = self.state();
         let mut due: Vec<(UnixMillis, EventNo)> = state
             .events
@@ -199,7 +202,7 @@ impl Store for ModelStore {
         Ok(page(due.into_iter().filter_map(|(_, no)| state.events.get(&no).cloned()), limit))
     }
 
-    async fn next_due_at(&self, after: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+    async fn next_due_at(&self, after: UnixMillis, _lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
         let state = self.state();
         let pending = state.events.values().filter(|e| e.state == DeliveryState::Pending);
         Ok(pending.filter_map(|e| e.due_at).filter(|due_at| *due_at > after).min())
@@ -254,5 +257,27 @@ impl Store for ModelStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
+        Ok(Tended::alone(&tend))
+    }
+
+    async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
+        Ok(None)
+    }
+
+    async fn directory_changes(&self, _after: i64) -> Result<DirectoryChanges, StoreError> {
+        Ok(DirectoryChanges { revision: 0, client_ids: Vec::new() })
+    }
+
+    fn announce(&self, _lanes: LaneSet) {}
+
+    fn signals(&self) -> Option<broadcast::Receiver<Signal>> {
+        None
     }
 }

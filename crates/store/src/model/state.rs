@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, TenantNo};
+use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
-use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, EventNumbers, Key, Write};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, EventNumbers, Guard, Key, Write};
 use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
     MerchantRow, SecretRow, StoreError, TokenRow,
@@ -67,6 +68,11 @@ fn parent(there: bool, what: &str) -> Result<(), CommitError> {
     if there { Ok(()) } else { Err(StoreError::Unfit(format!("a row refers to {what} that is not there")).into()) }
 }
 
+/// Nobody ever takes a lane from the one node of this store.
+fn lane_at(application: ApplicationNo, fence: Fence) -> Result<(), CommitError> {
+    guard(fence == Fence(0), || Conflict::Fenced(Lane::of(application)))
+}
+
 impl State {
     /// Whether the merchant is there, and of this tenant.
     pub(super) fn is_of(&self, merchant: MerchantNo, tenant: TenantNo) -> bool {
@@ -117,7 +123,8 @@ impl State {
             Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order),
             Write::MoveConvertOrder { tenant, order, .. } => self.move_order(*tenant, order),
             Write::EnqueueEvent(row) => self.enqueue(row, committed),
-            Write::RecordAttempt { tenant, attempt, state, due_at } => {
+            Write::RecordAttempt { tenant, application, attempt, state, due_at } => {
+                lane_at(*application, attempt.fence)?;
                 self.record_attempt(*tenant, attempt, *state, *due_at)
             }
             Write::ReleaseHeld { tenant, application, due_at } => {
@@ -147,6 +154,11 @@ impl State {
             Write::PutSetting { name, value } => {
                 self.settings.insert(name.clone(), value.clone());
                 Ok(())
+            }
+            Write::Guard(Guard::Lane { application, fence }) => lane_at(*application, *fence),
+            Write::Guard(Guard::Application { application, client_id, revision }) => {
+                let stored = self.applications.get(application).map(|a| a.revision);
+                guard(stored == Some(*revision), || Conflict::Moved(Key::Application(client_id.clone())))
             }
         }
     }

@@ -257,6 +257,7 @@ pub(crate) const TABLES: &[Table] = &[
             int("duration_ms"),
             text("address"),
             text("detail"),
+            int("fence"),
         ],
     },
     Table {
@@ -314,6 +315,10 @@ pub(crate) const NOT_MOVED: &[(&str, &str)] = &[
     ("nonce", "the horizon of the target is raised over every nonce that was ever accepted, so none needs to be known"),
     ("replay", "made anew in the last step, with that horizon and a key of its own"),
     ("commit_mark", "of connections, not of the deployment"),
+    ("delivery_lane", "who delivers at the moment"),
+    ("node", "who is alive at the moment"),
+    ("directory", "counts changes since the nodes of this database began to look"),
+    ("application.directory_revision", "as directory"),
     ("move_record", "the move itself"),
     ("move_progress", "the move itself"),
     ("fee_rule.rule_no", "the place in SQLite's file; PostgreSQL finds a version by its number"),

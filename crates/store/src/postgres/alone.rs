@@ -58,6 +58,32 @@ fn guard(found: &[Row], conflict: Conflict) -> Result<(), Stop> {
     if found.is_empty() { Err(Stop::Refused(CommitError::Conflict(conflict))) } else { Ok(()) }
 }
 
+/// The applications that a batch changes, or whose secrets: other nodes may have them in memory.
+pub(super) fn directory_of(batch: &Batch) -> Vec<i64> {
+    let changed = batch.0.iter().filter_map(|write| match write {
+        Write::InsertApplication(row) | Write::UpdateApplication(row) => Some(row.no.0),
+        Write::InsertSecret(row) | Write::UpdateSecret(row) => Some(row.application.0),
+        Write::ClaimNonce(_)
+        | Write::AppendRule { .. }
+        | Write::InsertMerchant(_)
+        | Write::InsertToken(_)
+        | Write::RevokeToken { .. }
+        | Write::InsertConvertOrder { .. }
+        | Write::MoveConvertOrder { .. }
+        | Write::EnqueueEvent(_)
+        | Write::RecordAttempt { .. }
+        | Write::ReleaseHeld { .. }
+        | Write::HoldPending { .. }
+        | Write::Redeliver { .. }
+        | Write::RememberAnswer(_)
+        | Write::ForgetAnswers { .. }
+        | Write::RecordAudit(_)
+        | Write::PutSetting { .. }
+        | Write::Guard(_) => None,
+    });
+    changed.collect()
+}
+
 impl<'a> Alone<'a> {
     pub(super) const fn new(session: &'a Session, nonces: &'a Nonces) -> Self {
         Self { session, nonces, claims: Vec::new(), committed: Committed { events: Vec::new() } }
@@ -67,6 +93,10 @@ impl<'a> Alone<'a> {
     pub(super) async fn apply(&mut self, batch: &Batch) -> Result<(), Stop> {
         for write in &batch.0 {
             self.write(write).await?;
+        }
+        let changed = directory_of(batch);
+        if !changed.is_empty() {
+            self.run(Sql::DirectoryStamp, &[&changed]).await?;
         }
         Ok(())
     }
@@ -131,7 +161,8 @@ impl<'a> Alone<'a> {
             | Write::AppendRule { .. }
             | Write::EnqueueEvent(_)
             | Write::RecordAttempt { .. }
-            | Write::RecordAudit(_) => self.grouped(write).await,
+            | Write::RecordAudit(_)
+            | Write::Guard(_) => self.grouped(write).await,
         }
     }
 

@@ -6,13 +6,15 @@
 use std::collections::{HashMap, HashSet};
 
 use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::ApplicationNo;
+use countersign_domain::lanes::{Fence, Lane};
 use tokio_postgres::Row;
 
 use super::nonces::{Nonces, read_claims};
 use super::plan::{Column, Grouped, Plan, Statement, grouped};
 use super::rows::Fields;
 use super::statements::Sql;
-use crate::batch::{Conflict, Key, Write};
+use crate::batch::{Conflict, Guard, Key, Write};
 use crate::contract::{ClaimKey, CommitError, StoreError};
 use crate::window::{ClaimHash, Undo};
 
@@ -23,8 +25,10 @@ pub(super) struct Ask {
     claims: Vec<(i64, [u8; 16], i64)>,
     /// Tenant and merchant.
     merchants: Vec<(i64, i64)>,
+    lanes: Vec<i64>,
     /// Tenant and event.
     deliveries: Vec<(i64, i64)>,
+    applications: Vec<i64>,
     /// Tenant, number, id.
     events: Vec<(i64, i64, [u8; 16])>,
 }
@@ -50,11 +54,16 @@ impl Ask {
                     ask.claims.push((claim.tenant.0, nonces.hash(claim).to_bytes(), claim.stamped_at.0));
                 }
                 Grouped::Rule { tenant, merchant, .. } => ask.merchants.push((tenant.0, merchant.0)),
-                Grouped::Attempt { tenant, attempt, .. } => ask.deliveries.push((tenant.0, attempt.event.0)),
+                Grouped::Attempt { tenant, application, attempt, .. } => {
+                    ask.lanes.push(Lane::of(application).get().into());
+                    ask.deliveries.push((tenant.0, attempt.event.0));
+                }
                 Grouped::Event(event) => {
                     ask.events.push((event.tenant.0, event.no.0, event.event_id.0.to_be_bytes()));
                 }
                 Grouped::Audit(_) => {}
+                Grouped::Guard(Guard::Lane { application, .. }) => ask.lanes.push(Lane::of(*application).get().into()),
+                Grouped::Guard(Guard::Application { application, .. }) => ask.applications.push(application.0),
             }
         }
         let mut claims = sorted(ask.claims);
@@ -65,7 +74,9 @@ impl Ask {
         Self {
             claims,
             merchants: sorted(ask.merchants),
+            lanes: sorted(ask.lanes),
             deliveries: sorted(ask.deliveries),
+            applications: sorted(ask.applications),
             events: sorted(ask.events),
         }
     }
@@ -84,8 +95,14 @@ impl Ask {
         if !self.merchants.is_empty() {
             all.push((Sql::HeadsLock, pairs(&self.merchants)));
         }
+        if !self.lanes.is_empty() {
+            all.push((Sql::LanesGuard, vec![Box::new(&self.lanes)]));
+        }
         if !self.deliveries.is_empty() {
             all.push((Sql::DeliveriesLock, pairs(&self.deliveries)));
+        }
+        if !self.applications.is_empty() {
+            all.push((Sql::ApplicationsGuard, vec![Box::new(&self.applications)]));
         }
         if !self.events.is_empty() {
             let tenants: Vec<i64> = self.events.iter().map(|(tenant, _, _)| *tenant).collect();
@@ -113,6 +130,9 @@ impl Ask {
                 seen.rows.heads.insert(key, (f.int()?, u128::from_be_bytes(f.bytes()?)));
             }
         }
+        if !self.lanes.is_empty() {
+            seen.rows.lanes = numbers(&next(), "delivery_lane")?;
+        }
         if !self.deliveries.is_empty() {
             for row in next() {
                 let mut f = Fields::new(&row, "delivery", 0, 1);
@@ -120,6 +140,9 @@ impl Ask {
                 let state = DeliveryState::from_name(&state);
                 seen.rows.deliveries.insert(event, state.map(|_| attempts));
             }
+        }
+        if !self.applications.is_empty() {
+            seen.rows.applications = numbers(&next(), "application")?;
         }
         if !self.events.is_empty() {
             for row in next() {
@@ -133,6 +156,15 @@ impl Ask {
     }
 }
 
+/// Numbers by their keys.
+fn numbers(rows: &[Row], table: &'static str) -> Result<HashMap<i64, i64>, StoreError> {
+    let read = |row| {
+        let mut f = Fields::new(row, table, 0, 0);
+        Ok((f.int()?, f.int()?))
+    };
+    rows.iter().map(read).collect()
+}
+
 /// Rows that guards look at, each by its tenant and its own key.
 #[derive(Debug, Default)]
 struct Rows {
@@ -142,6 +174,10 @@ struct Rows {
     deliveries: HashMap<(i64, i64), Option<i64>>,
     event_nos: HashSet<(i64, i64)>,
     event_ids: HashSet<(i64, u128)>,
+    /// Fence of each lane.
+    lanes: HashMap<i64, i64>,
+    /// Revision of each application.
+    applications: HashMap<i64, i64>,
 }
 
 /// What the first round trip found.
@@ -236,7 +272,8 @@ impl<'a> Judge<'a> {
                 turn.rows.deliveries.insert(no, Some(row.attempts));
                 Ok(())
             }
-            Grouped::Attempt { tenant, attempt, .. } => {
+            Grouped::Attempt { tenant, application, attempt, .. } => {
+                self.lane_at(application, attempt.fence)?;
                 let (no, key) = (attempt.event.0, (tenant.0, attempt.event.0));
                 let found = turn.rows.deliveries.get(&key).or_else(|| seen.deliveries.get(&key));
                 let attempts = match found {
@@ -249,7 +286,18 @@ impl<'a> Judge<'a> {
                 Ok(())
             }
             Grouped::Audit(_) => Ok(()),
+            Grouped::Guard(Guard::Lane { application, fence }) => self.lane_at(*application, *fence),
+            Grouped::Guard(Guard::Application { application, client_id, revision }) => {
+                let stored = seen.applications.get(&application.0);
+                guard(stored == Some(revision), Conflict::Moved(Key::Application(client_id.clone())))
+            }
         }
+    }
+
+    fn lane_at(&self, application: ApplicationNo, fence: Fence) -> Result<(), CommitError> {
+        let lane = Lane::of(application);
+        let stored = self.seen.rows.lanes.get(&i64::from(lane.get()));
+        guard(stored == Some(&fence.0), Conflict::Fenced(lane))
     }
 
     fn claim(&self, turn: &mut Turn, claim: &ClaimKey) -> Result<(), CommitError> {

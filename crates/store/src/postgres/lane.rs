@@ -14,12 +14,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::{Error, Row};
 
-use super::alone::{Alone, Stop};
+use super::alone::{Alone, Stop, directory_of};
 use super::fault::{Trouble, trouble, words};
 use super::group::{Ask, Judge};
 use super::nonces::Nonces;
 use super::plan::{Grouped, Numbers, Statement, grouped, read_numbers, step};
 use super::session::{Dial, Session, Step, in_order};
+use super::signals::Herald;
 use super::statements::Sql;
 use crate::batch::{Batch, Committed};
 use crate::contract::{CommitError, StoreError};
@@ -42,6 +43,8 @@ const GROUPED: &[Sql] = &[
     Sql::NoncesClaim,
     Sql::NoncesGiveBack,
     Sql::HeadsLock,
+    Sql::LanesGuard,
+    Sql::ApplicationsGuard,
     Sql::RulesInsert,
     Sql::HeadsPut,
     Sql::EventsTaken,
@@ -120,6 +123,7 @@ pub(super) struct Lane {
     nonces: Arc<Nonces>,
     /// Whether a transaction is of one tenant.
     by_tenant: bool,
+    herald: Arc<Herald>,
     /// Names this lane of this opening.
     id: Vec<u8>,
     /// Number of its last transaction.
@@ -130,8 +134,14 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) const fn new(dial: Arc<Dial>, nonces: Arc<Nonces>, by_tenant: bool, id: Vec<u8>) -> Self {
-        Self { dial, nonces, by_tenant, id, mark: 0, tenant: OF_MANY, session: None }
+    pub(super) const fn new(
+        dial: Arc<Dial>,
+        nonces: Arc<Nonces>,
+        herald: Arc<Herald>,
+        by_tenant: bool,
+        id: Vec<u8>,
+    ) -> Self {
+        Self { dial, nonces, herald, by_tenant, id, mark: 0, tenant: OF_MANY, session: None }
     }
 
     /// Writes until nobody can ask any more.
@@ -260,6 +270,9 @@ impl Lane {
                 Err(failure) => break Err(failure.answer()),
             }
         };
+        if matches!(answer, Ok(_) | Err(CommitError::Unknown)) && !directory_of(&job.batch).is_empty() {
+            self.herald.directory();
+        }
         drop(job.answer.send(answer));
     }
 

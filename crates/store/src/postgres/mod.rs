@@ -10,6 +10,7 @@ mod fault;
 mod group;
 mod lane;
 pub(crate) mod moving;
+mod nodes;
 mod nonces;
 mod options;
 mod plan;
@@ -20,31 +21,37 @@ mod rows;
 mod schema;
 mod session;
 mod settler;
+mod signals;
 mod statements;
 #[cfg(test)]
 mod tenancy;
 mod tls;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::AbortHandle;
 
-use crate::batch::{Batch, Committed, Write};
+use crate::batch::{Batch, Committed, Guard, Write};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
+use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
 use lane::{Job, Lane};
+use nodes::Aside;
 use nonces::{Nonces, Settling};
 use readers::Readers;
 use session::Dial;
 use settler::Settler;
+use signals::Herald;
 
 pub use durability::{Durability, ServerState};
 pub use options::PostgresOptions;
@@ -57,6 +64,23 @@ pub struct PostgresStore {
     nonces: Arc<Nonces>,
     lanes: Vec<mpsc::Sender<Job>>,
     settling: mpsc::Sender<Settling>,
+    /// Heartbeats and the clock.
+    heart: Box<Aside>,
+    /// Changes of the directory.
+    watch: Box<Aside>,
+    herald: Arc<Herald>,
+    /// Where what is heard goes; made by whoever asks first.
+    heard: OnceLock<broadcast::Sender<Signal>>,
+    /// Ends what would go on for ever.
+    endless: Mutex<Vec<AbortHandle>>,
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        for task in self.endless.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
 }
 
 impl PostgresStore {
@@ -71,11 +95,14 @@ impl PostgresStore {
         moving::refuse_unfinished(&dial).await?;
         let (key, horizon) = purge::begin(&dial, window_key).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));
+        let herald = Arc::new(Herald::default());
+        let calling = tokio::spawn(Arc::clone(&herald).run(Arc::clone(&dial))).abort_handle();
         let lane = |number: usize| {
             let mut id = node.to_vec();
             id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
             let (sender, queue) = mpsc::channel(queue_max.max(1));
-            let lane = Lane::new(Arc::clone(&dial), Arc::clone(&nonces), group_by_tenant, id);
+            let (dial, nonces, herald) = (Arc::clone(&dial), Arc::clone(&nonces), Arc::clone(&herald));
+            let lane = Lane::new(dial, nonces, herald, group_by_tenant, id);
             tokio::spawn(lane.run(queue, group_max.max(1)));
             sender
         };
@@ -83,7 +110,18 @@ impl PostgresStore {
         let (settling, queue) = mpsc::channel(queue_max.max(1));
         let (of_settler, nonces_of_settler) = (Arc::clone(&dial), Arc::clone(&nonces));
         tokio::spawn(Settler::new(of_settler, nonces_of_settler, group_by_tenant).run(queue));
-        Ok(Self { readers: Readers::new(Arc::clone(&dial), readers), dial, nonces, lanes, settling })
+        Ok(Self {
+            readers: Readers::new(Arc::clone(&dial), readers),
+            heart: Box::new(Aside::new(Arc::clone(&dial))),
+            watch: Box::new(Aside::new(Arc::clone(&dial))),
+            dial,
+            nonces,
+            lanes,
+            settling,
+            herald,
+            heard: OnceLock::new(),
+            endless: Mutex::new(vec![calling]),
+        })
     }
 
     /// Where the schema of a database stands, without changing it. `Unfit` and `Unavailable` as [`PostgresStore::open`].
@@ -122,6 +160,7 @@ const fn row_of(write: &Write) -> Option<i64> {
         Write::InsertMerchant(row) => Some(row.tenant.0),
         Write::InsertApplication(row) | Write::UpdateApplication(row) => Some(row.no.0),
         Write::InsertSecret(row) | Write::UpdateSecret(row) => Some(row.application.0),
+        Write::Guard(Guard::Lane { application, .. } | Guard::Application { application, .. }) => Some(application.0),
         Write::ClaimNonce(_)
         | Write::AppendRule { .. }
         | Write::InsertConvertOrder { .. }
@@ -233,12 +272,12 @@ impl Store for PostgresStore {
         queries::convert_order_owner(&self.readers, order).await
     }
 
-    async fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        queries::due_events(&self.readers, now, limit).await
+    async fn due_events(&self, now: UnixMillis, lanes: LaneSet, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        queries::due_events(&self.readers, now, lanes, limit).await
     }
 
-    async fn next_due_at(&self, after: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
-        queries::next_due_at(&self.readers, after).await
+    async fn next_due_at(&self, after: UnixMillis, lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
+        queries::next_due_at(&self.readers, after, lanes).await
     }
 
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
@@ -273,5 +312,35 @@ impl Store for PostgresStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         queries::ping(&self.readers).await
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
+        self.heart.tend(&tend).await
+    }
+
+    async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
+        self.heart.database_time().await
+    }
+
+    async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
+        self.watch.directory_changes(after).await
+    }
+
+    fn announce(&self, lanes: LaneSet) {
+        self.herald.due(lanes);
+    }
+
+    fn signals(&self) -> Option<broadcast::Receiver<Signal>> {
+        let heard = self.heard.get_or_init(|| {
+            let to = broadcast::Sender::new(signals::KEPT);
+            let listening = tokio::spawn(signals::listen(Arc::clone(&self.dial), to.clone()));
+            self.endless.lock().unwrap_or_else(PoisonError::into_inner).push(listening.abort_handle());
+            to
+        });
+        Some(heard.subscribe())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{MerchantNo, TenantNo};
+use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
 use tokio_postgres::Row;
@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use super::rows::Fields;
 use super::session::{Session, Step};
 use super::statements::Sql;
-use crate::batch::{EventNumbers, Write};
+use crate::batch::{EventNumbers, Guard, Write};
 use crate::contract::{AttemptRow, AuditRow, ClaimKey, EventRow, StoreError};
 use crate::words;
 
@@ -53,11 +53,12 @@ impl<'a> Plan<'a> {
             Grouped::Claim(_) => self.claims += 1,
             Grouped::Rule { tenant, merchant, version } => self.rules.push((tenant, merchant, version)),
             Grouped::Event(row) => self.events.push(row),
-            Grouped::Attempt { tenant, attempt, state, due_at } => {
+            Grouped::Attempt { tenant, attempt, state, due_at, .. } => {
                 self.attempts.push((tenant, attempt));
                 self.moves.insert((tenant.0, attempt.event.0), (state, attempt.attempt, due_at.map(|t| t.0)));
             }
             Grouped::Audit(row) => self.audit.push(row),
+            Grouped::Guard(_) => {}
         }
     }
 
@@ -189,6 +190,7 @@ impl<'a> Plan<'a> {
             |(_, a)| a.duration_ms,
             |(_, a)| a.address.as_deref(),
             |(_, a)| a.detail.as_str(),
+            |(_, a)| a.fence.0,
         ];
         (Sql::AttemptsInsert, columns)
     }
@@ -229,10 +231,21 @@ pub(super) type Numbers = HashMap<(i64, i64), EventNumbers>;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Grouped<'a> {
     Claim(&'a ClaimKey),
-    Rule { tenant: TenantNo, merchant: MerchantNo, version: &'a RuleVersion },
+    Rule {
+        tenant: TenantNo,
+        merchant: MerchantNo,
+        version: &'a RuleVersion,
+    },
     Event(&'a EventRow),
-    Attempt { tenant: TenantNo, attempt: &'a AttemptRow, state: DeliveryState, due_at: Option<UnixMillis> },
+    Attempt {
+        tenant: TenantNo,
+        application: ApplicationNo,
+        attempt: &'a AttemptRow,
+        state: DeliveryState,
+        due_at: Option<UnixMillis>,
+    },
     Audit(&'a AuditRow),
+    Guard(&'a Guard),
 }
 
 /// The write as one of those; the others are rare, and their batches run alone.
@@ -243,10 +256,15 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
             Some(Grouped::Rule { tenant: *tenant, merchant: *merchant, version })
         }
         Write::EnqueueEvent(row) => Some(Grouped::Event(row)),
-        Write::RecordAttempt { tenant, attempt, state, due_at } => {
-            Some(Grouped::Attempt { tenant: *tenant, attempt, state: *state, due_at: *due_at })
-        }
+        Write::RecordAttempt { tenant, application, attempt, state, due_at } => Some(Grouped::Attempt {
+            tenant: *tenant,
+            application: *application,
+            attempt,
+            state: *state,
+            due_at: *due_at,
+        }),
         Write::RecordAudit(row) => Some(Grouped::Audit(row)),
+        Write::Guard(guard) => Some(Grouped::Guard(guard)),
         Write::InsertMerchant(_)
         | Write::InsertApplication(_)
         | Write::UpdateApplication(_)

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::nodes::numbers;
 use super::readers::Readers;
 use super::rows;
 use super::session::Params;
@@ -170,13 +172,13 @@ pub(super) async fn convert_order_owner(from: &Readers, order: OrderId) -> Found
     .await
 }
 
-pub(super) async fn due_events(from: &Readers, now: UnixMillis, limit: u32) -> Found<Vec<EventRow>> {
-    many(from, Sql::DueEvents, &[&now.0, &i64::from(limit)], rows::event).await
+pub(super) async fn due_events(from: &Readers, now: UnixMillis, lanes: LaneSet, limit: u32) -> Found<Vec<EventRow>> {
+    many(from, Sql::DueEvents, &[&now.0, &i64::from(limit), &numbers(lanes)], rows::event).await
 }
 
-pub(super) async fn next_due_at(from: &Readers, after: UnixMillis) -> Found<Option<UnixMillis>> {
+pub(super) async fn next_due_at(from: &Readers, after: UnixMillis, lanes: LaneSet) -> Found<Option<UnixMillis>> {
     let read = |row: &Row| rows::Fields::new(row, "delivery", 0, 0).int().map(UnixMillis);
-    one(from, Sql::NextDueAt, &[&after.0], read).await
+    one(from, Sql::NextDueAt, &[&after.0, &numbers(lanes)], read).await
 }
 
 pub(super) async fn event(from: &Readers, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {

@@ -14,6 +14,7 @@ const STEPS: &[Step] = &[
         name: "audit_by_tenant",
         sql: include_str!("../../migrations/postgres/0002_audit_by_tenant.sql"),
     },
+    Step { number: 3, name: "lanes", sql: include_str!("../../migrations/postgres/0003_lanes.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

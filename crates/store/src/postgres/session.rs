@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Error, NoTls, Row, Socket, Statement, Transaction};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, Row, Socket, Statement, Transaction};
 
 use super::fault::words;
 use super::statements::{Sql, TEXTS};
@@ -112,6 +112,16 @@ impl Dial {
         made.map_err(StoreError::Unavailable)
     }
 
+    /// Hears what is called out on the channels that `sql` listens to, until the connection ends: why it did. `hear` gets `None` when
+    /// it has begun.
+    pub(super) async fn listen(&self, sql: &str, hear: impl FnMut(Option<Notification>) + Send) -> String {
+        let ended = match &self.tls {
+            Some(tls) => listen(&self.config, tls.clone(), sql, hear).await,
+            None => listen(&self.config, NoTls, sql, hear).await,
+        };
+        ended.map_or_else(|error| words(&error), |()| "the connection was closed".to_owned())
+    }
+
     async fn connect(&self) -> Result<Session, Error> {
         let client = match &self.tls {
             Some(tls) => connect(&self.config, tls.clone()).await?,
@@ -136,6 +146,38 @@ where
         }
     });
     Ok(client)
+}
+
+async fn listen<T>(
+    config: &Config,
+    tls: T,
+    sql: &str,
+    mut hear: impl FnMut(Option<Notification>) + Send,
+) -> Result<(), Error>
+where
+    T: MakeTlsConnect<Socket>,
+    T::Stream: Send + 'static,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    let (client, mut connection) = config.connect(tls).await?;
+    let mut asked = std::pin::pin!(client.batch_execute(sql));
+    let mut has_begun = false;
+    loop {
+        tokio::select! {
+            begun = &mut asked, if !has_begun => {
+                begun?;
+                has_begun = true;
+                hear(None);
+            }
+            message = std::future::poll_fn(|cx| connection.poll_message(cx)) => match message {
+                Some(Ok(AsyncMessage::Notification(heard))) => hear(Some(heard)),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error),
+                None => return Ok(()),
+            },
+        }
+    }
 }
 
 /// A connection and its statements. Any number of tasks may use it: their statements are sent one behind the other, without waiting.

@@ -1,8 +1,9 @@
 //! The SQL of every read and write, each prepared once on a connection.
 //!
 //! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take
-//! values. Rows are locked in one order everywhere: nonces, rule heads, deliveries, events' counters, heads of
-//! the audit log; within each by key. Whatever belongs to a tenant is joined, guarded and found by it.
+//! values. Rows are locked in one order everywhere: nonces, rule heads, lanes, deliveries, applications, events' counters, heads of
+//! the audit log, the directory; within each by key. Whatever belongs to a tenant is joined, guarded and found by it.
+//! Times are the database's own: `clock_timestamp()`, in ms.
 
 macro_rules! merchant_columns {
     () => {
@@ -59,6 +60,13 @@ macro_rules! application_select {
              LEFT JOIN secret s ON s.application_no = a.application_no AND s.revoked_at IS NULL \
              ORDER BY a.application_no, s.created_at DESC, s.secret_id DESC"
         )
+    };
+}
+
+/// The database's time, in ms since 1970.
+macro_rules! now {
+    () => {
+        "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     };
 }
 
@@ -139,15 +147,20 @@ statements! {
          JOIN merchant m ON m.merchant_no = o.merchant_no WHERE o.tenant_no = $1 AND o.order_id = $2"
     );
     DueEvents: concat!(
-        "SELECT ", event_columns!(), " FROM delivery d JOIN event e ON e.tenant_no = d.tenant_no AND e.event_no = d.event_no \
-         WHERE d.state = 'pending' AND d.due_at <= $1 ORDER BY d.due_at, d.event_no LIMIT $2"
+        // A look into the index for each lane: what others are to deliver is not read, however much it is.
+        "SELECT ", event_columns!(), " FROM (SELECT p.* FROM unnest($3::bigint[]) AS l (lane) CROSS JOIN LATERAL (
+         SELECT * FROM delivery p WHERE (p.application_no & 63) = l.lane AND p.state = 'pending' AND p.due_at <= $1
+         ORDER BY p.due_at, p.event_no LIMIT $2) p ORDER BY p.due_at, p.event_no LIMIT $2) d
+         JOIN event e ON e.tenant_no = d.tenant_no AND e.event_no = d.event_no ORDER BY d.due_at, d.event_no"
     );
-    NextDueAt: "SELECT due_at FROM delivery WHERE state = 'pending' AND due_at > $1 ORDER BY due_at LIMIT 1";
+    NextDueAt: "SELECT p.due_at FROM unnest($2::bigint[]) AS l (lane) CROSS JOIN LATERAL (
+                SELECT due_at FROM delivery WHERE (application_no & 63) = l.lane AND state = 'pending' AND due_at > $1
+                ORDER BY due_at LIMIT 1) p ORDER BY p.due_at LIMIT 1";
     Event: concat!(
         "SELECT ", event_columns!(), " FROM event e \
          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE e.event_id = $1"
     );
-    Attempts: "SELECT event_no, attempt, at, outcome, http_status, duration_ms, address, detail FROM attempt
+    Attempts: "SELECT event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence FROM attempt
                WHERE tenant_no = $1 AND event_no = $2 ORDER BY attempt";
     EventsAfter: concat!(
         "SELECT ", event_columns!(), " FROM event e \
@@ -255,9 +268,9 @@ statements! {
                       WHERE tenant_no = $1 AND application_no = $2 AND state = 'held'";
     DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL
                    WHERE tenant_no = $1 AND application_no = $2 AND state = 'pending'";
-    AttemptsInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address, detail)
+    AttemptsInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence)
                      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[],
-                     $7::bigint[], $8::text[], $9::text[])";
+                     $7::bigint[], $8::text[], $9::text[], $10::bigint[])";
 
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
                    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1::bigint";
@@ -274,6 +287,53 @@ statements! {
                   $8::text[], $9::text[]) WITH ORDINALITY
                   AS a (tenant_no, at, actor, source, action, subject, before, after, request_id, place)
                   JOIN audit_head h ON h.tenant_no = a.tenant_no";
+
+    // What a batch rests on. The lane is held against its being taken, the application against its being changed.
+    LanesGuard: "SELECT lane, fence FROM delivery_lane WHERE lane = ANY($1::bigint[]) ORDER BY lane FOR KEY SHARE";
+    ApplicationsGuard: "SELECT application_no, revision FROM application WHERE application_no = ANY($1::bigint[])
+                        ORDER BY application_no FOR SHARE";
+
+    // The last lock of whoever changes applications: from here to the commit nobody else counts.
+    DirectoryStamp: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)
+                     UPDATE application a SET directory_revision = d.revision FROM d
+                     WHERE a.application_no = ANY($1::bigint[])";
+    DirectoryChanges: "SELECT d.one, d.revision, a.client_id FROM directory d
+                       LEFT JOIN application a ON a.directory_revision > $1";
+    DatabaseTime: concat!("SELECT ", now!());
+    CallOut: "SELECT pg_notify($1, $2)";
+
+    // A heartbeat, in this order.
+    LanesForget: "UPDATE delivery_lane SET node = NULL, expires_at = 0 WHERE node = $1";
+    NodesForget: concat!("DELETE FROM node WHERE seen_at < ", now!(), " - 86400000");
+    LanesGiveBack: "UPDATE delivery_lane l SET node = NULL, expires_at = 0
+                    FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
+                    WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1";
+    NodeGone: "DELETE FROM node WHERE node_id = $1";
+    NodeSeen: concat!(
+        "INSERT INTO node AS n (node_id, name, started_at, seen_at, clock_ahead_ms)
+         SELECT $1, $2, t.now, t.now, $3 FROM (SELECT ", now!(), " AS now) t
+         ON CONFLICT (node_id) DO UPDATE SET name = excluded.name, seen_at = excluded.seen_at,
+         clock_ahead_ms = excluded.clock_ahead_ms,
+         started_at = CASE WHEN $4 THEN excluded.started_at ELSE n.started_at END"
+    );
+    NodesAlive: concat!("SELECT count(*) FROM node WHERE seen_at > ", now!(), " - $1::bigint");
+    // No key is changed, so commits that are guarded by the lane go on.
+    LanesRenew: concat!(
+        "UPDATE delivery_lane l SET expires_at = ", now!(), " + $4::bigint
+         FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
+         WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1 RETURNING l.lane, l.fence"
+    );
+    // What others are about to renew, to take or to commit under is locked, and left alone until the next heartbeat.
+    LanesTake: concat!(
+        "WITH alive AS (SELECT greatest(count(*), 1) AS nodes FROM node WHERE seen_at > ", now!(), " - $2::bigint),
+         free AS (SELECT lane FROM delivery_lane WHERE node IS NULL OR expires_at <= ", now!(), " ORDER BY lane
+           LIMIT greatest(0, least($3::bigint, (SELECT (63 + nodes) / nodes FROM alive))
+             - (SELECT count(*) FROM delivery_lane WHERE node = $1 AND expires_at > ", now!(), "))
+           FOR UPDATE SKIP LOCKED)
+         UPDATE delivery_lane l SET node = $1, fence = l.fence + 1, expires_at = ", now!(), " + $2::bigint
+         FROM free WHERE l.lane = free.lane RETURNING l.lane, l.fence"
+    );
+
     SettingPut: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
     MarksForget: "DELETE FROM commit_mark WHERE marked_at < 1000 * extract(epoch FROM now() - $1::bigint * interval '1 second')::bigint";

@@ -22,7 +22,7 @@ const OF_TENANTS: [&str; 13] = [
 ];
 
 /// What is the same everywhere, or spread by its own key: `order_directory`.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 13] = [
     "setting",
     "replay",
     "merchant",
@@ -33,6 +33,9 @@ const OTHERS: [&str; 10] = [
     "order_directory",
     "move_record",
     "move_progress",
+    "delivery_lane",
+    "node",
+    "directory",
 ];
 
 /// Statements that go across tenants, and why they may.
@@ -46,7 +49,10 @@ const ACROSS: [(&str, &str); 7] = [
     ("MarksForget", "housekeeping: what lanes that are gone left behind"),
 ];
 
-const SCHEMA: &str = include_str!("../../migrations/postgres/0001_begin.sql");
+const SCHEMA: &str = concat!(
+    include_str!("../../migrations/postgres/0001_begin.sql"),
+    include_str!("../../migrations/postgres/0003_lanes.sql")
+);
 
 fn statements() -> impl Iterator<Item = (&'static str, &'static str)> {
     NAMES.iter().copied().zip(TEXTS.iter().copied()).chain([("EVENTS", EVENTS)])

@@ -7,7 +7,7 @@ use super::audit::AuditHeads;
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use super::writes;
-use crate::batch::{Batch, Committed, Conflict, Write};
+use crate::batch::{Batch, Committed, Conflict, Guard, Write};
 use crate::contract::{CommitError, StoreError};
 use crate::window::Undo;
 
@@ -65,7 +65,7 @@ const fn family(write: &Write) -> u32 {
         Write::ClaimNonce(_) => 1,
         Write::AppendRule { .. } => 1 << 1,
         Write::InsertMerchant(_) => 1 << 2,
-        Write::InsertApplication(_) | Write::UpdateApplication(_) => 1 << 3,
+        Write::InsertApplication(_) | Write::UpdateApplication(_) | Write::Guard(Guard::Application { .. }) => 1 << 3,
         Write::InsertSecret(_) | Write::UpdateSecret(_) => 1 << 4,
         Write::InsertToken(_) | Write::RevokeToken { .. } => 1 << 5,
         Write::InsertConvertOrder { .. } | Write::MoveConvertOrder { .. } => 1 << 6,
@@ -76,7 +76,7 @@ const fn family(write: &Write) -> u32 {
         | Write::Redeliver { .. } => 1 << 7,
         Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
         // No guard reads what these write.
-        Write::RecordAudit(_) | Write::PutSetting { .. } => 0,
+        Write::RecordAudit(_) | Write::PutSetting { .. } | Write::Guard(Guard::Lane { .. }) => 0,
     }
 }
 

@@ -2,13 +2,14 @@
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
+use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::RuleVersion;
 use rusqlite::{OptionalExtension, Params, Row, params};
 
 use super::apply::{Applier, Found, Stop};
 use super::rows::Fields;
 use super::statements::{Kept, Sql};
-use crate::batch::{Conflict, Key, Write};
+use crate::batch::{Conflict, Guard, Key, Write};
 use crate::contract::{ClaimKey, CommitError, StoreError};
 use crate::window::Seen;
 
@@ -28,6 +29,11 @@ fn guard(holds: bool, conflict: Conflict) -> Result<(), Stop> {
 
 fn parent(there: bool, what: &str) -> Result<(), Stop> {
     if there { Ok(()) } else { Err(StoreError::Unfit(format!("a row refers to {what} that is not there")).into()) }
+}
+
+/// Nobody ever takes a lane from the one node of this store.
+fn lane_at(application: ApplicationNo, fence: Fence) -> Result<(), Stop> {
+    guard(fence == Fence(0), Conflict::Fenced(Lane::of(application)))
 }
 
 impl Applier<'_> {
@@ -75,7 +81,8 @@ impl Applier<'_> {
                 self.fresh(Sql::EventTaken, params![row.no.0, id.0.to_be_bytes()], Key::Event(id))?;
                 self.application_of(row.tenant, row.application)?;
             }
-            Write::RecordAttempt { tenant, attempt, .. } => {
+            Write::RecordAttempt { tenant, application, attempt, .. } => {
+                lane_at(*application, attempt.fence)?;
                 let delivery = self.delivery(*tenant, attempt.event.0)?;
                 let expected = delivery.is_some_and(|(attempts, _)| attempts == attempt.attempt - 1);
                 guard(expected, Conflict::Moved(Key::Delivery(attempt.event)))?;
@@ -89,6 +96,11 @@ impl Applier<'_> {
             }
             Write::RememberAnswer(row) => {
                 self.fresh(Sql::AnswerTaken, params![row.scope, row.key], Key::Idempotency)?;
+            }
+            Write::Guard(Guard::Lane { application, fence }) => lane_at(*application, *fence)?,
+            Write::Guard(Guard::Application { application, client_id, revision }) => {
+                let stored = self.revision(Sql::ApplicationRevision, "application", [application.0])?;
+                guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))?;
             }
             Write::ReleaseHeld { .. }
             | Write::HoldPending { .. }

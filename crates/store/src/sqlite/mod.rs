@@ -28,8 +28,10 @@ use std::thread::JoinHandle;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
+use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Committed};
 use crate::check::well_formed;
@@ -37,6 +39,7 @@ use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
+use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
 use nonces::{MarkNeed, Nonces};
 use readers::Readers;
@@ -265,11 +268,11 @@ impl Store for SqliteStore {
         self.readers.here(|conn| queries::convert_order_owner(conn, order))
     }
 
-    async fn due_events(&self, now: UnixMillis, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    async fn due_events(&self, now: UnixMillis, _lanes: LaneSet, limit: u32) -> Result<Vec<EventRow>, StoreError> {
         self.readers.away(move |conn| queries::due_events(conn, now, limit)).await
     }
 
-    async fn next_due_at(&self, after: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+    async fn next_due_at(&self, after: UnixMillis, _lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
         self.readers.here(|conn| queries::next_due_at(conn, after))
     }
 
@@ -308,5 +311,27 @@ impl Store for SqliteStore {
             return Err(writer::gone());
         }
         self.readers.here(queries::ping)
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
+        Ok(Tended::alone(&tend))
+    }
+
+    async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
+        Ok(None)
+    }
+
+    async fn directory_changes(&self, _after: i64) -> Result<DirectoryChanges, StoreError> {
+        Ok(DirectoryChanges { revision: 0, client_ids: Vec::new() })
+    }
+
+    fn announce(&self, _lanes: LaneSet) {}
+
+    fn signals(&self) -> Option<broadcast::Receiver<Signal>> {
+        None
     }
 }

@@ -15,6 +15,7 @@ const APPLICATION_ID: i32 = 0x4353_474e;
 const STEPS: &[Step] = &[
     Step { number: 1, name: "begin", sql: include_str!("../../migrations/sqlite/0001_begin.sql") },
     Step { number: 2, name: "audit_by_tenant", sql: include_str!("../../migrations/sqlite/0002_audit_by_tenant.sql") },
+    Step { number: 3, name: "lanes", sql: include_str!("../../migrations/sqlite/0003_lanes.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

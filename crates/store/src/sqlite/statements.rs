@@ -95,7 +95,7 @@ statements! {
     DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL
                    WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1";
     AttemptInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address,
-                    detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+                    detail, fence) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
     AnswerTaken: "SELECT 1 FROM idempotency WHERE scope = ?1 AND key = ?2";
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)

@@ -46,7 +46,7 @@ pub(super) fn write(
             kept.run(Sql::OrderMove, params![tenant.0, id, order.revision, status, at.0])?;
         }
         Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, row)?),
-        Write::RecordAttempt { tenant, attempt, state, due_at } => {
+        Write::RecordAttempt { tenant, attempt, state, due_at, .. } => {
             let due_at = due_at.map(|t| t.0);
             kept.run(Sql::DeliveryUpdate, params![attempt.event.0, state.name(), attempt.attempt, due_at])?;
             insert_attempt(kept, *tenant, attempt)?;
@@ -72,6 +72,7 @@ pub(super) fn write(
         Write::PutSetting { name, value } => {
             kept.run(Sql::SettingPut, [name, value])?;
         }
+        Write::Guard(_) => {}
     }
     Ok(())
 }
@@ -305,7 +306,8 @@ fn insert_attempt(kept: &mut Kept<'_>, tenant: TenantNo, attempt: &AttemptRow) -
             attempt.http_status,
             attempt.duration_ms,
             attempt.address,
-            attempt.detail
+            attempt.detail,
+            attempt.fence.0
         ],
     )?;
     Ok(())

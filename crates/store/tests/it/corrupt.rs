@@ -6,6 +6,7 @@ use std::path::Path;
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{OrderId, SortedId};
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::RuleVersion;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{CommitError, EventFilter, RuleFilter, StoreError};
@@ -61,8 +62,8 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.rule_page(TENANT, RuleFilter::default(), at(3_000), 0, 100),
         store.convert_order(TENANT, SUB, order),
         store.convert_order_owner(order),
-        store.due_events(at(100), 10),
-        store.next_due_at(at(0)),
+        store.due_events(at(100), LaneSet::ALL, 10),
+        store.next_due_at(at(0), LaneSet::ALL),
         store.event(SortedId(1)),
         store.events(EventFilter::default(), all()),
         store.events_after(TENANT, APP, 0, 10),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::Fence;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -241,8 +242,9 @@ pub fn attempt(event: i64, attempt: i64, state: DeliveryState, due_at: Option<Un
         duration_ms: 12,
         address: Some("192.0.2.1:443".to_owned()),
         detail: "status 502".to_owned(),
+        fence: Fence(0),
     };
-    Write::RecordAttempt { tenant: TENANT, attempt: Box::new(row), state, due_at }
+    Write::RecordAttempt { tenant: TENANT, application: APP, attempt: Box::new(row), state, due_at }
 }
 
 pub fn audit(action: &str) -> Write {

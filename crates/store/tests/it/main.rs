@@ -6,6 +6,7 @@ mod data_md;
 mod failover;
 mod fixtures;
 mod moving;
+mod nodes;
 mod postgres;
 mod property;
 mod proxy;

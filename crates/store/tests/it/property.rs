@@ -3,8 +3,9 @@
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::{Fence, LaneSet};
 use countersign_domain::rules::{Markup, RuleVersion};
-use countersign_store::batch::{Batch, Write};
+use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::{
     ApplicationRow, ClaimKey, CommitError, Cursor, EventFilter, EventRow, RuleFilter, SecretRow, StoreError, TokenRow,
 };
@@ -110,6 +111,12 @@ fn events() -> impl Strategy<Value = Write> {
         4 => (1..9i64, 1..4i64, state()).prop_map(|(no, number, (state, due))| attempt(no, number, state, due.map(at))),
         1 => (0..50i64).prop_map(|due| Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(due) }),
         1 => Just(Write::HoldPending { tenant: TENANT, application: APP }),
+        1 => (0..2i64).prop_map(|f| Write::Guard(Guard::Lane { application: APP, fence: Fence(f) })),
+        1 => (1..4i64).prop_map(|revision| Write::Guard(Guard::Application {
+            application: APP,
+            client_id: "app_one".to_owned(),
+            revision,
+        })),
         1 => (0..2i64).prop_map(|ms| Write::ForgetAnswers { kept_before: at(ms) }),
         2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(due) }),
     ]
@@ -166,8 +173,8 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.audit(all()).await.expect("reads")),
         format!("{:?}", store.events(EventFilter::default(), all()).await.expect("reads")),
         format!("{:?}", store.events_after(TENANT, APP, 1, 3).await.expect("reads")),
-        format!("{:?}", store.due_events(at(25), 3).await.expect("reads")),
-        format!("{:?}", store.next_due_at(at(25)).await.expect("reads")),
+        format!("{:?}", store.due_events(at(25), LaneSet::ALL, 3).await.expect("reads")),
+        format!("{:?}", store.next_due_at(at(25), LaneSet::ALL).await.expect("reads")),
     ];
     for state in DeliveryState::ALL {
         let filter = EventFilter { state: Some(state), biz_id: Some("biz0".to_owned()), ..EventFilter::default() };

@@ -30,7 +30,7 @@ const ONLY_SQLITE: [(&str, &str); 11] = [
     ("fee_rule_head.base_no", "as rule_no"),
 ];
 /// What only PostgreSQL has, and why.
-const ONLY_POSTGRES: [(&str, &str); 14] = [
+const ONLY_POSTGRES: [(&str, &str); 26] = [
     ("nonce.tenant_no", "rows are spread by it"),
     (
         "order_directory.order_id",
@@ -48,6 +48,18 @@ const ONLY_POSTGRES: [(&str, &str); 14] = [
     ("move_record.completed_at", "as one"),
     ("move_progress.table_name", "as one"),
     ("move_progress.row_count", "as one"),
+    ("delivery_lane.lane", "nodes share out the deliveries; a file has one node"),
+    ("delivery_lane.node", "as lane"),
+    ("delivery_lane.fence", "as lane"),
+    ("delivery_lane.expires_at", "as lane"),
+    ("node.node_id", "as lane"),
+    ("node.name", "as lane"),
+    ("node.started_at", "as lane"),
+    ("node.seen_at", "as lane"),
+    ("node.clock_ahead_ms", "as lane"),
+    ("directory.one", "other nodes must hear of changed applications"),
+    ("directory.revision", "as one"),
+    ("application.directory_revision", "as directory.one"),
 ];
 /// Tables whose keys differ with those columns.
 const OTHER_KEYS: [&str; 3] = ["nonce", "fee_rule", "audit"];

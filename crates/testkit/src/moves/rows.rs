@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::lanes::Fence;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -190,6 +191,7 @@ fn event(of: i64, n: i64) -> EventRow {
 }
 
 fn attempt(tenant: TenantNo, n: i64) -> Write {
+    let application = ApplicationNo(tenant.0);
     let state = match n % 4 {
         0 => DeliveryState::Pending,
         1 => DeliveryState::Dead,
@@ -205,9 +207,10 @@ fn attempt(tenant: TenantNo, n: i64) -> Write {
         duration_ms: n % 900,
         address: Some("192.0.2.1:443".to_owned()),
         detail: String::new(),
+        fence: Fence(0),
     };
     let due_at = (state == DeliveryState::Pending).then(|| at(n + 5000));
-    Write::RecordAttempt { tenant, attempt: Box::new(attempt), state, due_at }
+    Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), state, due_at }
 }
 
 fn version(of: i64, merchant: i64, no: i64) -> Result<RuleVersion> {

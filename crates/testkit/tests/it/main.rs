@@ -12,6 +12,7 @@ mod journey_rule_query;
 mod journey_rule_upgrade;
 mod kills;
 mod moves;
+mod nodes;
 mod operator;
 mod refusals;
 mod remembered_rules;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, SortedId};
+use countersign_domain::lanes::LaneSet;
 use countersign_store::batch::{Batch, Conflict, EventNumbers, Key, Write};
 use countersign_store::contract::{Cursor, EventFilter, EventRow};
 use countersign_store::{AnyStore, Store};
@@ -18,7 +19,7 @@ async fn one(store: &Any, no: u128) -> EventRow {
 }
 
 async fn due(store: &Any, now_ms: i64) -> Vec<i64> {
-    store.due_events(at(now_ms), 100).await.expect("reads").into_iter().map(|e| e.no.0).collect()
+    store.due_events(at(now_ms), LaneSet::ALL, 100).await.expect("reads").into_iter().map(|e| e.no.0).collect()
 }
 
 fn of_other(no: i64, biz_id: &str) -> EventRow {
@@ -85,18 +86,19 @@ pub async fn what_is_due_comes_oldest_first(store: Any) {
     }
     assert_eq!(due(&store, 30).await, [2, 4, 3, 1]);
     assert_eq!(due(&store, 9).await, [] as [i64; 0]);
-    let first: Vec<_> = store.due_events(at(99), 2).await.expect("reads").into_iter().map(|e| e.no.0).collect();
+    let first: Vec<_> =
+        store.due_events(at(99), LaneSet::ALL, 2).await.expect("reads").into_iter().map(|e| e.no.0).collect();
     assert_eq!(first, [2, 4]);
 }
 
 pub async fn the_next_due_time_is_the_first_after(store: Any) {
-    assert_eq!(store.next_due_at(at(0)).await.expect("reads"), None);
+    assert_eq!(store.next_due_at(at(0), LaneSet::ALL).await.expect("reads"), None);
     for (no, due_ms) in [(1, 30), (2, 10)] {
         commit(&*store, vec![enqueue(EventRow { due_at: Some(at(due_ms)), ..event(no, "a") })]).await;
     }
-    assert_eq!(store.next_due_at(at(0)).await.expect("reads"), Some(at(10)));
-    assert_eq!(store.next_due_at(at(10)).await.expect("reads"), Some(at(30)));
-    assert_eq!(store.next_due_at(at(30)).await.expect("reads"), None);
+    assert_eq!(store.next_due_at(at(0), LaneSet::ALL).await.expect("reads"), Some(at(10)));
+    assert_eq!(store.next_due_at(at(10), LaneSet::ALL).await.expect("reads"), Some(at(30)));
+    assert_eq!(store.next_due_at(at(30), LaneSet::ALL).await.expect("reads"), None);
 }
 
 pub async fn an_attempt_moves_the_delivery(store: Any) {

@@ -2,6 +2,7 @@
 
 use countersign::app::events::{events_after, parse_public_id};
 use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::lanes::Fence;
 use countersign_store::contract::AttemptRow;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
@@ -35,9 +36,11 @@ async fn record(house: &House, event_id: &str, outcome: Outcome, state: Delivery
         duration_ms: 12,
         address: Some("192.0.2.9:443".to_owned()),
         detail: "answered 500".to_owned(),
+        fence: Fence(0),
     };
     let due_at = (state == DeliveryState::Pending).then_some(START.plus_ms(5_000));
-    let write = Write::RecordAttempt { tenant: row.tenant, attempt: Box::new(attempt), state, due_at };
+    let (tenant, application) = (row.tenant, row.application);
+    let write = Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), state, due_at };
     house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
 }
 

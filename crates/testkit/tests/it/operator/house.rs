@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
+use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
@@ -21,6 +22,7 @@ use countersign::meters;
 use countersign::operator::{OperatorSettings, Peer, router};
 use countersign::vault::Vault;
 use countersign_domain::fees::MarkupUnit;
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_protocol::headers::Prefixes;
 use countersign_store::contract::Role;
@@ -106,10 +108,10 @@ impl House {
             chance: Chance::default(),
             vault: Vault::new(&Zeroizing::new([7; 32])),
             policy,
-            callers: Callers::new(&[9; 64]),
+            callers: Callers::new(&[9; 64], false),
             hints: Hints::default(),
             turns: Turns::default(),
-            due: tokio::sync::Notify::new(),
+            due: Bell::new(LaneSet::ALL),
         });
         let (log, guard) = LogSink::start(std::io::sink()).expect("a log");
         let settings = OperatorSettings {

@@ -1,0 +1,203 @@
+//! The lanes that this node delivers for, and until when: bookkeeping in memory, without IO.
+//!
+//! Invariant: an attempt begins only under a lease that has not run out by the monotonic clock, counted from before the heartbeat that gave
+//! it was sent. So it ends here no later than the database gives the lane to somebody else, and a process that was stopped begins nothing
+//! when it wakes up.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use countersign_domain::lanes::{Fence, LANES, Lane, LaneSet, fair_share};
+use countersign_store::nodes::Tended;
+use tokio::time::Instant;
+
+/// A lane that this node holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Term {
+    fence: Fence,
+    /// When it ends unless it is renewed; none: never.
+    until: Option<Instant>,
+    /// It is to be given back: nothing more begins, and it goes when the last attempt has landed.
+    leaves: bool,
+}
+
+impl Term {
+    fn is_open(&self, now: Instant) -> bool {
+        !self.leaves && self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// What a heartbeat says of the lanes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) held: Vec<(Lane, Fence)>,
+    pub(super) give_back: Vec<(Lane, Fence)>,
+}
+
+type Terms = [Option<Term>; LANES as usize];
+
+#[derive(Debug)]
+struct Book {
+    terms: Terms,
+    /// Attempts that have begun in each lane and not landed, whatever their term.
+    in_flight: [usize; LANES as usize],
+}
+
+/// All lanes that this node holds.
+#[derive(Debug)]
+pub(super) struct Leases(Mutex<Book>);
+
+impl Leases {
+    /// Every lane, for ever: nobody else delivers.
+    pub(super) const fn alone() -> Self {
+        Self::with([Some(Term { fence: Fence(0), until: None, leaves: false }); LANES as usize])
+    }
+
+    /// None yet.
+    pub(super) const fn none() -> Self {
+        Self::with([None; LANES as usize])
+    }
+
+    const fn with(terms: Terms) -> Self {
+        Self(Mutex::new(Book { terms, in_flight: [0; LANES as usize] }))
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lanes in which attempts may begin.
+    pub(super) fn open(&self, now: Instant) -> LaneSet {
+        let terms = self.book().terms;
+        Lane::all().filter(|lane| terms[at(*lane)].is_some_and(|term| term.is_open(now))).collect()
+    }
+
+    /// Begins an attempt in this lane, where that may be: the term under which. It counts as in flight until it has landed.
+    pub(super) fn begin(&self, lane: Lane, now: Instant) -> Option<Fence> {
+        let mut book = self.book();
+        let fence = book.terms[at(lane)].filter(|term| term.is_open(now))?.fence;
+        book.in_flight[at(lane)] += 1;
+        Some(fence)
+    }
+
+    /// An attempt that has begun in this lane has landed.
+    pub(super) fn land(&self, lane: Lane) {
+        let mut book = self.book();
+        book.in_flight[at(lane)] = book.in_flight[at(lane)].saturating_sub(1);
+    }
+
+    /// Whether this term has neither run out nor ended.
+    pub(super) fn holds(&self, lane: Lane, fence: Fence, now: Instant) -> bool {
+        self.book().terms[at(lane)]
+            .is_some_and(|term| term.fence == fence && term.until.is_none_or(|until| now < until))
+    }
+
+    /// Another node has taken this lane: its term is over, whatever our clock says.
+    pub(super) fn lose(&self, lane: Lane, fence: Fence) {
+        let term = &mut self.book().terms[at(lane)];
+        *term = term.filter(|term| term.fence != fence);
+    }
+
+    /// What the next heartbeat says: lanes that leave are given back once nothing is in flight in them.
+    pub(super) fn word(&self) -> Word {
+        let book = self.book();
+        let mut word = Word::default();
+        for lane in Lane::all() {
+            if let Some(term) = book.terms[at(lane)] {
+                let goes = term.leaves && book.in_flight[at(lane)] == 0;
+                if goes { &mut word.give_back } else { &mut word.held }.push((lane, term.fence));
+            }
+        }
+        word
+    }
+
+    /// Takes note of what a heartbeat that was sent at `sent` found. What is more than the fair share leaves, from the last lane on.
+    pub(super) fn tended(&self, tended: &Tended, sent: Instant, lease: Duration) {
+        let terms = &mut self.book().terms;
+        let before = std::mem::replace(terms, [None; LANES as usize]);
+        for (lane, fence) in &tended.held {
+            let leaves = before[at(*lane)].is_some_and(|term| term.leaves && term.fence == *fence);
+            terms[at(*lane)] = Some(Term { fence: *fence, until: Some(sent + lease), leaves });
+        }
+        let staying = tended.held.iter().filter(|(lane, _)| terms[at(*lane)].is_some_and(|term| !term.leaves)).count();
+        let share = usize::try_from(fair_share(tended.nodes_alive)).unwrap_or(usize::MAX);
+        let surplus = terms.iter_mut().rev().flatten().filter(|term| !term.leaves);
+        surplus.take(staying.saturating_sub(share)).for_each(|term| term.leaves = true);
+    }
+}
+
+fn at(lane: Lane) -> usize {
+    usize::from(lane.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(5);
+
+    fn lane(number: u8) -> Lane {
+        Lane::new(number).expect("a lane")
+    }
+
+    fn tended(lanes: std::ops::Range<u8>, fence: i64, nodes_alive: u32) -> Tended {
+        Tended { held: lanes.map(|number| (lane(number), Fence(fence))).collect(), nodes_alive }
+    }
+
+    #[test]
+    fn a_lease_ends_by_the_time_it_was_asked_for_and_is_renewed_by_the_next() {
+        let leases = Leases::none();
+        let sent = Instant::now();
+        assert!(leases.open(sent).is_empty() && leases.begin(lane(3), sent).is_none());
+        leases.tended(&tended(0..64, 1, 1), sent, LEASE);
+        assert_eq!(leases.open(sent), LaneSet::ALL);
+        assert_eq!(leases.begin(lane(3), sent + LEASE - Duration::from_millis(1)), Some(Fence(1)));
+        assert!(leases.begin(lane(3), sent + LEASE).is_none() && leases.open(sent + LEASE).is_empty());
+        assert!(!leases.holds(lane(3), Fence(1), sent + LEASE));
+        leases.tended(&tended(0..64, 1, 1), sent + LEASE, LEASE);
+        assert!(leases.holds(lane(3), Fence(1), sent + LEASE));
+        assert!(!leases.holds(lane(3), Fence(2), sent + LEASE), "another term");
+    }
+
+    #[test]
+    fn what_another_node_took_is_lost_and_under_its_own_next_term_no_older_one_holds() {
+        let leases = Leases::none();
+        let now = Instant::now();
+        leases.tended(&tended(0..64, 1, 1), now, LEASE);
+        leases.tended(&tended(0..10, 1, 1), now, LEASE);
+        assert_eq!(leases.open(now).len(), 10);
+        leases.tended(&tended(0..64, 3, 1), now, LEASE);
+        assert!(!leases.holds(lane(3), Fence(1), now) && leases.holds(lane(3), Fence(3), now));
+        leases.lose(lane(3), Fence(1));
+        assert!(leases.holds(lane(3), Fence(3), now), "an older term's end is known");
+        leases.lose(lane(3), Fence(3));
+        assert_eq!((leases.begin(lane(3), now), leases.open(now).len()), (None, 63));
+    }
+
+    #[test]
+    fn the_surplus_leaves_at_once_and_goes_when_nothing_is_in_flight() {
+        let leases = Leases::none();
+        let now = Instant::now();
+        leases.tended(&tended(0..64, 1, 1), now, LEASE);
+        assert_eq!(leases.begin(lane(40), now), Some(Fence(1)));
+        leases.tended(&tended(0..64, 1, 2), now, LEASE);
+        assert_eq!(leases.open(now), (0..32).map(lane).collect());
+        assert!(leases.begin(lane(40), now).is_none(), "nothing begins in it");
+        assert!(leases.holds(lane(40), Fence(1), now), "what is in flight goes on");
+        let word = leases.word();
+        assert_eq!((word.held.len(), word.give_back.len()), (33, 31));
+        assert!(word.held.contains(&(lane(40), Fence(1))));
+        let left = Tended { held: word.held, nodes_alive: 2 };
+        leases.tended(&left, now, LEASE);
+        assert!(leases.begin(lane(40), now).is_none(), "it still leaves");
+        leases.land(lane(40));
+        assert_eq!(leases.word().give_back, [(lane(40), Fence(1))]);
+    }
+
+    #[test]
+    fn a_node_alone_holds_every_lane_for_ever() {
+        let leases = Leases::alone();
+        assert_eq!(leases.open(Instant::now() + Duration::from_secs(1_000_000)), LaneSet::ALL);
+        assert_eq!(leases.begin(lane(63), Instant::now()), Some(Fence(0)));
+    }
+}

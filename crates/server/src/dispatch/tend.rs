@@ -1,0 +1,118 @@
+//! Sharing the deliveries with other nodes: heartbeats that renew, take and give back lanes, and the calls of other nodes.
+
+use std::sync::Arc;
+
+use countersign_domain::lanes::{LANES, LaneSet};
+use countersign_store::Store as _;
+use countersign_store::nodes::{Signal, Stage, Tend};
+use metrics::gauge;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::Dispatcher;
+use super::leases::Word;
+
+/// Heartbeats in one lease: some may be lost before it runs out.
+const BEATS_PER_LEASE: u32 = 5;
+
+/// What the heartbeats have come to.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    has_begun: bool,
+    /// The last one failed, and the log has said so.
+    is_failing: bool,
+}
+
+impl Dispatcher {
+    /// Beats and listens until it is cut off.
+    pub(super) async fn tend(self: Arc<Self>) {
+        let mut beats = interval(self.settings.lease / BEATS_PER_LEASE);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut signals = self.app.store.signals();
+        loop {
+            tokio::select! {
+                _ = beats.tick() => self.beat().await,
+                lanes = due(&mut signals) => if self.app.due.held().meets(lanes) { self.app.due.ring() },
+            }
+        }
+    }
+
+    /// One heartbeat, and what follows from it.
+    pub(super) async fn beat(&self) {
+        let mut pulse = self.pulse.lock().await;
+        let open_before = self.leases.open(Instant::now());
+        let word = self.leases.word();
+        let stage = if pulse.has_begun { Stage::Runs } else { Stage::Begins };
+        let sent = Instant::now();
+        match self.app.store.tend_lanes(self.heartbeat(stage, word)).await {
+            Ok(tended) => {
+                self.leases.tended(&tended, sent, self.settings.lease);
+                if std::mem::take(&mut pulse.is_failing) {
+                    tracing::info!("Heartbeats reach the database again");
+                }
+                pulse.has_begun = true;
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut pulse.is_failing, true) {
+                    tracing::warn!(%error, "A heartbeat failed; when the lease runs out, this node begins no more callbacks");
+                }
+            }
+        }
+        self.opened(open_before);
+    }
+
+    /// Tells how many lanes may be delivered for, where that has changed; the next pass begins with what is due in them.
+    fn opened(&self, before: LaneSet) {
+        let open = self.leases.open(Instant::now());
+        self.app.due.hold(open);
+        gauge!("countersign_dispatch_lanes").set(open.len());
+        if open == before {
+            return;
+        }
+        tracing::info!(
+            lanes = open.len(),
+            before = before.len(),
+            "This node delivers callbacks for {} of 64 lanes",
+            open.len()
+        );
+        self.app.due.ring();
+    }
+
+    /// Gives everything back, so that other nodes need not wait for the lease to run out. Nothing may be in flight.
+    pub(super) async fn leave(&self) {
+        let word = self.leases.word();
+        if let Err(error) = self.app.store.tend_lanes(self.heartbeat(Stage::Ends, word)).await {
+            tracing::warn!(%error, "The lanes could not be given back; other nodes take them when the lease runs out");
+        }
+    }
+
+    fn heartbeat(&self, stage: Stage, word: Word) -> Tend {
+        Tend {
+            node: self.settings.node,
+            name: self.settings.node_name.clone(),
+            stage,
+            wants: u32::from(LANES),
+            held: word.held,
+            give_back: word.give_back,
+            lease_ms: i64::try_from(self.settings.lease.as_millis()).unwrap_or(i64::MAX),
+            clock_ahead_ms: self.app.clock.ahead_ms(),
+        }
+    }
+}
+
+/// Waits until another node says that events are due: of these lanes.
+async fn due(signals: &mut Option<broadcast::Receiver<Signal>>) -> LaneSet {
+    let Some(heard) = signals else { return std::future::pending().await };
+    loop {
+        match heard.recv().await {
+            Ok(Signal::Due(lanes)) => return lanes,
+            Ok(Signal::Directory) => {}
+            Err(RecvError::Lagged(_)) => return LaneSet::ALL,
+            Err(RecvError::Closed) => {
+                *signals = None;
+                return LaneSet::ALL;
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What a node does because others share its database: it measures the database's time, and follows what others change.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use countersign_store::nodes::Signal;
+use countersign_store::{AnyStore, Store as _};
+use metrics::gauge;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::app::App;
+use crate::clock::{Clock, SharedTime};
+
+/// How often the database's time is measured.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
+/// How long one measurement may take.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a start waits for the first measurement, and how often it tries.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_EVERY: Duration = Duration::from_millis(50);
+/// Measurements before a node serves.
+const FIRST_SAMPLES: usize = 3;
+/// How often the directory of changes is looked at even if nobody says that something has changed.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long one look may take; then callers are looked up in the database until one succeeds.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// Measures the database's time before anything is decided by it.
+pub(super) async fn first_time(store: &AnyStore, clock: &Clock) -> anyhow::Result<()> {
+    let Clock::Shared(time) = clock else { return Ok(()) };
+    let measured = timeout(FIRST_TIMEOUT, async {
+        let mut samples = 0;
+        while samples < FIRST_SAMPLES || clock.ahead_ms().is_none() {
+            match measure(store, time).await {
+                Ok(()) => samples += 1,
+                Err(_) => sleep(FIRST_EVERY).await,
+            }
+        }
+    });
+    if measured.await.is_err() {
+        bail!("the database does not answer in time, so that its clock cannot be read; try again when it does");
+    }
+    Ok(())
+}
+
+/// How far this machine's clock is ahead of that of a shared database, in ms; none where nobody shares it.
+pub async fn clock_ahead_ms(store: &AnyStore) -> anyhow::Result<Option<i64>> {
+    if !store.is_shared() {
+        return Ok(None);
+    }
+    let clock = Clock::shared();
+    first_time(store, &clock).await?;
+    Ok(clock.ahead_ms())
+}
+
+/// Measures until the end.
+pub(super) async fn keep_time(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    let Clock::Shared(time) = &app.clock else { return };
+    metrics::describe_gauge!(
+        "countersign_clock_offset_seconds",
+        "How far the machine's clock is ahead of the database's; beyond 1 s the node is not ready"
+    );
+    let mut said = None;
+    loop {
+        tell(&app, &mut said);
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            () = sleep(MEASURE_EVERY) => {}
+        }
+        if let Err(why) = measure(&app.store, time).await {
+            tracing::debug!(why, "The database's time could not be measured");
+        }
+    }
+}
+
+async fn measure(store: &AnyStore, time: &SharedTime) -> Result<(), String> {
+    let asked = Instant::now();
+    match timeout(MEASURE_TIMEOUT, store.database_time()).await {
+        Ok(Ok(Some(said))) => {
+            time.measured(asked, said, asked.elapsed());
+            Ok(())
+        }
+        Ok(Ok(None)) => Err("the store has no clock".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it does not answer".to_owned()),
+    }
+}
+
+/// Shows how the clocks stand; says in the log when they begin or cease to be apart.
+fn tell(app: &App, said: &mut Option<bool>) {
+    let Some(ahead_ms) = app.clock.ahead_ms() else { return };
+    let ahead = i32::try_from(ahead_ms).unwrap_or(if ahead_ms > 0 { i32::MAX } else { i32::MIN });
+    gauge!("countersign_clock_offset_seconds").set(f64::from(ahead) / 1_000.0);
+    let trouble = app.clock.trouble();
+    match (&trouble, said.replace(trouble.is_some())) {
+        (Some(why), None | Some(false)) => tracing::warn!("This node is not ready: {why}"),
+        (None, Some(true)) => tracing::info!("The clock of this machine agrees with the database's again"),
+        (Some(_), Some(true)) | (None, None | Some(false)) => {}
+    }
+}
+
+/// Forgets callers that other nodes have changed, until the end.
+pub(super) async fn watch_directory(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    let mut signals = app.store.signals();
+    let mut after = None;
+    loop {
+        let began = Instant::now();
+        match timeout(LOOK_TIMEOUT, app.store.directory_changes(after.unwrap_or(i64::MAX))).await {
+            Ok(Ok(changes)) => {
+                // At the first look nobody knows what was read before it; a directory that went back has lost commits in a failover.
+                if after.is_none_or(|after| changes.revision < after) {
+                    app.callers.forget_all();
+                }
+                for client_id in &changes.client_ids {
+                    app.callers.forget(client_id);
+                }
+                after = Some(changes.revision);
+                app.callers.checked(began);
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "Changes of applications could not be read"),
+            Err(_) => tracing::debug!("Changes of applications could not be read in time"),
+        }
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            () = sleep(LOOK_EVERY.saturating_sub(began.elapsed())) => {}
+            () = changed(&mut signals) => {}
+        }
+    }
+}
+
+/// Waits until another node says that an application has changed.
+async fn changed(signals: &mut Option<broadcast::Receiver<Signal>>) {
+    let Some(heard) = signals else { return std::future::pending().await };
+    loop {
+        match heard.recv().await {
+            Ok(Signal::Directory) | Err(RecvError::Lagged(_)) => return,
+            Ok(Signal::Due(_)) => {}
+            Err(RecvError::Closed) => {
+                *signals = None;
+                return;
+            }
+        }
+    }
+}

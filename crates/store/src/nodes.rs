@@ -1,0 +1,91 @@
+//! What nodes that share a store tell each other: who is alive, who delivers what, what has changed.
+
+use std::fmt;
+
+use countersign_domain::lanes::{Fence, Lane, LaneSet};
+
+/// A node: 16 random bytes that stay the same from one start to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NodeId(pub [u8; 16]);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::read::hex(&self.0))
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({self})")
+    }
+}
+
+/// Where a node is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has just started: whatever its id still holds was its predecessor's, who is dead, and is free at once.
+    Begins,
+    /// It runs.
+    Runs,
+    /// It ends: it takes nothing more and is not counted any more.
+    Ends,
+}
+
+/// A node's heartbeat: what it holds, what it gives back, what it wants.
+#[derive(Clone, Debug)]
+pub struct Tend {
+    /// Who.
+    pub node: NodeId,
+    /// A name for people: where its merchants call.
+    pub name: String,
+    /// Where in its life.
+    pub stage: Stage,
+    /// The most lanes that it wants; its fair share is a limit too.
+    pub wants: u32,
+    /// What it holds and goes on holding.
+    pub held: Vec<(Lane, Fence)>,
+    /// What it lets go: nothing of these lanes is in flight there.
+    pub give_back: Vec<(Lane, Fence)>,
+    /// How long what it holds is its own without another heartbeat, in ms.
+    pub lease_ms: i64,
+    /// How far its clock is ahead of the database's, in ms; none while it is not known.
+    pub clock_ahead_ms: Option<i64>,
+}
+
+/// What a heartbeat found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tended {
+    /// What the node holds from now on, by lane. What it named and is not here is not its own any more.
+    pub held: Vec<(Lane, Fence)>,
+    /// Nodes that were seen within the lease, this one among them.
+    pub nodes_alive: u32,
+}
+
+impl Tended {
+    /// What a store says that has one node: every lane is its own, under the first term, until it ends.
+    pub(crate) fn alone(tend: &Tend) -> Self {
+        let all = Lane::all().map(|lane| (lane, Fence(0)));
+        match tend.stage {
+            Stage::Begins | Stage::Runs => Self { held: all.collect(), nodes_alive: 1 },
+            Stage::Ends => Self { held: Vec::new(), nodes_alive: 0 },
+        }
+    }
+}
+
+/// What has changed in the directory: the applications and their secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryChanges {
+    /// How many changes there have been; what to ask with next time.
+    pub revision: i64,
+    /// `client_id` of each application that has changed since, in no order.
+    pub client_ids: Vec<String>,
+}
+
+/// What another node has said. It says "look", never what is to be seen: it may come twice, late or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Events of these lanes may be due.
+    Due(LaneSet),
+    /// An application or a secret has changed.
+    Directory,
+}

@@ -1,0 +1,145 @@
+//! What nodes must know of each other: who is alive, who delivers for which lanes, the database's time, which applications have changed.
+//!
+//! Invariant: a lane and its fence are given to one taker: the row is locked while it is taken, and each taking raises the fence.
+//! Invariant: a commit that is guarded by a fence and the taking of that lane follow each other: the one locks the row FOR KEY SHARE,
+//! the other changes its key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_domain::lanes::{Fence, Lane, LaneSet};
+use countersign_domain::time::UnixMillis;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tokio_postgres::Row;
+
+use super::fault::fault;
+use super::rows::Fields;
+use super::session::{Dial, Session, in_order};
+use super::statements::Sql;
+use crate::contract::StoreError;
+use crate::nodes::{DirectoryChanges, Stage, Tend, Tended};
+
+/// How long one question may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Statements of a heartbeat.
+const TENDING: &[Sql] = &[
+    Sql::LanesForget,
+    Sql::NodesForget,
+    Sql::NodeSeen,
+    Sql::NodeGone,
+    Sql::LanesRenew,
+    Sql::LanesGiveBack,
+    Sql::NodesAlive,
+    Sql::LanesTake,
+];
+
+/// The numbers of lanes, as a parameter.
+pub(super) fn numbers(lanes: LaneSet) -> Vec<i64> {
+    lanes.lanes().map(|lane| i64::from(lane.get())).collect()
+}
+
+fn columns(lanes: &[(Lane, Fence)]) -> (Vec<i64>, Vec<i64>) {
+    lanes.iter().map(|(lane, fence)| (i64::from(lane.get()), fence.0)).unzip()
+}
+
+fn read(row: &Row) -> Result<(Lane, Fence), StoreError> {
+    let mut f = Fields::new(row, "delivery_lane", 0, 0);
+    let lane = u8::try_from(f.int()?).ok().and_then(Lane::new).ok_or_else(|| f.corrupt())?;
+    Ok((lane, Fence(f.int()?)))
+}
+
+/// A connection of its own, for what must neither wait behind requests nor hold them up when it hangs.
+#[derive(Debug)]
+pub(super) struct Aside {
+    dial: Arc<Dial>,
+    session: Mutex<Option<Session>>,
+}
+
+impl Aside {
+    pub(super) fn new(dial: Arc<Dial>) -> Self {
+        Self { dial, session: Mutex::default() }
+    }
+
+    async fn with<T>(&self, ask: impl AsyncFnOnce(&Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut kept = self.session.lock().await;
+        let asked = timeout(ANSWER_TIMEOUT, async {
+            // Taken out: whoever gives up in the middle, or fails, leaves nothing half done behind.
+            let session = match kept.take().filter(|session| !session.is_closed()) {
+                Some(session) => session,
+                None => self.dial.session().await?,
+            };
+            let answer = ask(&session).await?;
+            *kept = Some(session);
+            Ok(answer)
+        });
+        asked.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not answer".to_owned())))
+    }
+
+    /// One heartbeat, in one transaction of one round trip.
+    pub(super) async fn tend(&self, tend: &Tend) -> Result<Tended, StoreError> {
+        self.with(async |session| {
+            session.prepare(TENDING).await.map_err(fault)?;
+            once(session, tend).await
+        })
+        .await
+    }
+
+    /// The database's time.
+    pub(super) async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
+        self.with(async |session| {
+            let rows = session.run(Sql::DatabaseTime, &[]).await.map_err(fault)?;
+            rows.first().map(|row| Fields::new(row, "the clock", 0, 0).int().map(UnixMillis)).transpose()
+        })
+        .await
+    }
+
+    /// What has changed in the directory.
+    pub(super) async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
+        self.with(async |session| {
+            let found = session.run(Sql::DirectoryChanges, &[&after]).await.map_err(fault)?;
+            let Some(first) = found.first() else {
+                return Err(StoreError::Corrupt { table: "directory", row: "1".to_owned() });
+            };
+            let revision = Fields::new(first, "directory", 1, 0).int()?;
+            let mut client_ids = Vec::new();
+            for row in &found {
+                client_ids.extend(Fields::new(row, "application", 2, 0).opt_text()?);
+            }
+            Ok(DirectoryChanges { revision, client_ids })
+        })
+        .await
+    }
+}
+
+async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
+    let node = tend.node.0.as_slice();
+    let (held, held_at) = columns(&tend.held);
+    let (back, back_at) = columns(&tend.give_back);
+    let (begins, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Ends);
+    let wants = i64::from(tend.wants);
+    let mut steps = vec![session.word("BEGIN")];
+    if begins {
+        steps.push(session.step(Sql::LanesForget, vec![&node]));
+        steps.push(session.step(Sql::NodesForget, Vec::new()));
+    }
+    steps.push(session.step(Sql::LanesGiveBack, vec![&node, &back, &back_at]));
+    if ends {
+        steps.push(session.step(Sql::LanesGiveBack, vec![&node, &held, &held_at]));
+        steps.push(session.step(Sql::NodeGone, vec![&node]));
+    } else {
+        steps.push(session.step(Sql::NodeSeen, vec![&node, &tend.name, &tend.clock_ahead_ms, &begins]));
+    }
+    let alive = steps.len();
+    steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms]));
+    if !ends {
+        steps.push(session.step(Sql::LanesRenew, vec![&node, &held, &held_at, &tend.lease_ms]));
+        steps.push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants]));
+    }
+    steps.push(session.word("COMMIT"));
+    let rows = in_order(steps).await.map_err(|(_, error)| fault(error))?;
+    let mut held = rows[alive + 1..].iter().flatten().map(read).collect::<Result<Vec<_>, _>>()?;
+    held.sort_unstable();
+    let count = rows[alive].first().map(|row| Fields::new(row, "node", 0, 0).int()).transpose()?;
+    Ok(Tended { held, nodes_alive: u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX) })
+}
