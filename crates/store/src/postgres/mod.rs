@@ -8,11 +8,15 @@ mod alone;
 mod durability;
 mod fault;
 mod group;
+mod hosts;
 mod lane;
+mod limits;
+mod line;
 pub(crate) mod moving;
 mod nonces;
 mod options;
 mod plan;
+mod pulse;
 mod purge;
 mod queries;
 mod readers;
@@ -31,7 +35,8 @@ use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::batch::{Batch, Committed, Write};
 use crate::check::well_formed;
@@ -41,7 +46,9 @@ use crate::contract::{
 };
 use crate::steps::SchemaState;
 use lane::{Job, Lane};
+use line::Line;
 use nonces::{Nonces, Settling};
+use pulse::Pulse;
 use readers::Readers;
 use session::Dial;
 use settler::Settler;
@@ -52,11 +59,13 @@ pub use options::PostgresOptions;
 /// A store in a PostgreSQL database, shared with any number of other nodes. Dropping it ends its connections.
 #[derive(Debug)]
 pub struct PostgresStore {
-    dial: Arc<Dial>,
     readers: Readers,
     nonces: Arc<Nonces>,
     lanes: Vec<mpsc::Sender<Job>>,
+    pulses: Vec<Arc<Pulse>>,
     settling: mpsc::Sender<Settling>,
+    /// For what is done now and then.
+    house: Box<Mutex<Line>>,
 }
 
 impl PostgresStore {
@@ -64,26 +73,38 @@ impl PostgresStore {
     ///
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
-        let PostgresOptions { url, tls, window_key, node, lanes, readers, group_max, group_by_tenant, queue_max } =
-            options;
-        let dial = Arc::new(Dial::new(&url, tls)?);
+        let PostgresOptions {
+            url,
+            tls,
+            window_key,
+            node,
+            lanes,
+            readers,
+            group_max,
+            group_by_tenant,
+            queue_max,
+            second,
+        } = options;
+        let dial = Arc::new(Dial::new(&url, tls)?.within(second));
         schema::migrate(&dial).await?;
         moving::refuse_unfinished(&dial).await?;
         let (key, horizon) = purge::begin(&dial, window_key).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));
-        let lane = |number: usize| {
+        let pulses: Vec<Arc<Pulse>> = (0..lanes.max(1)).map(|_| Arc::new(Pulse::new())).collect();
+        let lane = |(number, pulse): (usize, &Arc<Pulse>)| {
             let mut id = node.to_vec();
             id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
             let (sender, queue) = mpsc::channel(queue_max.max(1));
-            let lane = Lane::new(Arc::clone(&dial), Arc::clone(&nonces), group_by_tenant, id);
+            let lane = Lane::new(Arc::clone(&dial), Arc::clone(&nonces), group_by_tenant, id, Arc::clone(pulse));
             tokio::spawn(lane.run(queue, group_max.max(1)));
             sender
         };
-        let lanes = (0..lanes.max(1)).map(lane).collect();
+        let lanes = pulses.iter().enumerate().map(lane).collect();
         let (settling, queue) = mpsc::channel(queue_max.max(1));
-        let (of_settler, nonces_of_settler) = (Arc::clone(&dial), Arc::clone(&nonces));
-        tokio::spawn(Settler::new(of_settler, nonces_of_settler, group_by_tenant).run(queue));
-        Ok(Self { readers: Readers::new(Arc::clone(&dial), readers), dial, nonces, lanes, settling })
+        let settler = Settler::new(Arc::clone(&dial), Arc::clone(&nonces), group_by_tenant, node);
+        tokio::spawn(settler.run(queue));
+        let house = Box::new(Mutex::new(Line::new(Arc::clone(&dial), purge::HOUSE)));
+        Ok(Self { readers: Readers::new(dial, readers), nonces, lanes, pulses, settling, house })
     }
 
     /// Where the schema of a database stands, without changing it. `Unfit` and `Unavailable` as [`PostgresStore::open`].
@@ -145,7 +166,7 @@ impl Store for PostgresStore {
         let tenant = well_formed(&batch)?;
         let (answer, waiting) = oneshot::channel();
         let lane = self.lane(tenant, &batch);
-        lane.try_send(Job { batch, tenant, answer })
+        lane.try_send(Job { batch, tenant, since: Instant::now(), answer })
             .map_err(|_| StoreError::Unavailable("too many changes are waiting".to_owned()))?;
         // The lane answers each job; it can only be gone with the runtime.
         waiting.await.unwrap_or(Err(CommitError::Unknown))
@@ -164,7 +185,7 @@ impl Store for PostgresStore {
     }
 
     async fn purge_nonces(&self, horizon: UnixMillis) -> Result<(), StoreError> {
-        purge::purge(&self.dial, &self.nonces, horizon).await
+        purge::purge(&mut *self.house.lock().await, &self.nonces, horizon).await
     }
 
     async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
@@ -272,6 +293,14 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
+        let slow = self.pulses.iter().map(|pulse| pulse.age()).max().unwrap_or_default();
+        if slow > self.readers.limits().work() {
+            let why = format!("changes have waited for the database for {} s", slow.as_secs());
+            return Err(StoreError::Unavailable(why));
+        }
+        if self.lanes.iter().any(mpsc::Sender::is_closed) {
+            return Err(StoreError::Unavailable("a writer of the store has ended".to_owned()));
+        }
         queries::ping(&self.readers).await
     }
 }

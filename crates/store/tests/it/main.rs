@@ -1,11 +1,13 @@
 //! One binary: the contract on every store, what only one kind promises, and all against each other.
 
+mod breaks;
 mod contract;
 mod corrupt;
 mod data_md;
 mod failover;
 mod fixtures;
 mod moving;
+mod patience;
 mod postgres;
 mod property;
 mod proxy;
