@@ -42,6 +42,8 @@ pub enum Claimed {
     TooOld,
     /// Stamped before a crash of the whole machine, so that it cannot be known for some seconds: say 503.
     Unknowable,
+    /// The connection broke while it was taken: nobody knows whether it was. It counts as used. Say 500, outcome unknown.
+    InDoubt,
 }
 /// One record of an institution's list of rules.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use hyper::http::request::Parts;
 use super::answer::{Failure, NonceFate};
 use super::{Edge, Trace};
 use crate::app::callers::{Authenticated, KnownApplication};
+use crate::app::error::AppError;
 use crate::app::{Actor, App};
 
 /// A request as it came: its head and its raw body.
@@ -120,7 +121,7 @@ impl Edge {
             // The signature was right, so the nonce is used up all the same.
             return match self.app.store.reserve(&claim).await? {
                 Claimed::Fresh => self.decide_nonce(&claim, O::ENDPOINT, Err(failure)).await,
-                Claimed::Used | Claimed::TooOld | Claimed::Unknowable => Err(failure),
+                Claimed::Used | Claimed::TooOld | Claimed::Unknowable | Claimed::InDoubt => Err(failure),
             };
         }
         self.reserve(&claim).await?;
@@ -163,6 +164,7 @@ impl Edge {
                 "the service has just come back and cannot tell this request from a replay; repeat it with the current time and a new nonce",
             )
             .because("stamped_before_crash")),
+            Claimed::InDoubt => Err(AppError::OutcomeUnknown.into()),
         }
     }
 
@@ -253,6 +255,8 @@ impl Edge {
             NonceFate::Settle => match self.app.store.settle(claim.clone()).await {
                 Ok(Claimed::Fresh) => outcome,
                 Ok(Claimed::Used | Claimed::TooOld | Claimed::Unknowable) => Err(reused()),
+                // It counts as used: the caller sends a new one.
+                Ok(Claimed::InDoubt) => Err(AppError::OutcomeUnknown.into()),
                 Err(error) => {
                     self.app.store.release(claim);
                     Err(error.into())

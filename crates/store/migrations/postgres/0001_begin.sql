@@ -17,22 +17,25 @@ CREATE TABLE replay (
     horizon BIGINT NOT NULL
 );
 
+-- `settled_by`: which group of claims inserted it, of requests that changed nothing; null for those of a change.
 CREATE TABLE nonce (
     tenant_no BIGINT NOT NULL,
     claim BYTEA NOT NULL CHECK (octet_length(claim) = 16),
     stamped_at BIGINT NOT NULL,
+    settled_by BIGINT,
     PRIMARY KEY (tenant_no, claim)
 );
 CREATE INDEX nonce_by_time ON nonce (stamped_at);
 
 -- The last group of batches that each writing lane committed: what a lane asks for when its connection broke in a commit.
--- Whoever inserts the row first decides: the lane's own transaction, or the lane that asks, which then knows it never will be.
+-- Whoever inserts the row first decides: the lane's own transaction (`done`), or the lane that asks, which then knows it never will be.
 -- The tenant is that of the whole group; 0 where it may be of many.
 CREATE TABLE commit_mark (
     tenant_no BIGINT NOT NULL,
     lane BYTEA NOT NULL,
     mark BIGINT NOT NULL,
     marked_at BIGINT NOT NULL,
+    done BOOLEAN NOT NULL,
     PRIMARY KEY (tenant_no, lane, mark)
 );
 

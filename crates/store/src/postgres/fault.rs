@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use tokio_postgres::Error;
+use tokio_postgres::error::Severity;
 
 use crate::contract::StoreError;
 
@@ -11,9 +12,11 @@ use crate::contract::StoreError;
 pub(super) enum Trouble {
     /// The connection is gone, or good for nothing. What was under way may have been done.
     Lost,
+    /// Nothing came back in time. What was under way may have been done, or may be yet; another try would only wait as long.
+    Silent,
     /// Another transaction was in the way: the same again may well succeed.
     Again,
-    /// The database cannot do it now: it is full, or takes no more connections.
+    /// The database cannot do it now: it is full, takes no more connections, or somebody holds a lock for long.
     Away,
     /// The schema or the program is not what it should be, or a row refers to one that is not there.
     Unfit,
@@ -21,14 +24,20 @@ pub(super) enum Trouble {
 
 /// What can be done about an error.
 pub(super) fn trouble(error: &Error) -> Trouble {
-    let Some(code) = error.code() else {
+    let Some(db) = error.as_db_error() else {
         let is_io = error.source().is_some_and(<dyn std::error::Error>::is::<std::io::Error>);
         return if error.is_closed() || is_io { Trouble::Lost } else { Trouble::Unfit };
     };
-    let code = code.code();
+    // The server ends the session, or itself, whatever the reason; a commit may be in its log all the same.
+    if matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic)) {
+        return Trouble::Lost;
+    }
+    let code = db.code().code();
     match code {
-        // Two transactions met; a lock or a statement took too long.
-        "55P03" | "57014" | "23505" => Trouble::Again,
+        // Two transactions met, or a person stopped the statement.
+        "57014" | "23505" => Trouble::Again,
+        // A lock was not let go in time. Whoever tries again waits as long again, and all behind him with him.
+        "55P03" => Trouble::Away,
         // The server ends, the session was ended, this server may only read, a plan of ours is out of date.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25006" | "0A000" | "26000" => Trouble::Lost,
         _ if code.starts_with("40") => Trouble::Again,
@@ -38,13 +47,75 @@ pub(super) fn trouble(error: &Error) -> Trouble {
     }
 }
 
+/// The same for the answer to `COMMIT` itself: only a few errors say that it has rolled back.
+fn trouble_in_commit(error: &Error) -> Trouble {
+    let rolled_back = |code: &str| code.starts_with("40") || code.starts_with("23") || code == "25P02";
+    if error.code().is_some_and(|code| rolled_back(code.code())) { trouble(error) } else { Trouble::Lost }
+}
+
+/// Something that was not done, or of which nobody knows.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) trouble: Trouble,
+    pub(super) why: String,
+}
+
+impl Failure {
+    pub(super) fn new(error: &Error) -> Self {
+        Self { trouble: trouble(error), why: words(error) }
+    }
+
+    /// Of the answer to `COMMIT`.
+    pub(super) fn in_commit(error: &Error) -> Self {
+        Self { trouble: trouble_in_commit(error), why: words(error) }
+    }
+
+    pub(super) fn silent() -> Self {
+        Self { trouble: Trouble::Silent, why: "the database does not answer".to_owned() }
+    }
+
+    /// It waited too long for its turn: what is behind it must not wait for it as well.
+    pub(super) fn late() -> Self {
+        let why = "the database is too slow: the request waited too long for its turn";
+        Self { trouble: Trouble::Away, why: why.to_owned() }
+    }
+
+    /// The commit was answered, but with a warning: somebody ended its wait for the synchronous standby.
+    pub(super) fn warned() -> Self {
+        Self { trouble: Trouble::Lost, why: "the wait for the synchronous standby was ended".to_owned() }
+    }
+
+    /// Whether what was under way may have been done.
+    pub(super) fn leaves_doubt(&self) -> bool {
+        matches!(self.trouble, Trouble::Lost | Trouble::Silent)
+    }
+
+    /// The store's word for it, once it is known that nothing was done.
+    pub(super) fn refusal(&self) -> StoreError {
+        match self.trouble {
+            Trouble::Unfit => StoreError::Unfit(self.why.clone()),
+            Trouble::Lost | Trouble::Silent | Trouble::Again | Trouble::Away => {
+                StoreError::Unavailable(self.why.clone())
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(why) => Self { trouble: Trouble::Away, why },
+            StoreError::Corrupt { .. } | StoreError::Unfit(_) => {
+                Self { trouble: Trouble::Unfit, why: error.to_string() }
+            }
+        }
+    }
+}
+
 /// The store's word for an error that nothing can be done about here.
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
 pub(super) fn fault(error: Error) -> StoreError {
-    match trouble(&error) {
-        Trouble::Lost | Trouble::Again | Trouble::Away => StoreError::Unavailable(words(&error)),
-        Trouble::Unfit => StoreError::Unfit(words(&error)),
-    }
+    Failure::new(&error).refusal()
 }
 
 /// The error with its cause. What PostgreSQL adds as detail is left out: it may quote a row.

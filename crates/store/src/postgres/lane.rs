@@ -2,8 +2,10 @@
 //!
 //! Invariant: nobody is answered before the commit that carries his batch is durable, not even with a conflict: the row he lost
 //! against may be of the same commit.
-//! Invariant: every transaction that writes puts a row of its lane and number into `commit_mark`. When the connection breaks in the
-//! commit, the lane tries to insert that same row: if it can, the commit was not done and never will be; if the row is there, it was.
+//! Invariant: every transaction that writes puts a row of its lane and number, `done`, into `commit_mark`. When nobody answers the commit,
+//! the lane puts that same row there, not `done`. Whoever is first decides: if the lane is, the commit was not done and never will be,
+//! for that row stays. If the row is there, the lane writes to it all the same: a synchronous standby that has this write has the commit,
+//! which lies before it in the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +14,16 @@ use std::time::Duration;
 use countersign_domain::ids::TenantNo;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Row;
 
 use super::alone::{Alone, Stop, directory_of};
-use super::fault::{Trouble, trouble, words};
+use super::fault::{Failure, Trouble};
 use super::group::{Ask, Judge};
+use super::limits::Limits;
+use super::line::Line;
 use super::nonces::Nonces;
 use super::plan::{Grouped, Numbers, Statement, grouped, read_numbers, step};
+use super::pulse::Pulse;
 use super::session::{Dial, Session, Step, in_order};
 use super::signals::Herald;
 use super::statements::Sql;
@@ -27,11 +32,8 @@ use crate::contract::{CommitError, StoreError};
 
 /// How often a transaction is begun again.
 const TRIES_MAX: u32 = 4;
-/// How long the database may take for one round trip.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the fate of a commit is looked for, and how often.
-const FATE_TIMEOUT: Duration = Duration::from_secs(5);
-const FATE_PERIOD: Duration = Duration::from_millis(50);
+/// How often the fate of a commit is asked for while nobody answers.
+pub(super) const FATE_PERIOD: Duration = Duration::from_millis(50);
 
 /// The tenant of a transaction that may be of many.
 const OF_MANY: i64 = 0;
@@ -68,42 +70,12 @@ pub(super) struct Job {
     pub(super) batch: Batch,
     /// Whose it is; none: it is about reference tables only.
     pub(super) tenant: Option<TenantNo>,
+    pub(super) since: Instant,
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
-/// A transaction that was not done.
-#[derive(Debug)]
-struct Failure {
-    trouble: Trouble,
-    why: String,
-}
-
-impl Failure {
-    fn new(error: &Error) -> Self {
-        Self { trouble: trouble(error), why: words(error) }
-    }
-
-    fn silent() -> Self {
-        Self { trouble: Trouble::Lost, why: "the database does not answer".to_owned() }
-    }
-
-    fn answer(&self) -> CommitError {
-        CommitError::Store(match self.trouble {
-            Trouble::Unfit => StoreError::Unfit(self.why.clone()),
-            Trouble::Lost | Trouble::Again | Trouble::Away => StoreError::Unavailable(self.why.clone()),
-        })
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Unavailable(why) => Self { trouble: Trouble::Away, why },
-            StoreError::Corrupt { .. } | StoreError::Unfit(_) => {
-                Self { trouble: Trouble::Unfit, why: error.to_string() }
-            }
-        }
-    }
+fn refused(failure: &Failure) -> CommitError {
+    CommitError::Store(failure.refusal())
 }
 
 /// How a commit ended.
@@ -119,7 +91,7 @@ enum Commit {
 /// One lane.
 #[derive(Debug)]
 pub(super) struct Lane {
-    dial: Arc<Dial>,
+    line: Line,
     nonces: Arc<Nonces>,
     /// Whether a transaction is of one tenant.
     by_tenant: bool,
@@ -130,7 +102,7 @@ pub(super) struct Lane {
     mark: i64,
     /// Whose that transaction was; [`OF_MANY`] where nothing says so.
     tenant: i64,
-    session: Option<Session>,
+    pulse: Arc<Pulse>,
 }
 
 impl Lane {
@@ -140,8 +112,13 @@ impl Lane {
         herald: Arc<Herald>,
         by_tenant: bool,
         id: Vec<u8>,
+        pulse: Arc<Pulse>,
     ) -> Self {
-        Self { dial, nonces, herald, by_tenant, id, mark: 0, tenant: OF_MANY, session: None }
+        Self { line: Line::new(dial, GROUPED), nonces, herald, by_tenant, id, mark: 0, tenant: OF_MANY, pulse }
+    }
+
+    fn limits(&self) -> Limits {
+        self.line.limits()
     }
 
     /// Writes until nobody can ask any more.
@@ -151,11 +128,14 @@ impl Lane {
             let (grouped, rare): (Vec<Job>, Vec<Job>) =
                 jobs.drain(..).partition(|job| job.batch.0.iter().all(|write| grouped(write).is_some()));
             for group in self.groups(grouped) {
+                self.pulse.begin();
                 self.group(group).await;
             }
             for job in rare {
+                self.pulse.begin();
                 self.alone(job).await;
             }
+            self.pulse.end();
         }
     }
 
@@ -176,29 +156,46 @@ impl Lane {
         self.tenant = if self.by_tenant { tenant.map_or(OF_MANY, |tenant| tenant.0) } else { OF_MANY };
     }
 
+    /// The job, unless it has waited so long that its caller is better told so: the jobs behind it must not wait for it as well.
+    fn in_time(&self, job: Job) -> Option<Job> {
+        if job.since.elapsed() < self.limits().age() {
+            return Some(job);
+        }
+        // A caller who went away has no use for the answer.
+        drop(job.answer.send(Err(refused(&Failure::late()))));
+        None
+    }
+
     /// Commits the jobs together or, where that fails for a reason that may be one job's, each alone.
     async fn group(&mut self, jobs: Vec<Job>) {
+        let jobs: Vec<Job> = jobs.into_iter().filter_map(|job| self.in_time(job)).collect();
         if jobs.is_empty() {
             return;
         }
+        let begun = Instant::now();
         let mut tries = 1;
         let failure = loop {
             match self.together(&jobs).await {
                 Ok(answers) => {
                     for (job, answer) in jobs.into_iter().zip(answers) {
-                        // A caller who went away has no use for the answer.
                         drop(job.answer.send(answer));
                     }
                     return;
                 }
-                Err(failure) if failure.trouble == Trouble::Lost && tries < TRIES_MAX => tries += 1,
+                Err(failure)
+                    if failure.trouble == Trouble::Lost
+                        && tries < TRIES_MAX
+                        && begun.elapsed() < self.limits().age() =>
+                {
+                    tries += 1;
+                }
                 Err(failure) => break failure,
             }
         };
         match failure.trouble {
-            Trouble::Lost | Trouble::Away => {
+            Trouble::Lost | Trouble::Silent | Trouble::Away => {
                 for job in jobs {
-                    drop(job.answer.send(Err(failure.answer())));
+                    drop(job.answer.send(Err(refused(&failure))));
                 }
             }
             Trouble::Again | Trouble::Unfit => {
@@ -215,26 +212,27 @@ impl Lane {
     }
 
     async fn together(&mut self, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
-        let session = self.open().await?;
+        let session = self.line.open().await?;
         self.begin(jobs.first().and_then(|job| job.tenant));
         let nonces = Arc::clone(&self.nonces);
         let ask = Ask::of(jobs.iter().flat_map(|job| &job.batch.0), &nonces);
         let statements = ask.statements();
         let mut steps = vec![session.word("BEGIN")];
         steps.extend(statements.iter().map(|statement| step(&session, statement)));
-        let rows = match within(in_order(steps)).await {
-            Ok(rows) => rows,
-            Err(failure) => return Err(self.roll_back(session, failure).await),
+        let rows = match timeout(self.limits().look(), in_order(steps)).await {
+            Ok(Ok(rows)) => rows,
+            Ok(Err((_, error))) => return Err(self.drop_out(session, Failure::new(&error)).await),
+            Err(_) => return Err(self.drop_out(session, Failure::silent()).await),
         };
         let seen = match ask.read(rows.into_iter().skip(1)) {
             Ok(seen) => seen,
-            Err(error) => return Err(self.roll_back(session, error.into()).await),
+            Err(error) => return Err(self.drop_out(session, error.into()).await),
         };
         let mut judge = Judge::new(&nonces, seen);
         let verdicts: Vec<_> = jobs.iter().map(|job| judge.batch(&job.batch.0)).collect();
         if judge.plan.is_empty() {
             // What was claimed for batches that were refused is not kept.
-            self.roll_back(session, Failure::silent()).await;
+            self.line.roll_back(session).await;
             return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| Committed::default())).collect());
         }
         let mut writes: Vec<Statement<'_>> = Vec::new();
@@ -260,14 +258,20 @@ impl Lane {
 
     /// Does one job in a transaction of its own.
     async fn alone(&mut self, job: Job) {
+        let Some(job) = self.in_time(job) else { return };
+        let begun = Instant::now();
         let mut tries = 1;
         let answer = loop {
             match self.one(&job).await {
                 Ok(answer) => break answer,
-                Err(failure) if matches!(failure.trouble, Trouble::Lost | Trouble::Again) && tries < TRIES_MAX => {
+                Err(failure)
+                    if matches!(failure.trouble, Trouble::Lost | Trouble::Again)
+                        && tries < TRIES_MAX
+                        && begun.elapsed() < self.limits().age() =>
+                {
                     tries += 1;
                 }
-                Err(failure) => break Err(failure.answer()),
+                Err(failure) => break Err(refused(&failure)),
             }
         };
         if matches!(answer, Ok(_) | Err(CommitError::Unknown)) && !directory_of(&job.batch).is_empty() {
@@ -277,11 +281,11 @@ impl Lane {
     }
 
     async fn one(&mut self, job: &Job) -> Result<Answer, Failure> {
-        let session = self.open().await?;
+        let session = self.line.open().await?;
         self.begin(job.tenant);
         let nonces = Arc::clone(&self.nonces);
         let mut alone = Alone::new(&session, &nonces);
-        let applied = timeout(ANSWER_TIMEOUT, async {
+        let applied = timeout(self.limits().commit(), async {
             session.word("BEGIN").await?;
             alone.apply(&job.batch).await
         });
@@ -295,32 +299,22 @@ impl Lane {
             },
             Ok(Err(Stop::Refused(why))) => {
                 nonces.undo(claims);
-                self.roll_back(session, Failure::silent()).await;
+                self.line.roll_back(session).await;
                 return Ok(Err(why));
             }
-            Ok(Err(Stop::Broken(error))) => self.roll_back(session, Failure::new(&error)).await,
-            Err(_) => Failure::silent(),
+            Ok(Err(Stop::Broken(error))) => self.drop_out(session, Failure::new(&error)).await,
+            Err(_) => self.drop_out(session, Failure::silent()).await,
         };
         nonces.undo(claims);
         Err(failure)
     }
 
-    /// The kept connection, or a new one.
-    async fn open(&mut self) -> Result<Session, Failure> {
-        if let Some(session) = self.session.take().filter(|session| !session.is_closed()) {
-            return Ok(session);
-        }
-        let session = self.dial.session().await?;
-        session.prepare(GROUPED).await.map_err(|error| Failure::new(&error))?;
-        Ok(session)
-    }
-
-    /// Ends an open transaction without doing anything, and keeps the connection if it is still good.
-    async fn roll_back(&mut self, session: Session, failure: Failure) -> Failure {
-        if !session.is_closed()
-            && timeout(ANSWER_TIMEOUT, session.word("ROLLBACK")).await.is_ok_and(|done| done.is_ok())
-        {
-            self.session = Some(session);
+    /// Leaves a transaction that failed before its commit was sent.
+    async fn drop_out(&mut self, session: Session, failure: Failure) -> Failure {
+        match failure.trouble {
+            Trouble::Lost => {}
+            Trouble::Silent => self.line.give_up(session),
+            Trouble::Again | Trouble::Away | Trouble::Unfit => self.line.roll_back(session).await,
         }
         failure
     }
@@ -332,18 +326,26 @@ impl Lane {
         let mut steps: Vec<Step<'_>> = writes.iter().map(|statement| step(&session, statement)).collect();
         steps.push(session.step(Sql::MarkPut, vec![&tenant, &id, &mark]));
         steps.push(session.word("COMMIT"));
-        let failure = match within(in_order(steps)).await {
-            Ok(rows) => {
-                self.session = Some(session);
+        let commit = steps.len() - 1;
+        let failure = match timeout(self.limits().commit(), in_order(steps)).await {
+            Ok(Ok(rows)) if !session.was_warned() => {
+                self.line.keep(session);
                 return Commit::Done(Some(rows));
             }
-            Err(failure) => failure,
+            Ok(Ok(_)) => Failure::warned(),
+            Ok(Err((at, error))) if at == commit => Failure::in_commit(&error),
+            Ok(Err((_, error))) => Failure::new(&error),
+            Err(_) => Failure::silent(),
         };
-        if failure.trouble != Trouble::Lost {
+        if !failure.leaves_doubt() {
             // The server refused a statement, so the commit behind it has rolled back.
-            return Commit::Failed(self.roll_back(session, failure).await);
+            return Commit::Failed(self.drop_out(session, failure).await);
         }
-        drop(session);
+        if failure.trouble == Trouble::Silent {
+            self.line.give_up(session);
+        } else {
+            drop(session);
+        }
         match self.fate().await {
             Some(true) => Commit::Done(None),
             Some(false) => Commit::Failed(failure),
@@ -359,14 +361,18 @@ impl Lane {
 
     /// Whether the last transaction was done; `None`: nobody could be asked.
     async fn fate(&mut self) -> Option<bool> {
-        let deadline = Instant::now() + FATE_TIMEOUT;
+        let deadline = Instant::now() + self.limits().fate();
         let (tenant, id, mark) = (self.tenant, self.id.clone(), self.mark);
         while Instant::now() < deadline {
-            if let Ok(Ok(session)) = timeout_at(deadline, self.open()).await {
-                let asked = timeout_at(deadline, session.run(Sql::MarkFence, &[&tenant, &id, &mark])).await;
-                if let Ok(Ok(rows)) = asked {
-                    self.session = Some(session);
-                    return Some(rows.is_empty());
+            if let Ok(Ok(session)) = timeout_at(deadline, self.line.open()).await {
+                match timeout_at(deadline, session.run(Sql::MarkFence, &[&tenant, &id, &mark])).await {
+                    // A warning: the row may be on this server alone. So it is written again.
+                    Ok(Ok(rows)) if !session.was_warned() => {
+                        self.line.keep(session);
+                        return rows.first()?.try_get(0).ok();
+                    }
+                    Ok(Ok(_) | Err(_)) => {}
+                    Err(_) => self.line.give_up(session),
                 }
             }
             sleep(FATE_PERIOD).await;
@@ -379,21 +385,18 @@ impl Lane {
         if events.is_empty() {
             return Some(Numbers::default());
         }
-        let session = self.open().await.ok()?;
-        let rows = timeout(ANSWER_TIMEOUT, session.run(Sql::EventNumbers, &[&tenants, &events])).await.ok()?.ok()?;
-        self.session = Some(session);
-        read_numbers(&rows).ok()
-    }
-}
-
-/// Waits for a pipeline, within the time that the database may take.
-async fn within(
-    steps: impl Future<Output = Result<Vec<Vec<Row>>, (usize, Error)>> + Send,
-) -> Result<Vec<Vec<Row>>, Failure> {
-    match timeout(ANSWER_TIMEOUT, steps).await {
-        Ok(Ok(rows)) => Ok(rows),
-        Ok(Err((_, error))) => Err(Failure::new(&error)),
-        Err(_) => Err(Failure::silent()),
+        let session = self.line.open().await.ok()?;
+        match timeout(self.limits().look(), session.run(Sql::EventNumbers, &[&tenants, &events])).await {
+            Ok(Ok(rows)) => {
+                self.line.keep(session);
+                read_numbers(&rows).ok()
+            }
+            Ok(Err(_)) => None,
+            Err(_) => {
+                self.line.give_up(session);
+                None
+            }
+        }
     }
 }
 

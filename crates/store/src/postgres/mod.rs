@@ -8,12 +8,16 @@ mod alone;
 mod durability;
 mod fault;
 mod group;
+mod hosts;
 mod lane;
+mod limits;
+mod line;
 pub(crate) mod moving;
 mod nodes;
 mod nonces;
 mod options;
 mod plan;
+mod pulse;
 mod purge;
 mod queries;
 mod readers;
@@ -34,8 +38,9 @@ use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, Tena
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Mutex as FairMutex, broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::batch::{Batch, Committed, Guard, Write};
 use crate::check::well_formed;
@@ -46,8 +51,10 @@ use crate::contract::{
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
 use lane::{Job, Lane};
+use line::Line;
 use nodes::Aside;
 use nonces::{Nonces, Settling};
+use pulse::Pulse;
 use readers::Readers;
 use session::Dial;
 use settler::Settler;
@@ -63,6 +70,7 @@ pub struct PostgresStore {
     readers: Readers,
     nonces: Arc<Nonces>,
     lanes: Vec<mpsc::Sender<Job>>,
+    pulses: Vec<Arc<Pulse>>,
     settling: mpsc::Sender<Settling>,
     /// Heartbeats and the clock.
     heart: Box<Aside>,
@@ -73,6 +81,8 @@ pub struct PostgresStore {
     heard: OnceLock<broadcast::Sender<Signal>>,
     /// Ends what would go on for ever.
     endless: Mutex<Vec<AbortHandle>>,
+    /// For what is done now and then.
+    house: Box<FairMutex<Line>>,
 }
 
 impl Drop for PostgresStore {
@@ -88,35 +98,48 @@ impl PostgresStore {
     ///
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
-        let PostgresOptions { url, tls, window_key, node, lanes, readers, group_max, group_by_tenant, queue_max } =
-            options;
-        let dial = Arc::new(Dial::new(&url, tls)?);
+        let PostgresOptions {
+            url,
+            tls,
+            window_key,
+            node,
+            lanes,
+            readers,
+            group_max,
+            group_by_tenant,
+            queue_max,
+            second,
+        } = options;
+        let dial = Arc::new(Dial::new(&url, tls)?.within(second));
         schema::migrate(&dial).await?;
         moving::refuse_unfinished(&dial).await?;
         let (key, horizon) = purge::begin(&dial, window_key).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));
         let herald = Arc::new(Herald::default());
         let calling = tokio::spawn(Arc::clone(&herald).run(Arc::clone(&dial))).abort_handle();
-        let lane = |number: usize| {
+        let pulses: Vec<Arc<Pulse>> = (0..lanes.max(1)).map(|_| Arc::new(Pulse::new())).collect();
+        let lane = |(number, pulse): (usize, &Arc<Pulse>)| {
             let mut id = node.to_vec();
             id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
             let (sender, queue) = mpsc::channel(queue_max.max(1));
             let (dial, nonces, herald) = (Arc::clone(&dial), Arc::clone(&nonces), Arc::clone(&herald));
-            let lane = Lane::new(dial, nonces, herald, group_by_tenant, id);
+            let lane = Lane::new(dial, nonces, herald, group_by_tenant, id, Arc::clone(pulse));
             tokio::spawn(lane.run(queue, group_max.max(1)));
             sender
         };
-        let lanes = (0..lanes.max(1)).map(lane).collect();
+        let lanes = pulses.iter().enumerate().map(lane).collect();
         let (settling, queue) = mpsc::channel(queue_max.max(1));
-        let (of_settler, nonces_of_settler) = (Arc::clone(&dial), Arc::clone(&nonces));
-        tokio::spawn(Settler::new(of_settler, nonces_of_settler, group_by_tenant).run(queue));
+        let settler = Settler::new(Arc::clone(&dial), Arc::clone(&nonces), group_by_tenant, node);
+        tokio::spawn(settler.run(queue));
         Ok(Self {
             readers: Readers::new(Arc::clone(&dial), readers),
             heart: Box::new(Aside::new(Arc::clone(&dial))),
             watch: Box::new(Aside::new(Arc::clone(&dial))),
+            house: Box::new(FairMutex::new(Line::new(Arc::clone(&dial), purge::HOUSE))),
             dial,
             nonces,
             lanes,
+            pulses,
             settling,
             herald,
             heard: OnceLock::new(),
@@ -184,7 +207,7 @@ impl Store for PostgresStore {
         let tenant = well_formed(&batch)?;
         let (answer, waiting) = oneshot::channel();
         let lane = self.lane(tenant, &batch);
-        lane.try_send(Job { batch, tenant, answer })
+        lane.try_send(Job { batch, tenant, since: Instant::now(), answer })
             .map_err(|_| StoreError::Unavailable("too many changes are waiting".to_owned()))?;
         // The lane answers each job; it can only be gone with the runtime.
         waiting.await.unwrap_or(Err(CommitError::Unknown))
@@ -203,7 +226,7 @@ impl Store for PostgresStore {
     }
 
     async fn purge_nonces(&self, horizon: UnixMillis) -> Result<(), StoreError> {
-        purge::purge(&self.dial, &self.nonces, horizon).await
+        purge::purge(&mut *self.house.lock().await, &self.nonces, horizon).await
     }
 
     async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
@@ -311,6 +334,14 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
+        let slow = self.pulses.iter().map(|pulse| pulse.age()).max().unwrap_or_default();
+        if slow > self.readers.limits().work() {
+            let why = format!("changes have waited for the database for {} s", slow.as_secs());
+            return Err(StoreError::Unavailable(why));
+        }
+        if self.lanes.iter().any(mpsc::Sender::is_closed) {
+            return Err(StoreError::Unavailable("a writer of the store has ended".to_owned()));
+        }
         queries::ping(&self.readers).await
     }
 

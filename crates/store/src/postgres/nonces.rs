@@ -4,6 +4,7 @@
 //! claim inserted is committed. A reservation is local: of two nodes that reserve the same nonce, only one can settle or commit it.
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_postgres::Row;
 
 use super::rows::Fields;
@@ -89,6 +90,7 @@ pub(super) struct Settling {
     pub(super) tenant: i64,
     pub(super) hash: ClaimHash,
     pub(super) stamped_at: i64,
+    pub(super) since: Instant,
     pub(super) answer: oneshot::Sender<Result<Claimed, StoreError>>,
 }
 
@@ -105,6 +107,6 @@ pub(super) async fn settle(
         refused @ (Seen::Used | Seen::TooOld | Seen::Unknowable) => return Ok(refused.into()),
     }
     let (answer, waiting) = oneshot::channel();
-    place.send(Settling { tenant: claim.tenant.0, hash, stamped_at, answer });
+    place.send(Settling { tenant: claim.tenant.0, hash, stamped_at, since: Instant::now(), answer });
     waiting.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store has ended".to_owned())))
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a PostgreSQL store is opened. [`PostgresOptions::new`] has the shipped settings.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub struct PostgresOptions {
     pub group_by_tenant: bool,
     /// Batches that may wait for one lane; one more is answered `Unavailable` at once.
     pub queue_max: usize,
+    /// The unit of all limits of time: how long a connection, a lock, an answer is waited for. A test makes it shorter than a second.
+    pub second: Duration,
 }
 
 impl PostgresOptions {
@@ -41,6 +44,7 @@ impl PostgresOptions {
             group_max: 256,
             group_by_tenant: false,
             queue_max: 4096,
+            second: Duration::from_secs(1),
         }
     }
 

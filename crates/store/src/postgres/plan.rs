@@ -89,8 +89,11 @@ impl<'a> Plan<'a> {
         all
     }
 
+    /// By key, as everywhere: two nodes that add first versions of the same sub-accounts must not wait for each other.
     fn rules(&self) -> Statement<'a> {
-        let columns = columns![self.rules;
+        let mut rules = self.rules.clone();
+        rules.sort_by_key(|(tenant, merchant, rule)| (tenant.0, merchant.0, rule.version_no));
+        let columns = columns![rules;
             |(tenant, _, _)| tenant.0,
             |(_, merchant, _)| merchant.0,
             |(_, _, rule)| rule.version_no,

@@ -1,11 +1,15 @@
 //! What is done to the table of nonces as a whole: its key is made, its horizon raised, its old rows deleted.
 
 use countersign_domain::time::UnixMillis;
+use tokio::time::timeout;
+use tokio_postgres::Row;
 
-use super::fault::fault;
+use super::fault::{Failure, fault};
+use super::limits::Limits;
+use super::line::Line;
 use super::nonces::Nonces;
 use super::rows::Fields;
-use super::session::{Dial, Session};
+use super::session::{Dial, Session, Step, in_order};
 use super::statements::Sql;
 use crate::contract::StoreError;
 
@@ -13,44 +17,78 @@ use crate::contract::StoreError;
 const NONCES_PER_DELETE: i64 = 2000;
 /// Lanes that committed nothing for so long are gone, and with them whoever could ask for their marks.
 const MARK_LIFE_S: i64 = 86_400;
+/// While the horizon is waited for, nobody claims: not for long, then. It is tried again soon.
+const HORIZON_PATIENCE: &str = "SET LOCAL lock_timeout = '1s'";
 
-/// The key of nonce hashes and the horizon; the first opening makes them.
+/// Prepared with the connection.
+pub(super) const HOUSE: &[Sql] = &[Sql::HorizonLock, Sql::HorizonRaise, Sql::MarksForget, Sql::NoncesForget];
+
+/// The key of nonce hashes and the horizon; the first opening makes them, later ones change nothing.
 pub(super) async fn begin(dial: &Dial, new_key: [u8; 16]) -> Result<([u8; 16], i64), StoreError> {
     let session = dial.session().await?;
-    let make = "INSERT INTO replay (one, hash_key, horizon) VALUES (1, $1, $2) ON CONFLICT DO NOTHING";
-    session.client().execute(make, &[&new_key.as_slice(), &i64::MIN]).await.map_err(fault)?;
-    session.run(Sql::MarksForget, &[&MARK_LIFE_S]).await.map_err(fault)?;
-    let found = session.client().query("SELECT one, hash_key, horizon FROM replay", &[]).await.map_err(fault)?;
-    let Some(row) = found.first() else {
-        return Err(StoreError::Corrupt { table: "replay", row: "1".to_owned() });
-    };
-    let mut f = Fields::new(row, "replay", 1, 0);
+    let client = session.client();
+    let look = "SELECT one, hash_key, horizon FROM replay";
+    let mut found = client.query(look, &[]).await.map_err(fault)?;
+    if found.is_empty() {
+        let make = "INSERT INTO replay (one, hash_key, horizon) VALUES (1, $1, $2) ON CONFLICT DO NOTHING";
+        client.execute(make, &[&new_key.as_slice(), &i64::MIN]).await.map_err(fault)?;
+        found = client.query(look, &[]).await.map_err(fault)?;
+    }
+    let mut f = Fields::new(found.first().ok_or_else(missing)?, "replay", 1, 0);
     Ok((f.bytes()?, f.int()?))
 }
 
+fn missing() -> StoreError {
+    StoreError::Corrupt { table: "replay", row: "1".to_owned() }
+}
+
 /// Raises the horizon, durably and for all nodes, then deletes what lies at or before it.
-pub(super) async fn purge(dial: &Dial, nonces: &Nonces, horizon: UnixMillis) -> Result<(), StoreError> {
-    let session = dial.session().await?;
-    if horizon.0 > nonces.horizon() {
-        nonces.raise_horizon(raise(&session, horizon.0).await?);
+pub(super) async fn purge(line: &mut Line, nonces: &Nonces, horizon: UnixMillis) -> Result<(), StoreError> {
+    let session = line.open().await.map_err(|failure| failure.refusal())?;
+    match purge_on(&session, line.limits(), nonces, horizon.0).await {
+        Ok(()) => {
+            line.keep(session);
+            Ok(())
+        }
+        Err(failure) => {
+            line.after(session, &failure);
+            Err(failure.refusal())
+        }
+    }
+}
+
+async fn purge_on(session: &Session, limits: Limits, nonces: &Nonces, horizon: i64) -> Result<(), Failure> {
+    if horizon > nonces.horizon() {
+        let rows = answered(limits, raise(session, &horizon)).await?;
+        let raised = rows.get(3).and_then(|rows| rows.first()).ok_or_else(missing)?;
+        nonces.raise_horizon(Fields::new(raised, "replay", 0, 0).int()?);
     }
     nonces.forget();
+    answered(limits, vec![session.step(Sql::MarksForget, vec![&MARK_LIFE_S])]).await?;
     loop {
-        let deleted = session.run(Sql::NoncesForget, &[&NONCES_PER_DELETE]).await.map_err(fault)?.len();
+        let rows = answered(limits, vec![session.step(Sql::NoncesForget, vec![&NONCES_PER_DELETE])]).await?;
+        let deleted = rows.first().map_or(0, Vec::len);
         if i64::try_from(deleted).is_ok_and(|deleted| deleted < NONCES_PER_DELETE) {
             return Ok(());
         }
     }
 }
 
-async fn raise(session: &Session, horizon: i64) -> Result<i64, StoreError> {
-    session.word("BEGIN").await.map_err(fault)?;
-    // Waits for the transactions that claim; from here until the commit none begins.
-    session.run(Sql::HorizonLock, &[]).await.map_err(fault)?;
-    let raised = session.run(Sql::HorizonRaise, &[&horizon]).await.map_err(fault)?;
-    session.word("COMMIT").await.map_err(fault)?;
-    let Some(row) = raised.first() else {
-        return Err(StoreError::Corrupt { table: "replay", row: "1".to_owned() });
-    };
-    Fields::new(row, "replay", 0, 0).int()
+/// Sent at once, so that a node that stands still in the middle does not keep the others from claiming.
+fn raise<'a>(session: &'a Session, horizon: &'a i64) -> Vec<Step<'a>> {
+    vec![
+        session.word("BEGIN"),
+        session.word(HORIZON_PATIENCE),
+        // Waits for the transactions that claim; from here until the commit none begins.
+        session.step(Sql::HorizonLock, Vec::new()),
+        session.step(Sql::HorizonRaise, vec![horizon]),
+        session.word("COMMIT"),
+    ]
+}
+
+async fn answered(limits: Limits, steps: Vec<Step<'_>>) -> Result<Vec<Vec<Row>>, Failure> {
+    match timeout(limits.commit(), in_order(steps)).await {
+        Ok(rows) => rows.map_err(|(_, error)| Failure::new(&error)),
+        Err(_) => Err(Failure::silent()),
+    }
 }

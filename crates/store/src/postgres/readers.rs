@@ -4,17 +4,15 @@ use std::cell::Cell;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use tokio::time::{Instant, timeout_at};
 use tokio_postgres::{Error, Row};
 
 use super::fault::{Trouble, fault, trouble};
+use super::limits::Limits;
 use super::session::{Dial, Params, Session};
 use super::statements::Sql;
 use crate::contract::StoreError;
-
-/// How long a read may take.
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
@@ -35,8 +33,17 @@ impl Slot {
         session.as_ref().filter(|session| !session.is_closed()).map(Arc::clone)
     }
 
-    fn put(&self, session: Option<Arc<Session>>) {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+    fn put(&self, session: Arc<Session>) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    }
+
+    /// Ends this connection. One that was made since then stays: many reads find the same one broken.
+    fn end(&self, broken: &Arc<Session>) {
+        broken.abort();
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if session.as_ref().is_some_and(|session| Arc::ptr_eq(session, broken)) {
+            *session = None;
+        }
     }
 }
 
@@ -52,6 +59,10 @@ impl Readers {
         Self { dial, slots: (0..count.max(1)).map(|_| Slot::default()).collect() }
     }
 
+    pub(super) fn limits(&self) -> Limits {
+        self.dial.limits()
+    }
+
     fn slot(&self) -> &Slot {
         &self.slots[THREAD.with(Cell::get) % self.slots.len()]
     }
@@ -64,8 +75,8 @@ impl Readers {
         if let Some(session) = slot.open() {
             return Ok(session);
         }
-        let session = Arc::new(self.dial.session().await?);
-        slot.put(Some(Arc::clone(&session)));
+        let session = Arc::new(self.dial.reading().await?);
+        slot.put(Arc::clone(&session));
         Ok(session)
     }
 
@@ -75,14 +86,16 @@ impl Readers {
         F: Future<Output = Result<T, Error>>,
     {
         let slot = self.slot();
+        let deadline = Instant::now() + self.limits().read();
+        let silent = || StoreError::Unavailable("the database does not answer".to_owned());
         let mut tries = 0;
         loop {
             tries += 1;
-            let session = self.session(slot).await?;
-            match tokio::time::timeout(READ_TIMEOUT, ask(session)).await {
+            let session = timeout_at(deadline, self.session(slot)).await.map_err(|_| silent())??;
+            match timeout_at(deadline, ask(Arc::clone(&session))).await {
                 Ok(Ok(found)) => return Ok(found),
                 Ok(Err(error)) if trouble(&error) == Trouble::Lost => {
-                    slot.put(None);
+                    slot.end(&session);
                     if tries == 2 {
                         return Err(fault(error));
                     }
@@ -90,8 +103,8 @@ impl Readers {
                 Ok(Err(error)) => return Err(fault(error)),
                 Err(_) => {
                     // Whatever waits behind it on the same connection waits in vain, too.
-                    slot.put(None);
-                    return Err(StoreError::Unavailable("the database does not answer".to_owned()));
+                    slot.end(&session);
+                    return Err(silent());
                 }
             }
         }

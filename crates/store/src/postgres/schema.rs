@@ -1,5 +1,6 @@
 //! The steps that make the schema, and the runner that applies each once, however many nodes start at once.
 
+use tokio::time::sleep;
 use tokio_postgres::GenericClient;
 
 use super::fault::fault;
@@ -19,6 +20,11 @@ const STEPS: &[Step] = &[
 
 /// Held by whoever migrates; everybody else waits.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(4851337200)";
+
+/// How often a migration that meets a held table is begun again.
+const TRIES_MAX: u32 = 30;
+/// SQLSTATE of a lock that was not let go in time, as the store's errors quote it.
+const LOCK_NOT_AVAILABLE: &str = "(55P03)";
 
 fn known() -> i32 {
     i32::try_from(STEPS.len()).unwrap_or(i32::MAX)
@@ -55,16 +61,34 @@ async fn usable(client: &impl GenericClient) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Applies what is pending, in one transaction.
+/// Applies what is pending. Where somebody holds a table that a step changes, it lets go now and then: nodes that run must not wait
+/// behind it for as long as that takes.
 pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
+    let mut tries = 1;
+    loop {
+        match apply(dial).await {
+            Err(StoreError::Unavailable(why)) if why.contains(LOCK_NOT_AVAILABLE) && tries < TRIES_MAX => {
+                tracing::warn!("A table that a migration changes is held by somebody ({why}); this is tried again");
+                tries += 1;
+                sleep(dial.limits().lock()).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Applies what is pending, in one transaction.
+async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
     let mut session = dial.session().await?;
     let transaction = session.transaction().await.map_err(fault)?;
     usable(&transaction).await?;
     // Nodes that run are not held up where there is nothing to do.
     if !pending(&applied(&transaction).await?, STEPS)?.is_empty() {
-        // Another node may migrate for longer than statements may wait elsewhere.
+        // Another node may migrate for longer than statements may wait elsewhere; the steps themselves must not wait so long.
         transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(fault)?;
         transaction.batch_execute(LOCK).await.map_err(fault)?;
+        let patience = format!("SET LOCAL lock_timeout = {}", dial.limits().lock().as_millis());
+        transaction.batch_execute(&patience).await.map_err(fault)?;
         let steps = pending(&applied(&transaction).await?, STEPS)?;
         let make = "CREATE TABLE IF NOT EXISTS schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
         transaction.batch_execute(make).await.map_err(fault)?;

@@ -3,38 +3,67 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, Row, Socket, Statement, Transaction};
 
 use super::fault::words;
+use super::hosts::{each_host, guarded};
+use super::limits::Limits;
 use super::statements::{Sql, TEXTS};
 use super::tls::MakeTls;
 use crate::contract::StoreError;
 
-/// How long making a connection may take, and how long one may be silent, unless the address says otherwise.
+/// How long one address of a host may take to be reached, and how long a connection may be silent below TCP, unless the address says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a silent one is asked for a sign of life after that.
+const KEEPALIVE_PERIOD: Duration = Duration::from_secs(1);
 /// After a failure nobody tries again for this long: everybody hears of the failure at once.
 const BACKOFF: Duration = Duration::from_millis(200);
+/// The unit of all limits: see [`Limits`].
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What every session is set to. Durable commits, whatever the server's own setting (a stronger one is kept). Generic plans that follow
-/// indexes: a plan made while a table is empty must not scan it when it has grown. No time limit on statements that write: it would
-/// also end the wait for a synchronous standby, and leave a commit that only this server has.
+/// indexes: a plan made while a table is empty must not scan it when it has grown.
 const SETTINGS: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
       WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
     SET jit = off; SET plan_cache_mode = force_generic_plan;
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-    SET default_transaction_isolation = 'read committed'; SET client_min_messages = warning;
-    SET statement_timeout = 0; SET lock_timeout = '4s'; SET idle_in_transaction_session_timeout = '5s'";
+    SET default_transaction_isolation = 'read committed'; SET client_min_messages = warning;";
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// No time limit on its statements: it would also end the wait for a synchronous standby, and leave a commit that only one server has.
+    Writes,
+    /// With one: what nobody waits for any more ends.
+    Reads,
+}
+
+/// The statements that set a session up.
+fn settings(purpose: Purpose, limits: Limits) -> String {
+    let statement = match purpose {
+        Purpose::Writes => 0,
+        Purpose::Reads => limits.statement().as_millis(),
+    };
+    let (lock, idle) = (limits.lock().as_millis(), limits.idle().as_millis());
+    format!(
+        "{SETTINGS} SET statement_timeout = {statement}; SET lock_timeout = {lock};
+         SET idle_in_transaction_session_timeout = {idle}"
+    )
+}
 
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -43,14 +72,21 @@ pub(super) type Step<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> 
 
 /// How to reach the database.
 pub(super) struct Dial {
-    config: Config,
+    /// One for each host of the address, in its order.
+    hosts: Vec<Config>,
+    /// The host that answered last: the first to be asked.
+    last: AtomicUsize,
     tls: Option<MakeTls>,
+    /// How long the address says that a host may take; at least our own limit.
+    asked: Duration,
+    limits: Limits,
     failed: Mutex<Option<(Instant, String)>>,
 }
 
 impl std::fmt::Debug for Dial {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dial").field("hosts", &self.config.get_hosts()).finish_non_exhaustive()
+        let hosts: Vec<_> = self.hosts.iter().map(Config::get_hosts).collect();
+        f.debug_struct("Dial").field("hosts", &hosts).finish_non_exhaustive()
     }
 }
 
@@ -59,20 +95,20 @@ impl Dial {
     pub(super) fn new(url: &str, tls: Option<Arc<rustls::ClientConfig>>) -> Result<Self, StoreError> {
         let unfit = |why: String| StoreError::Unfit(format!("the address of the database is not usable: {why}"));
         let mut config = Config::from_str(url).map_err(|error| unfit(words(&error)))?;
+        guarded(&config).map_err(unfit)?;
+        let asked = config.get_connect_timeout().copied().unwrap_or_default();
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(SILENCE_TIMEOUT);
         }
-        config.keepalives_idle(SILENCE_TIMEOUT);
+        config.keepalives_idle(SILENCE_TIMEOUT).keepalives_interval(KEEPALIVE_PERIOD);
         if config.get_application_name().is_none() {
             config.application_name("countersign");
         }
-        if config.get_target_session_attrs() == TargetSessionAttrs::Any {
-            // After a failover the old address may answer, but take no writes.
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
+        // After a failover the old address may answer, but take no writes.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let tls = match config.get_ssl_mode() {
             SslMode::Require => {
                 let roots = tls.ok_or_else(|| unfit("sslmode=require, but no authorities were given".to_owned()))?;
@@ -80,80 +116,121 @@ impl Dial {
             }
             _ => None,
         };
-        Ok(Self { config, tls, failed: Mutex::default() })
+        let hosts = each_host(&config).map_err(unfit)?;
+        let limits = Limits::of(SECOND);
+        Ok(Self { hosts, last: AtomicUsize::new(0), tls, asked, limits, failed: Mutex::default() })
+    }
+
+    /// The same with another unit of its limits.
+    #[must_use]
+    pub(super) fn within(self, unit: Duration) -> Self {
+        Self { limits: Limits::of(unit), ..self }
+    }
+
+    pub(super) const fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Hosts and database in words, without user and password.
     pub(super) fn place(&self) -> String {
-        let port = |at: usize| match self.config.get_ports() {
-            [] => 5432,
-            [all] => *all,
-            each => each.get(at).copied().unwrap_or(5432),
+        let port = |config: &Config| config.get_ports().first().copied().unwrap_or(5432);
+        let words = |config: &Config| match (config.get_hosts().first(), config.get_hostaddrs().first()) {
+            (Some(Host::Tcp(host)), _) => format!("{host}:{}", port(config)),
+            (Some(Host::Unix(folder)), _) => folder.display().to_string(),
+            (None, address) => address.map_or_else(String::new, |address| format!("{address}:{}", port(config))),
         };
-        let hosts = self.config.get_hosts().iter().enumerate().map(|(at, host)| match host {
-            Host::Tcp(host) => format!("{host}:{}", port(at)),
-            Host::Unix(folder) => folder.display().to_string(),
-        });
-        let hosts: Vec<String> = hosts.collect();
-        format!("{}/{}", hosts.join(","), self.config.get_dbname().or(self.config.get_user()).unwrap_or_default())
+        let hosts: Vec<String> = self.hosts.iter().map(words).collect();
+        let one = self.hosts.first();
+        let name = one.and_then(|one| one.get_dbname().or(one.get_user())).unwrap_or_default();
+        format!("{}/{name}", hosts.join(","))
     }
 
     /// A new connection, set up.
     pub(super) async fn session(&self) -> Result<Session, StoreError> {
+        self.session_elsewhere(&[]).await
+    }
+
+    /// The same, but not to these hosts.
+    pub(super) async fn session_elsewhere(&self, shunned: &[usize]) -> Result<Session, StoreError> {
+        self.made(Purpose::Writes, shunned).await
+    }
+
+    /// A new connection for reads only: the server ends what takes too long.
+    pub(super) async fn reading(&self) -> Result<Session, StoreError> {
+        self.made(Purpose::Reads, &[]).await
+    }
+
+    async fn made(&self, purpose: Purpose, shunned: &[usize]) -> Result<Session, StoreError> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((at, why)) = failed
             && at.elapsed() < BACKOFF
         {
             return Err(StoreError::Unavailable(why));
         }
-        let made = self.connect().await.map_err(|error| format!("the database cannot be reached: {}", words(&error)));
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        *failed = made.as_ref().err().map(|why| (Instant::now(), why.clone()));
+        let made = self.connect(purpose, shunned).await;
+        let made = made.map_err(|why| format!("the database cannot be reached: {why}"));
+        // A host that one writer shuns may do for everybody else.
+        if shunned.is_empty() || made.is_ok() {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            *failed = made.as_ref().err().map(|why| (Instant::now(), why.clone()));
+        }
         made.map_err(StoreError::Unavailable)
     }
 
     /// Hears what is called out on the channels that `sql` listens to, until the connection ends: why it did. `hear` gets `None` when
     /// it has begun.
-    pub(super) async fn listen(&self, sql: &str, hear: impl FnMut(Option<Notification>) + Send) -> String {
-        let ended = match &self.tls {
-            Some(tls) => listen(&self.config, tls.clone(), sql, hear).await,
-            None => listen(&self.config, NoTls, sql, hear).await,
-        };
-        ended.map_or_else(|error| words(&error), |()| "the connection was closed".to_owned())
-    }
-
-    async fn connect(&self) -> Result<Session, Error> {
-        let client = match &self.tls {
-            Some(tls) => connect(&self.config, tls.clone()).await?,
-            None => connect(&self.config, NoTls).await?,
-        };
-        client.batch_execute(SETTINGS).await?;
-        Ok(Session { client, kept: TEXTS.iter().map(|_| OnceCell::new()).collect() })
-    }
-}
-
-async fn connect<T>(config: &Config, tls: T) -> Result<Client, Error>
-where
-    T: MakeTlsConnect<Socket>,
-    T::Stream: Send + 'static,
-    T::TlsConnect: Send,
-    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-{
-    let (client, connection) = config.connect(tls).await?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::warn!(error = %words(&error), "A connection to the database ended");
+    pub(super) async fn listen(&self, sql: &str, mut hear: impl FnMut(Option<Notification>) + Send) -> String {
+        let first = self.last.load(Ordering::Relaxed);
+        let mut why = String::new();
+        for host in (0..self.hosts.len()).map(|n| (first + n) % self.hosts.len()) {
+            let (config, patience) = (&self.hosts[host], self.asked.max(self.limits.connect()));
+            let ended = match &self.tls {
+                Some(tls) => listen(config, tls.clone(), patience, sql, &mut hear).await,
+                None => listen(config, NoTls, patience, sql, &mut hear).await,
+            };
+            match ended {
+                Ok(why) => return why,
+                Err(unreached) => why = unreached,
+            }
         }
-    });
-    Ok(client)
+        why
+    }
+
+    /// Asks one host after the other. Each has its own time: one that takes connections and says nothing keeps nobody from the next.
+    async fn connect(&self, purpose: Purpose, shunned: &[usize]) -> Result<Session, String> {
+        let first = self.last.load(Ordering::Relaxed);
+        let mut why = "it still owes an answer to an earlier connection".to_owned();
+        for host in (0..self.hosts.len()).map(|n| (first + n) % self.hosts.len()) {
+            if shunned.contains(&host) {
+                continue;
+            }
+            match timeout(self.asked.max(self.limits.connect()), self.connect_to(host, purpose)).await {
+                Ok(Ok(session)) => {
+                    self.last.store(host, Ordering::Relaxed);
+                    return Ok(session);
+                }
+                Ok(Err(error)) => why = words(&error),
+                Err(_) => why = "it takes connections, but does not answer".into(),
+            }
+        }
+        Err(why)
+    }
+
+    async fn connect_to(&self, host: usize, purpose: Purpose) -> Result<Session, Error> {
+        let config = &self.hosts[host];
+        let warned = Arc::new(AtomicBool::new(false));
+        let (client, connection) = match &self.tls {
+            Some(tls) => connect(config, tls.clone(), Arc::clone(&warned)).await?,
+            None => connect(config, NoTls, Arc::clone(&warned)).await?,
+        };
+        let kept = TEXTS.iter().map(|_| OnceCell::new()).collect();
+        let session = Session { client, kept, host, connection, warned };
+        session.client.batch_execute(&settings(purpose, self.limits)).await?;
+        Ok(session)
+    }
 }
 
-async fn listen<T>(
-    config: &Config,
-    tls: T,
-    sql: &str,
-    mut hear: impl FnMut(Option<Notification>) + Send,
-) -> Result<(), Error>
+async fn connect<T>(config: &Config, tls: T, warned: Arc<AtomicBool>) -> Result<(Client, JoinHandle<()>), Error>
 where
     T: MakeTlsConnect<Socket>,
     T::Stream: Send + 'static,
@@ -161,20 +238,61 @@ where
     <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
 {
     let (client, mut connection) = config.connect(tls).await?;
-    let mut asked = std::pin::pin!(client.batch_execute(sql));
+    let connection = tokio::spawn(async move {
+        while let Some(message) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+            match message {
+                // Seen before the answer that it belongs to is handed on.
+                Ok(AsyncMessage::Notice(notice)) => {
+                    if notice.parsed_severity() == Some(Severity::Warning) {
+                        warned.store(true, Ordering::SeqCst);
+                    }
+                    tracing::warn!(code = notice.code().code(), "The database warns: {}", notice.message());
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(error = %words(&error), "A connection to the database ended");
+                    return;
+                }
+            }
+        }
+    });
+    Ok((client, connection))
+}
+
+/// Listens to one server; an error where it was not reached.
+async fn listen<T>(
+    config: &Config,
+    tls: T,
+    patience: Duration,
+    sql: &str,
+    hear: &mut (impl FnMut(Option<Notification>) + Send),
+) -> Result<String, String>
+where
+    T: MakeTlsConnect<Socket>,
+    T::Stream: Send + 'static,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    let reached = timeout(patience, config.connect(tls)).await;
+    let reached = reached.map_err(|_| "it takes connections, but does not answer".to_owned())?;
+    let (client, mut connection) = reached.map_err(|error| words(&error))?;
+    let mut asked = std::pin::pin!(timeout(patience, client.batch_execute(sql)));
     let mut has_begun = false;
     loop {
         tokio::select! {
-            begun = &mut asked, if !has_begun => {
-                begun?;
-                has_begun = true;
-                hear(None);
-            }
+            begun = &mut asked, if !has_begun => match begun {
+                Ok(Ok(())) => {
+                    has_begun = true;
+                    hear(None);
+                }
+                Ok(Err(error)) => return Err(words(&error)),
+                Err(_) => return Err("it does not answer".to_owned()),
+            },
             message = std::future::poll_fn(|cx| connection.poll_message(cx)) => match message {
                 Some(Ok(AsyncMessage::Notification(heard))) => hear(Some(heard)),
                 Some(Ok(_)) => {}
-                Some(Err(error)) => return Err(error),
-                None => return Ok(()),
+                Some(Err(error)) => return Ok(words(&error)),
+                None => return Ok("the connection was closed".to_owned()),
             },
         }
     }
@@ -184,6 +302,12 @@ where
 pub(super) struct Session {
     client: Client,
     kept: Vec<OnceCell<Statement>>,
+    /// Which host of the address it goes to.
+    host: usize,
+    /// Reads and writes the socket; ends with the connection.
+    connection: JoinHandle<()>,
+    /// Whether the server warned since this was last asked.
+    warned: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Session {
@@ -195,6 +319,26 @@ impl std::fmt::Debug for Session {
 impl Session {
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
+    }
+
+    pub(super) const fn host(&self) -> usize {
+        self.host
+    }
+
+    /// Whether the server warned since this was last asked. Behind a commit it means that somebody ended its wait for the synchronous
+    /// standby: the answer is a success, but only this server has the commit.
+    pub(super) fn was_warned(&self) -> bool {
+        self.warned.swap(false, Ordering::SeqCst)
+    }
+
+    /// Lets go of the connection: it ends by itself when the server has answered what it was asked.
+    pub(super) fn into_connection(self) -> JoinHandle<()> {
+        self.connection
+    }
+
+    /// Ends the connection now, whatever is under way. The server notices when it wants to answer.
+    pub(super) fn abort(&self) {
+        self.connection.abort();
     }
 
     pub(super) const fn client(&self) -> &Client {

@@ -176,11 +176,26 @@ statements! {
     ClaimLock: "SELECT pg_advisory_xact_lock_shared(4851337201)";
     HorizonLock: "SELECT pg_advisory_xact_lock(4851337201)";
     Horizon: "SELECT one, horizon FROM replay";
-    HorizonRaise: "UPDATE replay SET horizon = greatest(horizon, $1) RETURNING horizon";
+    // Never nearer than 35 s to the database's own time, whatever the asking node takes the time to be: it holds for all nodes, for good.
+    HorizonRaise: "UPDATE replay SET horizon =
+                   greatest(horizon, least($1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 35000))
+                   RETURNING horizon";
     NoncesClaim: "INSERT INTO nonce (tenant_no, claim, stamped_at) SELECT a.tenant_no, a.claim, a.stamped_at
                   FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS a (tenant_no, claim, stamped_at)
                   WHERE a.stamped_at > (SELECT horizon FROM replay)
                   ON CONFLICT (tenant_no, claim) DO NOTHING RETURNING tenant_no, claim";
+    // Claims of requests without a change. A group of them that was not answered asks again: its own rows are found by its number, and
+    // written once more, so that the synchronous standby has them before anybody hears of it.
+    NoncesSettle: "INSERT INTO nonce (tenant_no, claim, stamped_at, settled_by) SELECT a.tenant_no, a.claim, a.stamped_at, $4
+                   FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS a (tenant_no, claim, stamped_at)
+                   WHERE a.stamped_at > (SELECT horizon FROM replay)
+                   ON CONFLICT (tenant_no, claim) DO NOTHING RETURNING tenant_no, claim";
+    NoncesSettleAgain: "INSERT INTO nonce AS n (tenant_no, claim, stamped_at, settled_by)
+                        SELECT a.tenant_no, a.claim, a.stamped_at, $4
+                        FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS a (tenant_no, claim, stamped_at)
+                        WHERE a.stamped_at > (SELECT horizon FROM replay)
+                        ON CONFLICT (tenant_no, claim) DO UPDATE SET settled_by = excluded.settled_by
+                        WHERE n.settled_by = excluded.settled_by RETURNING n.tenant_no, n.claim";
     NoncesGiveBack: "DELETE FROM nonce n USING unnest($1::bigint[], $2::bytea[]) AS a (tenant_no, claim)
                      WHERE n.tenant_no = a.tenant_no AND n.claim = a.claim";
     NoncesForget: "DELETE FROM nonce WHERE ctid = ANY(ARRAY(SELECT ctid FROM nonce
@@ -338,8 +353,14 @@ statements! {
 
     MarksForget: "DELETE FROM commit_mark WHERE marked_at < 1000 * extract(epoch FROM now() - $1::bigint * interval '1 second')::bigint";
     // What the transaction of a lane ends with, and what its lane asks when nobody answered the commit.
-    MarkPut: "WITH gone AS (DELETE FROM commit_mark WHERE tenant_no = $1 AND lane = $2 AND mark < $3)
-              INSERT INTO commit_mark (tenant_no, lane, mark, marked_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint * 1000)";
-    MarkFence: "INSERT INTO commit_mark (tenant_no, lane, mark, marked_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint * 1000)
-                ON CONFLICT DO NOTHING RETURNING mark";
+    // Only marks that were done are deleted: a row that says "not done" keeps a late transaction from being done. The lower bound keeps the
+    // walk short where dead rows cannot be removed yet, since somebody holds a snapshot.
+    MarkPut: "WITH gone AS (DELETE FROM commit_mark
+              WHERE tenant_no = $1 AND lane = $2 AND mark >= $3::bigint - 16 AND mark < $3 AND done)
+              INSERT INTO commit_mark (tenant_no, lane, mark, marked_at, done)
+              VALUES ($1, $2, $3, extract(epoch FROM now())::bigint * 1000, true)";
+    // Writes in any case, so that its own commit waits for the standby which the asked commit may still lack.
+    MarkFence: "INSERT INTO commit_mark (tenant_no, lane, mark, marked_at, done)
+                VALUES ($1, $2, $3, extract(epoch FROM now())::bigint * 1000, false)
+                ON CONFLICT (tenant_no, lane, mark) DO UPDATE SET marked_at = excluded.marked_at RETURNING done";
 }

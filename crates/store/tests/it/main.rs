@@ -1,5 +1,6 @@
 //! One binary: the contract on every store, what only one kind promises, and all against each other.
 
+mod breaks;
 mod contract;
 mod corrupt;
 mod data_md;
@@ -7,6 +8,7 @@ mod failover;
 mod fixtures;
 mod moving;
 mod nodes;
+mod patience;
 mod postgres;
 mod property;
 mod proxy;

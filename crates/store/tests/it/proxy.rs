@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, mpsc};
 
 /// What happens to the next commit that comes by; then to those after it nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,10 +14,21 @@ pub enum Break {
     Never,
     /// The connection breaks before the database hears of it.
     BeforeCommit,
+    /// As [`Break::BeforeCommit`], and so does the next one that asks for the fate: when it has been answered.
+    BeforeCommitAndFate,
+    /// The second half of that.
+    Fate,
+    /// The store sees the connection break before the database hears of the commit; the database sees nothing.
+    HalfOpen,
+    /// The transaction stands still after its `BEGIN`, and the store sees the connection break in the commit. [`Proxy::let_go`] lets
+    /// the transaction go on.
+    Late,
     /// The connection breaks when the database has done it, before its answer arrives.
     AfterCommit,
     /// As [`Break::AfterCommit`], and from then on nobody gets through.
     AfterCommitForGood,
+    /// The database does it, and the store hears that there was an error, of this severity.
+    Saying(&'static str),
     /// Nobody gets through.
     Closed,
 }
@@ -25,16 +37,47 @@ pub enum Break {
 #[derive(Debug)]
 pub struct Proxy {
     folder: tempfile::TempDir,
-    mode: Arc<Mutex<Break>>,
+    line: Line,
+    late: tokio::sync::Mutex<mpsc::UnboundedReceiver<bool>>,
 }
 
-/// `COMMIT` as a simple query, as it goes over the line.
+/// What its connections share.
+#[derive(Clone, Debug)]
+struct Line {
+    mode: Arc<Mutex<Break>>,
+    /// How often the database answered within the last transaction that committed, before its commit was sent.
+    turns: Arc<Mutex<usize>>,
+    go: Arc<Notify>,
+    /// Whether a late transaction committed.
+    committed: mpsc::UnboundedSender<bool>,
+}
+
+impl Line {
+    fn mode(&self) -> Break {
+        *self.mode.lock().expect("no panic under it")
+    }
+
+    fn set(&self, mode: Break) {
+        *self.mode.lock().expect("no panic under it") = mode;
+    }
+}
+
+/// `BEGIN` and `COMMIT` as simple queries, as they go over the line.
+const BEGIN: &[u8] = b"Q\0\0\0\x0aBEGIN\0";
 const COMMIT: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
-/// What the database says when it is done.
-const COMMITTED: &[u8] = b"COMMIT\0";
+/// What the database says when it is done, or has not done it.
+const COMMITTED: &[u8] = b"C\0\0\0\x0bCOMMIT\0";
+const ROLLED_BACK: &[u8] = b"C\0\0\0\x0dROLLBACK\0";
+/// Part of the statement that asks for a fate, and of no other about marks; and what the database says to it.
+const ASKS_FATE: [&[u8]; 2] = [b"commit_mark", b"ON CONFLICT"];
+const INSERTED: &[u8] = b"INSERT 0 1\0";
 
 fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
     bytes.windows(pattern.len()).position(|window| window == pattern)
+}
+
+fn has(bytes: &[u8], pattern: &[u8]) -> bool {
+    find(bytes, pattern).is_some()
 }
 
 impl Proxy {
@@ -42,26 +85,39 @@ impl Proxy {
     pub fn before(to: PathBuf) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("listens");
-        let mode = Arc::new(Mutex::new(Break::Never));
-        let proxy = Self { folder, mode: Arc::clone(&mode) };
+        let (committed, late) = mpsc::unbounded_channel();
+        let line =
+            Line { mode: Arc::new(Mutex::new(Break::Never)), turns: Arc::default(), go: Arc::default(), committed };
+        let proxy = Self { folder, line: line.clone(), late: tokio::sync::Mutex::new(late) };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if *mode.lock().expect("no panic under it") == Break::Closed {
+                if line.mode() == Break::Closed {
                     continue;
                 }
                 let server = UnixStream::connect(to.join(".s.PGSQL.5432")).await.expect("the cluster answers");
-                tokio::spawn(pass(client, server, Arc::clone(&mode)));
+                tokio::spawn(pass(client, server, line.clone()));
             }
         });
         proxy
     }
 
     pub fn set(&self, mode: Break) {
-        *self.mode.lock().expect("no panic under it") = mode;
+        self.line.set(mode);
     }
 
     pub fn mode(&self) -> Break {
-        *self.mode.lock().expect("no panic under it")
+        self.line.mode()
+    }
+
+    /// How often the database answered between the `BEGIN` and the `COMMIT` of the last transaction.
+    pub fn turns(&self) -> usize {
+        *self.line.turns.lock().expect("no panic under it")
+    }
+
+    /// Lets the late transaction go on, and says whether it committed.
+    pub async fn let_go(&self) -> bool {
+        self.line.go.notify_one();
+        self.late.lock().await.recv().await.expect("a transaction is late")
     }
 
     /// The database's address through this proxy.
@@ -72,10 +128,52 @@ impl Proxy {
     }
 }
 
+/// The rest of a transaction that stands still: everything that the store sends after its `BEGIN`, and then the connection breaks for it.
+async fn late(mut client: UnixStream, mut server: UnixStream, mut held: Vec<u8>, line: Line) -> std::io::Result<()> {
+    let (mut bytes, mut asked) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    while !has(&held, COMMIT) {
+        tokio::select! {
+            read = client.read(&mut asked) => held.extend(&asked[..read?]),
+            read = server.read(&mut bytes) => {
+                let read = read?;
+                client.write_all(&bytes[..read]).await?;
+            }
+        }
+    }
+    drop(client);
+    line.go.notified().await;
+    server.write_all(&held).await?;
+    let mut said = Vec::new();
+    while !has(&said, COMMITTED) && !has(&said, ROLLED_BACK) {
+        let read = server.read(&mut bytes).await?;
+        assert_ne!(read, 0, "the database answers");
+        said.extend(&bytes[..read]);
+    }
+    line.committed.send(has(&said, COMMITTED)).map_err(std::io::Error::other)
+}
+
+/// Reads until the database ends the connection.
+async fn half_open(client: UnixStream, mut server: UnixStream) -> std::io::Result<()> {
+    drop(client);
+    let mut bytes = vec![0; 1 << 16];
+    while server.read(&mut bytes).await? > 0 {}
+    Ok(())
+}
+
+/// An error as the database sends it.
+fn error(severity: &str) -> Vec<u8> {
+    let fields = format!("S{severity}\0V{severity}\0C58030\0Mcould not fdatasync file\0\0");
+    let length = i32::try_from(fields.len() + 4).expect("short").to_be_bytes();
+    [b"E".as_slice(), &length, fields.as_bytes()].concat()
+}
+
 /// Passes bytes both ways until one side ends or it is time to break.
-async fn pass(mut client: UnixStream, mut server: UnixStream, mode: Arc<Mutex<Break>>) -> std::io::Result<()> {
+async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std::io::Result<()> {
     let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     let mut ends_with_the_answer = false;
+    let mut says = None;
+    let mut ends_with_the_fate = false;
+    let mut turns = 0;
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
@@ -83,18 +181,46 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, mode: Arc<Mutex<Br
                 if bytes.is_empty() {
                     return Ok(());
                 }
+                if let Some(at) = find(bytes, BEGIN) {
+                    turns = 0;
+                    if line.mode() == Break::Late {
+                        line.set(Break::Never);
+                        let (first, rest) = bytes.split_at(at + BEGIN.len());
+                        server.write_all(first).await?;
+                        return late(client, server, rest.to_vec(), line).await;
+                    }
+                }
+                if line.mode() == Break::Fate && ASKS_FATE.iter().all(|part| has(bytes, part)) {
+                    ends_with_the_fate = true;
+                }
                 if let Some(at) = find(bytes, COMMIT) {
-                    let now = std::mem::replace(&mut *mode.lock().expect("no panic under it"), Break::Never);
+                    *line.turns.lock().expect("no panic under it") = turns;
+                    let now = line.mode();
+                    line.set(Break::Never);
                     match now {
-                        Break::Never => {}
+                        Break::Never | Break::Late => {}
+                        Break::Fate => line.set(Break::Fate),
                         Break::BeforeCommit => return server.write_all(&bytes[..at]).await,
+                        Break::BeforeCommitAndFate => {
+                            line.set(Break::Fate);
+                            return server.write_all(&bytes[..at]).await;
+                        }
+                        Break::HalfOpen => {
+                            server.write_all(&bytes[..at]).await?;
+                            return half_open(client, server).await;
+                        }
                         Break::AfterCommit => ends_with_the_answer = true,
-                        Break::AfterCommitForGood | Break::Closed => {
-                            *mode.lock().expect("no panic under it") = Break::Closed;
-                            ends_with_the_answer = now == Break::AfterCommitForGood;
-                            if !ends_with_the_answer {
-                                return Ok(());
-                            }
+                        Break::Saying(severity) => {
+                            ends_with_the_answer = true;
+                            says = Some(severity);
+                        }
+                        Break::AfterCommitForGood => {
+                            line.set(Break::Closed);
+                            ends_with_the_answer = true;
+                        }
+                        Break::Closed => {
+                            line.set(Break::Closed);
+                            return Ok(());
                         }
                     }
                 }
@@ -102,7 +228,18 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, mode: Arc<Mutex<Br
             }
             read = server.read(&mut answered) => {
                 let bytes = &answered[..read?];
-                if bytes.is_empty() || (ends_with_the_answer && find(bytes, COMMITTED).is_some()) {
+                turns += 1;
+                if ends_with_the_fate && has(bytes, INSERTED) {
+                    line.set(Break::Never);
+                    return Ok(());
+                }
+                if ends_with_the_answer && let Some(at) = find(bytes, COMMITTED) {
+                    if let Some(severity) = says {
+                        client.write_all(&[&bytes[..at], &error(severity)].concat()).await?;
+                    }
+                    return Ok(());
+                }
+                if bytes.is_empty() {
                     return Ok(());
                 }
                 client.write_all(bytes).await?;

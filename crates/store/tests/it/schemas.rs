@@ -30,7 +30,7 @@ const ONLY_SQLITE: [(&str, &str); 11] = [
     ("fee_rule_head.base_no", "as rule_no"),
 ];
 /// What only PostgreSQL has, and why.
-const ONLY_POSTGRES: [(&str, &str); 26] = [
+const ONLY_POSTGRES: [(&str, &str); 28] = [
     ("nonce.tenant_no", "rows are spread by it"),
     (
         "order_directory.order_id",
@@ -42,6 +42,8 @@ const ONLY_POSTGRES: [(&str, &str); 26] = [
     ("commit_mark.lane", "a connection can break in a commit; a file cannot"),
     ("commit_mark.mark", "as lane"),
     ("commit_mark.marked_at", "as lane"),
+    ("commit_mark.done", "as lane"),
+    ("nonce.settled_by", "as lane: a claim that was not answered is told from another node's by it"),
     ("move_record.one", "a move goes from a file into a database"),
     ("move_record.move_id", "as one"),
     ("move_record.began_at", "as one"),

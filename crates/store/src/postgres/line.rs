@@ -1,0 +1,104 @@
+//! The connections of one writer: the one it uses, and those it gave up on while the database still owed them an answer.
+//!
+//! Invariant: where a host keeps a writer waiting (its standby is away, it stands still), the connections that this writer leaves behind
+//! there are few: another is made only when the last one has ended, or after a time that doubles with each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::fault::{Failure, Trouble};
+use super::limits::Limits;
+use super::session::{Dial, Session};
+use super::statements::Sql;
+
+/// A connection that was given up on. Its transaction, if the server still has one, ends before the server lets go of it.
+#[derive(Debug)]
+struct Owing {
+    host: usize,
+    since: Instant,
+    connection: JoinHandle<()>,
+}
+
+/// One writer's way to the database.
+#[derive(Debug)]
+pub(super) struct Line {
+    dial: Arc<Dial>,
+    /// Prepared with each connection.
+    statements: &'static [Sql],
+    kept: Option<Session>,
+    owing: Vec<Owing>,
+}
+
+impl Line {
+    pub(super) const fn new(dial: Arc<Dial>, statements: &'static [Sql]) -> Self {
+        Self { dial, statements, kept: None, owing: Vec::new() }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.dial.limits()
+    }
+
+    /// The kept connection, or a new one. No open transaction is on it.
+    pub(super) async fn open(&mut self) -> Result<Session, Failure> {
+        if let Some(session) = self.kept.take().filter(|session| !session.is_closed()) {
+            return Ok(session);
+        }
+        let shunned = self.shunned();
+        let session = self.dial.session_elsewhere(&shunned).await?;
+        match timeout(self.limits().connect(), session.prepare(self.statements)).await {
+            Ok(Ok(())) => Ok(session),
+            Ok(Err(error)) => Err(Failure::new(&error)),
+            Err(_) => {
+                self.give_up(session);
+                Err(Failure::silent())
+            }
+        }
+    }
+
+    /// Keeps a connection for the next time. No open transaction may be on it.
+    pub(super) fn keep(&mut self, session: Session) {
+        self.kept = Some(session);
+    }
+
+    /// Leaves a connection that owes an answer.
+    pub(super) fn give_up(&mut self, session: Session) {
+        let host = session.host();
+        self.owing.push(Owing { host, since: Instant::now(), connection: session.into_connection() });
+    }
+
+    /// What becomes of the connection after a transaction that failed and was ended by its own `COMMIT`.
+    pub(super) fn after(&mut self, session: Session, failure: &Failure) {
+        match failure.trouble {
+            Trouble::Lost => {}
+            Trouble::Silent => self.give_up(session),
+            // The commit behind a failed statement has rolled back.
+            Trouble::Again | Trouble::Away | Trouble::Unfit => self.keep(session),
+        }
+    }
+
+    /// Ends an open transaction without doing anything, and keeps the connection if it is still good.
+    pub(super) async fn roll_back(&mut self, session: Session) {
+        match timeout(self.limits().connect(), session.word("ROLLBACK")).await {
+            Ok(Ok(_)) => self.keep(session),
+            Ok(Err(_)) => {}
+            Err(_) => self.give_up(session),
+        }
+    }
+
+    /// Hosts that are not asked now.
+    fn shunned(&mut self) -> Vec<usize> {
+        self.owing.retain(|owing| !owing.connection.is_finished());
+        let shun = |owing: &&Owing| owing.since.elapsed() < self.patience(owing.host);
+        self.owing.iter().filter(shun).map(|owing| owing.host).collect()
+    }
+
+    fn patience(&self, host: usize) -> Duration {
+        let others = self.owing.iter().filter(|owing| owing.host == host).count().saturating_sub(1);
+        self.limits()
+            .shun()
+            .saturating_mul(1_u32.checked_shl(u32::try_from(others).unwrap_or(u32::MAX)).unwrap_or(u32::MAX))
+    }
+}

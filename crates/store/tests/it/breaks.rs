@@ -1,0 +1,192 @@
+//! Commits that nobody answered: what is told to callers, what is done, and what a standby has of it.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use countersign_store::batch::{Batch, EventNumbers};
+use countersign_store::contract::{Claimed, CommitError};
+use countersign_store::testing::{Database, Server, ServerOptions};
+use countersign_store::{PostgresOptions, PostgresStore, Store};
+use tokio_postgres::Client;
+
+use crate::fixtures::*;
+use crate::postgres::{begin, behind_proxy, both_ways};
+use crate::proxy::{Break, Proxy};
+
+/// What the limits are multiples of in tests that wait for one.
+pub const SHORT_SECOND: Duration = Duration::from_millis(200);
+
+/// Waits until a query counts something, and says how much.
+pub async fn counted(client: &Client, query: &str) -> i64 {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let count: i64 = client.query_one(query, &[]).await.expect("reads").get(0);
+        if count > 0 {
+            return count;
+        }
+        assert!(Instant::now() < deadline, "nothing yet: {query}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fence_whose_answer_is_lost_does_not_pass_for_the_commit() {
+    let (_database, proxy, store) = behind_proxy().await;
+    let mut seq = 0;
+    for (done, writes) in both_ways(1).into_iter().enumerate() {
+        proxy.set(Break::BeforeCommitAndFate);
+        let events = commit(&store, writes).await.events;
+        assert_eq!(proxy.mode(), Break::Never, "both broke");
+        assert_eq!(store.audit(all()).await.expect("reads").len(), done + 1, "what was acknowledged is there");
+        for given in events {
+            seq += 1;
+            assert_eq!(given, EventNumbers { seq, sequence: seq });
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_was_given_up_is_never_done_later() {
+    let (_database, proxy, store) = behind_proxy().await;
+    proxy.set(Break::Late);
+    // Done by the lane's next transaction, which deletes the marks of earlier ones.
+    commit(&store, vec![audit("once")]).await;
+    commit(&store, vec![audit("twice")]).await;
+    assert!(!proxy.let_go().await, "the late transaction must not commit");
+    assert_eq!(store.audit(all()).await.expect("reads").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_in_the_commit_itself_does_not_mean_that_nothing_was_done() {
+    let (_database, proxy, store) = behind_proxy().await;
+    let mut lines = 0;
+    for (no, severity) in (1..).zip(["PANIC", "FATAL", "ERROR"]) {
+        for writes in both_ways(no) {
+            proxy.set(Break::Saying(severity));
+            commit(&store, writes).await;
+            lines += 1;
+            assert_eq!(store.audit(all()).await.expect("reads").len(), lines, "{severity}: done, and once");
+        }
+        proxy.set(Break::Saying(severity));
+        let text = format!("read {no}");
+        assert_eq!(store.settle(nonce(&text, 0)).await.expect("answers"), Claimed::Fresh, "{severity}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_whose_commit_never_arrives_ends_before_its_fate_is_given_up() {
+    let (database, proxy, _store) = behind_proxy().await;
+    let options = PostgresOptions::new(proxy.url(&database.url()), [1; 16], [2; 16]);
+    let options = PostgresOptions { second: SHORT_SECOND, ..options };
+    let store = PostgresStore::open(options).await.expect("opens");
+    for (no, writes) in (1..).zip(both_ways(1)) {
+        proxy.set(Break::HalfOpen);
+        commit(&store, writes).await;
+        assert_eq!(store.audit(all()).await.expect("reads").len(), no);
+    }
+}
+
+/// A primary whose commits wait for its standby, and the standby, which gets nothing more.
+async fn waiting_for_a_standby() -> (Server, Server, PostgresOptions) {
+    let mut primary = Server::start(ServerOptions::default());
+    let standby = primary.standby("b");
+    let url = Server::url_of(&[&primary, &standby], "postgres");
+    let options = PostgresOptions { second: SHORT_SECOND, ..PostgresOptions::new(url, [1; 16], [1; 16]) };
+    let store = PostgresStore::open(options.clone()).await.expect("opens");
+    furnish(&store).await;
+    primary.set_synchronous("b");
+    commit(&store, vec![put("before", "yes")]).await;
+    primary.hold_back();
+    (primary, standby, options)
+}
+
+const WAIT_FOR_STANDBY: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_standby_lacks_is_not_acknowledged_when_somebody_ends_the_wait_for_it() {
+    let (mut primary, standby, options) = waiting_for_a_standby().await;
+    for (end, node) in [("pg_terminate_backend", 2), ("pg_cancel_backend", 3)] {
+        // Another opening: the one before still has connections that wait.
+        let store = PostgresStore::open(PostgresOptions { node: [node; 16], ..options.clone() }).await.expect("opens");
+        let mut change = pin!(store.commit(Batch(vec![audit(end)])));
+        begin(change.as_mut()).await;
+        let waiting = format!("{WAIT_FOR_STANDBY} AND query = 'COMMIT'");
+        primary.wait_until(&format!("SELECT 1 {waiting}"));
+        primary.ask("postgres", &format!("SELECT {end}(pid) {waiting}"));
+        let answer = change.await;
+        assert!(matches!(answer, Err(CommitError::Unknown)), "{end}: {answer:?}");
+        let mut claim = pin!(store.settle(nonce(end, 0)));
+        begin(claim.as_mut()).await;
+        primary.wait_until(&format!("SELECT 1 {waiting}"));
+        primary.ask("postgres", &format!("SELECT {end}(pid) {waiting}"));
+        let answer = claim.await;
+        assert!(matches!(answer, Ok(Claimed::InDoubt)), "{end}: {answer:?}");
+    }
+    primary.stop_immediately();
+    standby.promote();
+    let store = PostgresStore::open(options).await.expect("opens on the standby");
+    assert_eq!(store.setting("before").await.expect("reads").as_deref(), Some("yes"));
+    assert!(store.audit(all()).await.expect("reads").is_empty(), "the standby has none of it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_that_wait_for_an_absent_standby_leave_few_connections_behind() {
+    let primary = Server::start(ServerOptions::default());
+    let options = PostgresOptions::new(primary.url("postgres"), [1; 16], [1; 16]);
+    let options = PostgresOptions { second: Duration::from_millis(50), lanes: 1, ..options };
+    let store = PostgresStore::open(options).await.expect("opens");
+    furnish(&store).await;
+    primary.set_synchronous("nobody");
+    for n in 0..6 {
+        let unanswered = store.commit(Batch(vec![audit("waits")])).await;
+        assert!(unanswered.is_err(), "{unanswered:?}");
+        let unanswered = store.settle(nonce(&format!("read {n}"), 0)).await;
+        assert!(!matches!(unanswered, Ok(Claimed::Fresh)), "{unanswered:?}");
+    }
+    let waiting: i64 =
+        primary.ask("postgres", &format!("SELECT count(*) {WAIT_FOR_STANDBY}")).parse().expect("a count");
+    // The lane makes a second one after some time; each new one after twice the time of the last.
+    assert!((2..=5).contains(&waiting), "{waiting} connections wait");
+    primary.set_synchronous("");
+    commit(&store, vec![put("again", "yes")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_in_doubt_only_where_nobody_can_be_asked_and_counts_as_used_then() {
+    let database = Database::new().await;
+    let proxy = Proxy::before(database.folder());
+    let options = PostgresOptions::new(proxy.url(&database.url()), [1; 16], [1; 16]);
+    let options = PostgresOptions { second: SHORT_SECOND, ..options };
+    let store = PostgresStore::open(options).await.expect("opens");
+    proxy.set(Break::AfterCommitForGood);
+    let doubtful = store.settle(nonce("doubtful", 0)).await;
+    assert!(matches!(doubtful, Ok(Claimed::InDoubt)), "{doubtful:?}");
+    // From here on nothing is sent: of this nobody is in doubt.
+    let away = store.settle(nonce("away", 0)).await;
+    assert!(away.is_err(), "{away:?}");
+    store.release(&nonce("away", 0));
+    proxy.set(Break::Never);
+    let client = database.client().await;
+    assert_eq!(counted(&client, "SELECT count(*) FROM nonce").await, 1);
+    let other = open_postgres(&database, 2).await;
+    assert_eq!(other.settle(nonce("doubtful", 0)).await.expect("answers"), Claimed::Used);
+    assert_eq!(other.settle(nonce("away", 0)).await.expect("answers"), Claimed::Fresh);
+    assert_eq!(store.reserve(&nonce("doubtful", 0)).await.expect("answers"), Claimed::Used);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_another_node_made_is_used_even_after_a_broken_connection() {
+    let (database, proxy, store) = behind_proxy().await;
+    let other = open_postgres(&database, 2).await;
+    assert_eq!(other.settle(nonce("theirs", 0)).await.expect("answers"), Claimed::Fresh);
+    commit(&other, vec![claim("changed", 0)]).await;
+    for text in ["theirs", "changed"] {
+        for mode in [Break::BeforeCommit, Break::AfterCommit] {
+            let again = open_postgres(&database, 3).await;
+            drop(again);
+            proxy.set(mode);
+            assert_eq!(store.settle(nonce(text, 0)).await.expect("answers"), Claimed::Used, "{mode:?}");
+            proxy.set(Break::Never);
+        }
+    }
+}
