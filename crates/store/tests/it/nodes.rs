@@ -147,8 +147,8 @@ async fn a_result_of_an_older_term_is_refused_and_leaves_nothing() {
     let guard = |fence| Write::Guard(Guard::Lane { application: APP, fence });
     for late in [
         vec![of(old), audit("late")],
-        vec![of(old), Write::HoldPending { application: APP }],
-        vec![guard(old), Write::HoldPending { application: APP }],
+        vec![of(old), Write::HoldPending { tenant: TENANT, application: APP }],
+        vec![guard(old), Write::HoldPending { tenant: TENANT, application: APP }],
         vec![guard(Fence(0)), audit("nobody's")],
         vec![of(Fence(new.0 + 1))],
     ] {

@@ -95,7 +95,7 @@ fn batches(n: i64) -> Vec<Vec<Write>> {
         vec![claim("one"), rule(1), audit_of(Some(tenant), 0, "one"), enqueue(row)],
         vec![claim("two"), rule(2), audit_of(Some(tenant), 0, "two")],
         vec![Write::InsertConvertOrder { tenant, merchant: sub, order: Box::new(order(n + 1)) }],
-        vec![Write::RecordAttempt { tenant, attempt, state: DeliveryState::Dead, due_at: None }],
+        vec![Write::RecordAttempt { tenant, application: APP, attempt, state: DeliveryState::Dead, due_at: None }],
         vec![Write::Redeliver { tenant, event: EventNo(no), due_at: at(1) }, audit_of(Some(tenant), 0, "three")],
         vec![Write::HoldPending { tenant, application: app }],
         vec![Write::ReleaseHeld { tenant, application: app, due_at: at(2) }],

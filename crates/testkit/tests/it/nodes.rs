@@ -14,7 +14,6 @@ use countersign::dispatch::{DispatchSettings, Dispatcher};
 use countersign::log::LogSink;
 use countersign::run::{self, Running, Surroundings};
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::ApplicationNo;
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_store::Store as _;
 use countersign_store::contract::{AttemptRow, EventRow};
@@ -151,8 +150,8 @@ async fn nodes_share_the_callbacks_wake_each_other_and_hand_over_when_one_stops(
 
 async fn last_event(node: &Running, signer: &Signer) -> (EventRow, Vec<AttemptRow>) {
     let store = &node.app.store;
-    let of: ApplicationNo = store.application(&signer.client_id).await.expect("reads").expect("there").application.no;
-    let id = store.events_after(of, 1, 1).await.expect("reads").pop().expect("two events").event_id;
+    let of = store.application(&signer.client_id).await.expect("reads").expect("there").application;
+    let id = store.events_after(of.tenant, of.no, 1, 1).await.expect("reads").pop().expect("two events").event_id;
     let mut found = store.event(id).await.expect("reads").expect("there");
     until("its attempt is recorded", async || {
         found = store.event(id).await.expect("reads").expect("there");

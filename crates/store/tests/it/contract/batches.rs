@@ -120,7 +120,7 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::InsertConvertOrder { tenant, merchant: SUB, order: Box::new(order(7)) },
             Write::MoveConvertOrder { tenant, order: Box::new(moved.clone()), at: at(1) },
             enqueue(row),
-            Write::RecordAttempt { tenant, attempt, state: DeliveryState::Dead, due_at: None },
+            Write::RecordAttempt { tenant, application: APP, attempt, state: DeliveryState::Dead, due_at: None },
             Write::ReleaseHeld { tenant, application: APP, due_at: at(1) },
             Write::HoldPending { tenant, application: APP },
             Write::Redeliver { tenant, event: EventNo(1), due_at: at(1) },
@@ -156,7 +156,7 @@ pub async fn what_is_another_tenants_is_not_there(store: Any) {
     let refused = conflict(&*store, vec![Write::MoveConvertOrder { tenant, order: Box::new(moved), at: at(1) }]).await;
     assert_eq!(refused, Conflict::Moved(Key::ConvertOrder(id)));
     let Write::RecordAttempt { attempt, .. } = attempt(1, 1, DeliveryState::Dead, None) else { panic!("an attempt") };
-    let record = Write::RecordAttempt { tenant, attempt, state: DeliveryState::Dead, due_at: None };
+    let record = Write::RecordAttempt { tenant, application: APP, attempt, state: DeliveryState::Dead, due_at: None };
     assert_eq!(conflict(&*store, vec![record]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
     let again = Write::Redeliver { tenant, event: EventNo(2), due_at: at(1) };
     assert_eq!(conflict(&*store, vec![again]).await, Conflict::Moved(Key::Delivery(EventNo(2))));
