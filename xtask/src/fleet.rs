@@ -1,4 +1,5 @@
-//! `cargo xtask fleet RUN [N]`: several real nodes on one PostgreSQL, behind haproxy: what they must hold, in large.
+//! `cargo xtask fleet RUN [N]`: several real nodes on one PostgreSQL, behind haproxy: what they must hold, in large. `control` is the
+//! failover to a standby that lags, which must lose some.
 
 use std::process::ExitCode;
 
@@ -7,7 +8,8 @@ use anyhow::{Context, bail};
 use crate::{packages, tools};
 
 /// The runs, and how many rounds each has unless told otherwise.
-const RUNS: [(&str, &str); 2] = [("replay", "1000"), ("kills", "100")];
+const RUNS: [(&str, &str); 6] =
+    [("replay", "1000"), ("kills", "100"), ("failover", "20"), ("control", "3"), ("pauses", "50"), ("restarts", "50")];
 
 /// One run.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {

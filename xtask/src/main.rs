@@ -37,7 +37,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "fleet",
-        summary: "RUN [N] several nodes behind haproxy on one PostgreSQL: replay",
+        summary: "RUN [N] several nodes on one PostgreSQL: replay, kills, failover, control, pauses, restarts",
         run: fleet::run,
     },
     Command {

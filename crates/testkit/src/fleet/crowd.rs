@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use countersign_store::testing::Database;
 
-use super::Fleet;
+use super::{Fleet, Node};
 use crate::books::{check_versions, config_ids};
 use crate::kill::Inbox;
 use crate::kill::load::{Aim, Broken, Load, Sent, UPGRADE, query_target, upgrade_body};
@@ -45,6 +45,21 @@ pub struct Tally {
     pub events: usize,
     /// Callbacks that came more than once.
     pub duplicates: usize,
+}
+
+impl Tally {
+    /// Both together.
+    pub fn add(&mut self, other: &Self) {
+        self.upgrades += other.upgrades;
+        self.queries += other.queries;
+        self.unanswered += other.unanswered;
+        self.unanswered_done += other.unanswered_done;
+        self.away += other.away;
+        self.replays_refused += other.replays_refused;
+        self.honest_late += other.honest_late;
+        self.events += other.events;
+        self.duplicates += other.duplicates;
+    }
 }
 
 /// The users and what they were told.
@@ -84,6 +99,11 @@ impl Crowd {
     /// Begins a round's load through the proxy.
     pub fn load(&self) -> Load {
         Load::start(&self.aim)
+    }
+
+    /// Begins a round's load on one node directly.
+    pub fn load_on(&self, node: &Node) -> Load {
+        Load::start(&Aim { listen: node.listen(), access: node.access().clone(), ..self.aim.clone() })
     }
 
     /// Where callbacks go.
@@ -127,15 +147,25 @@ impl Crowd {
                 _ => bail!("an unanswered write came to {} {}", answer.status, answer.json()),
             }
             let again = doors.send(draft).await?;
-            ensure!(is_replay(&again, draft), "an unanswered write was accepted twice: {}", again.json());
+            ensure!(
+                is_replay(&again, draft),
+                "a write without an answer, sent again to two nodes, was answered {} and {}",
+                answer.json(),
+                again.json()
+            );
         }
+        self.note(round, sent);
+        Ok(())
+    }
+
+    /// Notes what a round's load was told.
+    pub fn note(&mut self, round: usize, sent: Sent) {
         self.tally.upgrades += sent.upgrades.len();
         self.tally.queries += sent.queries.len();
         self.tally.unanswered += sent.unanswered.len();
         self.tally.away += sent.away;
         self.told.extend(sent.upgrades.into_iter().map(|(_, config_id)| (config_id, round)));
         self.owed.extend(sent.events);
-        Ok(())
     }
 
     /// Checks what is there at the end: every acknowledged version and event, versions without a gap, every event delivered, and

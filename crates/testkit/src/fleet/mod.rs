@@ -12,10 +12,14 @@ use crate::operator::OperatorAccess;
 use crate::process::{Deployment, Server};
 
 pub mod crowd;
+pub mod failover;
 pub mod kills;
+pub mod pauses;
 mod proxy;
 pub mod replay;
+pub mod restarts;
 pub mod sockets;
+pub mod span;
 
 pub use proxy::{Behind, Proxy};
 

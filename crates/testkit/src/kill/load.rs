@@ -66,6 +66,8 @@ pub struct Sent {
     pub events: Vec<String>,
     /// Upgrades whose answer never came, or that were told 503.
     pub unanswered: Vec<Draft>,
+    /// Connections that broke while an answer was due.
+    pub broken: usize,
     /// Answers of 502, 503 and 504, from the proxy or a node.
     pub away: usize,
     /// Answers that were neither success nor away.
@@ -206,7 +208,7 @@ impl Line {
                 return Ended::Open;
             }
             Err(_) => {
-                self.connection = None;
+                self.shared.look(|sent| sent.broken += 1);
                 sleep(PAUSE).await;
                 return Ended::Open;
             }

@@ -1,7 +1,8 @@
 //! Nodes that die, servers that fail over, in small; `cargo xtask fleet` is the same in large.
 
 use countersign_store::testing::Database;
-use countersign_testkit::fleet::{kills, replay};
+use countersign_testkit::fleet::failover::Standby;
+use countersign_testkit::fleet::{failover, kills, pauses, replay, restarts};
 
 const SEED: u64 = 20_260_102;
 
@@ -23,4 +24,33 @@ async fn nothing_is_lost_and_no_lane_is_held_twice_while_one_node_after_the_othe
     assert!(tally.upgrades >= 6 * 300 && tally.events > 100 && tally.queries > 100, "{tally:?}");
     assert!(tally.unanswered > 0 && tally.honest_late == 24, "{tally:?}");
     assert!(report.lanes.handovers() > 0 && report.in_flight > 0, "others took over what was in flight");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_to_a_synchronous_standby_loses_nothing_and_accepts_nothing_again() {
+    let report = failover::run(Standby::Synchronous, 1).await.expect("the standby has everything");
+    failover::print(Standby::Synchronous, &report);
+    assert!(report.tally.upgrades > 200 && report.tally.replays_refused > 200, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_to_a_standby_that_lags_loses_some_and_the_checks_see_it() {
+    let report = failover::run(Standby::Lagging, 1).await.expect("something is lost");
+    failover::print(Standby::Lagging, &report);
+    assert!(report.lost > 0 && report.lost < report.tally.upgrades, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_brings_that_was_stopped_beyond_its_lease_is_refused() {
+    let database = Database::new().await;
+    let report = pauses::run(&database, 2).await.expect("every state is right");
+    pauses::print(&report);
+    assert!(report.fenced >= 2 && report.events == 24, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_outlive_a_restart_of_the_database_and_answer_503_meanwhile() {
+    let report = restarts::run(2).await.expect("nothing is lost");
+    restarts::print(&report);
+    assert!(report.tally.away > 0 && report.tally.honest_late == 8, "{report:?}");
 }
