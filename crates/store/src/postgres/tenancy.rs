@@ -1,4 +1,4 @@
-//! A test over all statements: whatever is a tenant's is found by its tenant, but for what is declared here, with the reason.
+//! Tests over all statements: whatever is a tenant's is found by its tenant, but for what is declared here, with the reason; and by an index.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -260,5 +260,59 @@ fn every_table_is_a_tenants_with_its_tenant_first_or_declared_not_to_be() {
     let page = std::fs::read_to_string(page).expect("docs/SCALING.md is there");
     for table in OF_TENANTS.into_iter().chain(OTHERS) {
         assert!(page.contains(&format!("`{table}`")), "docs/SCALING.md does not say how {table} is spread");
+    }
+}
+
+/// Statements that may read a whole table: a list whose order and end are added later, and marks of a day, once for each start.
+const READS_ALL: [&str; 2] = ["EVENTS", "MarksForget"];
+
+/// What a plan reads from one end to the other: a table, or an index without a condition.
+fn whole<'p>(plan: &[&'p str]) -> Vec<&'p str> {
+    let scans = plan.iter().enumerate().filter(|(_, line)| line.contains("Scan") && line.contains(" on "));
+    let whole = scans.filter(|(at, line)| {
+        let is_bound = plan
+            .get(at + 1)
+            .is_some_and(|next| ["Index Cond", "TID Cond"].iter().any(|bound| next.trim().starts_with(bound)));
+        let has_bound_below = line.contains("Bitmap Heap Scan");
+        !is_bound && !has_bound_below && !line.contains("Function Scan")
+    });
+    whole.map(|(_, line)| line.trim()).collect()
+}
+
+#[test]
+fn a_plan_that_reads_a_whole_table_is_found_out() {
+    assert_eq!(whole(&["Limit", "  ->  Seq Scan on event e", "        Filter: x"]), ["->  Seq Scan on event e"]);
+    assert_eq!(whole(&["Index Scan using event_pkey on event e", "  Filter: x"]).len(), 1);
+    assert!(
+        whole(&["Index Scan using event_pkey on event e", "  Index Cond: x", "Function Scan on unnest a"]).is_empty()
+    );
+}
+
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn no_statement_about_what_grows_is_planned_without_an_index() {
+    let database = crate::testing::Database::new().await;
+    let dial = super::session::Dial::new(&database.url(), None).expect("an address");
+    super::schema::migrate(&dial).await.expect("makes the schema");
+    let session = dial.session().await.expect("connects");
+    let client = session.client();
+    for (name, text) in statements() {
+        let types = client.prepare(text).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let nulls = vec!["NULL"; types.params().len()].join(", ");
+        let call = if nulls.is_empty() { String::new() } else { format!("({nulls})") };
+        client.batch_execute(&format!("PREPARE asked AS {text}")).await.expect("is prepared");
+        let found = client.simple_query(&format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await.expect("is planned");
+        client.batch_execute("DEALLOCATE asked").await.expect("is let go");
+        let lines: Vec<&str> = found
+            .iter()
+            .filter_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+                _ => None,
+            })
+            .collect();
+        for line in whole(&lines) {
+            let of = line.split(" on ").nth(1).and_then(|of| of.split(' ').next()).expect("a table");
+            assert!(!OF_TENANTS.contains(&of) || READS_ALL.contains(&name), "{name}: {line} in {lines:#?}");
+        }
     }
 }
