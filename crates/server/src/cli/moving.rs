@@ -6,11 +6,12 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use countersign_store::SqliteStore;
-use countersign_store::moving::{self, Move, Progress, Report};
+use countersign_store::contract::StoreError;
+use countersign_store::moving::{self, Move, MoveError, Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -79,7 +80,12 @@ pub fn run(args: &MoveArgs, environment: &BTreeMap<String, String>) -> anyhow::R
     let mut display = Display::new();
     let moved = super::small_runtime()?.block_on(moving::run(order, |progress| display.show(progress)));
     display.end();
-    let report = moved.context("the deployment was not moved")?;
+    let report = moved.map_err(|error| {
+        // Nothing is lost, and nothing has to be undone.
+        let goes_on = matches!(error, MoveError::Store(StoreError::Unavailable(_)));
+        let said = anyhow::Error::from(error);
+        said.context(if goes_on { "not moved; run the same command again, it goes on" } else { "not moved" })
+    })?;
     super::say(&if args.json { as_json(&report) } else { in_words(&report, &data) });
     Ok(ExitCode::SUCCESS)
 }

@@ -48,6 +48,11 @@ impl Cell {
         }
     }
 
+    /// Whether it is a text that PostgreSQL cannot hold.
+    pub(crate) fn holds_nul(&self) -> bool {
+        matches!(self, Self::Text(Some(text)) if text.contains('\0'))
+    }
+
     /// Bytes that this cell needs, about.
     pub(crate) fn weight(&self) -> usize {
         match self {

@@ -64,7 +64,7 @@ pub(super) async fn table(
                 there = fetched.next().await?.into_iter();
             }
             let Some(copied) = there.next() else {
-                return Err(differs(format!("row {} is missing in the target", named(table, &row))));
+                return Err(differs(format!("row {} is missing in the target", table.row_in_words(&row))));
             };
             right.take(&copied);
             if row != copied {
@@ -77,23 +77,14 @@ pub(super) async fn table(
         there = fetched.next().await?.into_iter();
     }
     if let Some(more) = there.next() {
-        return Err(differs(format!("row {} of the target is not in the source", named(table, &more))));
+        return Err(differs(format!("row {} of the target is not in the source", table.row_in_words(&more))));
     }
     let (left, right) = (left.report(table), right.report(table));
     if left == right { Ok(left) } else { Err(differs("the digests are not the same".to_owned())) }
 }
 
-/// A row by its key.
-fn named(table: &Table, row: &[Cell]) -> String {
-    let key = |name: &&str| {
-        let at = table.columns.iter().position(|column| column.name == *name);
-        format!("{name} {}", at.map_or_else(String::new, |at| row[at].words()))
-    };
-    table.key.iter().map(key).collect::<Vec<_>>().join(", ")
-}
-
 fn difference(table: &Table, row: &[Cell], copied: &[Cell]) -> String {
-    let (here, there) = (named(table, row), named(table, copied));
+    let (here, there) = (table.row_in_words(row), table.row_in_words(copied));
     if here != there {
         return format!("the source has row {here} where the target has row {there}");
     }

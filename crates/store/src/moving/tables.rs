@@ -1,5 +1,7 @@
 //! Every table, and what becomes of it in a move. A test holds this list against both schemas, so that none can be forgotten.
 
+use super::Cell;
+
 /// What is in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -52,6 +54,17 @@ pub(crate) struct Table {
     /// The order in which both sides are read, in words of both dialects. It leaves no choice, and no row refers to a later one.
     pub(crate) order: &'static str,
     pub(crate) columns: &'static [Column],
+}
+
+impl Table {
+    /// A row by its key.
+    pub(crate) fn row_in_words(&self, row: &[Cell]) -> String {
+        let key = |name: &&str| {
+            let at = self.columns.iter().position(|column| column.name == *name);
+            format!("{name} {}", at.map_or_else(String::new, |at| row[at].words()))
+        };
+        self.key.iter().map(key).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// In this order: no row refers to a table that comes later.

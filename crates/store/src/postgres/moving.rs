@@ -8,7 +8,7 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Portal, Transaction};
 
-use super::fault::{fault, words};
+use super::fault::{Trouble, fault, trouble, words};
 use super::options::PostgresOptions;
 use super::schema;
 use super::session::{Dial, Session};
@@ -117,9 +117,7 @@ impl Target {
     /// Appends rows to a table of which `before` are here, with the note of it, in one transaction.
     pub(crate) async fn append(&mut self, table: &Table, before: u64, rows: &[Vec<Cell>]) -> Result<(), StoreError> {
         let transaction = self.session.transaction().await.map_err(fault)?;
-        copy(&transaction, table, rows).await.map_err(|error| {
-            StoreError::Unfit(format!("rows of {} cannot be copied: {}", table.name, words(&error)))
-        })?;
+        copy(&transaction, table, rows).await.map_err(|error| why_not(table, rows, &error))?;
         let (before, added) = (count(before), count(rows.len() as u64));
         let note = "INSERT INTO move_progress AS p (table_name, row_count) VALUES ($1, $3) ON CONFLICT (table_name)
                     DO UPDATE SET row_count = p.row_count + $3 WHERE p.row_count = $2";
@@ -163,6 +161,22 @@ impl Target {
         let complete = "UPDATE move_record SET completed_at = $1 WHERE completed_at IS NULL";
         transaction.execute(complete, &[&now.0]).await.map_err(fault)?;
         transaction.commit().await.map_err(fault)
+    }
+}
+
+/// Why rows of a table cannot be copied.
+fn why_not(table: &Table, rows: &[Vec<Cell>], error: &tokio_postgres::Error) -> StoreError {
+    if let Some((row, column)) = rows.iter().find_map(|row| Some((row, row.iter().position(Cell::holds_nul)?))) {
+        let (row, column) = (table.row_in_words(row), table.columns[column].name);
+        return StoreError::Unfit(format!(
+            "the {column} of row {row} of {} holds U+0000, which PostgreSQL cannot: take it out of the source first",
+            table.name
+        ));
+    }
+    let why = format!("rows of {} cannot be copied: {}", table.name, words(error));
+    match trouble(error) {
+        Trouble::Lost | Trouble::Silent | Trouble::Away => StoreError::Unavailable(why),
+        Trouble::Again | Trouble::Unfit => StoreError::Unfit(why),
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Report {
 struct Mover {
     child: Child,
     says: BufReader<ChildStderr>,
+    /// What it said and was read so far.
+    said: String,
 }
 
 /// Moves a deployment of about `rows` rows, killed `kills` times. An error names what was lost, doubled or accepted.
@@ -61,6 +63,7 @@ pub async fn run(rows: u64, kills: u64) -> Result<Report> {
         mover.kill_midway()?;
         report.take_up(&mover.rest()?)?;
     }
+    ensure!(report.found.len() + 1 == usize::try_from(kills)?, "a run began anew: {:?}", report.found);
     ensure!(report.found.is_sorted(), "rows were lost between runs: {:?}", report.found);
     let begun = Instant::now();
     let out = command(&deployment, &database).arg("--json").output()?;
@@ -85,7 +88,7 @@ impl Mover {
     fn start(deployment: &Deployment, database: &Database) -> Result<Self> {
         let mut child = command(deployment, database).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         let says = BufReader::new(child.stderr.take().context("stderr is piped")?);
-        Ok(Self { child, says })
+        Ok(Self { child, says, said: String::new() })
     }
 
     /// Waits until so many rows are in the database.
@@ -102,6 +105,7 @@ impl Mover {
     fn until_percent(&mut self, wanted: u64) -> Result<()> {
         let mut line = String::new();
         while self.says.read_line(&mut line)? > 0 {
+            self.said.push_str(&line);
             let percent = line.split_once(" %").and_then(|(number, _)| number.parse::<u64>().ok());
             if percent.is_some_and(|percent| percent >= wanted) {
                 return Ok(());
@@ -127,11 +131,10 @@ impl Mover {
         Ok(())
     }
 
-    /// What it said and nobody has read.
+    /// All that it said until it ended.
     fn rest(&mut self) -> Result<String> {
-        let mut rest = String::new();
-        self.says.read_to_string(&mut rest)?;
-        Ok(rest)
+        self.says.read_to_string(&mut self.said)?;
+        Ok(std::mem::take(&mut self.said))
     }
 }
 
@@ -186,7 +189,7 @@ pub fn print(report: &Report) {
     );
     let found: Vec<String> = report.found.iter().map(u64::to_string).collect();
     println!("rows found by the runs after them     {}", found.join(" "));
-    println!("last run (comparing)                  {} ms", report.last_ms);
+    println!("last run (comparing every row)        {} ms", report.last_ms);
     for (table, rows, digest) in &report.tables {
         println!("{rows:>9}  {table:<20} {digest}");
     }

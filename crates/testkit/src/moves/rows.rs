@@ -24,7 +24,7 @@ const SUBS: i64 = 4;
 /// Pieces of business in one batch.
 const PIECES_PER_BATCH: i64 = 400;
 /// Rows that one piece of business leaves, about.
-const ROWS_PER_PIECE: i64 = 7;
+const ROWS_PER_PIECE: i64 = 8;
 /// Pieces of business for one institution.
 const PIECES_PER_TENANT: i64 = 2000;
 
