@@ -175,7 +175,7 @@ fn why_not(table: &Table, rows: &[Vec<Cell>], error: &tokio_postgres::Error) -> 
     }
     let why = format!("rows of {} cannot be copied: {}", table.name, words(error));
     match trouble(error) {
-        Trouble::Lost | Trouble::Away => StoreError::Unavailable(why),
+        Trouble::Lost | Trouble::Silent | Trouble::Away => StoreError::Unavailable(why),
         Trouble::Again | Trouble::Unfit => StoreError::Unfit(why),
     }
 }
