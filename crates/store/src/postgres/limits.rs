@@ -48,6 +48,11 @@ impl Limits {
         self.unit * 10
     }
 
+    /// What nodes ask and tell each other now and then.
+    pub(super) fn call(self) -> Duration {
+        self.unit * 2
+    }
+
     /// Looking for the fate of a commit that nobody answered.
     pub(super) fn fate(self) -> Duration {
         self.unit * 5
