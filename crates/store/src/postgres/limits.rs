@@ -70,6 +70,6 @@ impl Limits {
 
     /// How long a writer that gave up on a connection makes no other to the same host, unless that one ends. Doubled with each.
     pub(super) fn shun(self) -> Duration {
-        self.unit * 15
+        self.unit * 30
     }
 }
