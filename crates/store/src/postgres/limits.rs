@@ -48,6 +48,11 @@ impl Limits {
         self.unit * 10
     }
 
+    /// What nodes ask and tell each other now and then.
+    pub(super) fn call(self) -> Duration {
+        self.unit * 2
+    }
+
     /// Looking for the fate of a commit that nobody answered.
     pub(super) fn fate(self) -> Duration {
         self.unit * 5
@@ -65,6 +70,6 @@ impl Limits {
 
     /// How long a writer that gave up on a connection makes no other to the same host, unless that one ends. Doubled with each.
     pub(super) fn shun(self) -> Duration {
-        self.unit * 15
+        self.unit * 30
     }
 }

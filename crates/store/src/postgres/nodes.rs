@@ -5,7 +5,6 @@
 //! the other changes its key.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
@@ -13,15 +12,14 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
-use super::fault::fault;
+use super::fault::{Failure, fault};
+use super::line::Line;
 use super::rows::Fields;
 use super::session::{Dial, Session, in_order};
 use super::statements::Sql;
 use crate::contract::StoreError;
 use crate::nodes::{DirectoryChanges, Stage, Tend, Tended};
 
-/// How long one question may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Statements of a heartbeat.
 const TENDING: &[Sql] = &[
     Sql::LanesForget,
@@ -52,28 +50,33 @@ fn read(row: &Row) -> Result<(Lane, Fence), StoreError> {
 /// A connection of its own, for what must neither wait behind requests nor hold them up when it hangs.
 #[derive(Debug)]
 pub(super) struct Aside {
-    dial: Arc<Dial>,
-    session: Mutex<Option<Session>>,
+    line: Mutex<Line>,
 }
 
 impl Aside {
     pub(super) fn new(dial: Arc<Dial>) -> Self {
-        Self { dial, session: Mutex::default() }
+        Self { line: Mutex::new(Line::new(dial, &[])) }
     }
 
     async fn with<T>(&self, ask: impl AsyncFnOnce(&Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut kept = self.session.lock().await;
-        let asked = timeout(ANSWER_TIMEOUT, async {
-            // Taken out: whoever gives up in the middle, or fails, leaves nothing half done behind.
-            let session = match kept.take().filter(|session| !session.is_closed()) {
-                Some(session) => session,
-                None => self.dial.session().await?,
-            };
-            let answer = ask(&session).await?;
-            *kept = Some(session);
-            Ok(answer)
-        });
-        asked.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the database does not answer".to_owned())))
+        let mut line = self.line.lock().await;
+        // Taken out: whoever gives up in the middle, or fails, leaves nothing half done behind.
+        let session = line.open().await.map_err(|failure| failure.refusal())?;
+        match timeout(line.limits().call(), ask(&session)).await {
+            // What it took may be on this server alone: after a failover another node could take it under the same number.
+            Ok(_) if session.was_warned() => Err(Failure::warned().refusal()),
+            Ok(answer) => {
+                if answer.is_ok() {
+                    line.keep(session);
+                }
+                answer
+            }
+            Err(_) => {
+                // Its commit may wait for a standby that is away, and the next one would wait as well.
+                line.give_up(session);
+                Err(Failure::silent().refusal())
+            }
+        }
     }
 
     /// One heartbeat, in one transaction of one round trip.

@@ -12,7 +12,8 @@ use tokio::sync::{Notify, broadcast};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Notification;
 
-use super::session::{Dial, Params, Session};
+use super::line::Line;
+use super::session::{Dial, Params};
 use super::statements::Sql;
 use crate::nodes::Signal;
 
@@ -25,8 +26,6 @@ const LISTEN: &str = "LISTEN countersign_due; LISTEN countersign_directory";
 
 /// At most one call in this time; what comes meanwhile goes with the next.
 const BREATH: Duration = Duration::from_millis(5);
-/// How long the database may take for one call.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to leave the database alone when it is away.
 const BACKOFF: Duration = Duration::from_millis(250);
 /// Signals kept for a receiver that is slow; then it is told that it lags.
@@ -55,17 +54,16 @@ impl Herald {
 
     /// Calls until it is cut off.
     pub(super) async fn run(self: Arc<Self>, dial: Arc<Dial>) {
-        let mut kept = None;
+        let mut line = Line::new(dial, &[Sql::CallOut]);
         loop {
             self.rung.notified().await;
             let lanes = LaneSet(self.lanes.swap(0, Ordering::AcqRel));
             let directory = self.directory.swap(false, Ordering::AcqRel);
-            if timeout(ANSWER_TIMEOUT, call(&dial, &mut kept, lanes, directory)).await.is_ok_and(|called| called) {
+            if call(&mut line, lanes, directory).await {
                 sleep(BREATH).await;
                 continue;
             }
             // Whoever is meant looks by himself after a while; this is only sooner.
-            kept = None;
             self.lanes.fetch_or(lanes.0, Ordering::AcqRel);
             self.directory.fetch_or(directory, Ordering::AcqRel);
             sleep(BACKOFF).await;
@@ -75,23 +73,23 @@ impl Herald {
 }
 
 /// Whether it was called out.
-async fn call(dial: &Dial, kept: &mut Option<Session>, lanes: LaneSet, directory: bool) -> bool {
-    let session = match kept.take().filter(|session| !session.is_closed()) {
-        Some(session) => session,
-        None => match dial.session().await {
-            Ok(session) => session,
-            Err(_) => return false,
-        },
-    };
+async fn call(line: &mut Line, lanes: LaneSet, directory: bool) -> bool {
+    let Ok(session) = line.open().await else { return false };
     let payload = format!("{:016x}", lanes.0);
     let calls: [(bool, Params<'_>); 2] =
         [(!lanes.is_empty(), &[&DUE, &payload.as_str()]), (directory, &[&DIRECTORY, &""])];
-    for (wanted, call) in calls {
-        if wanted && session.run(Sql::CallOut, call).await.is_err() {
-            return false;
+    for (_, call) in calls.into_iter().filter(|(wanted, _)| *wanted) {
+        match timeout(line.limits().call(), session.run(Sql::CallOut, call)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return false,
+            // It is a commit, too: it may wait for a standby that is away.
+            Err(_) => {
+                line.give_up(session);
+                return false;
+            }
         }
     }
-    *kept = Some(session);
+    line.keep(session);
     true
 }
 

@@ -28,7 +28,7 @@ async fn two_nodes() -> (Database, [Arc<PostgresStore>; 2]) {
     (database, nodes)
 }
 
-fn heartbeat(node: u8, held: &[(Lane, Fence)]) -> Tend {
+pub fn heartbeat(node: u8, held: &[(Lane, Fence)]) -> Tend {
     Tend {
         node: NodeId([node; 16]),
         name: format!("node {node}"),

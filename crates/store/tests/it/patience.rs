@@ -251,7 +251,7 @@ async fn first_rules_of_a_group_are_inserted_in_the_order_of_their_keys() {
     let asked = tokio::spawn(async move { node.commit(Batch(both)).await });
     waits(&database).await;
     // The batch waits for that one, so it has not touched the other yet.
-    held.execute("SET LOCAL lock_timeout = '1s'", &[]).await.expect("is set");
+    held.execute("SET LOCAL lock_timeout = '100ms'", &[]).await.expect("is set");
     held.execute(insert, &[&second.0]).await.expect("nobody holds the other one");
     held.rollback().await.expect("lets go");
     asked.await.expect("ends").expect("is applied");
