@@ -20,6 +20,13 @@ pub const ANSWERS_FORGOTTEN_MAX: usize = 5_000;
 #[derive(Clone, Debug, Default)]
 pub struct Batch(pub Vec<Write>);
 
+impl Batch {
+    /// The nonces it uses up.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &ClaimKey> {
+        self.0.iter().filter_map(|write| if let Write::ClaimNonce(claim) = write { Some(claim) } else { None })
+    }
+}
+
 /// One row to write and the guard that makes it safe.
 #[derive(Clone, Debug)]
 pub enum Write {

@@ -125,8 +125,11 @@ impl Edge {
             };
         }
         self.reserve(&claim).await?;
+        let reservation = Reservation { app: &self.app, claim: &claim, is_decided: false };
         let outcome = self.admitted::<O>(trace, caller, &headers, &claim, input).await;
-        self.decide_nonce(&claim, O::ENDPOINT, outcome).await
+        let outcome = self.decide_nonce(&claim, O::ENDPOINT, outcome).await;
+        reservation.decided();
+        outcome
     }
 
     async fn prove(
@@ -262,6 +265,29 @@ impl Edge {
                     Err(error.into())
                 }
             },
+        }
+    }
+}
+
+/// A nonce taken for a request that is being worked on. A request that is cut off leaves what was not used open: its client, who got no
+/// answer, may send it again. What a batch or a settlement has taken is theirs, and stays.
+struct Reservation<'a> {
+    app: &'a App,
+    claim: &'a ClaimKey,
+    is_decided: bool,
+}
+
+impl Reservation<'_> {
+    fn decided(mut self) {
+        self.is_decided = true;
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        // After a panic the answer is 500, and the nonce is used up.
+        if !self.is_decided && !std::thread::panicking() {
+            self.app.store.release(self.claim);
         }
     }
 }

@@ -178,7 +178,7 @@ impl Lane {
             match self.together(&jobs).await {
                 Ok(answers) => {
                     for (job, answer) in jobs.into_iter().zip(answers) {
-                        drop(job.answer.send(answer));
+                        self.tell(job, answer);
                     }
                     return;
                 }
@@ -195,7 +195,7 @@ impl Lane {
         match failure.trouble {
             Trouble::Lost | Trouble::Silent | Trouble::Away => {
                 for job in jobs {
-                    drop(job.answer.send(Err(refused(&failure))));
+                    self.tell(job, Err(refused(&failure)));
                 }
             }
             Trouble::Again | Trouble::Unfit => {
@@ -277,7 +277,19 @@ impl Lane {
         if matches!(answer, Ok(_) | Err(CommitError::Unknown)) && !directory_of(&job.batch).is_empty() {
             self.herald.directory();
         }
-        drop(job.answer.send(answer));
+        self.tell(job, answer);
+    }
+
+    /// Answers a job. Of one whose caller went away nobody else gives back what was not used.
+    fn tell(&self, job: Job, answer: Answer) {
+        let Job { batch, answer: caller, .. } = job;
+        if let Err(unheard) = caller.send(answer)
+            && matches!(unheard, Err(CommitError::Conflict(_) | CommitError::Store(_)))
+        {
+            for claim in batch.claims() {
+                self.nonces.release(claim);
+            }
+        }
     }
 
     async fn one(&mut self, job: &Job) -> Result<Answer, Failure> {

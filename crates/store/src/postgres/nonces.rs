@@ -52,6 +52,11 @@ impl Nonces {
         self.window.settled(hash, stamped_at);
     }
 
+    /// Gives back a reservation by its hash.
+    pub(super) fn give_back(&self, hash: ClaimHash, stamped_at: i64) {
+        self.window.release(hash, stamped_at);
+    }
+
     /// A claim may not be in the database: it stays reserved.
     pub(super) fn unsettled(&self, hash: ClaimHash, stamped_at: i64) {
         self.window.unsettled(hash, stamped_at);

@@ -142,7 +142,10 @@ impl Settler {
     fn refuse(&self, claims: Vec<Settling>, failure: &Failure) {
         for claim in claims {
             self.nonces.unsettled(claim.hash, claim.stamped_at);
-            drop(claim.answer.send(Err(failure.refusal())));
+            if claim.answer.send(Err(failure.refusal())).is_err() {
+                // Whoever went away cannot give it back.
+                self.nonces.give_back(claim.hash, claim.stamped_at);
+            }
         }
     }
 

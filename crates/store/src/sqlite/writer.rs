@@ -111,6 +111,16 @@ pub(super) fn run(conn: &Connection, shared: &Shared, messages: &Receiver<Messag
     }
 }
 
+/// Answers a job. Of one whose caller went away nobody else gives back what was not used.
+fn tell(shared: &Shared, job: Job, answer: Answer) {
+    let Err(unheard) = job.answer.send(answer) else { return };
+    if let (Task::Commit(batch), Err(CommitError::Conflict(_) | CommitError::Store(_))) = (&job.task, unheard) {
+        for claim in batch.claims() {
+            shared.nonces.release(claim);
+        }
+    }
+}
+
 /// Does the jobs in one transaction or, where that fails, each in its own.
 fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) {
     if jobs.is_empty() {
@@ -119,13 +129,12 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) {
     match together(applier, shared, jobs) {
         Ok(answers) => {
             for (job, answer) in jobs.drain(..).zip(answers) {
-                // A caller who went away has no use for the answer.
-                drop(job.answer.send(answer));
+                tell(shared, job, answer);
             }
         }
         Err(failure) if jobs.len() == 1 => {
             if let Some(job) = jobs.pop() {
-                drop(job.answer.send(Err(failure.into_answer())));
+                tell(shared, job, Err(failure.into_answer()));
             }
         }
         Err(failure) => {

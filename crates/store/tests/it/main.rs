@@ -6,6 +6,7 @@ mod corrupt;
 mod data_md;
 mod failover;
 mod fixtures;
+mod gone;
 mod moving;
 mod nodes;
 mod patience;

@@ -1,0 +1,48 @@
+//! A request whose client goes away before it is answered, and before anything was done for it, may be sent again.
+
+use std::time::Duration;
+
+use countersign::app::turns::TurnKey;
+use countersign_store::Store as _;
+use countersign_testkit::patience::until;
+use countersign_testkit::wire::{Connection, once};
+use countersign_testkit::world::World;
+use serde_json::json;
+
+use crate::journey_rule_upgrade::{UPGRADE, bank, date};
+
+const SOON: Duration = Duration::from_secs(20);
+/// An answer that waits for its turn does not come within this time.
+const WAITS: Duration = Duration::from_millis(500);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_cut_off_before_anything_was_done_leaves_its_nonce_open() {
+    let (world, signer) = bank().await;
+    let rule = json!({"sub_merchant_id": "bank-1", "r_markup": 0.3, "effective_date": date(&world, -10)}).to_string();
+    let app = &world.running.app;
+    let sub = app.store.merchant("bank-1").await.expect("reads").expect("is there");
+    let turn = app.turns.take(TurnKey::Rules(sub.no.0)).await;
+    // One that took the nonce and waits for its turn: the same sent behind it is refused. Where that one was first, there is another try.
+    let begin = async || {
+        let bytes = world.draft(&signer, "POST", UPGRADE, &rule).bytes();
+        let mut cut_off = Connection::open(world.listen()).await?;
+        cut_off.write(&bytes).await?;
+        Ok((answer_now(&world, &bytes).await?.as_deref() == Some("400021")).then_some((cut_off, bytes)))
+    };
+    let ((cut_off, bytes), _) = until("a request waits for its turn", SOON, begin).await.expect("it is taken in");
+    drop(cut_off);
+    let waits = async || Ok(answer_now(&world, &bytes).await?.is_none().then_some(()));
+    until("the same request is taken in again", SOON, waits).await.expect("the nonce is open");
+    drop(turn);
+    let done = async || Ok((answer_now(&world, &bytes).await?.as_deref() == Some("000000")).then_some(()));
+    until("the same request is done", SOON, done).await.expect("it is done");
+    assert_eq!(answer_now(&world, &bytes).await.expect("an answer").as_deref(), Some("400021"), "once");
+}
+
+/// The code of the answer; none where it does not come now.
+async fn answer_now(world: &World, bytes: &[u8]) -> anyhow::Result<Option<String>> {
+    match tokio::time::timeout(WAITS, once(world.listen(), bytes)).await {
+        Ok(answer) => Ok(Some(answer?.code())),
+        Err(_) => Ok(None),
+    }
+}
