@@ -11,10 +11,15 @@ use rusqlite::Connection;
 use crate::fixtures::*;
 use crate::postgres::{begin, waits};
 
+async fn begun(store: &impl Store) {
+    furnish(store).await;
+    commit(store, vec![append(SUB, version(1))]).await;
+    assert_eq!(store.reserve(&nonce("gone", 0)).await.expect("answers"), Claimed::Fresh);
+}
+
 /// While somebody holds the store up: one change waits, and behind it a batch that will be refused, whose caller goes away. A third
 /// change, done behind the two, says that they are over.
 async fn goes_away(store: &impl Store, held: impl Future<Output = ()>, lets_go: impl FnOnce()) {
-    assert_eq!(store.reserve(&nonce("gone", 0)).await.expect("answers"), Claimed::Fresh);
     let mut first = pin!(store.commit(Batch(vec![append(SUB, version(2))])));
     begin(first.as_mut()).await;
     held.await;
@@ -32,8 +37,7 @@ async fn goes_away(store: &impl Store, held: impl Future<Output = ()>, lets_go: 
 async fn on_postgresql_a_batch_that_is_refused_when_its_caller_has_gone_leaves_its_nonce_open() {
     let database = Database::new().await;
     let store = open_postgres(&database, 1).await;
-    furnish(&store).await;
-    commit(&store, vec![append(SUB, version(1))]).await;
+    begun(&store).await;
     let holder = database.client().await;
     holder.batch_execute("BEGIN; LOCK TABLE fee_rule IN ACCESS EXCLUSIVE MODE").await.expect("is held");
     // Its end ends the transaction.
@@ -44,8 +48,7 @@ async fn on_postgresql_a_batch_that_is_refused_when_its_caller_has_gone_leaves_i
 async fn on_sqlite_a_batch_that_is_refused_when_its_caller_has_gone_leaves_its_nonce_open() {
     let folder = tempfile::tempdir().expect("a folder");
     let store: SqliteStore = open(folder.path());
-    furnish(&store).await;
-    commit(&store, vec![append(SUB, version(1))]).await;
+    begun(&store).await;
     let holder = Connection::open(folder.path().join("countersign.db")).expect("opens");
     holder.execute_batch("BEGIN IMMEDIATE").expect("is held");
     goes_away(&store, async {}, || holder.execute_batch("ROLLBACK").expect("lets go")).await;
