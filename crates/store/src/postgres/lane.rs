@@ -162,7 +162,7 @@ impl Lane {
             return Some(job);
         }
         // A caller who went away has no use for the answer.
-        drop(job.answer.send(Err(refused(&Failure::late()))));
+        self.tell(job, Err(refused(&Failure::late())));
         None
     }
 
