@@ -6,7 +6,7 @@ use super::Server;
 
 /// The rows of one fee-rule upgrade (nonce, version, head, audit line) by one statement, which is also the transaction: what a writer would
 /// send that commits each request on its own. Institution `:i` has the number `:i * (:subs + 1) + 1`, its sub-accounts follow it.
-const UPGRADE: &str = r#"\set i random(0, :institutions - 1)
+const UPGRADE: &str = r"\set i random(0, :institutions - 1)
 \set tenant :i * (:subs + 1) + 1
 \set merchant :tenant + random(1, :subs)
 \set a random(0, 4000000000000000000)
@@ -34,7 +34,7 @@ INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, befo
 SELECT :tenant, counted.audit_no, claimed.stamped_at, 'application measure', '', 'fee_rule.upgrade', 'bank-1-1',
     repeat('b', 140), repeat('a', 140),
     'measure' FROM counted, claimed;
-"#;
+";
 
 impl Server {
     /// Upgrades per second by pgbench with so many clients for so many seconds, over `institutions` that have `subs` sub-accounts each, every one
