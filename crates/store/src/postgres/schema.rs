@@ -8,7 +8,7 @@ use super::session::Dial;
 use crate::contract::StoreError;
 use crate::steps::{Applied, SchemaState, Step, pending, sha256};
 
-const STEPS: &[Step] = &[
+pub(super) const STEPS: &[Step] = &[
     Step { number: 1, name: "begin", sql: include_str!("../../migrations/postgres/0001_begin.sql") },
     Step {
         number: 2,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::schema::STEPS;
 use super::statements::{EVENTS, NAMES, TEXTS};
 
 /// What grows with a tenant's business and is spread by its number.
@@ -48,11 +49,6 @@ const ACROSS: [(&str, &str); 7] = [
     ("NoncesForget", "housekeeping: what is behind the horizon, in transactions of its own"),
     ("MarksForget", "housekeeping: what lanes that are gone left behind"),
 ];
-
-const SCHEMA: &str = concat!(
-    include_str!("../../migrations/postgres/0001_begin.sql"),
-    include_str!("../../migrations/postgres/0003_lanes.sql")
-);
 
 fn statements() -> impl Iterator<Item = (&'static str, &'static str)> {
     NAMES.iter().copied().zip(TEXTS.iter().copied()).chain([("EVENTS", EVENTS)])
@@ -228,7 +224,7 @@ fn no_statement_about_what_is_a_tenants_stands_elsewhere() {
 #[test]
 fn every_table_is_a_tenants_with_its_tenant_first_or_declared_not_to_be() {
     let mut seen = BTreeSet::new();
-    for table in SCHEMA.split("CREATE TABLE ").skip(1) {
+    for table in STEPS.iter().flat_map(|step| step.sql.split("CREATE TABLE ").skip(1)) {
         let (name, body) = table.split_once(" (\n").expect("a name and columns");
         let body = body.split("\n);").next().expect("an end");
         assert!(seen.insert(name), "{name} twice");

@@ -1,7 +1,7 @@
 //! The guard of each write: what must hold before anything is written.
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, TenantNo};
 use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::RuleVersion;
 use rusqlite::{OptionalExtension, Params, Row, params};
@@ -87,13 +87,7 @@ impl Applier<'_> {
                 let expected = delivery.is_some_and(|(attempts, _)| attempts == attempt.attempt - 1);
                 guard(expected, Conflict::Moved(Key::Delivery(attempt.event)))?;
             }
-            Write::Redeliver { tenant, event, .. } => {
-                let over = match self.delivery(*tenant, event.0)?.map(|(_, state)| state) {
-                    Some(DeliveryState::Delivered | DeliveryState::Dead) => true,
-                    Some(DeliveryState::Pending | DeliveryState::Held) | None => false,
-                };
-                guard(over, Conflict::Moved(Key::Delivery(*event)))?;
-            }
+            Write::Redeliver { tenant, event, .. } => self.check_redelivery(*tenant, *event)?,
             Write::RememberAnswer(row) => {
                 self.fresh(Sql::AnswerTaken, params![row.scope, row.key], Key::Idempotency)?;
             }
@@ -109,6 +103,14 @@ impl Applier<'_> {
             | Write::PutSetting { .. } => {}
         }
         Ok(Found::Nothing)
+    }
+
+    fn check_redelivery(&mut self, tenant: TenantNo, event: EventNo) -> Result<(), Stop> {
+        let over = match self.delivery(tenant, event.0)?.map(|(_, state)| state) {
+            Some(DeliveryState::Delivered | DeliveryState::Dead) => true,
+            Some(DeliveryState::Pending | DeliveryState::Held) | None => false,
+        };
+        guard(over, Conflict::Moved(Key::Delivery(event)))
     }
 
     fn fresh(&mut self, sql: Sql, params: impl Params, key: Key) -> Result<(), Stop> {

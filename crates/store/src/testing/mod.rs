@@ -107,6 +107,12 @@ impl Database {
         self.client().await.batch_execute(&alter).await.expect("is altered");
     }
 
+    /// Loses every fee rule, as a failover to a server that never had them does.
+    pub async fn lose_rules(&self) {
+        let lose = "DELETE FROM fee_rule_head; DELETE FROM fee_rule";
+        self.client().await.batch_execute(lose).await.expect("are lost");
+    }
+
     /// A plain connection to it.
     pub async fn client(&self) -> Client {
         connect(&self.folder, &self.name).await

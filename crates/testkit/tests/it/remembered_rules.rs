@@ -103,8 +103,7 @@ async fn a_head_whose_version_was_lost_and_made_anew_is_read_again() {
     let nodes = Nodes::start().await;
     let lost = nodes.make(&nodes.one, Making::Create, None).await.expect("the first");
     // As after a failover to a standby that did not have it: the other node makes another version 1.
-    let client = nodes.database.client().await;
-    client.batch_execute("DELETE FROM fee_rule_head; DELETE FROM fee_rule").await.expect("is lost");
+    nodes.database.lose_rules().await;
     let anew = nodes.make(&nodes.other, Making::Create, None).await.expect("the first again");
     assert_ne!(anew.config_id, lost.config_id);
     let next = nodes.make(&nodes.one, Making::Upgrade, None).await.expect("the second");
