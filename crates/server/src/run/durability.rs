@@ -73,12 +73,16 @@ pub(super) async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut said = Vec::new();
     loop {
-        tokio::select! {
+        let asked = async {
+            ticks.tick().await;
+            store.durability().await
+        };
+        let found = tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
-            _ = ticks.tick() => {}
-        }
+            found = asked => found,
+        };
         // One that is away is what `/readyz` is for.
-        let Ok(found) = store.durability().await else { continue };
+        let Ok(found) = found else { continue };
         for (kind, count) in
             [("synchronous", found.synchronous), ("asynchronous", found.standbys.saturating_sub(found.synchronous))]
         {

@@ -173,8 +173,8 @@ async fn begin(source: &mut Source, target: &mut Target, id: [u8; 16], now: Unix
         (Some(Record { move_id, is_complete }), mark) if Some(&move_id) == own.as_ref() => match (is_complete, mark) {
             (true, Some(MoveMark::Done(_))) => Ok(Left::Nothing),
             (true, Some(MoveMark::Begun(_)) | None) => Ok(Left::MarkSource),
-            (false, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
-            (false, Some(MoveMark::Begun(_)) | None) => Ok(Left::Copy),
+            // Where the source says that it was done, a failover has lost the end of it. The source was not served since.
+            (false, _) => Ok(Left::Copy),
         },
         (Some(_), _) => Err(MoveError::Refused(format!(
             "the database {place} was filled by a move of another deployment, or of this one before it was served again: move into an empty database"

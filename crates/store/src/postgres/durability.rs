@@ -1,5 +1,8 @@
 //! What the database server says of itself that decides what a failover could lose, and whether a node fits.
 
+use tokio::time::timeout;
+use tokio_postgres::Row;
+
 use super::fault::fault;
 use super::session::Dial;
 use crate::contract::StoreError;
@@ -57,10 +60,18 @@ const STATE: &str = "
         current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
         (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database)";
 
+/// One row, on a connection of its own.
+async fn ask(dial: &Dial, query: &str) -> Result<Row, StoreError> {
+    let session = dial.reading().await?;
+    match timeout(dial.limits().read(), session.client().query_one(query, &[])).await {
+        Ok(row) => row.map_err(fault),
+        Err(_) => Err(StoreError::Unavailable("the database does not answer".to_owned())),
+    }
+}
+
 /// What would survive the loss of the primary.
 pub(super) async fn durability(dial: &Dial) -> Result<Durability, StoreError> {
-    let session = dial.session().await?;
-    let row = session.client().query_one(DURABILITY, &[]).await.map_err(fault)?;
+    let row = ask(dial, DURABILITY).await?;
     let read = || {
         Ok(Durability {
             standbys: row.try_get(0)?,
@@ -76,8 +87,7 @@ pub(super) async fn durability(dial: &Dial) -> Result<Durability, StoreError> {
 
 /// A look at the server, which changes nothing.
 pub(super) async fn state(dial: &Dial) -> Result<ServerState, StoreError> {
-    let session = dial.session().await?;
-    let row = session.client().query_one(STATE, &[]).await.map_err(fault)?;
+    let row = ask(dial, STATE).await?;
     let durability = durability(dial).await?;
     let version: String = row.try_get(0).map_err(fault)?;
     let read = || {

@@ -322,6 +322,18 @@ async fn a_move_that_died_before_it_marked_the_file_marks_it_when_run_again() {
 }
 
 #[tokio::test]
+async fn a_move_whose_end_a_failover_has_lost_is_ended_again() {
+    let (mut fresh, database) = (furnished().await, Database::new().await);
+    move_it(&fresh, &database, 1).await.expect("moves");
+    let lost = "UPDATE move_record SET completed_at = NULL; DELETE FROM replay; DELETE FROM audit;
+                DELETE FROM move_progress WHERE table_name = 'audit'";
+    database.client().await.batch_execute(lost).await.expect("is lost");
+    let report = move_it(&fresh, &database, 2).await.expect("is ended again");
+    assert!(report.tables.iter().any(|table| table.table == "audit" && table.rows > 0));
+    assert_same(&mut fresh, &database).await;
+}
+
+#[tokio::test]
 async fn what_was_accepted_before_the_move_is_never_accepted_after_it() {
     let mut fresh = furnished().await;
     fresh.reopen();
