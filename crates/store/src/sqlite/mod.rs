@@ -41,7 +41,7 @@ use crate::contract::{
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
-use nonces::{MarkNeed, Nonces};
+use nonces::{Hold, MarkNeed, Nonces};
 use readers::Readers;
 use writer::{Message, Task};
 
@@ -169,11 +169,11 @@ impl Store for SqliteStore {
 
     async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
         let claimed = self.nonces.reserve(claim);
-        if claimed == Claimed::Fresh
-            && let Err(error) = self.cover(claim.stamped_at).await
-        {
-            self.nonces.release(claim);
-            return Err(error);
+        if claimed == Claimed::Fresh {
+            // Also where the caller goes away while he waits.
+            let hold = Hold::new(&self.nonces, claim);
+            self.cover(claim.stamped_at).await?;
+            hold.keep();
         }
         Ok(claimed)
     }

@@ -41,6 +41,31 @@ impl std::fmt::Debug for Nonces {
     }
 }
 
+/// A reservation that is given back unless it is kept.
+pub(super) struct Hold<'a> {
+    nonces: &'a Nonces,
+    claim: &'a ClaimKey,
+    is_kept: bool,
+}
+
+impl<'a> Hold<'a> {
+    pub(super) const fn new(nonces: &'a Nonces, claim: &'a ClaimKey) -> Self {
+        Self { nonces, claim, is_kept: false }
+    }
+
+    pub(super) fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.nonces.release(self.claim);
+        }
+    }
+}
+
 impl Nonces {
     pub(super) fn new(key: [u8; 16], window: Window, journal: Journal, mark: i64) -> Self {
         Self { key, window, journal, mark: AtomicI64::new(mark), asked: AtomicI64::new(mark) }

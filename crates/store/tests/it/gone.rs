@@ -53,3 +53,18 @@ async fn on_sqlite_a_batch_that_is_refused_when_its_caller_has_gone_leaves_its_n
     holder.execute_batch("BEGIN IMMEDIATE").expect("is held");
     goes_away(&store, async {}, || holder.execute_batch("ROLLBACK").expect("lets go")).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_goes_away_while_the_mark_is_raised_for_him_leaves_his_nonce_open() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store: SqliteStore = open(folder.path());
+    let holder = Connection::open(folder.path().join("countersign.db")).expect("opens");
+    holder.execute_batch("BEGIN IMMEDIATE").expect("is held");
+    {
+        let claim = nonce("gone", 0);
+        let mut reserving = pin!(store.reserve(&claim));
+        begin(reserving.as_mut()).await;
+    }
+    holder.execute_batch("ROLLBACK").expect("lets go");
+    assert_eq!(store.reserve(&nonce("gone", 0)).await.expect("answers"), Claimed::Fresh);
+}

@@ -37,6 +37,8 @@ pub struct Tally {
     pub unanswered_done: usize,
     /// Answers of 502, 503 and 504 under load.
     pub away: usize,
+    /// Writes of which nobody knew whether they were done.
+    pub unknown: usize,
     /// Accepted requests that were sent again and refused.
     pub replays_refused: usize,
     /// Requests signed before the trouble, first sent after it, and accepted.
@@ -55,6 +57,7 @@ impl Tally {
         self.unanswered += other.unanswered;
         self.unanswered_done += other.unanswered_done;
         self.away += other.away;
+        self.unknown += other.unknown;
         self.replays_refused += other.replays_refused;
         self.honest_late += other.honest_late;
         self.events += other.events;
@@ -154,6 +157,9 @@ impl Crowd {
                 again.json()
             );
         }
+        for draft in &sent.unknown {
+            doors.once_at_most(draft).await?;
+        }
         self.note(round, sent);
         Ok(())
     }
@@ -164,6 +170,7 @@ impl Crowd {
         self.tally.queries += sent.queries.len();
         self.tally.unanswered += sent.unanswered.len();
         self.tally.away += sent.away;
+        self.tally.unknown += sent.unknown.len();
         self.told.extend(sent.upgrades.into_iter().map(|(_, config_id)| (config_id, round)));
         self.owed.extend(sent.events);
     }
@@ -227,6 +234,18 @@ impl Doors {
         Ok(Self { lines, next: 0 })
     }
 
+    /// Sends a request to every node: whatever became of it before, one of them may do it, and once.
+    async fn once_at_most(&mut self, draft: &Draft) -> Result<()> {
+        let mut done = 0;
+        for _ in 0..self.lines.len() {
+            let answer = self.send(draft).await?;
+            done += usize::from(answer.code() == "000000");
+            ensure!(answer.code() == "000000" || is_replay(&answer, draft), "{} {}", answer.status, answer.json());
+        }
+        ensure!(done <= 1, "{done} nodes did the same request");
+        Ok(())
+    }
+
     async fn send(&mut self, draft: &Draft) -> Result<Answer> {
         self.next = (self.next + 1) % self.lines.len();
         let (address, connection) = &mut self.lines[self.next];
@@ -247,6 +266,9 @@ pub fn print(tally: &Tally) {
         tally.unanswered, tally.unanswered_done
     );
     println!("answers of 502, 503, 504              {}", tally.away);
+    if tally.unknown > 0 {
+        println!("answers of \"outcome unknown\"          {}", tally.unknown);
+    }
     println!("replays of all accepted, refused      {}", tally.replays_refused);
     println!("signed before, sent after, accepted   {}", tally.honest_late);
 }

@@ -75,6 +75,7 @@ async fn round(round: usize, kind: Standby, report: &mut Report) -> Result<()> {
     let sent = load.stop().await;
     match kind {
         Standby::Synchronous => {
+            ensure!(sent.unknown.is_empty(), "the fate of {} commits was not found out", sent.unknown.len());
             crowd.settle(round, &fleet, sent, &late).await?;
             crowd.end(&fleet, None).await?;
         }

@@ -77,6 +77,7 @@ async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<usi
     fleet.until_seen().await?;
     load.until_acknowledged(MEANWHILE).await?;
     let sent = load.stop().await;
+    ensure!(sent.unknown.is_empty(), "the database was there, but the fate of {} commits unknown", sent.unknown.len());
     crowd.settle(round, fleet, sent, &late).await?;
     Ok(in_flight)
 }

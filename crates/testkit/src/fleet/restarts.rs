@@ -15,6 +15,8 @@ const NODES: usize = 2;
 const DATABASE: &str = "countersign";
 /// Writes acknowledged after each restart.
 const AFTERWARDS: usize = 100;
+/// A node looks for the fate of a commit for 5 s. A server that was away for less, and was busy before, leaves nobody in the dark.
+const FATE_WITHIN: Duration = Duration::from_secs(4);
 /// From the return of the server until the first acknowledged write.
 pub const RECOVERED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -25,6 +27,8 @@ pub struct Report {
     pub restarts: usize,
     /// What was acknowledged, refused and delivered.
     pub tally: Tally,
+    /// How long the server was away.
+    pub away: Spans,
     /// From the return of the server until the first acknowledged write.
     pub recovered: Spans,
 }
@@ -40,20 +44,23 @@ pub async fn run(restarts: usize) -> Result<Report> {
     let mut crowd = Crowd::gather(&fleet, Duration::ZERO).await?;
     let mut report = Report { restarts, ..Report::default() };
     for round in 0..restarts {
-        let recovered = self::round(round, &mut server, &fleet, &mut crowd).await;
-        report.recovered.add(recovered.with_context(|| format!("restart {round}"))?);
+        let times = self::round(round, &mut server, &fleet, &mut crowd).await;
+        let (away, recovered) = times.with_context(|| format!("restart {round}"))?;
+        report.away.add(away);
+        report.recovered.add(recovered);
     }
     crowd.end(&fleet, None).await?;
     report.tally = crowd.tally;
     Ok(report)
 }
 
-/// One restart; how long after it the first write was acknowledged. The load goes to a node directly: a proxy would send nobody to a
+/// One restart: how long the server was away, and how long after its return the first write was acknowledged. The load goes to a node directly: a proxy would send nobody to a
 /// node without a database.
-async fn round(round: usize, server: &mut Server, fleet: &Fleet, crowd: &mut Crowd) -> Result<Duration> {
+async fn round(round: usize, server: &mut Server, fleet: &Fleet, crowd: &mut Crowd) -> Result<(Duration, Duration)> {
     let load = crowd.load_on(&fleet.nodes()[round % NODES]);
     load.until_worth_killing().await?;
     let late = crowd.late_drafts();
+    let stopped = Instant::now();
     let back = tokio::task::block_in_place(|| {
         if round.is_multiple_of(2) {
             server.stop();
@@ -67,14 +74,21 @@ async fn round(round: usize, server: &mut Server, fleet: &Fleet, crowd: &mut Cro
     let recovered = back.elapsed();
     load.until_acknowledged(AFTERWARDS).await?;
     let sent = load.stop().await;
+    let away = back - stopped;
+    ensure!(
+        sent.unknown.is_empty() || away > FATE_WITHIN,
+        "the fate of {} commits was not found out, though the server was away for {away:?} only",
+        sent.unknown.len()
+    );
     ensure!(sent.broken == 0, "a node broke {} connections because its database was away", sent.broken);
     crowd.settle(round, fleet, sent, &late).await?;
-    Ok(recovered)
+    Ok((away, recovered))
 }
 
 /// Prints a report.
 pub fn print(report: &Report) {
     println!("restarts of PostgreSQL under load     {}", report.restarts);
     crowd::print(&report.tally);
+    println!("server away                           {}", report.away);
     println!("first acknowledged write after return {}", report.recovered);
 }

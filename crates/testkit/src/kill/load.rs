@@ -66,6 +66,8 @@ pub struct Sent {
     pub events: Vec<String>,
     /// Upgrades whose answer never came, or that were told 503.
     pub unanswered: Vec<Draft>,
+    /// Upgrades that were told that nobody knows: the database was away for longer than a node looks for the fate of a commit.
+    pub unknown: Vec<Draft>,
     /// Connections that broke while an answer was due.
     pub broken: usize,
     /// Answers of 502, 503 and 504, from the proxy or a node.
@@ -178,7 +180,15 @@ enum Ended {
     Done(Answer),
     /// Perhaps done: no answer, or one that does not tell.
     Open,
+    /// Perhaps done, and nobody can find out.
+    Unknown,
     Refused,
+}
+
+fn is_unknown(answer: &Answer) -> bool {
+    let said = answer.json();
+    let words = said["errorMessage"].as_str().or_else(|| said["detail"].as_str());
+    answer.status == 500 && words.is_some_and(|words| words.starts_with("outcome unknown"))
 }
 
 /// One sender and its connection.
@@ -229,6 +239,9 @@ impl Line {
         if answer.code() == "000000" || answer.json()["event_id"].is_string() {
             return Ended::Done(answer);
         }
+        if self.aim.broken == Broken::GoOn && is_unknown(&answer) {
+            return Ended::Unknown;
+        }
         let what = format!("{} {}: {} {}", draft.method, draft.target, answer.status, answer.json());
         self.shared.look(|sent| sent.refused.push(what));
         Ended::Refused
@@ -254,6 +267,7 @@ async fn upgrade(mut line: Line, n: usize) {
         let ended = line.send(&draft).await;
         match ended {
             Ended::Open => shared.look(|sent| sent.unanswered.push(draft)),
+            Ended::Unknown => shared.look(|sent| sent.unknown.push(draft)),
             Ended::Done(answer) => {
                 let config_id = answer.json()["data"]["config_id"].as_str().unwrap_or_default().to_owned();
                 shared.look(|sent| sent.upgrades.push((draft, config_id)));
