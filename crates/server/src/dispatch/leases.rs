@@ -50,16 +50,16 @@ pub(super) struct Leases(Mutex<Book>);
 impl Leases {
     /// Every lane, for ever: nobody else delivers.
     pub(super) const fn alone() -> Self {
-        Self::with([Some(Term { fence: Fence(0), until: None, leaves: false }); LANES as usize])
+        Self::each(Some(Term { fence: Fence(0), until: None, leaves: false }))
     }
 
     /// None yet.
     pub(super) const fn none() -> Self {
-        Self::with([None; LANES as usize])
+        Self::each(None)
     }
 
-    const fn with(terms: Terms) -> Self {
-        Self(Mutex::new(Book { terms, in_flight: [0; LANES as usize] }))
+    const fn each(term: Option<Term>) -> Self {
+        Self(Mutex::new(Book { terms: [term; LANES as usize], in_flight: [0; LANES as usize] }))
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

@@ -91,11 +91,7 @@ impl Applier<'_> {
             Write::RememberAnswer(row) => {
                 self.fresh(Sql::AnswerTaken, params![row.scope, row.key], Key::Idempotency)?;
             }
-            Write::Guard(Guard::Lane { application, fence }) => lane_at(*application, *fence)?,
-            Write::Guard(Guard::Application { application, client_id, revision }) => {
-                let stored = self.revision(Sql::ApplicationRevision, "application", [application.0])?;
-                guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))?;
-            }
+            Write::Guard(rests_on) => self.check_alone(rests_on)?,
             Write::ReleaseHeld { .. }
             | Write::HoldPending { .. }
             | Write::ForgetAnswers { .. }
@@ -103,6 +99,17 @@ impl Applier<'_> {
             | Write::PutSetting { .. } => {}
         }
         Ok(Found::Nothing)
+    }
+
+    /// A guard of a row that its batch does not write.
+    fn check_alone(&mut self, rests_on: &Guard) -> Result<(), Stop> {
+        match rests_on {
+            Guard::Lane { application, fence } => lane_at(*application, *fence),
+            Guard::Application { application, client_id, revision } => {
+                let stored = self.revision(Sql::ApplicationRevision, "application", [application.0])?;
+                guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))
+            }
+        }
     }
 
     fn check_redelivery(&mut self, tenant: TenantNo, event: EventNo) -> Result<(), Stop> {

@@ -113,6 +113,19 @@ impl Database {
         self.client().await.batch_execute(lose).await.expect("are lost");
     }
 
+    /// How many nodes hold lanes, and how many there are.
+    pub async fn holders_and_nodes(&self) -> (i64, i64) {
+        let asked = "SELECT count(DISTINCT node), (SELECT count(*) FROM node) FROM delivery_lane";
+        let found = self.client().await.query_one(asked, &[]).await.expect("is counted");
+        (found.get(0), found.get(1))
+    }
+
+    /// Ends every lease, as if all nodes had been stopped for longer than one.
+    pub async fn end_leases(&self) {
+        let end = "UPDATE delivery_lane SET expires_at = 0; UPDATE node SET seen_at = 0";
+        self.client().await.batch_execute(end).await.expect("are ended");
+    }
+
     /// A plain connection to it.
     pub async fn client(&self) -> Client {
         connect(&self.folder, &self.name).await

@@ -167,6 +167,46 @@ fn error(severity: &str) -> Vec<u8> {
     [b"E".as_slice(), &length, fields.as_bytes()].concat()
 }
 
+/// What becomes of a connection when a commit passes.
+enum AtCommit {
+    GoesOn,
+    /// It ends with the commit's answer; in its place the server is made to say this.
+    Answer(Option<&'static str>),
+    /// The commit does not arrive, and the connection ends.
+    Cut,
+    HalfOpen,
+    Gone,
+}
+
+/// How it is to break now, and from now on.
+fn at_commit(line: &Line) -> AtCommit {
+    let now = line.mode();
+    line.set(Break::Never);
+    match now {
+        Break::Never | Break::Late => AtCommit::GoesOn,
+        Break::Fate => {
+            line.set(Break::Fate);
+            AtCommit::GoesOn
+        }
+        Break::BeforeCommit => AtCommit::Cut,
+        Break::BeforeCommitAndFate => {
+            line.set(Break::Fate);
+            AtCommit::Cut
+        }
+        Break::HalfOpen => AtCommit::HalfOpen,
+        Break::AfterCommit => AtCommit::Answer(None),
+        Break::Saying(severity) => AtCommit::Answer(Some(severity)),
+        Break::AfterCommitForGood => {
+            line.set(Break::Closed);
+            AtCommit::Answer(None)
+        }
+        Break::Closed => {
+            line.set(Break::Closed);
+            AtCommit::Gone
+        }
+    }
+}
+
 /// Passes bytes both ways until one side ends or it is time to break.
 async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std::io::Result<()> {
     let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
@@ -195,33 +235,18 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std
                 }
                 if let Some(at) = find(bytes, COMMIT) {
                     *line.turns.lock().expect("no panic under it") = turns;
-                    let now = line.mode();
-                    line.set(Break::Never);
-                    match now {
-                        Break::Never | Break::Late => {}
-                        Break::Fate => line.set(Break::Fate),
-                        Break::BeforeCommit => return server.write_all(&bytes[..at]).await,
-                        Break::BeforeCommitAndFate => {
-                            line.set(Break::Fate);
-                            return server.write_all(&bytes[..at]).await;
+                    match at_commit(&line) {
+                        AtCommit::GoesOn => {}
+                        AtCommit::Answer(said) => {
+                            ends_with_the_answer = true;
+                            says = said;
                         }
-                        Break::HalfOpen => {
+                        AtCommit::Cut => return server.write_all(&bytes[..at]).await,
+                        AtCommit::HalfOpen => {
                             server.write_all(&bytes[..at]).await?;
                             return half_open(client, server).await;
                         }
-                        Break::AfterCommit => ends_with_the_answer = true,
-                        Break::Saying(severity) => {
-                            ends_with_the_answer = true;
-                            says = Some(severity);
-                        }
-                        Break::AfterCommitForGood => {
-                            line.set(Break::Closed);
-                            ends_with_the_answer = true;
-                        }
-                        Break::Closed => {
-                            line.set(Break::Closed);
-                            return Ok(());
-                        }
+                        AtCommit::Gone => return Ok(()),
                     }
                 }
                 server.write_all(bytes).await?;

@@ -133,9 +133,7 @@ async fn nodes_share_the_callbacks_wake_each_other_and_hand_over_when_one_stops(
     assert_eq!(ids.len(), 2);
 
     one.stop().await.expect("it stops");
-    let holders = "SELECT count(DISTINCT node), (SELECT count(*) FROM node) FROM delivery_lane";
-    let left = fleet.database.client().await.query_one(holders, &[]).await.expect("reads");
-    assert!((left.get::<_, i64>(0), left.get::<_, i64>(1)) == (1, 1), "nobody waits for a lease to end");
+    assert_eq!(fleet.database.holders_and_nodes().await, (1, 1), "nobody waits for a lease to end");
     until("the other has taken over", async || held(&two) == LaneSet::ALL).await;
     let access = fleet.access(&two);
     for signer in &signers {
@@ -262,8 +260,7 @@ async fn a_result_that_comes_after_another_node_took_over_is_refused_and_the_oth
     });
     receiver.wait_for(1, SOON).await.expect("the first node's attempt is on its way");
     // As if the first node had been stopped for longer than its lease.
-    let client = fleet.database.client().await;
-    client.batch_execute("UPDATE delivery_lane SET expires_at = 0; UPDATE node SET seen_at = 0").await.expect("ended");
+    fleet.database.end_leases().await;
     let next = tokio::spawn({
         let (two, second) = (two.clone(), second.clone());
         async move { second.deliver_due(two.clock.now()).await }
