@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, SortedId};
-use countersign_domain::lanes::LaneSet;
-use countersign_store::batch::{Batch, Conflict, EventNumbers, Key, Write};
-use countersign_store::contract::{Cursor, EventFilter, EventRow};
+use countersign_domain::lanes::{Fence, Lane, LaneSet};
+use countersign_store::batch::{Batch, Conflict, EventNumbers, Guard, Key, Write};
+use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow};
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -209,5 +209,39 @@ pub async fn a_due_time_belongs_to_pending_deliveries_only(store: Any) {
     unfit(&*store, vec![enqueue(EventRow { state: DeliveryState::Held, ..event(2, "a") })]).await;
     unfit(&*store, vec![attempt(1, 1, DeliveryState::Pending, None)]).await;
     unfit(&*store, vec![attempt(1, 1, DeliveryState::Dead, Some(at(1)))]).await;
+    assert_eq!(one(&store, 1).await.attempts, 0);
+}
+
+pub async fn what_was_decided_about_an_application_is_refused_once_it_has_changed(store: Any) {
+    let as_read =
+        |revision| Write::Guard(Guard::Application { application: APP, client_id: "app_one".to_owned(), revision });
+    let held = |no| enqueue(EventRow { state: DeliveryState::Held, due_at: None, ..event(no, "a") });
+    commit(&*store, vec![held(1), as_read(1)]).await;
+    let opened = ApplicationRow { revision: 2, ..application(APP, "app_one", INSTITUTION, TENANT) };
+    let release = Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(5) };
+    commit(&*store, vec![Write::UpdateApplication(Box::new(opened)), release]).await;
+    // Whoever looked before would leave it held for ever.
+    let moved = Conflict::Moved(Key::Application("app_one".to_owned()));
+    assert_eq!(conflict(&*store, vec![held(2), as_read(1)]).await, moved);
+    let hold = Write::HoldPending { tenant: TENANT, application: APP };
+    assert_eq!(conflict(&*store, vec![as_read(1), hold]).await, moved);
+    assert_eq!(store.event(SortedId(2)).await.expect("reads"), None);
+    assert_eq!(due(&store, 5).await, [1]);
+    commit(&*store, vec![held(2), as_read(2)]).await;
+}
+
+pub async fn nobody_writes_under_a_term_that_nobody_holds(store: Any) {
+    let lane = Lane::of(APP);
+    let guard = |fence| Write::Guard(Guard::Lane { application: APP, fence: Fence(fence) });
+    commit(&*store, vec![enqueue(event(1, "a")), guard(0)]).await;
+    assert_eq!(conflict(&*store, vec![guard(1), audit("late")]).await, Conflict::Fenced(lane));
+    let Write::RecordAttempt { tenant, application, attempt, state, due_at } =
+        attempt(1, 1, DeliveryState::Delivered, None)
+    else {
+        panic!("an attempt")
+    };
+    let attempt = Box::new(AttemptRow { fence: Fence(1), ..*attempt });
+    let late = Write::RecordAttempt { tenant, application, attempt, state, due_at };
+    assert_eq!(conflict(&*store, vec![late]).await, Conflict::Fenced(lane));
     assert_eq!(one(&store, 1).await.attempts, 0);
 }

@@ -99,6 +99,8 @@ contract! {
         events_are_listed_newest_first_by_filter,
         a_merchant_pulls_events_in_order,
         a_due_time_belongs_to_pending_deliveries_only,
+        what_was_decided_about_an_application_is_refused_once_it_has_changed,
+        nobody_writes_under_a_term_that_nobody_holds,
     ]
     batches: [
         a_refused_batch_leaves_no_trace,
