@@ -129,6 +129,7 @@ impl Server {
     pub fn hold_back(&mut self) {
         let senders = self.ask("postgres", "SELECT pid FROM pg_stat_replication");
         self.held_back = senders.lines().filter_map(|pid| pid.parse().ok()).collect();
+        assert!(!self.held_back.is_empty(), "a standby streams");
         for pid in &self.held_back {
             tell("-STOP", *pid);
         }

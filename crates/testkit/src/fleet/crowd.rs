@@ -37,6 +37,8 @@ pub struct Tally {
     pub unanswered_done: usize,
     /// Answers of 502, 503 and 504 under load.
     pub away: usize,
+    /// Writes that a node answered with 503, sent again and done.
+    pub declined: usize,
     /// Writes of which nobody knew whether they were done.
     pub unknown: usize,
     /// Accepted requests that were sent again and refused.
@@ -57,6 +59,7 @@ impl Tally {
         self.unanswered += other.unanswered;
         self.unanswered_done += other.unanswered_done;
         self.away += other.away;
+        self.declined += other.declined;
         self.unknown += other.unknown;
         self.replays_refused += other.replays_refused;
         self.honest_late += other.honest_late;
@@ -156,6 +159,12 @@ impl Crowd {
                 answer.json(),
                 again.json()
             );
+        }
+        for draft in &sent.declined {
+            let answer = doors.send(draft).await?;
+            let open = answer.code() == "000000" || answer.code() == "400003" && is_replay(&answer, draft);
+            ensure!(open, "503 said that nothing was done, but sent again it was {} {}", answer.status, answer.json());
+            self.tally.declined += 1;
         }
         for draft in &sent.unknown {
             doors.once_at_most(draft).await?;
@@ -266,6 +275,7 @@ pub fn print(tally: &Tally) {
         tally.unanswered, tally.unanswered_done
     );
     println!("answers of 502, 503, 504              {}", tally.away);
+    println!("writes told 503, sent again, done     {}", tally.declined);
     if tally.unknown > 0 {
         println!("answers of \"outcome unknown\"          {}", tally.unknown);
     }

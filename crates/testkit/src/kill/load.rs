@@ -64,8 +64,10 @@ pub struct Sent {
     pub queries: Vec<Draft>,
     /// Acknowledged events.
     pub events: Vec<String>,
-    /// Upgrades whose answer never came, or that were told 503.
+    /// Upgrades whose answer never came, or was a proxy's.
     pub unanswered: Vec<Draft>,
+    /// Upgrades that a node answered with 503: nothing was done, and the nonce is open.
+    pub declined: Vec<Draft>,
     /// Upgrades that were told that nobody knows: the database was away for longer than a node looks for the fate of a commit.
     pub unknown: Vec<Draft>,
     /// Connections that broke while an answer was due.
@@ -180,6 +182,8 @@ enum Ended {
     Done(Answer),
     /// Perhaps done: no answer, or one that does not tell.
     Open,
+    /// Not done: a node's own 503.
+    Declined,
     /// Perhaps done, and nobody can find out.
     Unknown,
     Refused,
@@ -224,17 +228,19 @@ impl Line {
             }
         };
         if self.aim.broken == Broken::GoOn && matches!(answer.status, 502..=504) {
-            self.shared.look(|sent| {
-                sent.away += 1;
-                // A proxy's own answer has no envelope; ours says when to come again.
-                if answer.code() == "300503" && answer.header("retry-after").is_none() {
-                    sent.refused.push(format!("503 without Retry-After: {}", answer.json()));
-                }
-            });
             // A proxy may close the connection behind such an answer.
             self.connection = None;
             sleep(PAUSE).await;
-            return Ended::Open;
+            self.shared.look(|sent| sent.away += 1);
+            if answer.code() != "300503" {
+                // A proxy's own answer has no envelope.
+                return Ended::Open;
+            }
+            if answer.header("retry-after").is_none() {
+                let what = format!("503 without Retry-After: {}", answer.json());
+                self.shared.look(|sent| sent.refused.push(what));
+            }
+            return Ended::Declined;
         }
         if answer.code() == "000000" || answer.json()["event_id"].is_string() {
             return Ended::Done(answer);
@@ -267,6 +273,7 @@ async fn upgrade(mut line: Line, n: usize) {
         let ended = line.send(&draft).await;
         match ended {
             Ended::Open => shared.look(|sent| sent.unanswered.push(draft)),
+            Ended::Declined => shared.look(|sent| sent.declined.push(draft)),
             Ended::Unknown => shared.look(|sent| sent.unknown.push(draft)),
             Ended::Done(answer) => {
                 let config_id = answer.json()["data"]["config_id"].as_str().unwrap_or_default().to_owned();
