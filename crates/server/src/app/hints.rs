@@ -2,6 +2,9 @@
 //!
 //! Invariant: nothing that is remembered here is ever told to anybody. A change decided on it commits only if the store's guard finds the
 //! rule head as remembered; a refusal decided on it is decided again on what the store says.
+//!
+//! A guess that is wrong costs a transaction that commits nothing, a read would have cost far less. So a head that another node has moved
+//! is read each time, until nobody else has been seen moving it for a while.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,10 +12,13 @@ use std::sync::{Mutex, PoisonError};
 
 use countersign_domain::ids::{MerchantNo, TenantNo};
 use countersign_domain::rules::RuleHead;
+use countersign_domain::time::UnixMillis;
 
 const SHARDS: usize = 16;
 /// Entries kept per shard; beyond, the shard starts anew.
 const SHARD_ENTRIES_MAX: usize = 4_096;
+/// How long the head of a rule that others moved is not guessed, in ms.
+const SHARED_MS: i64 = 10_000;
 
 /// A sub-account as it can never change: its number and its institution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +63,20 @@ impl<K: std::hash::Hash + Eq, V: Clone> Bounded<K, V> {
     }
 }
 
+/// What is known of a rule head.
+#[derive(Clone, Debug)]
+enum Head {
+    /// As this node last saw it.
+    Seen(RuleHead),
+    /// Others move it too; not guessed before this instant.
+    Shared(UnixMillis),
+}
+
 /// Sub-accounts and rule heads that this node has seen.
 #[derive(Debug)]
 pub struct Hints {
     sub_accounts: Bounded<Box<str>, SubAccount>,
-    heads: Bounded<i64, RuleHead>,
+    heads: Bounded<i64, Head>,
 }
 
 impl Default for Hints {
@@ -83,11 +98,56 @@ impl Hints {
 
     /// A sub-account's rule head as this node last saw it; others may have moved it since.
     pub fn head(&self, of: MerchantNo) -> Option<RuleHead> {
-        self.heads.get(&of.0)
+        match self.heads.get(&of.0)? {
+            Head::Seen(head) => Some(head),
+            Head::Shared(_) => None,
+        }
     }
 
-    /// Remembers a head that is in the store.
-    pub fn saw_head(&self, of: MerchantNo, head: RuleHead) {
-        self.heads.put(of.0, head);
+    /// Remembers a head that is in the store, unless others were lately seen moving it.
+    pub fn saw_head(&self, of: MerchantNo, head: RuleHead, now: UnixMillis) {
+        if !matches!(self.heads.get(&of.0), Some(Head::Shared(until)) if now < until) {
+            self.heads.put(of.0, Head::Seen(head));
+        }
+    }
+
+    /// Remembers that a head was not as this node remembered it.
+    pub fn moved_by_others(&self, of: MerchantNo, now: UnixMillis) {
+        self.heads.put(of.0, Head::Shared(UnixMillis(now.0.saturating_add(SHARED_MS))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::ids::SortedId;
+    use countersign_domain::money::Amount;
+    use countersign_domain::rules::{Markup, RuleVersion};
+
+    use super::*;
+
+    fn head() -> RuleHead {
+        let version = RuleVersion {
+            config_id: SortedId(7),
+            version_no: 1,
+            previous: None,
+            base_version_no: None,
+            markup: Markup::new(rust_decimal::Decimal::ONE, Amount::ZERO).expect("in range"),
+            effective_at: UnixMillis(1),
+            due_at: None,
+            created_at: UnixMillis(1),
+        };
+        RuleHead::moved(None, version)
+    }
+
+    #[test]
+    fn a_head_that_others_move_is_not_guessed_until_they_have_been_quiet_for_a_while() {
+        let (hints, of) = (Hints::default(), MerchantNo(3));
+        hints.saw_head(of, head(), UnixMillis(0));
+        assert!(hints.head(of).is_some());
+        hints.moved_by_others(of, UnixMillis(100));
+        hints.saw_head(of, head(), UnixMillis(100 + SHARED_MS - 1));
+        assert!(hints.head(of).is_none(), "others moved it a moment ago");
+        hints.saw_head(of, head(), UnixMillis(100 + SHARED_MS));
+        assert!(hints.head(of).is_some(), "nobody else did for a while");
     }
 }

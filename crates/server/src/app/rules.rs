@@ -76,13 +76,15 @@ pub async fn change(
         match app.store.commit(Batch(writes)).await {
             Ok(_) => {
                 if app.store.reads_cost_a_round_trip() {
-                    app.hints.saw_head(sub.no, RuleHead::moved(head, version.clone()));
+                    app.hints.saw_head(sub.no, RuleHead::moved(head, version.clone()), app.clock.now());
                 }
                 return Ok(version);
             }
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // Another node was first: read again, decide again.
-            Err(CommitError::Conflict(_)) if app.clock.now().0 - change.arrived_at.0 < DECIDE_MS_MAX => {}
+            Err(CommitError::Conflict(_)) if app.clock.now().0 - change.arrived_at.0 < DECIDE_MS_MAX => {
+                app.hints.moved_by_others(sub.no, app.clock.now());
+            }
             Err(error) => return Err(error.into()),
         }
     }

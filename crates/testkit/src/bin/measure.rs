@@ -1,7 +1,8 @@
-//! `measure hmac|query|upgrades|postgres`: prints its tables. `measure bare BODY`: the yardstick server, started by `query`;
+//! `measure hmac|query sqlite|query postgres|upgrades|postgres`: prints its tables. `measure bare BODY`: the yardstick server, started by `query`;
 //! `measure node URL DATA`: a node, started by `postgres`.
 
 use anyhow::{Result, bail};
+use countersign_testkit::backing::StoreKind;
 use countersign_testkit::measure;
 
 #[global_allocator]
@@ -14,11 +15,14 @@ fn main() -> Result<()> {
     match words.as_slice() {
         ["hmac"] => measure::hmac::run(),
         ["bare", body] => one_thread()?.block_on(measure::bare::serve(body.as_bytes().to_vec()))?,
-        ["query"] => tokio::task::LocalSet::new().block_on(&one_thread()?, measure::query::run())?,
+        ["query", store] => {
+            let store = StoreKind::lasting(store)?;
+            tokio::task::LocalSet::new().block_on(&one_thread()?, measure::query::run(store))?
+        }
         ["upgrades"] => tokio::runtime::Runtime::new()?.block_on(measure::upgrades::run())?,
         ["node", url, data] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::node(url, data.into()))?,
         ["postgres"] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::run())?,
-        _ => bail!("usage: measure hmac|query|upgrades|postgres"),
+        _ => bail!("usage: measure hmac|query sqlite|query postgres|upgrades|postgres"),
     }
     Ok(())
 }

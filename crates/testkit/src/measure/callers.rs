@@ -23,7 +23,20 @@ pub struct Loaded {
     pub app: Arc<App>,
     institutions: Arc<Vec<MerchantRow>>,
     subs: usize,
+    share: Share,
 }
+
+/// Which institutions a slice is about: every `of`-th, beginning with the one at `part`. `of` divides their number.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// The first.
+    pub part: usize,
+    /// How many shares there are.
+    pub of: usize,
+}
+
+/// All of them.
+pub const ALL: Share = Share { part: 0, of: 1 };
 
 /// What a slice of time has shown.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +72,12 @@ impl Loaded {
             Ok(merchant(no, &format!("bank-{at}"), MerchantKind::Institution, TenantNo(no)))
         };
         let institutions = (0..institutions).map(row).collect::<Result<Vec<_>>>()?;
-        Ok(Self { app, institutions: Arc::new(institutions), subs })
+        Ok(Self { app, institutions: Arc::new(institutions), subs, share: ALL })
+    }
+
+    /// The same deployment, loaded only where a share says.
+    pub fn only(&self, share: Share) -> Self {
+        Self { share, ..self.clone() }
     }
 
     /// Closed-loop callers for a slice of time, over the first `keys` sub-accounts: those of all institutions in turn.
@@ -68,11 +86,11 @@ impl Loaded {
         let started = Instant::now();
         for caller in 0..callers {
             let loaded = self.clone();
-            let mut key = caller * 7;
+            let mut key = caller * 7 * self.share.of + self.share.part;
             tasks.spawn(async move {
                 let mut latencies = Vec::new();
                 while started.elapsed() < slice {
-                    key += 1;
+                    key += loaded.share.of;
                     let asked = Instant::now();
                     loaded.upgrade(key % keys).await?;
                     latencies.push(asked.elapsed().as_secs_f64() * 1e3);

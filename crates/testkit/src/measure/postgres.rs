@@ -13,7 +13,7 @@ use countersign::config::{Config, Optional};
 use countersign::run;
 use countersign_store::testing::{Server, ServerOptions};
 
-use super::callers::Loaded;
+use super::callers::{ALL, Loaded, Share};
 use super::{Spread, cpu_ns, cpu_ns_of_children, spread, table};
 
 const ROUNDS: usize = 5;
@@ -150,8 +150,8 @@ impl Node {
         Ok(Self { child, tell, hear: BufReader::new(hear) })
     }
 
-    fn begin(&mut self, callers: usize) -> Result<()> {
-        Ok(writeln!(self.tell, "{callers}")?)
+    fn begin(&mut self, callers: usize, Share { part, of }: Share) -> Result<()> {
+        Ok(writeln!(self.tell, "{callers} {part} {of}")?)
     }
 
     fn rate(&mut self) -> Result<f64> {
@@ -168,7 +168,7 @@ impl Drop for Node {
     }
 }
 
-/// What a node's process does: for each line with a number of callers one slice, and its rate as the answer.
+/// What a node's process does: for each line with a number of callers and a share one slice, and its rate as the answer.
 pub async fn node(url: &str, data: PathBuf) -> Result<()> {
     let config = Config { data, database_url: Optional(Some(url.to_owned())), ..Config::default() };
     let app = Arc::new(run::open_app(&config, Clock::System, None).await?);
@@ -178,30 +178,40 @@ pub async fn node(url: &str, data: PathBuf) -> Result<()> {
         if std::io::stdin().read_line(&mut line)? == 0 {
             return Ok(());
         }
-        let Ok(callers) = line.trim().parse() else { bail!("{line:?} is no number of callers") };
-        println!("{}", loaded.slice(callers, loaded.keys(), SLICE).await?.rate);
+        let asked: Vec<usize> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        let &[callers, part, of] = asked.as_slice() else { bail!("{line:?} is no number of callers and share") };
+        println!("{}", loaded.only(Share { part, of }).slice(callers, loaded.keys(), SLICE).await?.rate);
     }
 }
 
-/// Two nodes beside one, with as many callers each.
+/// Two nodes beside one, with as many callers each: both for the same sub-accounts, and each for institutions of its own.
 async fn nodes(server: &Server, folder: &Path) -> Result<()> {
     let both = loaded(server, "nodes", folder, INSTITUTIONS, SUBS).await?;
     both.first_rules().await?;
     drop(both);
     let config = config(server, "nodes", folder);
     let (mut first, mut second) = (Node::start(&config)?, Node::start(&config)?);
-    let (mut alone, mut together) = (Vec::new(), Vec::new());
+    let (mut alone, mut own, mut same) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        first.begin(128)?;
+        first.begin(128, ALL)?;
         alone.push(first.rate()?);
-        first.begin(128)?;
-        second.begin(128)?;
-        together.push(first.rate()? + second.rate()?);
+        first.begin(128, Share { part: 0, of: 2 })?;
+        second.begin(128, Share { part: 1, of: 2 })?;
+        own.push(first.rate()? + second.rate()?);
+        first.begin(128, ALL)?;
+        second.begin(128, ALL)?;
+        same.push(first.rate()? + second.rate()?);
     }
-    let ratio: Vec<f64> = together.iter().zip(&alone).map(|(two, one)| two / one).collect();
+    let ratio =
+        |two: &[f64]| spread(&two.iter().zip(&alone).map(|(two, one)| two / one).collect::<Vec<_>>()).to_string();
     println!("Two nodes beside one, 128 callers each, {ROUNDS} interleaved rounds\n");
-    let row = |name: &str, rates: &[f64]| vec![name.to_owned(), format!("{:.0}", spread(rates).median)];
-    println!("{}", table(&["nodes", "upgrades/s"], &[row("1", &alone), row("2", &together)]));
-    println!("ratio: {}\n", spread(&ratio));
+    let row =
+        |name: &str, rates: &[f64], ratio: String| vec![name.to_owned(), format!("{:.0}", spread(rates).median), ratio];
+    let rows = [
+        row("1", &alone, "1".to_owned()),
+        row("2, each for institutions of its own", &own, ratio(&own)),
+        row("2, both for the same sub-accounts", &same, ratio(&same)),
+    ];
+    println!("{}", table(&["nodes", "upgrades/s", "ratio to one"], &rows));
     Ok(())
 }

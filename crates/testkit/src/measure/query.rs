@@ -1,4 +1,5 @@
-//! The signed convert query beside bare hyper answering the same bytes: one core each for server and generator.
+//! The signed convert query beside bare hyper answering the same bytes: one core each for server and generator. PostgreSQL, where that is the
+//! store, runs where the kernel puts it, every commit synced, and its CPU does not count.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -6,11 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use countersign_store::testing::{Server as Postgres, ServerOptions};
 use serde_json::json;
 
 use super::load::{Asker, Slice, slice};
 use super::{spread, table};
+use crate::backing::StoreKind;
 use crate::process::Deployment;
 use crate::wire::once;
 
@@ -46,10 +49,19 @@ fn pin(pid: u32, core: &str) {
     }
 }
 
-/// Prints the table.
-pub async fn run() -> Result<()> {
+/// Prints the table of a store.
+pub async fn run(store: StoreKind) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let deployment = Deployment::init(&folder.path().join("data"))?;
+    let postgres = match store {
+        StoreKind::Model => bail!("a server has no store in memory"),
+        StoreKind::Sqlite => None,
+        StoreKind::Postgres => Some(Postgres::start(ServerOptions { fsync: true, ..ServerOptions::default() })),
+    };
+    if let Some(postgres) = &postgres {
+        postgres.ask("postgres", "CREATE DATABASE measure");
+    }
+    let url = postgres.as_ref().map(|postgres| postgres.url("measure"));
+    let deployment = Deployment::init_at(&folder.path().join("data"), url)?;
     let server = deployment.serve()?;
     let askers = Rc::new(askers(&server).await?);
     let sample = sample(server.listen, &askers[0]).await?;
@@ -63,7 +75,7 @@ pub async fn run() -> Result<()> {
         theirs.push(slice(bare_address, bare.0.id(), &nothing, CONNECTIONS, SLICE).await?);
         ours.push(slice(server.listen, server.pid(), &askers, CONNECTIONS, SLICE).await?);
     }
-    print(&ours, &theirs, sample.len());
+    print(store, &ours, &theirs, sample.len());
     Ok(())
 }
 
@@ -99,7 +111,7 @@ async fn sample(address: SocketAddr, asker: &Asker) -> Result<String> {
     Ok(String::from_utf8(answer.body)?)
 }
 
-fn print(ours: &[Slice], theirs: &[Slice], bytes: usize) {
+fn print(store: StoreKind, ours: &[Slice], theirs: &[Slice], bytes: usize) {
     let of = |list: &[Slice], field: fn(&Slice) -> f64| spread(&list.iter().map(field).collect::<Vec<_>>());
     let ratio = |field: fn(&Slice) -> f64| {
         spread(&ours.iter().zip(theirs).map(|(a, b)| field(a) / field(b)).collect::<Vec<_>>())
@@ -113,7 +125,10 @@ fn print(ours: &[Slice], theirs: &[Slice], bytes: usize) {
             format!("{:.0}", of(list, |s| s.p99_us).median),
         ]
     };
-    println!("Signed convert query, shipped default configuration, beside bare hyper answering the same {bytes} bytes");
+    println!(
+        "Signed convert query on {}, shipped default configuration, beside bare hyper answering the same {bytes} bytes",
+        store.name()
+    );
     println!(
         "({ROUNDS} rounds of {} ms, {CONNECTIONS} connections, server on one core, generator on the other)\n",
         SLICE.as_millis()
