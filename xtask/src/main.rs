@@ -57,7 +57,11 @@ const COMMANDS: &[Command] = &[
     },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
-    Command { name: "bench", summary: "[hmac|query|upgrades|query-postgres|postgres] figures, each beside its yardstick", run: bench::run },
+    Command {
+        name: "bench",
+        summary: "[hmac|query|upgrades|query-postgres|postgres] figures, each beside its yardstick",
+        run: bench::run,
+    },
 ];
 
 fn main() -> ExitCode {

@@ -38,6 +38,26 @@ macro_rules! rule_columns {
     };
 }
 
+/// The version that another row names, by its whole key. The limit keeps the planner, which knows nothing of the table's size yet, from
+/// finding the sub-account first and then walking all its versions.
+macro_rules! version_of {
+    ($alias:literal, $of:literal, $no:literal) => {
+        concat!(
+            " LEFT JOIN LATERAL (SELECT * FROM fee_rule v WHERE v.tenant_no = ",
+            $of,
+            ".tenant_no AND v.merchant_no = ",
+            $of,
+            ".merchant_no AND v.version_no = ",
+            $of,
+            ".",
+            $no,
+            " LIMIT 1) ",
+            $alias,
+            " ON true "
+        )
+    };
+}
+
 macro_rules! order_columns {
     () => {
         "o.order_id, o.user_id, o.sell_currency, o.buy_currency, o.sell_amount, o.buy_amount, o.status, o.rate, \
@@ -114,16 +134,14 @@ statements! {
     );
     Token: "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at FROM operator_token WHERE digest = $1";
     RuleHead: concat!(
-        "SELECT h.merchant_no, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM fee_rule_head h \
-         LEFT JOIN fee_rule l ON l.tenant_no = h.tenant_no AND l.merchant_no = h.merchant_no AND l.version_no = h.version_no \
-         LEFT JOIN fee_rule b ON b.tenant_no = l.tenant_no AND b.merchant_no = l.merchant_no \
-         AND b.version_no = l.base_version_no WHERE h.tenant_no = $1 AND h.merchant_no = $2"
+        "SELECT h.merchant_no, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM fee_rule_head h",
+        version_of!("l", "h", "version_no"), version_of!("b", "l", "base_version_no"),
+        "WHERE h.tenant_no = $1 AND h.merchant_no = $2"
     );
     RuleHeadBy: concat!(
-        "SELECT l.merchant_no, l.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM fee_rule l \
-         LEFT JOIN fee_rule b ON b.tenant_no = l.tenant_no AND b.merchant_no = l.merchant_no \
-         AND b.version_no = l.base_version_no \
-         WHERE l.tenant_no = $1 AND l.merchant_no = $2 AND l.created_at <= $3 ORDER BY l.version_no DESC LIMIT 1"
+        "SELECT l.merchant_no, l.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM (SELECT * FROM fee_rule \
+         WHERE tenant_no = $1 AND merchant_no = $2 AND created_at <= $3 ORDER BY version_no DESC LIMIT 1) l",
+        version_of!("b", "l", "base_version_no")
     );
     RuleVersions: concat!(
         "SELECT ", rule_columns!("l"), " FROM fee_rule l WHERE l.tenant_no = $1 AND l.merchant_no = $2 AND l.version_no < $3 \
@@ -131,11 +149,9 @@ statements! {
     );
     RulePage: concat!(
         "SELECT m.merchant_no, m.merchant_id, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"),
-        " FROM merchant m LEFT JOIN fee_rule_head h ON h.tenant_no = m.tenant_no AND h.merchant_no = m.merchant_no \
-         LEFT JOIN fee_rule l ON l.tenant_no = h.tenant_no AND l.merchant_no = h.merchant_no AND l.version_no = h.version_no \
-         LEFT JOIN fee_rule b ON b.tenant_no = l.tenant_no AND b.merchant_no = l.merchant_no \
-         AND b.version_no = l.base_version_no \
-         WHERE m.tenant_no = $1 AND m.kind = 'sub_account' AND ($2::text IS NULL OR m.merchant_id = $2) \
+        " FROM merchant m LEFT JOIN fee_rule_head h ON h.tenant_no = m.tenant_no AND h.merchant_no = m.merchant_no",
+        version_of!("l", "h", "version_no"), version_of!("b", "l", "base_version_no"),
+        "WHERE m.tenant_no = $1 AND m.kind = 'sub_account' AND ($2::text IS NULL OR m.merchant_id = $2) \
          ORDER BY m.merchant_id"
     );
     ConvertOrder: concat!(
@@ -205,12 +221,14 @@ statements! {
                 JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, merchant_no)
                 ON h.tenant_no = a.tenant_no AND h.merchant_no = a.merchant_no
                 ORDER BY h.tenant_no, h.merchant_no FOR UPDATE OF h";
+    // Here and in HeadsPut the arrays are unnested in the list: what FROM unnests is kept a second time before it is inserted.
     RulesInsert: "INSERT INTO fee_rule (tenant_no, merchant_no, version_no, config_id, previous_config_id, base_version_no,
                   r_markup, f_markup, effective_at, due_at, created_at)
-                  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bigint[],
-                  $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])";
+                  SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bytea[]),
+                  unnest($6::bigint[]), unnest($7::text[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
+                  unnest($11::bigint[])";
     HeadsPut: "INSERT INTO fee_rule_head AS h (tenant_no, merchant_no, version_no, config_id, base_version_no)
-               SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[])
+               SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bigint[])
                ON CONFLICT (tenant_no, merchant_no) DO UPDATE SET version_no = excluded.version_no,
                config_id = excluded.config_id, base_version_no = excluded.base_version_no";
 
@@ -264,8 +282,8 @@ statements! {
                    $8::text[], $9::text[], $10::bytea[], $11::bigint[]) WITH ORDINALITY AS a (tenant_no, event_no,
                    application_no, client_id, event_id, biz_type, biz_id, biz_status, data, body, created_at, place)
                    JOIN event_counter c ON c.tenant_no = a.tenant_no AND c.application_no = a.application_no
-                   JOIN biz_counter b ON b.tenant_no = a.tenant_no AND b.application_no = a.application_no
-                   AND b.biz_id = a.biz_id COLLATE \"C\"
+                   CROSS JOIN LATERAL (SELECT b.sequence FROM biz_counter b WHERE b.tenant_no = a.tenant_no
+                   AND b.application_no = a.application_no AND b.biz_id = a.biz_id COLLATE \"C\" LIMIT 1) b
                    RETURNING tenant_no, event_no, seq, sequence";
     EventNumbers: "SELECT e.tenant_no, e.event_no, e.seq, e.sequence FROM unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, event_no)
                    JOIN event e ON e.tenant_no = a.tenant_no AND e.event_no = a.event_no";
