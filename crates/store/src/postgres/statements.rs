@@ -139,8 +139,8 @@ statements! {
         "WHERE h.tenant_no = $1 AND h.merchant_no = $2"
     );
     RuleHeadBy: concat!(
-        "SELECT l.merchant_no, l.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM (SELECT * FROM fee_rule \
-         WHERE tenant_no = $1 AND merchant_no = $2 AND created_at <= $3 ORDER BY version_no DESC LIMIT 1) l",
+        "SELECT l.merchant_no, l.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM (SELECT n.* FROM fee_rule n \
+         WHERE n.tenant_no = $1 AND n.merchant_no = $2 AND n.created_at <= $3 ORDER BY n.version_no DESC LIMIT 1) l",
         version_of!("b", "l", "base_version_no")
     );
     RuleVersions: concat!(
