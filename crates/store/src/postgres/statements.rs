@@ -139,9 +139,10 @@ statements! {
         "WHERE h.tenant_no = $1 AND h.merchant_no = $2"
     );
     RuleHeadBy: concat!(
-        "SELECT l.merchant_no, l.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM (SELECT n.* FROM fee_rule n \
-         WHERE n.tenant_no = $1 AND n.merchant_no = $2 AND n.created_at <= $3 ORDER BY n.version_no DESC LIMIT 1) l",
-        version_of!("b", "l", "base_version_no")
+        "SELECT l.merchant_no, l.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM (SELECT * FROM fee_rule \
+         WHERE tenant_no = $1 AND merchant_no = $2 AND created_at <= $3 ORDER BY version_no DESC LIMIT 1) l \
+         LEFT JOIN LATERAL (SELECT * FROM fee_rule v WHERE v.tenant_no = $1 AND v.merchant_no = $2 \
+         AND v.version_no = l.base_version_no LIMIT 1) b ON true"
     );
     RuleVersions: concat!(
         "SELECT ", rule_columns!("l"), " FROM fee_rule l WHERE l.tenant_no = $1 AND l.merchant_no = $2 AND l.version_no < $3 \
