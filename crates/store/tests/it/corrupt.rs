@@ -53,7 +53,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.applications(None, all()),
         store.merchant("inst"),
         store.merchant("sub-a"),
-        store.merchants(None, all()),
+        store.merchants(None, None, all()),
         store.token(&[1; 32]),
         store.rule_head(TENANT, SUB, None),
         store.rule_head(TENANT, SUB, Some(at(1_500))),

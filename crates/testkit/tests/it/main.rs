@@ -8,6 +8,7 @@ mod fleet;
 mod histories;
 mod journey_convert_order;
 mod journey_events;
+mod journey_identities;
 mod journey_replay;
 mod journey_rule_query;
 mod journey_rule_upgrade;
