@@ -18,5 +18,6 @@ mod nodes;
 mod operator;
 mod refusals;
 mod remembered_rules;
+mod rotations;
 mod stores;
 mod tidy;
