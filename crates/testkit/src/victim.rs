@@ -18,10 +18,13 @@ use crate::wire::{Connection, Signer};
 const ATTACKS_PER_S: u64 = 1_000;
 /// Where they come from. The first is also one of the victim's own addresses: a neighbour behind the same gateway.
 const SHARED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-const ATTACKERS: [Ipv4Addr; 4] =
-    [SHARED, Ipv4Addr::new(127, 0, 0, 3), Ipv4Addr::new(127, 0, 0, 4), Ipv4Addr::new(127, 0, 0, 5)];
-/// Connections of each attacker.
-const LINES: u64 = 5;
+/// Each with its number of connections, which all send as often: the shared address has soon used its budget up.
+const ATTACKERS: [(Ipv4Addr, u64); 4] = [
+    (SHARED, 14),
+    (Ipv4Addr::new(127, 0, 0, 3), 2),
+    (Ipv4Addr::new(127, 0, 0, 4), 2),
+    (Ipv4Addr::new(127, 0, 0, 5), 2),
+];
 /// Where the victim calls from.
 const VICTIMS: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 9), SHARED];
 /// Between two requests of the victim from one address.
@@ -62,8 +65,8 @@ pub async fn run(kind: StoreKind, seconds: u64) -> Result<Report> {
     let victim = Arc::new(server.access.institution("victim", 0, None).await?);
     let (counts, began) = (Arc::new(Counts::default()), Instant::now());
     let mut attackers = JoinSet::new();
-    for from in ATTACKERS {
-        for _ in 0..LINES {
+    for (from, lines) in ATTACKERS {
+        for _ in 0..lines {
             let bad =
                 Signer { client_id: victim.client_id.clone(), key: SigningKey::new(b"guessed"), merchant_id: None };
             attackers.spawn(attack(server.listen, from, bad, counts.clone()));
@@ -89,7 +92,7 @@ pub async fn run(kind: StoreKind, seconds: u64) -> Result<Report> {
 }
 
 async fn attack(listen: SocketAddr, from: Ipv4Addr, bad: Signer, counts: Arc<Counts>) -> Result<()> {
-    let lines = LINES * ATTACKERS.len() as u64;
+    let lines: u64 = ATTACKERS.iter().map(|(_, lines)| lines).sum();
     let mut ticks = interval(Duration::from_micros(1_000_000 * lines / ATTACKS_PER_S));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut connection = Connection::open_from(IpAddr::V4(from), listen).await?;
