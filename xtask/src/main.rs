@@ -12,9 +12,11 @@ mod idle;
 mod kill;
 mod moves;
 mod packages;
+mod rotation;
 mod strace;
 mod test;
 mod tools;
+mod victim;
 
 /// One command of this program.
 struct Command {
@@ -54,6 +56,16 @@ const COMMANDS: &[Command] = &[
         name: "move",
         summary: "[ROWS] 1,000,000 rows from SQLite to PostgreSQL, killed 20 times midway, every row compared",
         run: moves::run,
+    },
+    Command {
+        name: "rotation",
+        summary: "[ROUNDS] [STORE] secrets rotated under load: no request refused, no callback failing",
+        run: rotation::run,
+    },
+    Command {
+        name: "victim",
+        summary: "[SECONDS] [STORE] bad signatures in a merchant's name, which is served all the same",
+        run: victim::run,
     },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },

@@ -63,6 +63,8 @@ pub enum Code {
     AlreadyExists,
     /// Operators: the idempotency key was used with another body.
     IdempotencyKeyReused,
+    /// Operators: the secret to be retired is in use.
+    SecretInUse,
 }
 
 /// `code` of every successful answer.
@@ -100,6 +102,7 @@ impl Code {
         Self::RoleNotAllowed,
         Self::AlreadyExists,
         Self::IdempotencyKeyReused,
+        Self::SecretInUse,
     ];
 
     /// The six digits in the field `code`.
@@ -124,7 +127,14 @@ impl Code {
 
     /// Whether only the operator API answers with it.
     pub const fn is_operator_only(self) -> bool {
-        matches!(self, Self::Unauthenticated | Self::RoleNotAllowed | Self::AlreadyExists | Self::IdempotencyKeyReused)
+        matches!(
+            self,
+            Self::Unauthenticated
+                | Self::RoleNotAllowed
+                | Self::AlreadyExists
+                | Self::IdempotencyKeyReused
+                | Self::SecretInUse
+        )
     }
 
     const fn row(self) -> (&'static str, &'static str, u16) {
@@ -158,6 +168,7 @@ impl Code {
             Self::RoleNotAllowed => ("400802", "ROLE_NOT_ALLOWED", 403),
             Self::AlreadyExists => ("400803", "ALREADY_EXISTS", 409),
             Self::IdempotencyKeyReused => ("400804", "IDEMPOTENCY_KEY_REUSED", 409),
+            Self::SecretInUse => ("400805", "SECRET_IN_USE", 409),
         }
     }
 }

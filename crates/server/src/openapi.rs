@@ -30,10 +30,10 @@ const API_VERSION: &str = "1.0.0";
             See docs/OPERATING.md."
     ),
     paths(
-        merchants::create_institution, merchants::create_merchant, merchants::list, merchants::show, merchants::create_sub_account,
+        merchants::create_institution, merchants::list_institutions, merchants::create_merchant, merchants::list, merchants::show, merchants::update, merchants::create_sub_account,
         merchants::list_sub_accounts, applications::create, applications::list, applications::show, applications::update,
-        secrets::rotate, secrets::list, secrets::revoke, secrets::use_for_callbacks, convert_orders::create, convert_orders::advance,
-        events::emit, events::list, events::show, events::redeliver, fee_rules::list, audit::list, tokens::create, tokens::revoke,
+        secrets::rotate, secrets::list, secrets::revoke, secrets::retire, secrets::use_for_callbacks, convert_orders::create, convert_orders::advance,
+        events::emit, events::list, events::show, events::redeliver, fee_rules::list, audit::list, tokens::create, tokens::list, tokens::show, tokens::revoke,
         health::alive, health::ready, health::metrics,
     ),
     components(schemas(ProblemDocument)),
@@ -124,6 +124,7 @@ fn codes_of(status: &str) -> String {
         Code::AlreadyExists,
         Code::InvalidOrderStatus,
         Code::IdempotencyKeyReused,
+        Code::SecretInUse,
         Code::BodyTooLarge,
         Code::UnsupportedContentType,
         Code::InternalError,

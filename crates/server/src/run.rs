@@ -26,6 +26,7 @@ use crate::app::bell::Bell;
 use crate::app::callers::Callers;
 use crate::app::hints::Hints;
 use crate::app::turns::Turns;
+use crate::app::uses::{self, Uses};
 use crate::app::{App, Policy, operators};
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -44,10 +45,12 @@ pub mod durability;
 pub mod fixed;
 mod initialise;
 mod nodes;
+mod recover;
 
 pub use database::{Database, close_store, moved_away, open_store, postgres_options, sqlite_options};
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use nodes::clock_ahead_ms;
+pub use recover::{Recovered, recover};
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
@@ -125,6 +128,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         tokio::spawn(dispatcher.run(ended.clone())),
         tokio::spawn(durability::watch(app.clone(), ended.clone())),
         tokio::spawn(keep_house(app.clone(), edge, handle, ended.clone())),
+        tokio::spawn(note_uses(app.clone(), ended.clone())),
     ];
     if app.store.is_shared() {
         tasks.push(tokio::spawn(nodes::keep_time(app.clone(), ended.clone())));
@@ -159,6 +163,8 @@ impl Running {
             }
         }
         let app = self.app;
+        // Of the last requests; a store that is away must not hold up the stop.
+        let _ = tokio::time::timeout(STOP_MARGIN, uses::note(&app)).await;
         let closed =
             tokio::task::spawn_blocking(move || close_store(&app.store)).await.context("the store broke at its end");
         drop(self.log_guard);
@@ -205,6 +211,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         vault,
         policy,
         hints: Hints::default(),
+        uses: Uses::default(),
         turns: Turns::default(),
         due: Bell::new(lanes),
     })
@@ -327,6 +334,21 @@ fn operator_settings(
         metrics,
         log,
     })
+}
+
+/// Until the end: notes how often secrets and tokens were used.
+async fn note_uses(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(uses::NOTE_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            _ = ticks.tick() => {}
+        }
+        if let Err(error) = uses::note(&app).await {
+            tracing::warn!(%error, "Uses of secrets and tokens could not be noted: {error}; they are counted on");
+        }
+    }
 }
 
 /// Until the end: forgets nonces that no request can carry any more, and keeps meters and budgets small.

@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use crate::batch::{Batch, Committed};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -85,12 +85,29 @@ impl Store for AnyStore {
         either!(self, s => s.merchant(merchant_id).await)
     }
 
-    async fn merchants(&self, tenant: Option<TenantNo>, page: Cursor) -> Result<Vec<MerchantRow>, StoreError> {
-        either!(self, s => s.merchants(tenant, page).await)
+    async fn merchants(
+        &self,
+        tenant: Option<TenantNo>,
+        kind: Option<MerchantKind>,
+        page: Cursor,
+    ) -> Result<Vec<MerchantRow>, StoreError> {
+        either!(self, s => s.merchants(tenant, kind, page).await)
     }
 
     async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
         either!(self, s => s.token(digest).await)
+    }
+
+    async fn token_by_id(&self, token_id: &str) -> Result<Option<TokenRow>, StoreError> {
+        either!(self, s => s.token_by_id(token_id).await)
+    }
+
+    async fn tokens(&self, page: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
+        either!(self, s => s.tokens(page).await)
+    }
+
+    async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
+        either!(self, s => s.secret_uses(of, since_minute).await)
     }
 
     async fn rule_head(

@@ -8,11 +8,13 @@ use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
 
 use crate::contract::{
-    ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow,
+    ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow, Uses,
 };
 
 /// Answers that one [`Write::ForgetAnswers`] forgets at the most, so that no change waits long behind it.
 pub const ANSWERS_FORGOTTEN_MAX: usize = 5_000;
+/// Counts of minutes that one [`Write::AddUses`] forgets at the most.
+pub const USES_FORGOTTEN_MAX: usize = 5_000;
 
 /// One change, applied whole or not at all. Writes are applied in order; the first guard that does not hold refuses the batch,
 /// and a refused batch leaves no trace. A batch touches one tenant, or the system's own audit lines, or reference tables only. A row that is there under another
@@ -44,6 +46,18 @@ pub enum Write {
     },
     /// Adds a merchant. Guard: its `merchant_id` and number are new.
     InsertMerchant(Box<MerchantRow>),
+    /// Replaces a merchant's changeable fields: `name` and `enabled`. Guard: the stored revision is `row.revision - 1`.
+    UpdateMerchant(Box<MerchantRow>),
+    /// What applications may do has changed with their merchants: raises the revision of each, so that everybody reads it anew, releases the
+    /// held events of those whose callbacks go out, and holds the pending ones of the others. Guard: none.
+    Reassess {
+        /// The tenant.
+        tenant: TenantNo,
+        /// Only the applications of this merchant; none: of the whole tenant.
+        merchant: Option<MerchantNo>,
+        /// When released events are due.
+        due_at: UnixMillis,
+    },
     /// Adds an application. Guard: its `client_id` and number are new.
     InsertApplication(Box<ApplicationRow>),
     /// Replaces an application's changeable fields (all but number, client_id, tenant, merchant, created_at).
@@ -53,9 +67,11 @@ pub enum Write {
     InsertSecret(Box<SecretRow>),
     /// Replaces `not_after`, `revoked_at` and `signs_callbacks` of a secret. Guard: it exists.
     UpdateSecret(Box<SecretRow>),
+    /// Adds uses of secrets and tokens to what is known, and forgets old minutes, at most [`USES_FORGOTTEN_MAX`]. Guard: none.
+    AddUses(Box<Uses>),
     /// Adds an operator token. Guard: its `token_id` is new.
     InsertToken(Box<TokenRow>),
-    /// Revokes an operator token. Guard: it exists.
+    /// Revokes an operator token; one that was revoked before stays as it is. Guard: it exists.
     RevokeToken {
         /// Which.
         token_id: String,

@@ -32,16 +32,19 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::RecordAttempt { tenant, .. }
         | Write::ReleaseHeld { tenant, .. }
         | Write::HoldPending { tenant, .. }
+        | Write::Reassess { tenant, .. }
         | Write::Redeliver { tenant, .. } => Some(*tenant),
         Write::ClaimNonce(claim) => Some(claim.tenant),
         Write::EnqueueEvent(event) => Some(event.tenant),
         // The system's own lines are a tenant of their own.
         Write::RecordAudit(audit) => Some(TenantNo(of_audit_tenant(audit.tenant))),
         Write::InsertMerchant(_)
+        | Write::UpdateMerchant(_)
         | Write::InsertApplication(_)
         | Write::UpdateApplication(_)
         | Write::InsertSecret(_)
         | Write::UpdateSecret(_)
+        | Write::AddUses(_)
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
         | Write::RememberAnswer(_)
@@ -62,6 +65,9 @@ fn one(write: &Write) -> Result<(), StoreError> {
                 "the base of a rule version is an earlier one",
             )
         }
+        Write::InsertMerchant(row) => demand(row.revision == 1, "a merchant begins at revision 1"),
+        Write::UpdateMerchant(row) => demand(row.revision > 1, "a merchant's change has a revision above 1"),
+        Write::AddUses(uses) => demand(uses.secrets.iter().all(|s| s.uses >= 1), "uses are counted from 1"),
         Write::InsertApplication(row) => demand(row.revision == 1, "an application begins at revision 1"),
         Write::UpdateApplication(row) => demand(row.revision > 1, "an application's change has a revision above 1"),
         Write::InsertConvertOrder { order, .. } => demand(order.revision == 1, "a convert order begins at revision 1"),
@@ -76,7 +82,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
             due_iff_pending(*state, *due_at)
         }
         Write::ClaimNonce(_)
-        | Write::InsertMerchant(_)
+        | Write::Reassess { .. }
         | Write::InsertSecret(_)
         | Write::UpdateSecret(_)
         | Write::InsertToken(_)

@@ -15,7 +15,7 @@ use crate::batch::{Batch, Committed, Conflict};
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 pub use crate::rows::{
     ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, Role, SecretRow, SignatureEncoding, TokenRow, Vocabulary,
+    MerchantRow, Role, SecretRow, SecretUses, SignatureEncoding, TokenRow, TokenUse, Uses, Vocabulary,
 };
 
 /// One use of a nonce.
@@ -168,15 +168,29 @@ pub trait Store: Send + Sync + 'static {
     /// A merchant of any kind by its public id.
     fn merchant(&self, merchant_id: &str) -> impl Future<Output = Result<Option<MerchantRow>, StoreError>> + Send;
 
-    /// Merchants by number, all or of one tenant. `after` is a `MerchantNo`.
+    /// Merchants by number, all or of one tenant, of every kind or of one. `after` is a `MerchantNo`.
     fn merchants(
         &self,
         tenant: Option<TenantNo>,
+        kind: Option<MerchantKind>,
         page: Cursor,
     ) -> impl Future<Output = Result<Vec<MerchantRow>, StoreError>> + Send;
 
     /// An operator token by its digest.
     fn token(&self, digest: &[u8; 32]) -> impl Future<Output = Result<Option<TokenRow>, StoreError>> + Send;
+
+    /// An operator token by its public id.
+    fn token_by_id(&self, token_id: &str) -> impl Future<Output = Result<Option<TokenRow>, StoreError>> + Send;
+
+    /// Every operator token, by id, which is the order of their making. `after` is a `token_id`.
+    fn tokens(&self, page: Cursor<String>) -> impl Future<Output = Result<Vec<TokenRow>, StoreError>> + Send;
+
+    /// How often each secret of an application was used since the beginning of a minute (counted from 1970), by id; none that was not.
+    fn secret_uses(
+        &self,
+        application: ApplicationNo,
+        since_minute: i64,
+    ) -> impl Future<Output = Result<Vec<(String, i64)>, StoreError>> + Send;
 
     /// The last rule version of a sub-account that was made at or before `made_by` (`None`: at all), with its base.
     fn rule_head(

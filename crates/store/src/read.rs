@@ -93,7 +93,7 @@ impl<'r, R: Columns> Fields<'r, R> {
         self.int().map(Amount::from_micros)
     }
 
-    fn flag(&mut self) -> Result<bool, StoreError> {
+    pub(crate) fn flag(&mut self) -> Result<bool, StoreError> {
         let at = self.column();
         self.row.flag(at).ok().flatten().ok_or_else(|| self.corrupt())
     }
@@ -192,6 +192,8 @@ pub(crate) fn merchant<R: Columns>(row: &R, first: usize) -> Result<(MerchantRow
         base_r: f.decimal()?,
         base_f: f.amount()?,
         user_id: f.int()?,
+        enabled: f.flag()?,
+        revision: f.count(1)?,
         created_at: f.millis()?,
     };
     Ok((merchant, f.next()))
@@ -239,7 +241,14 @@ pub(crate) fn secret_at<R: Columns>(row: &R, first: usize) -> Result<SecretRow, 
         created_at: f.millis()?,
         not_after: f.opt_millis()?,
         revoked_at: f.opt_millis()?,
+        last_used_at: f.opt_millis()?,
     })
+}
+
+/// A secret's id and a number of uses.
+pub(crate) fn uses<R: Columns>(row: &R) -> Result<(String, i64), StoreError> {
+    let mut f = Fields::new(row, "secret_use", 0, 0);
+    Ok((f.text()?, f.count(1)?))
 }
 
 pub(crate) fn token<R: Columns>(row: &R) -> Result<TokenRow, StoreError> {
@@ -252,6 +261,7 @@ pub(crate) fn token<R: Columns>(row: &R) -> Result<TokenRow, StoreError> {
         created_at: f.millis()?,
         expires_at: f.opt_millis()?,
         revoked_at: f.opt_millis()?,
+        last_used_at: f.opt_millis()?,
     })
 }
 

@@ -37,6 +37,10 @@ pub struct MerchantRow {
     pub base_f: Amount,
     /// The user id of conversions that this merchant makes.
     pub user_id: i64,
+    /// Whether requests of its applications are accepted, and their callbacks go out. An institution's counts for its sub-accounts too.
+    pub enabled: bool,
+    /// Grows by one with each change; 1 at creation.
+    pub revision: i64,
     /// When it was made.
     pub created_at: UnixMillis,
 }
@@ -119,6 +123,41 @@ pub struct SecretRow {
     pub not_after: Option<UnixMillis>,
     /// When it was revoked, if it was.
     pub revoked_at: Option<UnixMillis>,
+    /// When a request was last signed with it, as far as it was noted; given by the store.
+    pub last_used_at: Option<UnixMillis>,
+}
+
+/// Requests that were signed with a secret in one minute, to be added to what others have noted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretUses {
+    /// Which secret; one that is not there is passed over.
+    pub secret_id: String,
+    /// The minute, counted from 1970.
+    pub minute: i64,
+    /// How many requests, at least 1.
+    pub uses: i64,
+    /// The last one of them.
+    pub last_used_at: UnixMillis,
+}
+
+/// A call that was made with an operator token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenUse {
+    /// Which token; one that is not there is passed over.
+    pub token_id: String,
+    /// When.
+    pub last_used_at: UnixMillis,
+}
+
+/// What was used since it was last noted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Secrets, each once, by id.
+    pub secrets: Vec<SecretUses>,
+    /// Tokens, each once, by id.
+    pub tokens: Vec<TokenUse>,
+    /// Minutes before this one are forgotten.
+    pub forget_before: i64,
 }
 
 impl SecretRow {
@@ -137,8 +176,27 @@ pub struct ApplicationView {
     pub merchant: MerchantRow,
     /// The `merchant_id` of its tenant (the institution's for a sub-account, else its own).
     pub tenant_id: String,
+    /// Whether its tenant is enabled.
+    pub tenant_enabled: bool,
     /// Its secrets.
     pub secrets: Vec<SecretRow>,
+}
+
+impl ApplicationView {
+    /// Whether its merchant and the institution over that are enabled.
+    pub const fn merchant_is_enabled(&self) -> bool {
+        self.merchant.enabled && self.tenant_enabled
+    }
+
+    /// Whether requests are accepted: neither the application is disabled, nor its merchant, nor the institution over that.
+    pub const fn is_enabled(&self) -> bool {
+        self.application.enabled && self.merchant_is_enabled()
+    }
+
+    /// Whether callbacks go out at once; else its events are held.
+    pub const fn goes_out(&self) -> bool {
+        self.application.callback_url.is_some() && self.application.callback_enabled && self.merchant_is_enabled()
+    }
 }
 
 /// What an operator token may do.
@@ -169,6 +227,15 @@ pub struct TokenRow {
     pub expires_at: Option<UnixMillis>,
     /// When it was revoked.
     pub revoked_at: Option<UnixMillis>,
+    /// When a call was last made with it, as far as it was noted; given by the store.
+    pub last_used_at: Option<UnixMillis>,
+}
+
+impl TokenRow {
+    /// Whether calls may be made with it at `now`.
+    pub fn is_live(&self, now: UnixMillis) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
 }
 
 /// A callback event and where its delivery stands.

@@ -7,6 +7,7 @@ use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
 use countersign::app::turns::Turns;
+use countersign::app::uses::Uses;
 use countersign::app::{App, Policy};
 use countersign::chance::Chance;
 use countersign::clock::Clock;
@@ -106,6 +107,7 @@ fn in_memory(clock: Clock) -> Result<App> {
         },
         callers: Callers::new(&[0; 64], false),
         hints: Hints::default(),
+        uses: Uses::default(),
         turns: Turns::default(),
         due: Bell::new(LaneSet::ALL),
     })

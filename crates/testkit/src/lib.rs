@@ -16,6 +16,8 @@ pub mod operator;
 pub mod patience;
 pub mod process;
 pub mod receiver;
+pub mod rotation;
 pub mod strace;
+pub mod victim;
 pub mod wire;
 pub mod world;

@@ -1,12 +1,12 @@
 //! A raw HTTP/1.1 client for tests: what is written is what goes out, header twice and all.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// An answer, whole.
 #[derive(Clone, Debug)]
@@ -50,6 +50,15 @@ impl Connection {
     /// Connects.
     pub async fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: Vec::with_capacity(4096) })
+    }
+
+    /// Connects from this address of the machine.
+    pub async fn open_from(source: IpAddr, address: SocketAddr) -> io::Result<Self> {
+        let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.bind(SocketAddr::new(source, 0))?;
+        let stream = socket.connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: Vec::with_capacity(4096) })
     }

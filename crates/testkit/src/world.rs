@@ -1,14 +1,15 @@
 //! A whole server in this process, over real sockets, with a clock that a test may move.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use countersign::app::App;
 use countersign::clock::Clock;
 use countersign::config::Config;
-use countersign::log::LogSink;
+use countersign::log::{LogGuard, LogSink};
 use countersign::run::{self, Running, Surroundings};
 use countersign_domain::time::UnixMillis;
 use tempfile::TempDir;
@@ -26,11 +27,43 @@ pub struct World {
     pub access: OperatorAccess,
     /// Its clock.
     pub clock: Clock,
+    /// Its request lines so far, also of before a restart.
+    pub heard: Heard,
     config: Config,
     token: String,
+    log: LogGuard,
     folder: TempDir,
     // Behind the server: fields are dropped in this order.
     backing: Backing,
+}
+
+/// Lines of a log, as they came.
+#[derive(Clone, Debug, Default)]
+pub struct Heard(Arc<Mutex<Vec<u8>>>);
+
+/// More is not kept.
+const HEARD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+impl Heard {
+    /// The whole lines so far that are JSON, oldest first.
+    pub fn lines(&self) -> Vec<serde_json::Value> {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        bytes.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+}
+
+impl Write for Heard {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() + bytes.len() <= HEARD_BYTES_MAX {
+            kept.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 impl World {
@@ -54,21 +87,23 @@ impl World {
         change(&mut config);
         let token = run::initialise(&config).await?.operator_token.expose().to_owned();
         let clock = Clock::manual(UnixMillis(wall_ms()));
-        let running = start(&config, &clock).await?;
+        let heard = Heard::default();
+        let (running, log) = start(&config, &clock, &heard).await?;
         let access = OperatorAccess::new(running.operator_listen, token.clone());
-        Ok(Self { running, access, clock, config, token, folder, backing })
+        Ok(Self { running, access, clock, heard, config, token, log, folder, backing })
     }
 
     /// Stops the server and starts it again on the same folder; the clock goes on where it stands.
     pub async fn restart(self) -> Result<Self> {
-        let Self { running, clock, config, token, folder, backing, .. } = self;
+        let Self { running, clock, heard, config, token, log, folder, backing, .. } = self;
         running.stop().await?;
+        drop(log);
         if let Some(database) = backing.database() {
             database.bring_back().await;
         }
-        let running = start(&config, &clock).await?;
+        let (running, log) = start(&config, &clock, &heard).await?;
         let access = OperatorAccess::new(running.operator_listen, token.clone());
-        Ok(Self { running, access, clock, config, token, folder, backing })
+        Ok(Self { running, access, clock, heard, config, token, log, folder, backing })
     }
 
     /// What its rows are in.
@@ -113,10 +148,9 @@ impl World {
     }
 }
 
-async fn start(config: &Config, clock: &Clock) -> Result<Running> {
-    let (log, guard) = LogSink::start(std::io::sink())?;
-    drop(guard);
-    run::start_in(config.clone(), Surroundings { clock: clock.clone(), log }).await
+async fn start(config: &Config, clock: &Clock, heard: &Heard) -> Result<(Running, LogGuard)> {
+    let (log, guard) = LogSink::start(heard.clone())?;
+    Ok((run::start_in(config.clone(), Surroundings { clock: clock.clone(), log }).await?, guard))
 }
 
 /// An application over a new store in `folder` or where `backing` says, without sockets. `group_max`: how many batches the writer takes at once.

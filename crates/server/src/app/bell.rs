@@ -57,4 +57,10 @@ impl App {
             self.store.announce(LaneSet::NONE.with(lane));
         }
     }
+
+    /// Deliveries of any application may be due.
+    pub fn ring_all(&self) {
+        self.due.ring();
+        self.store.announce(LaneSet::ALL);
+    }
 }

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use countersign_domain::ids::{MerchantNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::SignedHeaders;
 use countersign_protocol::signing::{SigningKey, decode_signature};
@@ -25,6 +26,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::App;
 use super::error::AppError;
+use super::uses::{Tally, Uses};
 use crate::vault::{Vault, secret_row};
 
 /// The most live secrets that an application can have.
@@ -53,6 +55,8 @@ pub struct LiveKey {
     pub not_after: Option<UnixMillis>,
     /// Whether it was chosen to sign callbacks.
     pub signs_callbacks: bool,
+    /// How often requests were signed with it.
+    tally: Arc<Tally>,
 }
 
 impl fmt::Debug for LiveKey {
@@ -76,9 +80,13 @@ pub struct KnownApplication {
     pub merchant: MerchantRow,
     /// The public id of its tenant.
     pub tenant_id: String,
+    /// Whether requests are accepted: neither it is disabled, nor its merchant, nor the institution over that.
+    pub is_enabled: bool,
+    /// Whether callbacks go out; else its events are held.
+    pub goes_out: bool,
     /// Its secrets that are not revoked, newest first.
     pub keys: Vec<LiveKey>,
-    limiter: Option<(u32, Arc<DefaultDirectRateLimiter>)>,
+    limiter: Option<Arc<DefaultDirectRateLimiter>>,
 }
 
 /// What signs a callback.
@@ -101,7 +109,7 @@ impl KnownApplication {
 
     /// Whether one more request fits the application's rate. `Err`: seconds until one does.
     pub fn within_rate(&self) -> Result<(), u64> {
-        let Some((_, limiter)) = &self.limiter else { return Ok(()) };
+        let Some(limiter) = &self.limiter else { return Ok(()) };
         limiter.check().map_err(|until| {
             use governor::clock::{Clock, DefaultClock};
             until.wait_time_from(DefaultClock::default().now()).as_secs() + 1
@@ -114,7 +122,7 @@ impl KnownApplication {
 pub enum SignatureRefusal {
     /// No application has this ClientId.
     UnknownClient,
-    /// The application is disabled.
+    /// The application is disabled, or its merchant, or the institution over that.
     Disabled,
     /// No live secret gives this signature.
     WrongSignature,
@@ -143,6 +151,8 @@ pub enum Authenticated {
 #[derive(Default)]
 struct Entries {
     known: HashMap<Box<str>, Arc<KnownApplication>>,
+    /// Rates and their buckets: they outlive what is known, so that no change of an application fills its bucket up.
+    limiters: HashMap<Box<str>, (u32, Arc<DefaultDirectRateLimiter>)>,
     /// Grows with each change of an application of this shard.
     changes: u64,
 }
@@ -184,6 +194,34 @@ impl Callers {
         let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
         shard.changes += 1;
         shard.known.remove(client_id);
+    }
+
+    /// Forgets the applications of a tenant, or of one of its merchants, after a change of that.
+    pub fn forget_of(&self, tenant: TenantNo, merchant: Option<MerchantNo>) {
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            shard.changes += 1;
+            shard.known.retain(|_, known| {
+                let row = &known.application;
+                row.tenant != tenant || merchant.is_some_and(|merchant| merchant != row.merchant)
+            });
+        }
+    }
+
+    /// The bucket of an application, of two seconds' worth: the same one as long as its rate is; none where the rate is 0.
+    fn limiter(&self, client_id: &str, rate: u32) -> Option<Arc<DefaultDirectRateLimiter>> {
+        let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, limiter)) = shard.limiters.get(client_id).filter(|(kept, _)| *kept == rate) {
+            return Some(limiter.clone());
+        }
+        let per_second = NonZeroU32::new(rate)?;
+        let burst = NonZeroU32::new(rate.saturating_mul(2))?;
+        let limiter = Arc::new(RateLimiter::direct(Quota::per_second(per_second).allow_burst(burst)));
+        if shard.limiters.len() >= SHARD_ENTRIES_MAX {
+            shard.limiters.retain(|_, (_, limiter)| Arc::strong_count(limiter) > 1);
+        }
+        shard.limiters.insert(client_id.into(), (rate, limiter.clone()));
+        Some(limiter)
     }
 
     /// Forgets every application.
@@ -266,7 +304,7 @@ impl App {
         now: UnixMillis,
     ) -> Result<Authenticated, AppError> {
         let claimed = decode_signature(headers.signature);
-        let mut check = Check { headers, body, now, claimed: claimed.as_ref(), spent: 0 };
+        let mut check = Check { headers, body, now, claimed: claimed.as_ref(), spent: 0, proof: 0 };
         let freshness = self.callers.freshness();
         let kept = self.callers.get(headers.client_id);
         let mut is_proved = false;
@@ -275,7 +313,7 @@ impl App {
         {
             is_proved = true;
             if self.callers.is_still(freshness) {
-                return Ok(Authenticated::Yes(known.clone()));
+                return Ok(check.proved(known));
             }
         }
         // Only what has changed is read whole: reading an application takes longer than finding none.
@@ -291,12 +329,12 @@ impl App {
         if let Some(known) = &read
             && (if is_kept(known) { is_proved } else { check.proves(known) })
         {
-            return Ok(Authenticated::Yes(known.clone()));
+            return Ok(check.proved(known));
         }
         check.pad(&self.callers.nobody);
         Ok(Authenticated::No(match &read {
             None => SignatureRefusal::UnknownClient,
-            Some(known) if !known.application.enabled => SignatureRefusal::Disabled,
+            Some(known) if !known.is_enabled => SignatureRefusal::Disabled,
             Some(_) => SignatureRefusal::WrongSignature,
         }))
     }
@@ -314,46 +352,37 @@ impl App {
         {
             return Ok(Some(kept.clone()));
         }
-        let known = Arc::new(self.ready(view, kept)?);
+        let known = Arc::new(self.ready(view)?);
         self.callers.keep(&known, changes);
         Ok(Some(known))
     }
 
-    fn ready(
-        &self,
-        view: ApplicationView,
-        before: Option<&Arc<KnownApplication>>,
-    ) -> Result<KnownApplication, AppError> {
-        let ApplicationView { application, merchant, tenant_id, secrets } = view;
+    fn ready(&self, view: ApplicationView) -> Result<KnownApplication, AppError> {
+        let (is_enabled, goes_out) = (view.is_enabled(), view.goes_out());
+        let ApplicationView { application, merchant, tenant_id, secrets, .. } = view;
         let keys = secrets
             .into_iter()
             .filter(|s| s.revoked_at.is_none())
-            .map(|s| open(&self.vault, &application.client_id, s))
+            .map(|s| open(&self.vault, &self.uses, &application.client_id, s))
             .collect::<Result<Vec<_>, _>>()?;
         let rate = application.rate_limit_per_s.unwrap_or(self.policy.rate_limit_per_s);
-        let limiter = before.and_then(|b| b.limiter.clone()).filter(|(r, _)| *r == rate).or_else(|| limiter(rate));
-        Ok(KnownApplication { application, merchant, tenant_id, keys, limiter })
+        let limiter = self.callers.limiter(&application.client_id, rate);
+        Ok(KnownApplication { application, merchant, tenant_id, is_enabled, goes_out, keys, limiter })
     }
 }
 
-fn open(vault: &Vault, client_id: &str, row: SecretRow) -> Result<LiveKey, StoreError> {
+fn open(vault: &Vault, uses: &Uses, client_id: &str, row: SecretRow) -> Result<LiveKey, StoreError> {
     let secret = vault
         .open(&secret_row(client_id, &row.secret_id), &row.sealed)
         .map_err(|_| StoreError::Corrupt { table: "secret", row: row.secret_id.clone() })?;
     Ok(LiveKey {
         key: SigningKey::new(&secret),
+        tally: uses.tally(&row.secret_id),
         secret_id: row.secret_id,
         created_at: row.created_at,
         not_after: row.not_after,
         signs_callbacks: row.signs_callbacks,
     })
-}
-
-/// A bucket of two seconds' worth; none where the rate is 0.
-fn limiter(rate: u32) -> Option<(u32, Arc<DefaultDirectRateLimiter>)> {
-    let per_second = NonZeroU32::new(rate)?;
-    let burst = NonZeroU32::new(rate.saturating_mul(2))?;
-    Some((rate, Arc::new(RateLimiter::direct(Quota::per_second(per_second).allow_burst(burst)))))
 }
 
 /// One request's proof, and what it has cost so far.
@@ -363,15 +392,28 @@ struct Check<'a> {
     now: UnixMillis,
     claimed: Option<&'a [u8; 64]>,
     spent: usize,
+    /// Which of the application's keys it was.
+    proof: usize,
 }
 
 impl Check<'_> {
     fn proves(&mut self, known: &KnownApplication) -> bool {
-        if !known.application.enabled {
+        if !known.is_enabled {
             return false;
         }
         let now = self.now;
-        known.keys.iter().filter(|k| k.is_live(now)).take(LIVE_SECRETS_MAX).any(|k| self.holds(&k.key))
+        let mut live = known.keys.iter().enumerate().filter(|(_, k)| k.is_live(now)).take(LIVE_SECRETS_MAX);
+        let Some((proof, _)) = live.find(|(_, k)| self.holds(&k.key)) else { return false };
+        self.proof = proof;
+        true
+    }
+
+    /// It is this application's request, as [`Check::proves`] has found: one more use of that key.
+    fn proved(&self, known: &Arc<KnownApplication>) -> Authenticated {
+        if let Some(key) = known.keys.get(self.proof) {
+            key.tally.one_more(self.now);
+        }
+        Authenticated::Yes(known.clone())
     }
 
     fn holds(&mut self, key: &SigningKey) -> bool {
@@ -390,90 +432,4 @@ impl Check<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
-    use countersign_domain::money::Amount;
-    use countersign_store::contract::{MerchantKind, SignatureEncoding, Vocabulary};
-
-    use super::*;
-
-    fn known(revision: i64) -> Arc<KnownApplication> {
-        let (tenant, merchant, at) = (TenantNo(1), MerchantNo(1), UnixMillis(1));
-        let application = ApplicationRow {
-            no: ApplicationNo(1),
-            client_id: "app_1".to_owned(),
-            tenant,
-            merchant,
-            name: "n".to_owned(),
-            enabled: true,
-            callback_url: None,
-            callback_enabled: true,
-            callback_encoding: SignatureEncoding::Hex,
-            callback_vocabulary: Vocabulary::Standard,
-            timestamp_tolerance_ms: None,
-            tolerance_before_ms: None,
-            tolerance_raised_at: None,
-            rate_limit_per_s: None,
-            revision,
-            created_at: at,
-        };
-        let merchant = MerchantRow {
-            no: merchant,
-            merchant_id: "m".to_owned(),
-            tenant,
-            kind: MerchantKind::Merchant,
-            name: "n".to_owned(),
-            base_r: rust_decimal::Decimal::ZERO,
-            base_f: Amount::ZERO,
-            user_id: 1,
-            created_at: at,
-        };
-        Arc::new(KnownApplication { application, merchant, tenant_id: "m".to_owned(), keys: Vec::new(), limiter: None })
-    }
-
-    #[test]
-    fn what_was_read_before_a_change_is_not_kept_after_it() {
-        let callers = Callers::new(&[0; 64], false);
-        let before = callers.changes("app_1");
-        callers.keep(&known(1), before);
-        assert!(callers.get("app_1").is_some());
-        let slow = callers.changes("app_1");
-        callers.forget("app_1");
-        callers.keep(&known(1), slow);
-        assert!(callers.get("app_1").is_none(), "a revoked secret would live on");
-        callers.keep(&known(2), callers.changes("app_1"));
-        assert_eq!(callers.get("app_1").expect("is kept").application.revision, 2);
-    }
-
-    #[test]
-    fn what_is_kept_is_believed_for_a_while_after_a_look_at_the_changes_and_no_longer() {
-        let alone = Callers::new(&[0; 64], false);
-        assert!(alone.is_still(alone.freshness()), "nobody else changes anything");
-        let callers = Callers::new(&[0; 64], true);
-        assert!(!callers.is_still(callers.freshness()), "nobody has looked yet");
-        callers.checked(Instant::now());
-        let freshness = callers.freshness();
-        assert!(callers.is_still(freshness));
-        // Time goes on.
-        let later = Callers { began: callers.began.checked_sub(FRESH).expect("not the first second"), ..callers };
-        assert!(!later.is_still(later.freshness()), "the look is too old");
-        later.checked(Instant::now());
-        assert!(later.is_still(later.freshness()));
-        assert!(
-            !later.is_still(freshness),
-            "another look came in between: it may have forgotten what was read before it"
-        );
-        let before = later.freshness();
-        later.checked(later.began);
-        assert_eq!(later.freshness(), before, "a look that took long does not undo a later one");
-    }
-
-    #[test]
-    fn after_all_were_forgotten_nothing_that_was_read_before_is_kept() {
-        let callers = Callers::new(&[0; 64], true);
-        let slow = callers.changes("app_1");
-        callers.forget_all();
-        callers.keep(&known(1), slow);
-        assert!(callers.get("app_1").is_none());
-    }
-}
+mod tests;

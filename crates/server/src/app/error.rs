@@ -47,6 +47,9 @@ pub enum AppError {
     /// The same `Idempotency-Key` came with another body.
     #[error("this Idempotency-Key was used with another body; send a new key with a new request")]
     IdempotencyKeyReused,
+    /// A secret that somebody may still use was to be retired; the text says who.
+    #[error("{0}")]
+    SecretInUse(String),
     /// An event that is not in a state to be sent again; the text says which it is in.
     #[error("{0}")]
     NotRedeliverable(String),
@@ -83,6 +86,7 @@ impl AppError {
             Self::NonceReused => Code::NonceReused,
             Self::NotFound(_) => Code::NotFound,
             Self::AlreadyExists(_) => Code::AlreadyExists,
+            Self::SecretInUse(_) => Code::SecretInUse,
             Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             Self::EventsGone { .. } => Code::EventsGone,
             Self::Busy | Self::Store(StoreError::Unavailable(_)) => Code::ServiceUnavailable,

@@ -46,11 +46,6 @@ pub fn parse_public_id(text: &str) -> Option<SortedId> {
     text.strip_prefix(prefix::EVENT).and_then(SortedId::parse)
 }
 
-/// Whether callbacks of this application go out at once.
-pub fn goes_out(application: &ApplicationRow) -> bool {
-    application.callback_url.is_some() && application.callback_enabled
-}
-
 /// The guard of a decision that rests on the application as it was read.
 pub(crate) fn as_read(application: &ApplicationRow) -> Guard {
     Guard::Application {
@@ -64,7 +59,7 @@ pub(crate) fn as_read(application: &ApplicationRow) -> Guard {
 pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor: &Actor) -> Result<EventRow, AppError> {
     let arrived = app.clock.now();
     let view = application(app, &what.client_id).await?;
-    if goes_out(&view.application)
+    if view.goes_out()
         && let Some(event) = write(app, &view, what, keep, actor).await?
     {
         return Ok(event);
@@ -96,7 +91,7 @@ async fn write(
     actor: &Actor,
 ) -> Result<Option<EventRow>, AppError> {
     for _ in 0..NUMBER_TRIES_MAX {
-        let event = new_event(app, &view.application, what);
+        let event = new_event(app, view, what);
         let mut writes =
             vec![Write::EnqueueEvent(Box::new(event.clone())), Write::RecordAudit(Box::new(audit(&event, actor)))];
         if event.state == DeliveryState::Held {
@@ -120,9 +115,9 @@ async fn write(
     Err(AppError::Busy)
 }
 
-fn new_event(app: &App, application: &ApplicationRow, what: &Happening) -> EventRow {
+fn new_event(app: &App, view: &ApplicationView, what: &Happening) -> EventRow {
     let now = app.clock.now();
-    let pending = goes_out(application);
+    let (application, pending) = (&view.application, view.goes_out());
     EventRow {
         no: EventNo(app.chance.number(now)),
         tenant: application.tenant,
@@ -242,7 +237,8 @@ fn may_redeliver(event: &EventRow) -> Result<(), AppError> {
             Err(AppError::NotRedeliverable("the event is pending: it will be sent without being asked for".to_owned()))
         }
         DeliveryState::Held => Err(AppError::NotRedeliverable(
-            "the event is held: set callback_url or callback_enabled of its application".to_owned(),
+            "the event is held: set callback_url or callback_enabled of its application, or enable its merchant"
+                .to_owned(),
         )),
     }
 }

@@ -24,6 +24,7 @@ pub mod identity;
 pub mod operators;
 pub mod rules;
 pub mod turns;
+pub mod uses;
 
 /// What the use cases need of the configuration; fixed at start.
 #[derive(Clone, Debug)]
@@ -59,6 +60,8 @@ pub struct App {
     pub callers: callers::Callers,
     /// What this node remembers of fee rules.
     pub hints: hints::Hints,
+    /// How often secrets and tokens were used.
+    pub uses: uses::Uses,
     /// Changes of one key take turns.
     pub turns: turns::Turns,
     /// Rung after each commit that made a delivery due. It says "look", never what.

@@ -12,7 +12,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::error::AppError;
-use super::{Actor, App};
+use super::{Actor, App, uses};
 use crate::chance::Chance;
 
 /// What every operator token begins with, so that scanners find one that leaked.
@@ -92,6 +92,7 @@ pub fn make_token(
         created_at: now,
         expires_at,
         revoked_at: None,
+        last_used_at: None,
     };
     (row, plain)
 }
@@ -100,7 +101,40 @@ pub fn make_token(
 pub async fn authenticate(app: &App, text: &str) -> Result<Option<TokenRow>, AppError> {
     let now = app.clock.now();
     let found = app.store.token(&sha256(text.as_bytes())).await?;
-    Ok(found.filter(|token| token.revoked_at.is_none() && token.expires_at.is_none_or(|end| now < end)))
+    let found = found.filter(|token| token.is_live(now));
+    if let Some(token) = &found {
+        app.uses.token(&token.token_id, now);
+    }
+    Ok(found)
+}
+
+/// A token and when it was last used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenToken {
+    /// Its row.
+    pub row: TokenRow,
+    /// Its last use, as far as it was noted or this node has seen it.
+    pub last_used_at: Option<UnixMillis>,
+}
+
+fn seen(app: &App, row: TokenRow) -> SeenToken {
+    SeenToken { last_used_at: uses::of_token(app, &row), row }
+}
+
+/// Tokens in the order they were made, those that have ended too. `after`: the last one seen.
+pub async fn list_tokens(app: &App, after: Option<String>, limit: u32) -> Result<Vec<SeenToken>, AppError> {
+    let rows = app.store.tokens(Cursor { after, limit }).await?;
+    Ok(rows.into_iter().map(|row| seen(app, row)).collect())
+}
+
+/// A token by its id.
+pub async fn find_token(app: &App, token_id: &str) -> Result<SeenToken, AppError> {
+    let found = app.store.token_by_id(token_id).await?;
+    found.map(|row| seen(app, row)).ok_or_else(|| no_token(token_id))
+}
+
+fn no_token(token_id: &str) -> AppError {
+    AppError::NotFound(format!("no token has the id {token_id}"))
 }
 
 /// What a new token shall be.
@@ -142,7 +176,7 @@ pub async fn create_token(
     Ok(made)
 }
 
-/// Revokes a token at once. Answers the instant.
+/// Revokes a token at once. Answers the instant; of one that was revoked before, that one.
 pub async fn revoke_token(
     app: &App,
     token_id: &str,
@@ -150,16 +184,15 @@ pub async fn revoke_token(
     actor: &Actor,
 ) -> Result<UnixMillis, AppError> {
     let now = app.clock.now();
+    let at = find_token(app, token_id).await?.row.revoked_at.unwrap_or(now);
     let audit =
-        actor.did(None, now, "token.revoke", token_id, String::new(), json!({ "revoked_at": now.0 }).to_string());
+        actor.did(None, now, "token.revoke", token_id, String::new(), json!({ "revoked_at": at.0 }).to_string());
     let mut writes =
-        vec![Write::RevokeToken { token_id: token_id.to_owned(), at: now }, Write::RecordAudit(Box::new(audit))];
-    writes.extend(kept(keep, &now));
+        vec![Write::RevokeToken { token_id: token_id.to_owned(), at }, Write::RecordAudit(Box::new(audit))];
+    writes.extend(kept(keep, &at));
     match app.store.commit(Batch(writes)).await {
-        Ok(_) => Ok(now),
-        Err(CommitError::Conflict(Conflict::Moved(Key::Token(_)))) => {
-            Err(AppError::NotFound(format!("no token has the id {token_id}")))
-        }
+        Ok(_) => Ok(at),
+        Err(CommitError::Conflict(Conflict::Moved(Key::Token(_)))) => Err(no_token(token_id)),
         Err(error) => Err(error.into()),
     }
 }

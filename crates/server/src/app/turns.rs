@@ -19,8 +19,8 @@ pub enum TurnKey {
     ConvertOrder(i64),
     /// An application and its secrets.
     Application(String),
-    /// The public ids of merchants.
-    Merchants,
+    /// A merchant of any kind, by its public id.
+    Merchant(String),
     /// Requests with one idempotency key: token, route and key.
     Idempotency(String),
 }

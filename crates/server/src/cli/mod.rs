@@ -17,6 +17,7 @@ mod moving;
 mod operator;
 mod pretty;
 mod provision;
+mod recover;
 mod serve;
 mod settings;
 mod sign;
@@ -112,7 +113,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::SubAccount(group) => group.run(environment),
         Command::Application(group) => group.run(environment),
         Command::Secret(group) => group.run(environment),
-        Command::Token(group) => group.run(environment),
+        Command::Token(group) => recover::token(&group, environment),
         Command::Event(group) => group.run(environment),
         Command::FeeRule(group) => group.run(environment),
         Command::ConvertOrder(group) => group.run(environment),

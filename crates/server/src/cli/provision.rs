@@ -6,12 +6,13 @@ use hyper::Method;
 use super::operator::{Call, IntoCall, PageArgs, escaped};
 
 mod access;
+mod merchants;
 
-pub use access::{Secret, Token};
+pub use access::{RecoverArgs, Secret, Token};
+pub use merchants::{Institution, Merchant, SubAccount};
 
-const MERCHANT_COLUMNS: &[&str] = &["merchant_id", "kind", "name", "created_at"];
-const SUB_ACCOUNT_COLUMNS: &[&str] = &["sub_merchant_id", "merchant_id", "name", "created_at"];
-const APPLICATION_COLUMNS: &[&str] = &["client_id", "merchant_id", "name", "enabled", "callback_url", "created_at"];
+const APPLICATION_COLUMNS: &[&str] =
+    &["client_id", "merchant_id", "name", "enabled", "merchant_enabled", "callback_url", "created_at"];
 const EVENT_COLUMNS: &[&str] = &[
     "event_id",
     "client_id",
@@ -27,68 +28,6 @@ const EVENT_COLUMNS: &[&str] = &[
 const RULE_COLUMNS: &[&str] =
     &["version_no", "config_id", "r_markup", "f_markup", "status", "effective_date", "due_date", "created_at"];
 const AUDIT_COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
-
-/// Institutions.
-#[derive(Debug, Subcommand)]
-pub enum Institution {
-    /// Add an institution
-    Create {
-        /// A name for people
-        #[arg(long)]
-        name: String,
-        /// Its public id [default: made by the server]
-        #[arg(long, value_name = "ID")]
-        merchant_id: Option<String>,
-        /// Base rate in percent (or as a fraction, where the deployment says so)
-        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_f")]
-        base_r: Option<String>,
-        /// Base fee in USDT
-        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_r")]
-        base_f: Option<String>,
-    },
-    /// List merchants of every kind
-    List(PageArgs),
-}
-
-/// Plain merchants.
-#[derive(Debug, Subcommand)]
-pub enum Merchant {
-    /// Add a merchant
-    Create {
-        /// A name for people
-        #[arg(long)]
-        name: String,
-        /// Its public id [default: made by the server]
-        #[arg(long, value_name = "ID")]
-        merchant_id: Option<String>,
-    },
-    /// List merchants of every kind
-    List(PageArgs),
-}
-
-/// Sub-accounts.
-#[derive(Debug, Subcommand)]
-pub enum SubAccount {
-    /// Add a sub-account to an institution
-    Create {
-        /// The institution's merchant_id
-        institution: String,
-        /// A name for people
-        #[arg(long)]
-        name: String,
-        /// Its public id [default: made by the server]
-        #[arg(long, value_name = "ID")]
-        sub_merchant_id: Option<String>,
-    },
-    /// List an institution's sub-accounts
-    List {
-        /// The institution's merchant_id
-        institution: String,
-        /// Which page.
-        #[command(flatten)]
-        page: PageArgs,
-    },
-}
 
 /// Applications.
 #[derive(Debug, Subcommand)]
@@ -129,8 +68,11 @@ pub enum Application {
         #[arg(long, value_name = "true|false")]
         enabled: Option<bool>,
         /// Where its callbacks go
-        #[arg(long, value_name = "URL")]
+        #[arg(long, value_name = "URL", conflicts_with = "no_callback_url")]
         callback_url: Option<String>,
+        /// Callbacks go nowhere: events are held
+        #[arg(long)]
+        no_callback_url: bool,
         /// Whether callbacks go out
         #[arg(long, value_name = "true|false")]
         callback_enabled: Option<bool>,
@@ -141,11 +83,17 @@ pub enum Application {
         #[arg(long, value_name = "standard|family")]
         callback_vocabulary: Option<String>,
         /// A lower limit on the distance of its timestamps, in ms
-        #[arg(long, value_name = "MS")]
+        #[arg(long, value_name = "MS", conflicts_with = "no_timestamp_tolerance_ms")]
         timestamp_tolerance_ms: Option<i64>,
+        /// The deployment's limit counts again
+        #[arg(long)]
+        no_timestamp_tolerance_ms: bool,
         /// Requests per second; 0 is off
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", conflicts_with = "no_rate_limit_per_s")]
         rate_limit_per_s: Option<u32>,
+        /// The deployment's rate counts again
+        #[arg(long)]
+        no_rate_limit_per_s: bool,
     },
 }
 
@@ -294,50 +242,22 @@ pub enum Audit {
     List(PageArgs),
 }
 
+/// What clears a field.
+fn null(clears: bool) -> Option<String> {
+    clears.then(|| "null".to_owned())
+}
+
+fn changes_something(call: Call) -> anyhow::Result<Call> {
+    anyhow::ensure!(!call.body.is_empty(), "nothing to change: name at least one field, such as --enabled false");
+    Ok(call)
+}
+
 /// A JSON number, kept as it was typed.
 fn json_number(text: &str) -> Result<String, String> {
     let is_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) && !text.contains(['e', 'E']);
     match serde_json::from_str::<serde::de::IgnoredAny>(text) {
         Ok(_) if is_number && text.trim() == text => Ok(text.to_owned()),
         Ok(_) | Err(_) => Err("a plain number is wanted, such as 0.3".to_owned()),
-    }
-}
-
-impl IntoCall for Institution {
-    fn call(&self) -> anyhow::Result<Call> {
-        Ok(match self {
-            Self::Create { name, merchant_id, base_r, base_f } => Call::new(Method::POST, "/institutions")
-                .text("name", Some(name))
-                .text("merchant_id", merchant_id.as_deref())
-                .raw(
-                    "base_rate",
-                    base_r.as_ref().zip(base_f.as_ref()).map(|(r, f)| format!(r#"{{"r_total":{r},"f_total":{f}}}"#)),
-                ),
-            Self::List(page) => Call::list("/merchants", MERCHANT_COLUMNS).page(page),
-        })
-    }
-}
-
-impl IntoCall for Merchant {
-    fn call(&self) -> anyhow::Result<Call> {
-        Ok(match self {
-            Self::Create { name, merchant_id } => Call::new(Method::POST, "/merchants")
-                .text("name", Some(name))
-                .text("merchant_id", merchant_id.as_deref()),
-            Self::List(page) => Call::list("/merchants", MERCHANT_COLUMNS).page(page),
-        })
-    }
-}
-
-impl IntoCall for SubAccount {
-    fn call(&self) -> anyhow::Result<Call> {
-        let path = |institution: &str| format!("/institutions/{}/sub-accounts", escaped(institution));
-        Ok(match self {
-            Self::Create { institution, name, sub_merchant_id } => Call::new(Method::POST, path(institution))
-                .text("name", Some(name))
-                .text("sub_merchant_id", sub_merchant_id.as_deref()),
-            Self::List { institution, page } => Call::list(path(institution), SUB_ACCOUNT_COLUMNS).page(page),
-        })
     }
 }
 
@@ -358,26 +278,28 @@ impl IntoCall for Application {
                 name,
                 enabled,
                 callback_url,
+                no_callback_url,
                 callback_enabled,
                 callback_encoding,
                 callback_vocabulary,
                 timestamp_tolerance_ms,
+                no_timestamp_tolerance_ms,
                 rate_limit_per_s,
+                no_rate_limit_per_s,
             } => {
                 let call = Call::new(Method::PATCH, format!("/applications/{}", escaped(client_id)))
                     .text("name", name.as_deref())
                     .raw("enabled", enabled.map(|on| on.to_string()))
                     .text("callback_url", callback_url.as_deref())
+                    .raw("callback_url", null(*no_callback_url))
                     .raw("callback_enabled", callback_enabled.map(|on| on.to_string()))
                     .text("callback_encoding", callback_encoding.as_deref())
                     .text("callback_vocabulary", callback_vocabulary.as_deref())
                     .raw("timestamp_tolerance_ms", timestamp_tolerance_ms.map(|ms| ms.to_string()))
-                    .raw("rate_limit_per_s", rate_limit_per_s.map(|n| n.to_string()));
-                anyhow::ensure!(
-                    !call.body.is_empty(),
-                    "nothing to change: name at least one field, such as --enabled false"
-                );
-                call
+                    .raw("timestamp_tolerance_ms", null(*no_timestamp_tolerance_ms))
+                    .raw("rate_limit_per_s", rate_limit_per_s.map(|n| n.to_string()))
+                    .raw("rate_limit_per_s", null(*no_rate_limit_per_s));
+                changes_something(call)?
             }
         })
     }

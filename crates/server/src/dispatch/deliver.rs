@@ -66,7 +66,7 @@ impl Dispatcher {
                 return Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) };
             }
         };
-        let Some(url) = known.application.callback_url.as_deref().filter(|_| known.application.callback_enabled) else {
+        let Some(url) = known.application.callback_url.as_deref().filter(|_| known.goes_out) else {
             return self.hold(&event, fence).await;
         };
         match self.must_wait_until(&event, now).await {

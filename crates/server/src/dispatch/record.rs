@@ -18,7 +18,7 @@ use super::attempt::Report;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
 use crate::app::Actor;
 use crate::app::callers::KnownApplication;
-use crate::app::events::{as_read, goes_out};
+use crate::app::events::as_read;
 use crate::app::turns::TurnKey;
 
 /// First and longest pause before a commit is tried again.
@@ -70,32 +70,32 @@ impl Dispatcher {
         }
     }
 
-    /// Holds all events of an application that has no URL, or whose callbacks are disabled.
+    /// Holds all events of an application that has no URL, or whose callbacks or merchant are disabled.
     pub(super) async fn hold(&self, event: &EventRow, fence: Fence) -> Ended {
         // In turn with changes of the application, so that a URL set in this moment is seen and nothing stays held behind it.
         let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
         let now = self.app.clock.now();
-        let row = match self.app.store.application(&event.client_id).await {
-            Ok(Some(view)) => view.application,
+        let view = match self.app.store.application(&event.client_id).await {
+            Ok(Some(view)) => view,
             Ok(None) => return Ended::ApplicationWaits { until: now.plus_ms(FAULT_MS) },
             Err(error) => {
                 tracing::warn!(%error, client_id = %event.client_id, "An application could not be read; its callbacks wait");
                 return Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) };
             }
         };
-        if goes_out(&row) {
+        if view.goes_out() {
             self.app.callers.forget(&event.client_id);
             return Ended::Again;
         }
         // Against other nodes there is no turn, but the guards.
         let writes = vec![
             Write::Guard(Guard::Lane { application: event.application, fence }),
-            Write::Guard(as_read(&row)),
+            Write::Guard(as_read(&view.application)),
             Write::HoldPending { tenant: event.tenant, application: event.application },
         ];
         match self.commit(fence, Batch(writes)).await {
             Fate::Committed => {
-                tracing::info!(client_id = %event.client_id, "Callbacks are held: the application has no URL, or they are disabled");
+                tracing::info!(client_id = %event.client_id, "Callbacks are held: the application has no URL, or they or its merchant are disabled");
                 Ended::Held
             }
             Fate::Fenced => Ended::Again,

@@ -187,13 +187,10 @@ impl Edge {
             );
             return Err(Failure { retry_after_s: Some(seconds), ..refusal });
         }
-        let acts_for = self.identity(O::ENDPOINT, &caller, headers).await?;
-        if let Some(sub) = &acts_for {
-            trace.on_behalf_of.clone_from(&sub.merchant_id);
-        }
+        let acts_for = self.identity(trace, O::ENDPOINT, &caller, headers).await?;
         let request = O::parse(input).map_err(|r| Failure::new(r.code, r.sentence))?;
         let actor = Actor {
-            name: format!("application:{}", caller.application.client_id),
+            name: name_of(&caller, acts_for.as_ref()),
             source: trace.source.map(|s| super::source::text(s).into_owned()).unwrap_or_default(),
             request_id: trace.request_id.clone(),
         };
@@ -205,6 +202,7 @@ impl Edge {
     /// `MerchantId` and `On-Behalf-Of`. They are not signed, so they never widen rights.
     async fn identity(
         &self,
+        trace: &mut Trace,
         endpoint: Endpoint,
         caller: &KnownApplication,
         headers: &SignedHeaders<'_>,
@@ -226,12 +224,15 @@ impl Edge {
             return Err(not_allowed("MerchantId is neither the merchant of this key nor its institution"));
         }
         let Some(named) = headers.on_behalf_of else { return Ok(None) };
+        trace.on_behalf_of = named.chars().take(64).collect();
         if endpoint == Endpoint::Events {
             return Err(not_allowed("On-Behalf-Of does not work here: events belong to the application that signs"));
         }
         let found = if own.kind == MerchantKind::Institution { self.app.store.merchant(named).await? } else { None };
         match found {
-            Some(sub) if sub.kind == MerchantKind::SubAccount && sub.tenant == own.tenant => Ok(Some(sub)),
+            Some(sub) if sub.kind == MerchantKind::SubAccount && sub.tenant == own.tenant && sub.enabled => {
+                Ok(Some(sub))
+            }
             Some(_) | None => Err(not_allowed("On-Behalf-Of is not a sub-account of this key's institution")),
         }
     }
@@ -290,6 +291,17 @@ impl Drop for Reservation<'_> {
             self.app.store.release(self.claim);
         }
     }
+}
+
+/// Who does it, for the audit log: both parties where one acts for another.
+fn name_of(caller: &KnownApplication, acts_for: Option<&MerchantRow>) -> String {
+    let client_id = &caller.application.client_id;
+    acts_for.map_or_else(
+        || format!("application:{client_id}"),
+        |sub| {
+            format!("application:{client_id} merchant:{} on_behalf_of:{}", caller.merchant.merchant_id, sub.merchant_id)
+        },
+    )
 }
 
 fn reused() -> Failure {

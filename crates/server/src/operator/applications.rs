@@ -83,6 +83,8 @@ pub struct Application {
     pub name: String,
     /// Whether its requests are accepted.
     pub enabled: bool,
+    /// Whether its merchant and the institution over that are enabled; else its requests are refused and its events held all the same.
+    pub merchant_enabled: bool,
     /// Where its callbacks go.
     pub callback_url: Option<String>,
     /// Whether callbacks go out.
@@ -107,6 +109,7 @@ impl From<&ApplicationView> for Application {
             merchant_id: view.merchant.merchant_id.clone(),
             name: row.name.clone(),
             enabled: row.enabled,
+            merchant_enabled: view.merchant_is_enabled(),
             callback_url: row.callback_url.clone(),
             callback_enabled: row.callback_enabled,
             callback_encoding: encoding_name(row.callback_encoding),

@@ -33,9 +33,11 @@ pub fn doors() -> Vec<Door> {
     let door = |method, under, role, handler| Door { method, under, role, handler };
     vec![
         door(Method::POST, "/institutions", Security, post(merchants::create_institution)),
+        door(Method::GET, "/institutions", Viewer, get(merchants::list_institutions)),
         door(Method::POST, "/merchants", Security, post(merchants::create_merchant)),
         door(Method::GET, "/merchants", Viewer, get(merchants::list)),
         door(Method::GET, "/merchants/{merchant_id}", Viewer, get(merchants::show)),
+        door(Method::PATCH, "/merchants/{merchant_id}", Security, patch(merchants::update)),
         door(Method::POST, "/institutions/{merchant_id}/sub-accounts", Security, post(merchants::create_sub_account)),
         door(Method::GET, "/institutions/{merchant_id}/sub-accounts", Viewer, get(merchants::list_sub_accounts)),
         door(Method::POST, "/merchants/{merchant_id}/applications", Security, post(applications::create)),
@@ -45,6 +47,7 @@ pub fn doors() -> Vec<Door> {
         door(Method::POST, "/applications/{client_id}/secrets", Security, post(secrets::rotate)),
         door(Method::GET, "/applications/{client_id}/secrets", Viewer, get(secrets::list)),
         door(Method::DELETE, "/applications/{client_id}/secrets/{secret_id}", Security, delete(secrets::revoke)),
+        door(Method::POST, "/applications/{client_id}/secrets/{secret_id}/retire", Security, post(secrets::retire)),
         door(
             Method::POST,
             "/applications/{client_id}/secrets/{secret_id}/use-for-callbacks",
@@ -60,6 +63,8 @@ pub fn doors() -> Vec<Door> {
         door(Method::GET, "/fee-rules", Viewer, get(fee_rules::list)),
         door(Method::GET, "/audit", Viewer, get(audit::list)),
         door(Method::POST, "/tokens", Security, post(tokens::create)),
+        door(Method::GET, "/tokens", Viewer, get(tokens::list)),
+        door(Method::GET, "/tokens/{token_id}", Viewer, get(tokens::show)),
         door(Method::DELETE, "/tokens/{token_id}", Security, delete(tokens::revoke)),
     ]
 }

@@ -17,7 +17,7 @@ use super::call::{Call, Named, Reply, json};
 use super::fields::{chosen_id, display_name, whole};
 use super::paging::{Asked, Page};
 use super::problem::{Problem, ProblemDocument};
-use crate::app::identity::{self, NewMerchant, Standing, kind_name};
+use crate::app::identity::{self, Listed, MerchantChange, NewMerchant, Standing, kind_from_name, kind_name};
 
 /// Largest user id: every client reads integers up to here exactly.
 const USER_ID_MAX: i64 = 9_007_199_254_740_991;
@@ -66,6 +66,15 @@ pub struct SubAccountRequest {
     pub user_id: Option<i64>,
 }
 
+/// What to change. What is absent stays.
+#[derive(Debug, ToSchema)]
+pub struct MerchantPatch {
+    /// A name for people, 1 to 100 characters.
+    pub name: Option<String>,
+    /// False: requests of its applications are refused as from nobody, and their events are held. Of an institution it counts for its sub-accounts too.
+    pub enabled: Option<bool>,
+}
+
 /// A merchant of any kind.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Merchant {
@@ -80,6 +89,8 @@ pub struct Merchant {
     pub base_rate: Option<BaseRate>,
     /// The user id of its conversions.
     pub user_id: i64,
+    /// Whether it may do anything: see `MerchantPatch`.
+    pub enabled: bool,
     /// When it was made, RFC 3339.
     pub created_at: String,
 }
@@ -95,6 +106,8 @@ pub struct SubAccount {
     pub name: String,
     /// The user id of its conversions.
     pub user_id: i64,
+    /// Whether it may do anything. Where its institution is disabled, it may not either.
+    pub enabled: bool,
     /// When it was made, RFC 3339.
     pub created_at: String,
 }
@@ -108,6 +121,7 @@ impl From<&MerchantRow> for Merchant {
             name: row.name.clone(),
             base_rate: (row.kind == MerchantKind::Institution).then_some(base_rate),
             user_id: row.user_id,
+            enabled: row.enabled,
             created_at: rfc3339(row.created_at),
         }
     }
@@ -120,6 +134,7 @@ impl SubAccount {
             merchant_id: institution.to_owned(),
             name: row.name.clone(),
             user_id: row.user_id,
+            enabled: row.enabled,
             created_at: rfc3339(row.created_at),
         }
     }
@@ -197,11 +212,47 @@ pub async fn create_sub_account(Named(institution): Named<String>, call: Call) -
 
 /// Merchants of every kind, in the order they were made.
 #[utoipa::path(get, path = "/operator/v1/merchants", tag = "Identities", operation_id = "list_merchants",
-    params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    params(("kind" = Option<String>, Query, description = "Only `institution`, `merchant` or `sub_account`"),
+        ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<Merchant>)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let rows = identity::list_merchants(&desk.app, None, asked.after.as_deref(), asked.limit_and_one()).await?;
+    let kind = match asked.filter("kind")? {
+        None => None,
+        Some(name) => Some(
+            kind_from_name(&name)
+                .ok_or_else(|| Problem::field("kind", "must be institution, merchant or sub_account"))?,
+        ),
+    };
+    listed(&desk, Listed::All(kind), &asked).await
+}
+
+async fn listed(desk: &Desk, which: Listed<'_>, asked: &Asked) -> Reply {
+    let rows = identity::list_merchants(&desk.app, which, asked.after.as_deref(), asked.limit_and_one()).await?;
     Ok(json(&asked.page(rows, |row| row.merchant_id.clone(), |row| Merchant::from(row))))
+}
+
+/// Institutions, in the order they were made.
+#[utoipa::path(get, path = "/operator/v1/institutions", tag = "Identities", operation_id = "list_institutions",
+    params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<Merchant>)))]
+pub async fn list_institutions(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    listed(&desk, Listed::All(Some(MerchantKind::Institution)), &asked).await
+}
+
+/// Renames, disables or enables a merchant of any kind.
+#[utoipa::path(patch, path = "/operator/v1/merchants/{merchant_id}", tag = "Identities", operation_id = "update_merchant",
+    params(("merchant_id" = String, Path, description = "A merchant_id or sub_merchant_id")), request_body = MerchantPatch,
+    responses((status = 200, body = Merchant), (status = 404, body = ProblemDocument)))]
+pub async fn update(Named(merchant_id): Named<String>, call: Call) -> Reply {
+    call.once(async {
+        let fields = Fields::parse(&call.body)?;
+        let name = fields.text("name")?.map(display_name).transpose()?;
+        let change = MerchantChange { name, enabled: fields.boolean("enabled")? };
+        let keep = |row: &MerchantRow| call.keep(&Merchant::from(row));
+        let row = identity::update_merchant(call.app(), &merchant_id, &change, &keep, &call.actor).await?;
+        Ok(Merchant::from(&row))
+    })
+    .await
 }
 
 /// One merchant of any kind.
@@ -223,6 +274,7 @@ pub async fn list_sub_accounts(
     asked: Asked,
 ) -> Reply {
     let rows =
-        identity::list_merchants(&desk.app, Some(&institution), asked.after.as_deref(), asked.limit_and_one()).await?;
+        identity::list_merchants(&desk.app, Listed::Under(&institution), asked.after.as_deref(), asked.limit_and_one())
+            .await?;
     Ok(json(&asked.page(rows, |row| row.merchant_id.clone(), |row| SubAccount::of(&institution, row))))
 }

@@ -14,7 +14,7 @@ use super::call::{Call, Named, Reply, json};
 use super::fields::whole;
 use super::paging::Page;
 use super::problem::{Problem, ProblemDocument};
-use crate::app::identity::{self, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX};
+use crate::app::identity::{self, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, SeenSecret};
 
 /// How to rotate.
 #[derive(Debug, ToSchema)]
@@ -34,11 +34,38 @@ pub struct NewSecretAnswer {
     pub fingerprint: String,
     /// When it was made, RFC 3339.
     pub created_at: String,
+    /// When the last of the secrets that were live before it ends, RFC 3339; null: there was none.
+    pub old_secrets_end_at: Option<String>,
 }
 
-/// A secret, without the secret.
+/// A secret, without the secret, and how it is used.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Secret {
+    /// Its id.
+    pub secret_id: String,
+    /// First 16 hex digits of SHA-256 over the secret.
+    pub fingerprint: String,
+    /// Its last four characters.
+    pub last4: String,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+    /// When it ends; null: it does not.
+    pub not_after: Option<String>,
+    /// Whether requests may be signed with it now.
+    pub live: bool,
+    /// When a request was last signed with it; null: never.
+    pub last_used_at: Option<String>,
+    /// How many requests were signed with it in the last hour.
+    pub uses_last_hour: i64,
+    /// Whether callbacks are signed with it now: it was chosen, or it is the newest live one where none that was chosen lives.
+    pub signs_callbacks: bool,
+    /// Whether nobody would notice if it ended now: it has ended, or nothing was signed with it for an hour, it does not sign callbacks, and another one is live.
+    pub safe_to_retire: bool,
+}
+
+/// A secret that was just changed, without the secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ChangedSecret {
     /// Its id.
     pub secret_id: String,
     /// First 16 hex digits of SHA-256 over the secret.
@@ -53,11 +80,29 @@ pub struct Secret {
     pub revoked_at: Option<String>,
     /// Whether requests may be signed with it now.
     pub live: bool,
-    /// Whether it was chosen to sign callbacks. Where none is, or the chosen one ended, the newest live one signs.
+    /// Whether it was chosen to sign callbacks.
     pub signs_callbacks: bool,
 }
 
 impl Secret {
+    fn at(seen: &SeenSecret, now: UnixMillis) -> Self {
+        let row = &seen.row;
+        Self {
+            secret_id: row.secret_id.clone(),
+            fingerprint: row.fingerprint.clone(),
+            last4: row.last4.clone(),
+            created_at: rfc3339(row.created_at),
+            not_after: row.not_after.map(rfc3339),
+            live: row.is_live(now),
+            last_used_at: seen.usage.last_used_at.map(rfc3339),
+            uses_last_hour: seen.usage.last_hour,
+            signs_callbacks: seen.signs_callbacks,
+            safe_to_retire: seen.in_use.is_none(),
+        }
+    }
+}
+
+impl ChangedSecret {
     fn at(row: &SecretRow, now: UnixMillis) -> Self {
         Self {
             secret_id: row.secret_id.clone(),
@@ -79,6 +124,7 @@ impl NewSecretAnswer {
             payment_api_secret: secret.map(str::to_owned),
             fingerprint: made.row.fingerprint.clone(),
             created_at: rfc3339(made.row.created_at),
+            old_secrets_end_at: made.others_end_at.map(rfc3339),
         }
     }
 }
@@ -101,26 +147,40 @@ pub async fn rotate(Named(client_id): Named<String>, call: Call) -> Reply {
     .await
 }
 
-/// The secrets that are not revoked, newest first, on one page.
+/// The secrets that are not revoked, newest first, on one page, with their use over all nodes: another node's uses of the last 5 seconds may be missing.
 #[utoipa::path(get, path = "/operator/v1/applications/{client_id}/secrets", tag = "Secrets", operation_id = "list_secrets",
     params(("client_id" = String, Path, description = "The ClientId")),
     responses((status = 200, body = Page<Secret>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>) -> Reply {
     let now = desk.app.clock.now();
-    let rows = identity::list_secrets(&desk.app, &client_id).await?;
-    Ok(json(&Page { items: rows.iter().map(|row| Secret::at(row, now)).collect(), next: None }))
+    let found = identity::list_secrets(&desk.app, &client_id).await?;
+    Ok(json(&Page { items: found.iter().map(|seen| Secret::at(seen, now)).collect(), next: None }))
 }
 
 /// Revokes a secret at once, whatever it is used for.
 #[utoipa::path(delete, path = "/operator/v1/applications/{client_id}/secrets/{secret_id}", tag = "Secrets", operation_id = "revoke_secret",
     params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
-    responses((status = 200, body = Secret), (status = 404, body = ProblemDocument)))]
+    responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument)))]
 pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
     call.once(async {
         let now = call.app().clock.now();
-        let keep = |row: &SecretRow| call.keep(&Secret::at(row, now));
+        let keep = |row: &SecretRow| call.keep(&ChangedSecret::at(row, now));
         let row = identity::revoke_secret(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
-        Ok(Secret::at(&row, now))
+        Ok(ChangedSecret::at(&row, now))
+    })
+    .await
+}
+
+/// Revokes a secret that nobody uses any more; refused where somebody may, with the reason.
+#[utoipa::path(post, path = "/operator/v1/applications/{client_id}/secrets/{secret_id}/retire", tag = "Secrets", operation_id = "retire_secret",
+    params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
+    responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
+pub async fn retire(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
+    call.once(async {
+        let now = call.app().clock.now();
+        let keep = |row: &SecretRow| call.keep(&ChangedSecret::at(row, now));
+        let row = identity::retire_secret(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
+        Ok(ChangedSecret::at(&row, now))
     })
     .await
 }
@@ -129,13 +189,13 @@ pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, call
 #[utoipa::path(post, path = "/operator/v1/applications/{client_id}/secrets/{secret_id}/use-for-callbacks", tag = "Secrets",
     operation_id = "use_secret_for_callbacks",
     params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
-    responses((status = 200, body = Secret), (status = 404, body = ProblemDocument)))]
+    responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument)))]
 pub async fn use_for_callbacks(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
     call.once(async {
         let now = call.app().clock.now();
-        let keep = |row: &SecretRow| call.keep(&Secret::at(row, now));
+        let keep = |row: &SecretRow| call.keep(&ChangedSecret::at(row, now));
         let row = identity::use_for_callbacks(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
-        Ok(Secret::at(&row, now))
+        Ok(ChangedSecret::at(&row, now))
     })
     .await
 }

@@ -1,14 +1,19 @@
 //! Operators' bearer tokens.
 
+use std::sync::Arc;
+
+use axum::extract::State;
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::body::Fields;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Call, Named, Reply};
+use super::Desk;
+use super::call::{Call, Named, Reply, json};
 use super::fields::{display_name, whole};
+use super::paging::{Asked, Page};
 use super::problem::{Problem, ProblemDocument};
-use crate::app::operators::{self, MadeToken, NewToken, role_from_name, role_name};
+use crate::app::operators::{self, MadeToken, NewToken, SeenToken, role_from_name, role_name};
 
 /// How long a token is good where nothing is said, in days.
 const LIFE_DAYS_DEFAULT: i64 = 90;
@@ -42,6 +47,43 @@ pub struct NewTokenAnswer {
     pub created_at: String,
     /// When it ends, RFC 3339.
     pub expires_at: Option<String>,
+}
+
+/// A token, without the token.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Token {
+    /// Its id.
+    pub token_id: String,
+    /// A name for people.
+    pub name: String,
+    /// What it may do.
+    pub role: &'static str,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+    /// When it ends, RFC 3339; null: it does not.
+    pub expires_at: Option<String>,
+    /// When it was revoked, RFC 3339; null: it was not.
+    pub revoked_at: Option<String>,
+    /// When a call was last made with it, RFC 3339, at most a minute behind; null: never.
+    pub last_used_at: Option<String>,
+    /// Whether calls may be made with it now.
+    pub live: bool,
+}
+
+impl Token {
+    fn at(seen: &SeenToken, now: UnixMillis) -> Self {
+        let row = &seen.row;
+        Self {
+            token_id: row.token_id.clone(),
+            name: row.name.clone(),
+            role: role_name(row.role),
+            created_at: rfc3339(row.created_at),
+            expires_at: row.expires_at.map(rfc3339),
+            revoked_at: row.revoked_at.map(rfc3339),
+            last_used_at: seen.last_used_at.map(rfc3339),
+            live: row.is_live(now),
+        }
+    }
 }
 
 /// A token that was revoked.
@@ -87,6 +129,25 @@ pub async fn create(call: Call) -> Reply {
         Ok(NewTokenAnswer::of(&made, Some(made.plain.expose())))
     })
     .await
+}
+
+/// Tokens in the order they were made, those that have ended or were revoked too.
+#[utoipa::path(get, path = "/operator/v1/tokens", tag = "Tokens", operation_id = "list_tokens",
+    params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<Token>)))]
+pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    let now = desk.app.clock.now();
+    let found = operators::list_tokens(&desk.app, asked.after.clone(), asked.limit_and_one()).await?;
+    Ok(json(&asked.page(found, |seen| seen.row.token_id.clone(), |seen| Token::at(seen, now))))
+}
+
+/// One token.
+#[utoipa::path(get, path = "/operator/v1/tokens/{token_id}", tag = "Tokens", operation_id = "show_token",
+    params(("token_id" = String, Path, description = "The token's id")),
+    responses((status = 200, body = Token), (status = 404, body = ProblemDocument)))]
+pub async fn show(State(desk): State<Arc<Desk>>, Named(token_id): Named<String>) -> Reply {
+    let now = desk.app.clock.now();
+    Ok(json(&Token::at(&operators::find_token(&desk.app, &token_id).await?, now)))
 }
 
 /// Revokes a token at once.

@@ -127,3 +127,56 @@ fn doctor_is_content_with_a_fresh_folder() {
     place.ends(&["doctor", "--data", "data", "--config", "c.toml"], 0);
     place.ends(&["migrate", "--data", "data"], 0);
 }
+
+/// A call of the operator API by the binary itself, with a token.
+fn called_with(place: &Place, token: &str, url: &str, arguments: &[&str]) -> (i32, String) {
+    let mut command = place.command(arguments);
+    let out = command.args(["--json", "--operator-url", url]).env("COUNTERSIGN_OPERATOR_TOKEN", token).output();
+    let out = out.expect("the binary runs");
+    let said = [out.stdout, out.stderr].concat();
+    (out.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_lost_token_is_replaced_at_the_machine_by_whoever_has_folder_and_master_key() {
+    let place = Place::fresh();
+    let (_, stderr) = place.ends(&["token", "recover", "--data", "data"], 1);
+    assert!(stderr.contains("no data folder") && stderr.trim().lines().count() == 1, "{stderr}");
+    assert!(!place.data().exists(), "a refusal leaves nothing behind");
+    place.init();
+    let key = place.path("data/master.key");
+    let right = std::fs::read_to_string(&key).expect("is there");
+    std::fs::write(&key, "11".repeat(32)).expect("written");
+    let (_, stderr) = place.ends(&["token", "recover", "--data", "data"], 1);
+    assert!(stderr.contains("not the master key"), "{stderr}");
+    std::fs::write(&key, right).expect("written");
+
+    let (said, _) = place.ends(&["token", "recover", "--data", "data", "--life-days", "7"], 0);
+    assert!(said.contains("cso_") && said.contains("role: security"), "{said}");
+    let (said, _) = place.ends(&["token", "recover", "--data", "data", "--json"], 0);
+    let made: serde_json::Value = serde_json::from_str(&said).expect("one JSON object");
+    let (id, token) = (made["token_id"].as_str().expect("an id"), made["operator_token"].as_str().expect("a token"));
+    let serving = place.serve(&[]);
+    let url = format!("http://{}", serving.operator_listen);
+    let (code, shown) = called_with(&place, token, &url, &["token", "show", id]);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains(r#""role":"security""#) && shown.contains("recovered at the machine"), "{shown}");
+    let (_, lines) = called_with(&place, token, &url, &["audit", "list"]);
+    assert!(lines.contains("token.recover") && lines.contains(id), "{lines}");
+    let (_, listed) = called_with(&place, token, &url, &["token", "list", "--limit", "1"]);
+    assert!(listed.contains(r#""next":"tok_"#), "{listed}");
+}
+
+#[test]
+fn while_a_server_runs_a_token_is_recovered_beside_it_only_where_many_may_write() {
+    let place = Place::fresh();
+    place.init();
+    let _serving = place.serve(&[]);
+    if place.has_database() {
+        place.ends(&["token", "recover", "--data", "data"], 0);
+    } else {
+        let (stdout, stderr) = place.ends(&["token", "recover", "--data", "data"], 1);
+        assert!(stderr.contains("another countersign process") && stderr.contains("stop it first"), "{stderr}");
+        assert_eq!(stdout, "");
+    }
+}

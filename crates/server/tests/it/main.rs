@@ -38,6 +38,11 @@ impl Place {
         self.folder.path().join(name)
     }
 
+    /// Whether this run is about a database that many may write to.
+    pub fn has_database(&self) -> bool {
+        self.database.is_some()
+    }
+
     /// The data folder.
     pub fn data(&self) -> PathBuf {
         self.path("data")

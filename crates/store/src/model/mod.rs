@@ -118,17 +118,40 @@ impl Store for ModelStore {
         Ok(self.state().merchants.values().find(|m| m.merchant_id == merchant_id).cloned())
     }
 
-    async fn merchants(&self, tenant: Option<TenantNo>, cursor: Cursor) -> Result<Vec<MerchantRow>, StoreError> {
+    async fn merchants(
+        &self,
+        tenant: Option<TenantNo>,
+        kind: Option<MerchantKind>,
+        cursor: Cursor,
+    ) -> Result<Vec<MerchantRow>, StoreError> {
         let state = self.state();
-        let rows = state
-            .merchants
-            .values()
-            .filter(|m| tenant.is_none_or(|t| m.tenant == t) && cursor.after.is_none_or(|after| m.no.0 > after));
+        let rows = state.merchants.values().filter(|m| {
+            tenant.is_none_or(|t| m.tenant == t)
+                && kind.is_none_or(|kind| m.kind == kind)
+                && cursor.after.is_none_or(|after| m.no.0 > after)
+        });
         Ok(page(rows.cloned(), cursor.limit))
     }
 
     async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
         Ok(self.state().tokens.values().find(|t| t.digest == *digest).cloned())
+    }
+
+    async fn token_by_id(&self, token_id: &str) -> Result<Option<TokenRow>, StoreError> {
+        Ok(self.state().tokens.get(token_id).cloned())
+    }
+
+    async fn tokens(&self, cursor: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
+        let state = self.state();
+        let rows = state.tokens.values().filter(|t| cursor.after.as_ref().is_none_or(|after| t.token_id > *after));
+        Ok(page(rows.cloned(), cursor.limit))
+    }
+
+    async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
+        let state = self.state();
+        let secrets = state.secrets.values().filter(|s| s.application == of);
+        let sums = secrets.map(|s| (s.secret_id.clone(), state.uses_since(&s.secret_id, since_minute)));
+        Ok(sums.filter(|(_, uses)| *uses > 0).collect())
     }
 
     async fn rule_head(

@@ -9,10 +9,10 @@ use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
-use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, EventNumbers, Guard, Key, Write};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, EventNumbers, Guard, Key, USES_FORGOTTEN_MAX, Write};
 use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
-    MerchantRow, SecretRow, StoreError, TokenRow,
+    MerchantRow, SecretRow, StoreError, TokenRow, Uses,
 };
 
 /// Every row, by its key.
@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) merchants: BTreeMap<MerchantNo, MerchantRow>,
     pub(super) applications: BTreeMap<ApplicationNo, ApplicationRow>,
     pub(super) secrets: BTreeMap<String, SecretRow>,
+    /// Uses of a secret in a minute.
+    pub(super) secret_uses: BTreeMap<(String, i64), i64>,
     pub(super) tokens: BTreeMap<String, TokenRow>,
     /// Versions of a sub-account, oldest first.
     pub(super) rules: BTreeMap<MerchantNo, Vec<RuleVersion>>,
@@ -42,6 +44,7 @@ impl Default for State {
             merchants: BTreeMap::new(),
             applications: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            secret_uses: BTreeMap::new(),
             tokens: BTreeMap::new(),
             rules: BTreeMap::new(),
             orders: BTreeMap::new(),
@@ -104,6 +107,7 @@ impl State {
             application: application.clone(),
             merchant: merchant.clone(),
             tenant_id: tenant.merchant_id.clone(),
+            tenant_enabled: tenant.enabled,
             secrets,
         })
     }
@@ -114,10 +118,16 @@ impl State {
             Write::ClaimNonce(claim) => self.claim(claim),
             Write::AppendRule { tenant, merchant, version } => self.append_rule(*tenant, *merchant, version),
             Write::InsertMerchant(row) => self.insert_merchant(row),
+            Write::UpdateMerchant(row) => self.update_merchant(row),
+            Write::Reassess { tenant, merchant, due_at } => self.reassess(*tenant, *merchant, *due_at),
             Write::InsertApplication(row) => self.insert_application(row),
             Write::UpdateApplication(row) => self.update_application(row),
             Write::InsertSecret(row) => self.insert_secret(row),
             Write::UpdateSecret(row) => self.update_secret(row),
+            Write::AddUses(uses) => {
+                self.add_uses(uses);
+                Ok(())
+            }
             Write::InsertToken(row) => self.insert_token(row),
             Write::RevokeToken { token_id, at } => self.revoke_token(token_id, *at),
             Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order),
@@ -197,6 +207,64 @@ impl State {
         Ok(())
     }
 
+    fn update_merchant(&mut self, row: &MerchantRow) -> Result<(), CommitError> {
+        let moved = || Conflict::Moved(Key::Merchant(row.merchant_id.clone()));
+        let Some(stored) = self.merchants.get_mut(&row.no) else { return Err(CommitError::Conflict(moved())) };
+        guard(stored.revision == row.revision - 1, moved)?;
+        stored.name.clone_from(&row.name);
+        stored.enabled = row.enabled;
+        stored.revision = row.revision;
+        Ok(())
+    }
+
+    fn reassess(
+        &mut self,
+        tenant: TenantNo,
+        merchant: Option<MerchantNo>,
+        due_at: UnixMillis,
+    ) -> Result<(), CommitError> {
+        let of = |a: &&ApplicationRow| a.tenant == tenant && merchant.is_none_or(|m| a.merchant == m);
+        let touched: Vec<ApplicationRow> = self.applications.values().filter(of).cloned().collect();
+        for application in touched {
+            if let Some(stored) = self.applications.get_mut(&application.no) {
+                stored.revision += 1;
+            }
+            let whose = (tenant, application.no);
+            if self.view(&application)?.goes_out() {
+                self.turn(whose, DeliveryState::Held, DeliveryState::Pending, Some(due_at));
+            } else {
+                self.turn(whose, DeliveryState::Pending, DeliveryState::Held, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Uses of a secret since a minute.
+    pub(super) fn uses_since(&self, secret_id: &str, minute: i64) -> i64 {
+        self.secret_uses
+            .range((secret_id.to_owned(), minute)..=(secret_id.to_owned(), i64::MAX))
+            .map(|(_, uses)| uses)
+            .sum()
+    }
+
+    fn add_uses(&mut self, uses: &Uses) {
+        for of in &uses.secrets {
+            let Some(secret) = self.secrets.get_mut(&of.secret_id) else { continue };
+            secret.last_used_at = secret.last_used_at.max(Some(of.last_used_at));
+            *self.secret_uses.entry((of.secret_id.clone(), of.minute)).or_insert(0) += of.uses;
+        }
+        for of in &uses.tokens {
+            let Some(token) = self.tokens.get_mut(&of.token_id) else { continue };
+            token.last_used_at = token.last_used_at.max(Some(of.last_used_at));
+        }
+        let mut old: Vec<_> =
+            self.secret_uses.keys().filter(|(_, minute)| *minute < uses.forget_before).cloned().collect();
+        old.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+        for key in old.into_iter().take(USES_FORGOTTEN_MAX) {
+            self.secret_uses.remove(&key);
+        }
+    }
+
     fn insert_application(&mut self, row: &ApplicationRow) -> Result<(), CommitError> {
         let taken = self.applications.values().any(|a| a.no == row.no || a.client_id == row.client_id);
         guard(!taken, || Conflict::Taken(Key::Application(row.client_id.clone())))?;
@@ -250,7 +318,7 @@ impl State {
         let Some(stored) = self.tokens.get_mut(token_id) else {
             return Err(CommitError::Conflict(Conflict::Moved(Key::Token(token_id.to_owned()))));
         };
-        stored.revoked_at = Some(at);
+        stored.revoked_at = stored.revoked_at.or(Some(at));
         Ok(())
     }
 

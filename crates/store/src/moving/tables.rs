@@ -92,6 +92,8 @@ pub(crate) const TABLES: &[Table] = &[
             text("base_r"),
             int("base_f"),
             int("user_id"),
+            flag("enabled"),
+            int("revision"),
             int("created_at"),
         ],
     },
@@ -135,7 +137,15 @@ pub(crate) const TABLES: &[Table] = &[
             int("created_at"),
             int("not_after"),
             int("revoked_at"),
+            int("last_used_at"),
         ],
+    },
+    Table {
+        name: "secret_use",
+        source: "secret_use",
+        key: &["secret_id", "minute"],
+        order: "secret_id, minute",
+        columns: &[text("secret_id"), int("minute"), int("uses")],
     },
     Table {
         name: "operator_token",
@@ -150,6 +160,7 @@ pub(crate) const TABLES: &[Table] = &[
             int("created_at"),
             int("expires_at"),
             int("revoked_at"),
+            int("last_used_at"),
         ],
     },
     Table {

@@ -12,8 +12,10 @@ use super::plan::{read_numbers, step};
 use super::rows::Fields;
 use super::session::{Params, Session};
 use super::statements::Sql;
-use crate::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Committed, Conflict, Key, Write};
-use crate::contract::{ApplicationRow, CommitError, IdempotencyRow, MerchantRow, SecretRow, StoreError, TokenRow};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Committed, Conflict, Key, USES_FORGOTTEN_MAX, Write};
+use crate::contract::{
+    ApplicationRow, CommitError, IdempotencyRow, MerchantRow, SecretRow, StoreError, TokenRow, Uses,
+};
 use crate::window::Undo;
 use crate::words;
 
@@ -52,20 +54,30 @@ pub(super) struct Alone<'a> {
     /// How to give back its nonces in this process.
     pub(super) claims: Vec<Undo>,
     pub(super) committed: Committed,
+    /// Applications whose merchants have changed.
+    touched: Vec<i64>,
 }
 
 fn guard(found: &[Row], conflict: Conflict) -> Result<(), Stop> {
     if found.is_empty() { Err(Stop::Refused(CommitError::Conflict(conflict))) } else { Ok(()) }
 }
 
-/// The applications that a batch changes, or whose secrets: other nodes may have them in memory.
-pub(super) fn directory_of(batch: &Batch) -> Vec<i64> {
+/// Whether other nodes may have in memory what a batch changes.
+pub(super) fn changes_directory(batch: &Batch) -> bool {
+    batch.0.iter().any(|write| matches!(write, Write::Reassess { .. })) || !directory_of(batch).is_empty()
+}
+
+/// The applications that a batch names and changes, or whose secrets.
+fn directory_of(batch: &Batch) -> Vec<i64> {
     let changed = batch.0.iter().filter_map(|write| match write {
         Write::InsertApplication(row) | Write::UpdateApplication(row) => Some(row.no.0),
         Write::InsertSecret(row) | Write::UpdateSecret(row) => Some(row.application.0),
         Write::ClaimNonce(_)
         | Write::AppendRule { .. }
         | Write::InsertMerchant(_)
+        | Write::UpdateMerchant(_)
+        | Write::Reassess { .. }
+        | Write::AddUses(_)
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
         | Write::InsertConvertOrder { .. }
@@ -86,7 +98,7 @@ pub(super) fn directory_of(batch: &Batch) -> Vec<i64> {
 
 impl<'a> Alone<'a> {
     pub(super) const fn new(session: &'a Session, nonces: &'a Nonces) -> Self {
-        Self { session, nonces, claims: Vec::new(), committed: Committed { events: Vec::new() } }
+        Self { session, nonces, claims: Vec::new(), committed: Committed { events: Vec::new() }, touched: Vec::new() }
     }
 
     /// Applies the batch inside the open transaction.
@@ -94,7 +106,8 @@ impl<'a> Alone<'a> {
         for write in &batch.0 {
             self.write(write).await?;
         }
-        let changed = directory_of(batch);
+        let mut changed = directory_of(batch);
+        changed.append(&mut self.touched);
         if !changed.is_empty() {
             self.run(Sql::DirectoryStamp, &[&changed]).await?;
         }
@@ -127,6 +140,11 @@ impl<'a> Alone<'a> {
     async fn write(&mut self, write: &Write) -> Result<(), Stop> {
         match write {
             Write::InsertMerchant(row) => self.insert_merchant(row).await,
+            Write::UpdateMerchant(row) => {
+                let found = self.run(Sql::MerchantUpdate, &[&row.no.0, &row.name, &row.enabled, &row.revision]).await?;
+                guard(&found, Conflict::Moved(Key::Merchant(row.merchant_id.clone())))
+            }
+            Write::Reassess { tenant, merchant, due_at } => self.reassess(*tenant, *merchant, *due_at).await,
             Write::InsertApplication(row) => self.insert_application(row).await,
             Write::UpdateApplication(row) => self.update_application(row).await,
             Write::InsertSecret(row) => self.insert_secret(row).await,
@@ -137,6 +155,7 @@ impl<'a> Alone<'a> {
                     .await?;
                 guard(&found, Conflict::Moved(Key::Secret(row.secret_id.clone())))
             }
+            Write::AddUses(uses) => self.add_uses(uses).await,
             Write::InsertToken(row) => self.insert_token(row).await,
             Write::RevokeToken { token_id, at } => {
                 let found = self.run(Sql::TokenRevoke, &[token_id, &at.0]).await?;
@@ -169,9 +188,52 @@ impl<'a> Alone<'a> {
     async fn insert_merchant(&self, row: &MerchantRow) -> Result<(), Stop> {
         let (kind, base_r) = (words::of_kind(row.kind), row.base_r.to_string());
         let (tenant, no, base_f, at) = (row.tenant.0, row.no.0, row.base_f.micros(), row.created_at.0);
-        let params: Params<'_> =
-            &[&tenant, &no, &row.merchant_id, &kind, &row.name, &base_r, &base_f, &row.user_id, &at];
+        let params: Params<'_> = &[
+            &tenant,
+            &no,
+            &row.merchant_id,
+            &kind,
+            &row.name,
+            &base_r,
+            &base_f,
+            &row.user_id,
+            &row.enabled,
+            &row.revision,
+            &at,
+        ];
         guard(&self.run(Sql::MerchantInsert, params).await?, Conflict::Taken(Key::Merchant(row.merchant_id.clone())))
+    }
+
+    async fn reassess(
+        &mut self,
+        tenant: TenantNo,
+        merchant: Option<MerchantNo>,
+        due_at: UnixMillis,
+    ) -> Result<(), Stop> {
+        let merchant = merchant.map(|m| m.0);
+        for row in &self.run(Sql::ApplicationsTouch, &[&tenant.0, &merchant]).await? {
+            self.touched.push(Fields::new(row, "application", 0, 0).int()?);
+        }
+        self.run(Sql::DeliveriesRelease, &[&tenant.0, &merchant, &due_at.0]).await?;
+        self.run(Sql::DeliveriesHold, &[&tenant.0, &merchant]).await.map(|_| ())
+    }
+
+    async fn add_uses(&self, uses: &Uses) -> Result<(), Stop> {
+        let ids: Vec<&str> = uses.secrets.iter().map(|s| s.secret_id.as_str()).collect();
+        let last: Vec<i64> = uses.secrets.iter().map(|s| s.last_used_at.0).collect();
+        let minutes: Vec<i64> = uses.secrets.iter().map(|s| s.minute).collect();
+        let counts: Vec<i64> = uses.secrets.iter().map(|s| s.uses).collect();
+        if !ids.is_empty() {
+            self.run(Sql::SecretsUsed, &[&ids, &last]).await?;
+            self.run(Sql::SecretUsesAdd, &[&ids, &minutes, &counts]).await?;
+        }
+        if !uses.tokens.is_empty() {
+            let ids: Vec<&str> = uses.tokens.iter().map(|t| t.token_id.as_str()).collect();
+            let last: Vec<i64> = uses.tokens.iter().map(|t| t.last_used_at.0).collect();
+            self.run(Sql::TokensUsed, &[&ids, &last]).await?;
+        }
+        let most = i64::try_from(USES_FORGOTTEN_MAX).unwrap_or(i64::MAX);
+        self.run(Sql::SecretUsesForget, &[&uses.forget_before, &most]).await.map(|_| ())
     }
 
     async fn insert_application(&self, row: &ApplicationRow) -> Result<(), Stop> {

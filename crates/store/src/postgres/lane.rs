@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::Row;
 
-use super::alone::{Alone, Stop, directory_of};
+use super::alone::{Alone, Stop, changes_directory};
 use super::fault::{Failure, Trouble};
 use super::group::{Ask, Judge};
 use super::limits::Limits;
@@ -274,7 +274,7 @@ impl Lane {
                 Err(failure) => break Err(refused(&failure)),
             }
         };
-        if matches!(answer, Ok(_) | Err(CommitError::Unknown)) && !directory_of(&job.batch).is_empty() {
+        if matches!(answer, Ok(_) | Err(CommitError::Unknown)) && changes_directory(&job.batch) {
             self.herald.directory();
         }
         self.tell(job, answer);

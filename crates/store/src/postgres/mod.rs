@@ -46,7 +46,7 @@ use crate::batch::{Batch, Committed, Guard, Write};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
@@ -180,7 +180,7 @@ impl PostgresStore {
 /// The number of a row of no tenant that a write is about, where many writes may be about it.
 const fn row_of(write: &Write) -> Option<i64> {
     match write {
-        Write::InsertMerchant(row) => Some(row.tenant.0),
+        Write::InsertMerchant(row) | Write::UpdateMerchant(row) => Some(row.tenant.0),
         Write::InsertApplication(row) | Write::UpdateApplication(row) => Some(row.no.0),
         Write::InsertSecret(row) | Write::UpdateSecret(row) => Some(row.application.0),
         Write::Guard(Guard::Lane { application, .. } | Guard::Application { application, .. }) => Some(application.0),
@@ -192,7 +192,9 @@ const fn row_of(write: &Write) -> Option<i64> {
         | Write::RecordAttempt { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
+        | Write::Reassess { .. }
         | Write::Redeliver { .. }
+        | Write::AddUses(_)
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
         | Write::RememberAnswer(_)
@@ -245,12 +247,29 @@ impl Store for PostgresStore {
         queries::merchant(&self.readers, merchant_id).await
     }
 
-    async fn merchants(&self, tenant: Option<TenantNo>, page: Cursor) -> Result<Vec<MerchantRow>, StoreError> {
-        queries::merchants(&self.readers, tenant, &page).await
+    async fn merchants(
+        &self,
+        tenant: Option<TenantNo>,
+        kind: Option<MerchantKind>,
+        page: Cursor,
+    ) -> Result<Vec<MerchantRow>, StoreError> {
+        queries::merchants(&self.readers, tenant, kind, &page).await
     }
 
     async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
         queries::token(&self.readers, digest).await
+    }
+
+    async fn token_by_id(&self, token_id: &str) -> Result<Option<TokenRow>, StoreError> {
+        queries::token_by_id(&self.readers, token_id).await
+    }
+
+    async fn tokens(&self, page: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
+        queries::tokens(&self.readers, &page).await
+    }
+
+    async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
+        queries::secret_uses(&self.readers, of, since_minute).await
     }
 
     async fn rule_head(

@@ -269,10 +269,13 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         Write::RecordAudit(row) => Some(Grouped::Audit(row)),
         Write::Guard(guard) => Some(Grouped::Guard(guard)),
         Write::InsertMerchant(_)
+        | Write::UpdateMerchant(_)
+        | Write::Reassess { .. }
         | Write::InsertApplication(_)
         | Write::UpdateApplication(_)
         | Write::InsertSecret(_)
         | Write::UpdateSecret(_)
+        | Write::AddUses(_)
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
         | Write::InsertConvertOrder { .. }

@@ -16,8 +16,8 @@ use super::rows;
 use super::session::Params;
 use super::statements::{EVENTS, Sql};
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow,
-    RuleFilter, RulePage, StoreError, TokenRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
+    MerchantRow, RuleFilter, RulePage, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -42,8 +42,8 @@ pub(super) async fn setting(from: &Readers, name: &str) -> Found<Option<String>>
     one(from, Sql::Setting, &[&name], |row| rows::Fields::new(row, "setting", 1, 0).text()).await
 }
 
-/// Where a secret's columns begin: after the application's 16, the merchant's 9 and the tenant's id.
-const SECRET: usize = 26;
+/// Where a secret's columns begin: after the application's 16, the merchant's 11, the tenant's id and whether it is enabled.
+const SECRET: usize = 29;
 
 /// Applications, each made of all its rows: they come together, one for each secret.
 fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
@@ -56,8 +56,9 @@ fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
                 return Err(rest.corrupt());
             }
             let (merchant, next) = rows::merchant(row, next)?;
-            let tenant_id = rows::Fields::new(row, "application", next, 1).text()?;
-            views.push(ApplicationView { application, merchant, tenant_id, secrets: Vec::new() });
+            let mut tenant = rows::Fields::new(row, "application", next, 1);
+            let (tenant_id, tenant_enabled) = (tenant.text()?, tenant.flag()?);
+            views.push(ApplicationView { application, merchant, tenant_id, tenant_enabled, secrets: Vec::new() });
         }
         if let (Some(_), Some(view)) =
             (rows::Fields::new(row, "secret", SECRET, SECRET + 1).opt_int()?, views.last_mut())
@@ -86,13 +87,32 @@ pub(super) async fn merchant(from: &Readers, merchant_id: &str) -> Found<Option<
     one(from, Sql::Merchant, &[&merchant_id], |row| Ok(rows::merchant(row, 0)?.0)).await
 }
 
-pub(super) async fn merchants(from: &Readers, tenant: Option<TenantNo>, page: &Cursor) -> Found<Vec<MerchantRow>> {
+pub(super) async fn merchants(
+    from: &Readers,
+    tenant: Option<TenantNo>,
+    kind: Option<MerchantKind>,
+    page: &Cursor,
+) -> Found<Vec<MerchantRow>> {
     let (tenant, after, limit) = (tenant.map(|t| t.0), page.after.unwrap_or(i64::MIN), i64::from(page.limit));
-    many(from, Sql::Merchants, &[&tenant, &after, &limit], |row| Ok(rows::merchant(row, 0)?.0)).await
+    let kind = kind.map(words::of_kind);
+    many(from, Sql::Merchants, &[&tenant, &after, &limit, &kind], |row| Ok(rows::merchant(row, 0)?.0)).await
 }
 
 pub(super) async fn token(from: &Readers, digest: &[u8; 32]) -> Found<Option<TokenRow>> {
     one(from, Sql::Token, &[&digest.as_slice()], rows::token).await
+}
+
+pub(super) async fn token_by_id(from: &Readers, token_id: &str) -> Found<Option<TokenRow>> {
+    one(from, Sql::TokenById, &[&token_id], rows::token).await
+}
+
+pub(super) async fn tokens(from: &Readers, page: &Cursor<String>) -> Found<Vec<TokenRow>> {
+    let after = page.after.as_deref().unwrap_or("");
+    many(from, Sql::Tokens, &[&after, &i64::from(page.limit)], rows::token).await
+}
+
+pub(super) async fn secret_uses(from: &Readers, of: ApplicationNo, since_minute: i64) -> Found<Vec<(String, i64)>> {
+    many(from, Sql::SecretUses, &[&of.0, &since_minute], rows::uses).await
 }
 
 /// The last version and its base, where the row promises one.

@@ -16,6 +16,7 @@ pub(super) const STEPS: &[Step] = &[
         sql: include_str!("../../migrations/postgres/0002_audit_by_tenant.sql"),
     },
     Step { number: 3, name: "lanes", sql: include_str!("../../migrations/postgres/0003_lanes.sql") },
+    Step { number: 4, name: "identities", sql: include_str!("../../migrations/postgres/0004_identities.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

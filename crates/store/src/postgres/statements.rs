@@ -7,7 +7,8 @@
 
 macro_rules! merchant_columns {
     () => {
-        "m.tenant_no, m.merchant_no, m.merchant_id, m.kind, m.name, m.base_r, m.base_f, m.user_id, m.created_at"
+        "m.tenant_no, m.merchant_no, m.merchant_id, m.kind, m.name, m.base_r, m.base_f, m.user_id, m.enabled, m.revision, \
+         m.created_at"
     };
 }
 
@@ -73,13 +74,30 @@ macro_rules! application_select {
              a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, \
              a.tolerance_before_ms, a.tolerance_raised_at, a.rate_limit_per_s, a.revision, a.created_at, ",
             merchant_columns!(),
-            ", t.merchant_id, s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, \
-             s.signs_callbacks, s.created_at, s.not_after, s.revoked_at FROM ",
+            ", t.merchant_id, t.enabled, s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, \
+             s.signs_callbacks, s.created_at, s.not_after, s.revoked_at, s.last_used_at FROM ",
             $from,
             " a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no LEFT JOIN merchant t ON t.merchant_no = a.tenant_no \
              LEFT JOIN secret s ON s.application_no = a.application_no AND s.revoked_at IS NULL \
              ORDER BY a.application_no, s.created_at DESC, s.secret_id DESC"
         )
+    };
+}
+
+/// Tokens of operators; what is asked for is added to it.
+macro_rules! token_select {
+    ($which:literal) => {
+        concat!(
+            "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at, last_used_at FROM operator_token ",
+            $which
+        )
+    };
+}
+
+/// Which applications of a tenant, or of one of its merchants, send their callbacks out.
+macro_rules! goes_out {
+    () => {
+        "a.callback_url IS NOT NULL AND a.callback_enabled AND m.enabled AND t.enabled"
     };
 }
 
@@ -130,9 +148,13 @@ statements! {
     Merchant: concat!("SELECT ", merchant_columns!(), " FROM merchant m WHERE m.merchant_id = $1");
     Merchants: concat!(
         "SELECT ", merchant_columns!(), " FROM merchant m WHERE ($1::bigint IS NULL OR m.tenant_no = $1) \
-         AND m.merchant_no > $2 ORDER BY m.merchant_no LIMIT $3"
+         AND ($4::text IS NULL OR m.kind = $4) AND m.merchant_no > $2 ORDER BY m.merchant_no LIMIT $3"
     );
-    Token: "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at FROM operator_token WHERE digest = $1";
+    Token: token_select!("WHERE digest = $1");
+    TokenById: token_select!("WHERE token_id = $1");
+    Tokens: token_select!("WHERE token_id > $1 ORDER BY token_id LIMIT $2");
+    SecretUses: "SELECT u.secret_id, sum(u.uses)::bigint FROM secret s JOIN secret_use u ON u.secret_id = s.secret_id
+                 WHERE s.application_no = $1 AND u.minute >= $2 GROUP BY u.secret_id ORDER BY u.secret_id";
     RuleHead: concat!(
         "SELECT h.merchant_no, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM fee_rule_head h",
         version_of!("l", "h", "version_no"), version_of!("b", "l", "base_version_no"),
@@ -233,8 +255,28 @@ statements! {
                ON CONFLICT (tenant_no, merchant_no) DO UPDATE SET version_no = excluded.version_no,
                config_id = excluded.config_id, base_version_no = excluded.base_version_no";
 
-    MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, created_at)
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1::bigint";
+    MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled,
+                     revision, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                     ON CONFLICT DO NOTHING RETURNING 1::bigint";
+    MerchantUpdate: "UPDATE merchant SET name = $2, enabled = $3, revision = $4::bigint
+                     WHERE merchant_no = $1 AND revision = $4::bigint - 1 RETURNING 1::bigint";
+    ApplicationsTouch: "WITH held AS (SELECT application_no FROM application
+                        WHERE tenant_no = $1 AND ($2::bigint IS NULL OR merchant_no = $2)
+                        ORDER BY application_no FOR NO KEY UPDATE)
+                        UPDATE application a SET revision = a.revision + 1 FROM held
+                        WHERE a.application_no = held.application_no RETURNING a.application_no";
+    DeliveriesRelease: concat!(
+        "UPDATE delivery d SET state = 'pending', due_at = $3 FROM application a
+         JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no
+         WHERE d.tenant_no = $1 AND d.application_no = a.application_no AND d.state = 'held'
+         AND a.tenant_no = $1 AND ($2::bigint IS NULL OR a.merchant_no = $2) AND ", goes_out!()
+    );
+    DeliveriesHold: concat!(
+        "UPDATE delivery d SET state = 'held', due_at = NULL FROM application a
+         JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no
+         WHERE d.tenant_no = $1 AND d.application_no = a.application_no AND d.state = 'pending'
+         AND a.tenant_no = $1 AND ($2::bigint IS NULL OR a.merchant_no = $2) AND NOT (", goes_out!(), ")"
+    );
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
                         tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, revision, created_at)
@@ -249,9 +291,27 @@ statements! {
                    ON CONFLICT DO NOTHING RETURNING 1::bigint";
     SecretUpdate: "UPDATE secret SET not_after = $2, revoked_at = $3, signs_callbacks = $4 WHERE secret_id = $1
                    RETURNING 1::bigint";
+    // Rows are locked by id, so that nodes that note the same secrets at once do not wait for each other in a circle.
+    SecretsUsed: "WITH used AS (SELECT s.secret_id, a.last_used_at FROM secret s
+                  JOIN unnest($1::text[], $2::bigint[]) AS a (secret_id, last_used_at) ON s.secret_id = a.secret_id COLLATE \"C\"
+                  ORDER BY s.secret_id FOR NO KEY UPDATE OF s)
+                  UPDATE secret s SET last_used_at = greatest(s.last_used_at, used.last_used_at) FROM used
+                  WHERE s.secret_id = used.secret_id";
+    SecretUsesAdd: "INSERT INTO secret_use AS u (secret_id, minute, uses) SELECT s.secret_id, a.minute, a.uses
+                    FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS a (secret_id, minute, uses)
+                    JOIN secret s ON s.secret_id = a.secret_id COLLATE \"C\" ORDER BY s.secret_id, a.minute
+                    ON CONFLICT (secret_id, minute) DO UPDATE SET uses = u.uses + excluded.uses";
+    SecretUsesForget: "DELETE FROM secret_use u USING (SELECT secret_id, minute FROM secret_use WHERE minute < $1
+                       ORDER BY minute, secret_id LIMIT $2 FOR UPDATE SKIP LOCKED) o
+                       WHERE u.secret_id = o.secret_id AND u.minute = o.minute";
+    TokensUsed: "WITH used AS (SELECT t.token_id, a.last_used_at FROM operator_token t
+                 JOIN unnest($1::text[], $2::bigint[]) AS a (token_id, last_used_at) ON t.token_id = a.token_id COLLATE \"C\"
+                 ORDER BY t.token_id FOR NO KEY UPDATE OF t)
+                 UPDATE operator_token t SET last_used_at = greatest(t.last_used_at, used.last_used_at) FROM used
+                 WHERE t.token_id = used.token_id";
     TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
                   VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING 1::bigint";
-    TokenRevoke: "UPDATE operator_token SET revoked_at = $2 WHERE token_id = $1 RETURNING 1::bigint";
+    TokenRevoke: "UPDATE operator_token SET revoked_at = coalesce(revoked_at, $2) WHERE token_id = $1 RETURNING 1::bigint";
     OrderDirectoryInsert: "INSERT INTO order_directory (order_id, tenant_no) VALUES ($1, $2) ON CONFLICT DO NOTHING
                            RETURNING 1::bigint";
     OrderInsert: "INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency,

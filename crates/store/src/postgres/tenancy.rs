@@ -23,12 +23,13 @@ const OF_TENANTS: [&str; 13] = [
 ];
 
 /// What is the same everywhere, or spread by its own key: `order_directory`.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "setting",
     "replay",
     "merchant",
     "application",
     "secret",
+    "secret_use",
     "operator_token",
     "idempotency",
     "order_directory",

@@ -64,7 +64,9 @@ const fn family(write: &Write) -> u32 {
     match write {
         Write::ClaimNonce(_) => 1,
         Write::AppendRule { .. } => 1 << 1,
-        Write::InsertMerchant(_) => 1 << 2,
+        Write::InsertMerchant(_) | Write::UpdateMerchant(_) => 1 << 2,
+        // What it does follows from merchants and applications, as they are by then.
+        Write::Reassess { .. } => 1 << 2 | 1 << 3 | 1 << 7,
         Write::InsertApplication(_) | Write::UpdateApplication(_) | Write::Guard(Guard::Application { .. }) => 1 << 3,
         Write::InsertSecret(_) | Write::UpdateSecret(_) => 1 << 4,
         Write::InsertToken(_) | Write::RevokeToken { .. } => 1 << 5,
@@ -76,7 +78,7 @@ const fn family(write: &Write) -> u32 {
         | Write::Redeliver { .. } => 1 << 7,
         Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
         // No guard reads what these write.
-        Write::RecordAudit(_) | Write::PutSetting { .. } | Write::Guard(Guard::Lane { .. }) => 0,
+        Write::AddUses(_) | Write::RecordAudit(_) | Write::PutSetting { .. } | Write::Guard(Guard::Lane { .. }) => 0,
     }
 }
 

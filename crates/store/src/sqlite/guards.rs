@@ -46,6 +46,10 @@ impl Applier<'_> {
                 let key = Key::Merchant(row.merchant_id.clone());
                 self.fresh(Sql::MerchantTaken, params![row.no.0, row.merchant_id], key)?;
             }
+            Write::UpdateMerchant(row) => {
+                let stored = self.revision(Sql::MerchantRevision, "merchant", [row.no.0])?;
+                guard(stored == Some(row.revision - 1), Conflict::Moved(Key::Merchant(row.merchant_id.clone())))?;
+            }
             Write::InsertApplication(row) => {
                 let key = Key::Application(row.client_id.clone());
                 self.fresh(Sql::ApplicationTaken, params![row.no.0, row.client_id], key)?;
@@ -94,6 +98,8 @@ impl Applier<'_> {
             Write::Guard(rests_on) => self.check_alone(rests_on)?,
             Write::ReleaseHeld { .. }
             | Write::HoldPending { .. }
+            | Write::Reassess { .. }
+            | Write::AddUses(_)
             | Write::ForgetAnswers { .. }
             | Write::RecordAudit(_)
             | Write::PutSetting { .. } => {}

@@ -37,7 +37,7 @@ use crate::batch::{Batch, Committed};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
@@ -218,12 +218,29 @@ impl Store for SqliteStore {
         self.readers.here(|conn| queries::merchant(conn, merchant_id))
     }
 
-    async fn merchants(&self, tenant: Option<TenantNo>, page: Cursor) -> Result<Vec<MerchantRow>, StoreError> {
-        self.readers.away(move |conn| queries::merchants(conn, tenant, &page)).await
+    async fn merchants(
+        &self,
+        tenant: Option<TenantNo>,
+        kind: Option<MerchantKind>,
+        page: Cursor,
+    ) -> Result<Vec<MerchantRow>, StoreError> {
+        self.readers.away(move |conn| queries::merchants(conn, tenant, kind, &page)).await
     }
 
     async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
         self.readers.here(|conn| queries::token(conn, digest))
+    }
+
+    async fn token_by_id(&self, token_id: &str) -> Result<Option<TokenRow>, StoreError> {
+        self.readers.here(|conn| queries::token_by_id(conn, token_id))
+    }
+
+    async fn tokens(&self, page: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
+        self.readers.away(move |conn| queries::tokens(conn, &page)).await
+    }
+
+    async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
+        self.readers.here(|conn| queries::secret_uses(conn, of, since_minute))
     }
 
     async fn rule_head(

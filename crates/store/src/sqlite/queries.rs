@@ -10,8 +10,8 @@ use rusqlite::{Connection, Params, Row, params};
 use super::fault::fault;
 use super::rows;
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantRow,
-    RuleFilter, RulePage, SecretRow, StoreError, TokenRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
+    MerchantRow, RuleFilter, RulePage, SecretRow, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -37,6 +37,10 @@ macro_rules! merchant_columns {
             ".base_f, ",
             $m,
             ".user_id, ",
+            $m,
+            ".enabled, ",
+            $m,
+            ".revision, ",
             $m,
             ".created_at"
         )
@@ -107,7 +111,7 @@ macro_rules! application_columns {
             "a.tolerance_before_ms, a.tolerance_raised_at, ",
             "a.rate_limit_per_s, a.revision, a.created_at, ",
             merchant_columns!("m"),
-            ", t.merchant_id FROM application a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no ",
+            ", t.merchant_id, t.enabled FROM application a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no ",
             "LEFT JOIN merchant t ON t.merchant_no = a.tenant_no "
         )
     };
@@ -167,13 +171,14 @@ fn view(row: &Row<'_>) -> Found<ApplicationView> {
         return Err(rest.corrupt());
     }
     let (merchant, next) = rows::merchant(row, next)?;
-    let tenant_id = rows::Fields::new(row, "application", next, 1).text()?;
-    Ok(ApplicationView { application, merchant, tenant_id, secrets: Vec::new() })
+    let mut tenant = rows::Fields::new(row, "application", next, 1);
+    let (tenant_id, tenant_enabled) = (tenant.text()?, tenant.flag()?);
+    Ok(ApplicationView { application, merchant, tenant_id, tenant_enabled, secrets: Vec::new() })
 }
 
 fn secrets(conn: &Connection, of: ApplicationNo) -> Found<Vec<SecretRow>> {
     let sql = "SELECT application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks, created_at, not_after, \
-               revoked_at FROM secret WHERE application_no = ?1 AND revoked_at IS NULL ORDER BY created_at DESC, secret_id DESC";
+               revoked_at, last_used_at FROM secret WHERE application_no = ?1 AND revoked_at IS NULL ORDER BY created_at DESC, secret_id DESC";
     many(conn, sql, [of.0], rows::secret)
 }
 
@@ -209,20 +214,50 @@ pub(super) fn merchant(conn: &Connection, merchant_id: &str) -> Found<Option<Mer
     one(conn, sql, [merchant_id], |row| Ok(rows::merchant(row, 0)?.0))
 }
 
-pub(super) fn merchants(conn: &Connection, tenant: Option<TenantNo>, page: &Cursor) -> Found<Vec<MerchantRow>> {
+pub(super) fn merchants(
+    conn: &Connection,
+    tenant: Option<TenantNo>,
+    kind: Option<MerchantKind>,
+    page: &Cursor,
+) -> Found<Vec<MerchantRow>> {
     let sql = concat!(
         "SELECT ",
         merchant_columns!("m"),
-        " FROM merchant m WHERE (?1 IS NULL OR m.tenant_no = ?1) AND m.merchant_no > ?2 ORDER BY m.merchant_no LIMIT ?3"
+        " FROM merchant m WHERE (?1 IS NULL OR m.tenant_no = ?1) AND (?4 IS NULL OR m.kind = ?4) AND m.merchant_no > ?2
+          ORDER BY m.merchant_no LIMIT ?3"
     );
-    let after = page.after.unwrap_or(i64::MIN);
-    many(conn, sql, params![tenant.map(|t| t.0), after, page.limit], |row| Ok(rows::merchant(row, 0)?.0))
+    let (after, kind) = (page.after.unwrap_or(i64::MIN), kind.map(words::of_kind));
+    many(conn, sql, params![tenant.map(|t| t.0), after, page.limit, kind], |row| Ok(rows::merchant(row, 0)?.0))
+}
+
+macro_rules! token_select {
+    () => {
+        "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at, last_used_at FROM operator_token WHERE "
+    };
 }
 
 pub(super) fn token(conn: &Connection, digest: &[u8; 32]) -> Found<Option<TokenRow>> {
-    let sql =
-        "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at FROM operator_token WHERE digest = ?1";
-    one(conn, sql, [digest], rows::token)
+    one(conn, concat!(token_select!(), "digest = ?1"), [digest], rows::token)
+}
+
+pub(super) fn token_by_id(conn: &Connection, token_id: &str) -> Found<Option<TokenRow>> {
+    one(conn, concat!(token_select!(), "token_id = ?1"), [token_id], rows::token)
+}
+
+pub(super) fn tokens(conn: &Connection, page: &Cursor<String>) -> Found<Vec<TokenRow>> {
+    let after = page.after.as_deref().unwrap_or("");
+    many(
+        conn,
+        concat!(token_select!(), "token_id > ?1 ORDER BY token_id LIMIT ?2"),
+        params![after, page.limit],
+        rows::token,
+    )
+}
+
+pub(super) fn secret_uses(conn: &Connection, of: ApplicationNo, since_minute: i64) -> Found<Vec<(String, i64)>> {
+    let sql = "SELECT u.secret_id, sum(u.uses) FROM secret s JOIN secret_use u ON u.secret_id = s.secret_id
+               WHERE s.application_no = ?1 AND u.minute >= ?2 GROUP BY u.secret_id ORDER BY u.secret_id";
+    many(conn, sql, [of.0, since_minute], rows::uses)
 }
 
 /// The last version and its base, where the row promises one.

@@ -18,6 +18,7 @@ macro_rules! whole {
 whole! {
     secret: SecretRow,
     token: TokenRow,
+    uses: (String, i64),
     event: EventRow,
     attempt: AttemptRow,
     remembered: IdempotencyRow,

@@ -44,7 +44,21 @@ statements! {
     MerchantTaken: "SELECT 1 FROM merchant WHERE merchant_no = ?1 OR merchant_id = ?2";
     MerchantOfTenant: "SELECT 1 FROM merchant WHERE merchant_no = ?1 AND tenant_no = ?2";
     MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id,
-                     created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+                     enabled, revision, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    MerchantRevision: "SELECT revision FROM merchant WHERE merchant_no = ?1";
+    MerchantUpdate: "UPDATE merchant SET name = ?2, enabled = ?3, revision = ?4 WHERE merchant_no = ?1";
+    ApplicationsTouch: "UPDATE application SET revision = revision + 1
+                        WHERE tenant_no = ?1 AND (?2 IS NULL OR merchant_no = ?2)";
+    DeliveriesRelease: "UPDATE delivery SET state = 'pending', due_at = ?3 WHERE state = 'held' AND tenant_no = ?1
+                        AND application_no IN (SELECT a.application_no FROM application a
+                        JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no
+                        WHERE a.tenant_no = ?1 AND (?2 IS NULL OR a.merchant_no = ?2)
+                        AND a.callback_url IS NOT NULL AND a.callback_enabled AND m.enabled AND t.enabled)";
+    DeliveriesHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE state = 'pending' AND tenant_no = ?1
+                     AND application_no IN (SELECT a.application_no FROM application a
+                     JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no
+                     WHERE a.tenant_no = ?1 AND (?2 IS NULL OR a.merchant_no = ?2)
+                     AND NOT (a.callback_url IS NOT NULL AND a.callback_enabled AND m.enabled AND t.enabled))";
 
     ApplicationTaken: "SELECT 1 FROM application WHERE application_no = ?1 OR client_id = ?2";
     ApplicationOfTenant: "SELECT 1 FROM application WHERE application_no = ?1 AND tenant_no = ?2";
@@ -61,13 +75,19 @@ statements! {
     SecretThere: "SELECT 1 FROM secret WHERE secret_id = ?1";
     SecretInsert: "INSERT INTO secret (application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks,
                    created_at, not_after, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    SecretUsed: "UPDATE secret SET last_used_at = max(coalesce(last_used_at, 0), ?2) WHERE secret_id = ?1";
+    SecretUseAdd: "INSERT INTO secret_use (secret_id, minute, uses) SELECT secret_id, ?2, ?3 FROM secret WHERE secret_id = ?1
+                   ON CONFLICT (secret_id, minute) DO UPDATE SET uses = uses + excluded.uses";
+    SecretUsesForget: "DELETE FROM secret_use WHERE (secret_id, minute) IN (SELECT secret_id, minute FROM secret_use
+                       WHERE minute < ?1 ORDER BY minute, secret_id LIMIT ?2)";
     SecretUpdate: "UPDATE secret SET not_after = ?2, revoked_at = ?3, signs_callbacks = ?4 WHERE secret_id = ?1";
 
     TokenTaken: "SELECT 1 FROM operator_token WHERE token_id = ?1 OR digest = ?2";
     TokenThere: "SELECT 1 FROM operator_token WHERE token_id = ?1";
     TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    TokenRevoke: "UPDATE operator_token SET revoked_at = ?2 WHERE token_id = ?1";
+    TokenRevoke: "UPDATE operator_token SET revoked_at = coalesce(revoked_at, ?2) WHERE token_id = ?1";
+    TokenUsed: "UPDATE operator_token SET last_used_at = max(coalesce(last_used_at, 0), ?2) WHERE token_id = ?1";
 
     OrderTaken: "SELECT 1 FROM convert_order WHERE order_id = ?1";
     OrderRevision: "SELECT revision FROM convert_order WHERE order_id = ?1 AND tenant_no = ?2";

@@ -346,6 +346,7 @@ mod tests {
             created_at: UnixMillis(1),
             not_after: None,
             revoked_at: None,
+            last_used_at: None,
         }
     }
 }

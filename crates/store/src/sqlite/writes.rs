@@ -3,14 +3,15 @@
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{MerchantNo, TenantNo};
 use countersign_domain::rules::RuleVersion;
+use countersign_domain::time::UnixMillis;
 use rusqlite::params;
 
 use super::apply::Found;
 use super::audit::AuditHeads;
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
-use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, EventNumbers, Write};
-use crate::contract::{ApplicationRow, AttemptRow, AuditRow, EventRow, MerchantRow, SecretRow, TokenRow};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, EventNumbers, USES_FORGOTTEN_MAX, Write};
+use crate::contract::{ApplicationRow, AttemptRow, AuditRow, EventRow, MerchantRow, SecretRow, TokenRow, Uses};
 use crate::words;
 
 /// Does a write whose guard held.
@@ -28,6 +29,10 @@ pub(super) fn write(
         }
         Write::AppendRule { tenant, merchant, version } => append_rule(kept, *tenant, *merchant, version, found)?,
         Write::InsertMerchant(row) => insert_merchant(kept, row)?,
+        Write::UpdateMerchant(row) => {
+            kept.run(Sql::MerchantUpdate, params![row.no.0, row.name, row.enabled, row.revision])?;
+        }
+        Write::Reassess { tenant, merchant, due_at } => reassess(kept, *tenant, *merchant, *due_at)?,
         Write::InsertApplication(row) => insert_application(kept, row)?,
         Write::UpdateApplication(row) => update_application(kept, row)?,
         Write::InsertSecret(row) => insert_secret(kept, row)?,
@@ -35,6 +40,7 @@ pub(super) fn write(
             let (not_after, revoked_at) = (row.not_after.map(|t| t.0), row.revoked_at.map(|t| t.0));
             kept.run(Sql::SecretUpdate, params![row.secret_id, not_after, revoked_at, row.signs_callbacks])?;
         }
+        Write::AddUses(uses) => add_uses(kept, uses)?,
         Write::InsertToken(row) => insert_token(kept, row)?,
         Write::RevokeToken { token_id, at } => {
             kept.run(Sql::TokenRevoke, params![token_id, at.0])?;
@@ -89,9 +95,37 @@ fn insert_merchant(kept: &mut Kept<'_>, row: &MerchantRow) -> rusqlite::Result<(
             row.base_r.to_string(),
             row.base_f.micros(),
             row.user_id,
+            row.enabled,
+            row.revision,
             row.created_at.0
         ],
     )?;
+    Ok(())
+}
+
+fn reassess(
+    kept: &mut Kept<'_>,
+    tenant: TenantNo,
+    merchant: Option<MerchantNo>,
+    due_at: UnixMillis,
+) -> rusqlite::Result<()> {
+    let merchant = merchant.map(|m| m.0);
+    kept.run(Sql::ApplicationsTouch, params![tenant.0, merchant])?;
+    kept.run(Sql::DeliveriesRelease, params![tenant.0, merchant, due_at.0])?;
+    kept.run(Sql::DeliveriesHold, params![tenant.0, merchant])?;
+    Ok(())
+}
+
+fn add_uses(kept: &mut Kept<'_>, uses: &Uses) -> rusqlite::Result<()> {
+    for of in &uses.secrets {
+        kept.run(Sql::SecretUsed, params![of.secret_id, of.last_used_at.0])?;
+        kept.run(Sql::SecretUseAdd, params![of.secret_id, of.minute, of.uses])?;
+    }
+    for of in &uses.tokens {
+        kept.run(Sql::TokenUsed, params![of.token_id, of.last_used_at.0])?;
+    }
+    let most = i64::try_from(USES_FORGOTTEN_MAX).unwrap_or(i64::MAX);
+    kept.run(Sql::SecretUsesForget, [uses.forget_before, most])?;
     Ok(())
 }
 

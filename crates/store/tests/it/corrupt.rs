@@ -9,7 +9,7 @@ use countersign_domain::ids::{OrderId, SortedId};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::RuleVersion;
 use countersign_store::batch::{Batch, Write};
-use countersign_store::contract::{CommitError, EventFilter, RuleFilter, StoreError};
+use countersign_store::contract::{CommitError, EventFilter, RuleFilter, SecretUses, StoreError, Uses};
 use countersign_store::{SqliteStore, Store};
 use rusqlite::Connection;
 
@@ -23,6 +23,9 @@ async fn lawless(dir: &Path) -> std::path::PathBuf {
     commit(&store, vec![append(SUB, RuleVersion { due_at: Some(at(9_000)), ..version(2) })]).await;
     commit(&store, vec![Write::InsertSecret(Box::new(secret("sec_1", APP, 1)))]).await;
     commit(&store, vec![Write::InsertToken(Box::new(token("tok_1", 1)))]).await;
+    let used = SecretUses { secret_id: "sec_1".to_owned(), minute: 1, uses: 2, last_used_at: at(3) };
+    let uses = Uses { secrets: vec![used], ..Uses::default() };
+    commit(&store, vec![Write::AddUses(Box::new(uses))]).await;
     commit(&store, vec![insert_order(SUB, 7), enqueue(event(1, "a")), audit("everything"), put("name", "value")]).await;
     commit(&store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
     commit(&store, vec![Write::RememberAnswer(Box::new(answer("k")))]).await;
@@ -53,8 +56,11 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.applications(None, all()),
         store.merchant("inst"),
         store.merchant("sub-a"),
-        store.merchants(None, all()),
+        store.merchants(None, None, all()),
         store.token(&[1; 32]),
+        store.token_by_id("tok_1"),
+        store.tokens(countersign_store::contract::Cursor { after: None, limit: 10 }),
+        store.secret_uses(APP, 0),
         store.rule_head(TENANT, SUB, None),
         store.rule_head(TENANT, SUB, Some(at(1_500))),
         store.rule_head(TENANT, SUB, Some(at(9_500))),
@@ -92,7 +98,7 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
     const UNREAD: [&str; 7] =
         ["convert_order_move", "event_counter", "biz_counter", "audit_head", "schema_step", "nonce", "replay"];
     // Rows are found by these: another value finds nothing.
-    const FINDERS: [&str; 20] = [
+    const FINDERS: [&str; 22] = [
         "fee_rule.tenant_no",
         "fee_rule.merchant_no",
         "fee_rule.previous_no",
@@ -110,6 +116,8 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
         "setting.name",
         "secret.application_no",
         "secret.revoked_at",
+        "secret_use.secret_id",
+        "secret_use.minute",
         "operator_token.digest",
         "idempotency.scope",
         "idempotency.key",

@@ -111,6 +111,8 @@ pub fn merchant(no: MerchantNo, id: &str, tenant: TenantNo, kind: MerchantKind) 
         base_r: Decimal::new(5, 1),
         base_f: Amount::from_micros(100_000),
         user_id: 42,
+        enabled: true,
+        revision: 1,
         created_at: at(0),
     }
 }
@@ -152,6 +154,7 @@ pub fn secret(id: &str, application: ApplicationNo, created_ms: i64) -> SecretRo
         created_at: at(created_ms),
         not_after: None,
         revoked_at: None,
+        last_used_at: None,
     }
 }
 
@@ -164,6 +167,7 @@ pub fn token(id: &str, digest: u8) -> TokenRow {
         created_at: at(0),
         expires_at: Some(at(1_000_000)),
         revoked_at: None,
+        last_used_at: None,
     }
 }
 

@@ -9,7 +9,9 @@ use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo};
 use countersign_store::batch::{Batch, Write};
-use countersign_store::contract::{ApplicationRow, Claimed, MerchantKind, SecretRow, StoreError, TokenRow};
+use countersign_store::contract::{
+    ApplicationRow, Claimed, MerchantKind, SecretRow, SecretUses, StoreError, TokenRow, TokenUse, Uses,
+};
 use countersign_store::moving::{self, Move, MoveError, Progress, Report};
 use countersign_store::sqlite::MoveMark;
 use countersign_store::testing::{Database, Server, ServerOptions};
@@ -94,6 +96,10 @@ async fn furnish_all(store: &AnyStore) {
         commit(store, vec![Write::InsertSecret(Box::new(row))]).await;
         let row = TokenRow { revoked_at: revoked, ..token(&format!("t{n}"), n) };
         commit(store, vec![Write::InsertToken(Box::new(row)), audit("token.create")]).await;
+        let used = SecretUses { secret_id: format!("s{n}"), minute: 7, uses: 3, last_used_at: at(8) };
+        let tokens = vec![TokenUse { token_id: format!("t{n}"), last_used_at: at(9) }];
+        let uses = Uses { secrets: vec![used], tokens, forget_before: 0 };
+        commit(store, vec![Write::AddUses(Box::new(uses))]).await;
         commit(store, vec![Write::RememberAnswer(Box::new(answer(&format!("k{n}"))))]).await;
     }
     for no in 1..=5 {

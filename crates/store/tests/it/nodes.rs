@@ -335,3 +335,19 @@ async fn the_databases_clock_decides_however_wrong_a_nodes_is() {
         "what is left of the lease has ended by that clock"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_changes_with_a_merchant_is_a_change_of_each_of_its_applications() {
+    let (_database, [one, two]) = two_nodes().await;
+    let neighbour = countersign_domain::ids::ApplicationNo(APP.0 + 1);
+    commit(&*one, vec![Write::InsertApplication(Box::new(application(neighbour, "app_three", SUB, TENANT)))]).await;
+    let before = two.directory_changes(i64::MAX).await.expect("reads").revision;
+    commit(&*one, vec![Write::Reassess { tenant: TENANT, merchant: None, due_at: at(1) }]).await;
+    let changes = two.directory_changes(before).await.expect("reads");
+    let mut ids = changes.client_ids;
+    ids.sort();
+    assert_eq!((changes.revision, ids), (before + 1, vec!["app_one".to_owned(), "app_three".to_owned()]));
+    let uses = countersign_store::contract::Uses::default();
+    commit(&*one, vec![Write::AddUses(Box::new(uses))]).await;
+    assert_eq!(two.directory_changes(before).await.expect("reads").revision, before + 1, "a use is no change");
+}

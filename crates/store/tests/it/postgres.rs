@@ -412,7 +412,7 @@ async fn everything(store: &PostgresStore) -> Vec<StoreError> {
     read!(
         store.application("app_one"),
         store.applications(None, all()),
-        store.merchants(None, all()),
+        store.merchants(None, None, all()),
         store.token(&[1; 32]),
         store.rule_head(TENANT, SUB, None),
         store.rule_versions(TENANT, SUB, all()),

@@ -167,8 +167,11 @@ async fn answer_of(store: &AnyStore, step: Step) -> String {
 /// Everything that can be read, in words.
 pub async fn everything(store: &AnyStore) -> Vec<String> {
     let mut seen = vec![
-        format!("{:?}", store.merchants(None, all()).await.expect("reads")),
-        format!("{:?}", store.merchants(Some(TENANT), Cursor { after: Some(11), limit: 2 }).await.expect("reads")),
+        format!("{:?}", store.merchants(None, None, all()).await.expect("reads")),
+        format!(
+            "{:?}",
+            store.merchants(Some(TENANT), None, Cursor { after: Some(11), limit: 2 }).await.expect("reads")
+        ),
         format!("{:?}", store.applications(None, all()).await.expect("reads")),
         format!("{:?}", store.audit(all()).await.expect("reads")),
         format!("{:?}", store.events(EventFilter::default(), all()).await.expect("reads")),

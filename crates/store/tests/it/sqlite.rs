@@ -341,7 +341,7 @@ async fn a_closed_store_answers_unavailable_to_everything() {
     store.close().expect("closes twice");
     assert!(is_unavailable(&store.ping().await));
     assert!(is_unavailable(&store.merchant("inst").await));
-    assert!(is_unavailable(&store.merchants(None, all()).await));
+    assert!(is_unavailable(&store.merchants(None, None, all()).await));
     assert!(is_unavailable(&store.settle(nonce("n", 0)).await));
     assert!(is_unavailable(&store.purge_nonces(at(0)).await));
     let refused = store.commit(Batch(vec![put("a", "1")])).await;

@@ -107,6 +107,8 @@ fn merchant(no: i64, tenant: i64, kind: MerchantKind, merchant_id: String) -> Me
         base_r: Decimal::ZERO,
         base_f: Amount::ZERO,
         user_id: no,
+        enabled: true,
+        revision: 1,
         created_at: UnixMillis(BEGIN),
     }
 }

@@ -165,6 +165,8 @@ fn merchant(no: i64, id: &str, kind: MerchantKind, tenant: TenantNo) -> Merchant
         base_r: Decimal::ZERO,
         base_f: Amount::ZERO,
         user_id: no,
+        enabled: true,
+        revision: 1,
         created_at: UnixMillis(0),
     }
 }

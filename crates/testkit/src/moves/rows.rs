@@ -73,6 +73,8 @@ fn people(of: i64, writes: &mut Vec<Write>) -> Result<()> {
             base_r: Decimal::new(5, 1),
             base_f: Amount::from_micros(100_000),
             user_id: n,
+            enabled: true,
+            revision: 1,
             created_at: at(of),
         })));
     }
@@ -106,6 +108,7 @@ fn people(of: i64, writes: &mut Vec<Write>) -> Result<()> {
         created_at: at(of),
         not_after: None,
         revoked_at: None,
+        last_used_at: None,
     })));
     Ok(())
 }

@@ -9,5 +9,7 @@ pub mod house;
 mod identities;
 mod nul;
 mod records;
+mod repeats;
 mod secrets;
+mod tokens;
 mod viewer;

@@ -36,6 +36,8 @@ fn merchant(no: i64, id: &str, kind: MerchantKind) -> MerchantRow {
         base_r: Decimal::ZERO,
         base_f: Amount::ZERO,
         user_id: no,
+        enabled: true,
+        revision: 1,
         created_at: NOW,
     }
 }

@@ -15,7 +15,7 @@ use super::{encoding_name, vocabulary_name};
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, PlainSecret, kept};
 use crate::app::turns::TurnKey;
-use crate::app::{Actor, App, events};
+use crate::app::{Actor, App};
 
 /// How long a change may be decided anew because of others, counted from its arrival.
 const DECIDE_MS_MAX: i64 = 2_000;
@@ -236,15 +236,15 @@ pub async fn update_application(
             describe(&row),
         );
         let mut writes = vec![Write::UpdateApplication(Box::new(row.clone()))];
+        let after = ApplicationView { application: row.clone(), ..before.clone() };
         if change.touches_callbacks() {
-            writes.push(if events::goes_out(&row) {
+            writes.push(if after.goes_out() {
                 Write::ReleaseHeld { tenant: row.tenant, application: row.no, due_at: now }
             } else {
                 Write::HoldPending { tenant: row.tenant, application: row.no }
             });
         }
         writes.push(Write::RecordAudit(Box::new(audit)));
-        let after = ApplicationView { application: row, ..before.clone() };
         writes.extend(kept(keep, &after));
         Ok((writes, after))
     })

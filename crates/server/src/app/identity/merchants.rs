@@ -11,8 +11,11 @@ use serde_json::json;
 use super::kind_name;
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
+use crate::app::turns::TurnKey;
 use crate::app::{Actor, App};
 
+/// How long a change may be decided anew because of others, counted from its arrival.
+const DECIDE_MS_MAX: i64 = 2_000;
 /// How often a merchant is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
 /// Made user ids have ten digits, so that every client reads them exactly.
@@ -97,6 +100,8 @@ fn new_row(app: &App, ask: &NewMerchant, institution: Option<&MerchantRow>) -> M
         base_r,
         base_f,
         user_id: ask.user_id.unwrap_or_else(|| made_user_id(app)),
+        enabled: true,
+        revision: 1,
         created_at: now,
     }
 }
@@ -132,25 +137,96 @@ pub async fn find_merchant(app: &App, merchant_id: &str) -> Result<MerchantRow, 
     found.ok_or_else(|| AppError::NotFound(format!("no merchant has the id {merchant_id}")))
 }
 
-/// Merchants in the order they were made: all, or the sub-accounts of one institution. `after`: the last one seen.
+/// Which merchants to list.
+#[derive(Clone, Copy, Debug)]
+pub enum Listed<'a> {
+    /// Every one, or of one kind.
+    All(Option<MerchantKind>),
+    /// The sub-accounts of the institution with this public id.
+    Under(&'a str),
+}
+
+/// Merchants in the order they were made. `after`: the last one seen.
 pub async fn list_merchants(
     app: &App,
-    under: Option<&str>,
+    which: Listed<'_>,
     after: Option<&str>,
     limit: u32,
 ) -> Result<Vec<MerchantRow>, AppError> {
-    let over = match under {
-        None => None,
-        Some(id) => Some(institution(app, id).await?),
+    let (tenant, kind) = match which {
+        Listed::All(kind) => (None, kind),
+        Listed::Under(id) => (Some(institution(app, id).await?.tenant), Some(MerchantKind::SubAccount)),
     };
     let after = match after {
         None => None,
         Some(id) => Some(find_merchant(app, id).await?.no.0),
     };
-    // The institution itself is a row of its own tenant: one more is read where it may be left out.
-    let page = Cursor { after, limit: limit.saturating_add(u32::from(over.is_some())) };
-    let mut rows = app.store.merchants(over.as_ref().map(|i| i.tenant), page).await?;
-    rows.retain(|row| over.as_ref().is_none_or(|i| i.no != row.no));
-    rows.truncate(limit as usize);
-    Ok(rows)
+    Ok(app.store.merchants(tenant, kind, Cursor { after, limit }).await?)
+}
+
+/// A change of a merchant of any kind; what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct MerchantChange {
+    /// A name for people.
+    pub name: Option<String>,
+    /// Whether its applications' requests are accepted and their callbacks go out; an institution's counts for its sub-accounts too.
+    pub enabled: Option<bool>,
+}
+
+/// Changes a merchant of any kind. Where it is disabled, pending events of its applications are held in the same batch; where it is
+/// enabled, held ones are released, unless something else holds them.
+pub async fn update_merchant(
+    app: &App,
+    merchant_id: &str,
+    change: &MerchantChange,
+    keep: &Keep<'_, MerchantRow>,
+    actor: &Actor,
+) -> Result<MerchantRow, AppError> {
+    let _turn = app.turns.take(TurnKey::Merchant(merchant_id.to_owned())).await;
+    let arrived = app.clock.now();
+    loop {
+        let (now, before) = (app.clock.now(), find_merchant(app, merchant_id).await?);
+        let row = MerchantRow {
+            name: change.name.clone().unwrap_or_else(|| before.name.clone()),
+            enabled: change.enabled.unwrap_or(before.enabled),
+            revision: before.revision + 1,
+            ..before.clone()
+        };
+        // An institution is the tenant of its sub-accounts.
+        let below = Some(row.no).filter(|_| row.kind == MerchantKind::SubAccount);
+        let mut writes = vec![Write::UpdateMerchant(Box::new(row.clone()))];
+        let turns = row.enabled != before.enabled;
+        if turns {
+            writes.push(Write::Reassess { tenant: row.tenant, merchant: below, due_at: now });
+        }
+        let audit =
+            actor.did(Some(row.tenant), now, update_name(row.kind), merchant_id, describe(&before), describe(&row));
+        writes.push(Write::RecordAudit(Box::new(audit)));
+        writes.extend(kept(keep, &row));
+        let outcome = app.store.commit(Batch(writes)).await;
+        if turns {
+            // Whatever became of it: what is kept in memory may be old now. Deliveries that waited may be able to go.
+            app.callers.forget_of(row.tenant, below);
+            app.ring_all();
+        }
+        match outcome {
+            Ok(_) => return Ok(row),
+            Err(CommitError::Conflict(Conflict::Moved(Key::Merchant(_))))
+                if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+const fn update_name(kind: MerchantKind) -> &'static str {
+    match kind {
+        MerchantKind::Institution => "institution.update",
+        MerchantKind::Merchant => "merchant.update",
+        MerchantKind::SubAccount => "sub_account.update",
+    }
+}
+
+/// What can change of a merchant, as a JSON text for the audit log.
+fn describe(row: &MerchantRow) -> String {
+    json!({ "name": row.name, "enabled": row.enabled }).to_string()
 }

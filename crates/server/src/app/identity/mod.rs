@@ -10,10 +10,12 @@ pub use applications::{
     update_application,
 };
 pub use fee_rules::rule_versions;
-pub use merchants::{NewMerchant, Standing, create_merchant, find_merchant, list_merchants};
+pub use merchants::{
+    Listed, MerchantChange, NewMerchant, Standing, create_merchant, find_merchant, list_merchants, update_merchant,
+};
 pub use secrets::{
-    LIVE_SECRETS_MAX, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, list_secrets, revoke_secret, rotate_secret,
-    use_for_callbacks,
+    InUse, LIVE_SECRETS_MAX, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, RETIRE_QUIET_MS, SeenSecret, list_secrets,
+    retire_secret, revoke_secret, rotate_secret, seen_secret, use_for_callbacks,
 };
 
 use countersign_store::contract::{MerchantKind, SignatureEncoding, Vocabulary};
@@ -25,6 +27,12 @@ pub const fn kind_name(kind: MerchantKind) -> &'static str {
         MerchantKind::Merchant => "merchant",
         MerchantKind::SubAccount => "sub_account",
     }
+}
+
+/// A kind by its name.
+pub fn kind_from_name(name: &str) -> Option<MerchantKind> {
+    let all = [MerchantKind::Institution, MerchantKind::Merchant, MerchantKind::SubAccount];
+    all.into_iter().find(|kind| kind_name(*kind) == name)
 }
 
 /// An encoding's name in requests and answers.

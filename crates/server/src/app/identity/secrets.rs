@@ -1,7 +1,7 @@
 //! Payment API Secrets: made here, sealed under the master key, shown once.
 
 use countersign_domain::ids::prefix;
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::batch::Write;
 use countersign_store::contract::{ApplicationRow, ApplicationView, SecretRow};
 use serde_json::{Value, json};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::applications::{decide_and_commit, find_application};
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, PlainSecret, kept, sha256};
-use crate::app::{Actor, App};
+use crate::app::uses::Usage;
+use crate::app::{Actor, App, uses};
 use crate::vault::secret_row;
 
 pub use crate::app::callers::LIVE_SECRETS_MAX;
@@ -18,6 +19,8 @@ pub use crate::app::callers::LIVE_SECRETS_MAX;
 pub const OVERLAP_S_DEFAULT: i64 = 86_400;
 /// The longest such overlap: 30 days.
 pub const OVERLAP_S_MAX: i64 = 30 * 86_400;
+/// A secret with which nothing was signed for this long is safe to retire, in ms.
+pub const RETIRE_QUIET_MS: i64 = 3_600_000;
 
 /// What every Payment API Secret begins with, so that scanners find one that leaked.
 const SECRET_PREFIX: &str = "sk_";
@@ -31,6 +34,85 @@ pub struct MadeSecret {
     pub row: SecretRow,
     /// Its text, for its owner only.
     pub plain: PlainSecret,
+    /// When the last of the secrets that were live before it ends; none: there was none.
+    pub others_end_at: Option<UnixMillis>,
+}
+
+/// A secret and what is known of its use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenSecret {
+    /// Its row.
+    pub row: SecretRow,
+    /// How it was used.
+    pub usage: Usage,
+    /// Whether callbacks are signed with it now: as it was chosen, or as the newest live one where none that was chosen lives.
+    pub signs_callbacks: bool,
+    /// Why it is not safe to retire; none: it is.
+    pub in_use: Option<InUse>,
+}
+
+/// Why a secret cannot be retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InUse {
+    /// Callbacks are signed with it.
+    SignsCallbacks,
+    /// No other one is live: without it every request would be refused.
+    OnlyLive,
+    /// A request was signed with it within [`RETIRE_QUIET_MS`], at this instant.
+    Used(UnixMillis),
+}
+
+impl InUse {
+    /// What to do about it.
+    fn sentence(self, secret_id: &str) -> String {
+        match self {
+            Self::OnlyLive => {
+                format!(
+                    "{secret_id} is the only live secret of this application: rotate first, so that the merchant has another"
+                )
+            }
+            Self::SignsCallbacks => {
+                format!(
+                    "callbacks are signed with {secret_id}: switch them to another secret with use-for-callbacks first"
+                )
+            }
+            Self::Used(at) => format!(
+                "a request was signed with {secret_id} at {}, less than an hour ago: the merchant still uses it. DELETE revokes it all the same",
+                rfc3339(at)
+            ),
+        }
+    }
+}
+
+/// Whether `row` can be retired at `now` without anybody noticing. One that has ended has nobody who could.
+fn in_use(row: &SecretRow, all: &[SecretRow], usage: Usage, now: UnixMillis) -> Option<InUse> {
+    if !row.is_live(now) {
+        return None;
+    }
+    if !all.iter().any(|other| other.secret_id != row.secret_id && other.is_live(now)) {
+        return Some(InUse::OnlyLive);
+    }
+    if signing(all, now) == Some(row.secret_id.as_str()) {
+        return Some(InUse::SignsCallbacks);
+    }
+    let recent = |at: &UnixMillis| now.0.saturating_sub(at.0) < RETIRE_QUIET_MS;
+    usage.last_used_at.filter(recent).map(InUse::Used)
+}
+
+/// The secret that callbacks are signed with at `now`. `all`: newest first.
+fn signing(all: &[SecretRow], now: UnixMillis) -> Option<&str> {
+    let live = || all.iter().filter(|s| s.is_live(now));
+    live().find(|s| s.signs_callbacks).or_else(|| live().next()).map(|s| s.secret_id.as_str())
+}
+
+/// A secret as it is seen among all of its application, newest first.
+pub fn seen_secret(row: &SecretRow, all: &[SecretRow], usage: Usage, now: UnixMillis) -> SeenSecret {
+    SeenSecret {
+        row: row.clone(),
+        usage,
+        signs_callbacks: signing(all, now) == Some(row.secret_id.as_str()),
+        in_use: in_use(row, all, usage, now),
+    }
 }
 
 /// Draws and seals a secret of `application`.
@@ -53,6 +135,7 @@ pub(super) fn new_secret(
         created_at: now,
         not_after: None,
         revoked_at: None,
+        last_used_at: None,
         secret_id,
     };
     (row, plain)
@@ -64,9 +147,12 @@ fn fingerprint(secret: &str) -> String {
     format!("{:016x}", u64::from_be_bytes(digest[..8].try_into().expect("8 of 32 bytes")))
 }
 
-/// The secrets of an application that are not revoked, newest first.
-pub async fn list_secrets(app: &App, client_id: &str) -> Result<Vec<SecretRow>, AppError> {
-    Ok(find_application(app, client_id).await?.secrets)
+/// The secrets of an application that are not revoked, newest first, with their use.
+pub async fn list_secrets(app: &App, client_id: &str) -> Result<Vec<SeenSecret>, AppError> {
+    let all = find_application(app, client_id).await?.secrets;
+    let now = app.clock.now();
+    let usages = uses::of_secrets(app, &all, now).await?;
+    Ok(all.iter().zip(usages).map(|(row, usage)| seen_secret(row, &all, usage, now)).collect())
 }
 
 /// Makes a further secret; the ones before it end after `overlap_s`, or earlier where they were to.
@@ -92,7 +178,8 @@ pub async fn rotate_secret(
         // Newest is newest, whatever the clock does: an instant after every secret before it.
         let at = view.secrets.iter().map(|s| s.created_at.plus_ms(1)).fold(now, UnixMillis::max);
         let (row, plain) = new_secret(app, &view.application, at, before.is_empty());
-        let made = MadeSecret { row, plain };
+        let others_end_at = ended.iter().filter_map(|s| s.not_after).max();
+        let made = MadeSecret { row, plain, others_end_at };
         let after: Vec<SecretRow> = std::iter::once(made.row.clone()).chain(ended.iter().cloned()).collect();
         let mut writes = changed(view, ended);
         writes.push(Write::InsertSecret(Box::new(made.row.clone())));
@@ -111,15 +198,44 @@ pub async fn revoke_secret(
     keep: &Keep<'_, SecretRow>,
     actor: &Actor,
 ) -> Result<SecretRow, AppError> {
+    decide_and_commit(app, client_id, |view, now| revocation(view, now, secret_id, "secret.revoke", keep, actor)).await
+}
+
+/// Ends a secret at once if nobody uses it any more; refused where somebody may, with the reason.
+pub async fn retire_secret(
+    app: &App,
+    client_id: &str,
+    secret_id: &str,
+    keep: &Keep<'_, SecretRow>,
+    actor: &Actor,
+) -> Result<SecretRow, AppError> {
+    let all = find_application(app, client_id).await?.secrets;
+    let usages = uses::of_secrets(app, &all, app.clock.now()).await?;
+    let of = all.iter().zip(usages).find(|(row, _)| row.secret_id == secret_id);
+    let usage = of.map(|(_, usage)| usage).unwrap_or_default();
     decide_and_commit(app, client_id, |view, now| {
-        let found = find(view, secret_id)?;
-        let revoked = SecretRow { revoked_at: Some(now), signs_callbacks: false, ..found.clone() };
-        let mut writes = changed(view, vec![revoked.clone()]);
-        writes.push(audit(view, now, "secret.revoke", secret_id, std::slice::from_ref(&revoked), actor));
-        writes.extend(kept(keep, &revoked));
-        Ok((writes, revoked))
+        if let Some(why) = in_use(find(view, secret_id)?, &view.secrets, usage, now) {
+            return Err(AppError::SecretInUse(why.sentence(secret_id)));
+        }
+        revocation(view, now, secret_id, "secret.retire", keep, actor)
     })
     .await
+}
+
+/// What ends a secret at `now`, and the row as it becomes.
+fn revocation(
+    view: &ApplicationView,
+    now: UnixMillis,
+    secret_id: &str,
+    action: &str,
+    keep: &Keep<'_, SecretRow>,
+    actor: &Actor,
+) -> Result<(Vec<Write>, SecretRow), AppError> {
+    let revoked = SecretRow { revoked_at: Some(now), signs_callbacks: false, ..find(view, secret_id)?.clone() };
+    let mut writes = changed(view, vec![revoked.clone()]);
+    writes.push(audit(view, now, action, secret_id, std::slice::from_ref(&revoked), actor));
+    writes.extend(kept(keep, &revoked));
+    Ok((writes, revoked))
 }
 
 /// Signs callbacks with this secret from now on.

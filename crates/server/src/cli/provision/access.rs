@@ -1,12 +1,25 @@
 //! Who may do what: Payment API Secrets of applications, bearer tokens of operators.
 
-use clap::{Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 
-use crate::cli::operator::{Call, IntoCall, escaped};
+use crate::cli::DataArgs;
+use crate::cli::operator::{Call, IntoCall, PageArgs, escaped};
 
-const SECRET_COLUMNS: &[&str] =
-    &["secret_id", "fingerprint", "last4", "live", "signs_callbacks", "created_at", "not_after"];
+const SECRET_COLUMNS: &[&str] = &[
+    "secret_id",
+    "fingerprint",
+    "last4",
+    "live",
+    "signs_callbacks",
+    "last_used_at",
+    "uses_last_hour",
+    "safe_to_retire",
+    "created_at",
+    "not_after",
+];
+const TOKEN_COLUMNS: &[&str] =
+    &["token_id", "name", "role", "live", "last_used_at", "created_at", "expires_at", "revoked_at"];
 
 /// Payment API Secrets.
 #[derive(Debug, Subcommand)]
@@ -19,12 +32,19 @@ pub enum Secret {
         #[arg(long, value_name = "S")]
         overlap_s: Option<u64>,
     },
-    /// List an application's secrets, without the secrets
+    /// List an application's secrets, without the secrets, and how they are used
     List {
         /// Whose: ClientId
         client_id: String,
     },
-    /// End a secret at once
+    /// End a secret that nobody uses any more; refused where somebody may
+    Retire {
+        /// Whose: ClientId
+        client_id: String,
+        /// Which secret
+        secret_id: String,
+    },
+    /// End a secret at once, whoever uses it
     Revoke {
         /// Whose: ClientId
         client_id: String,
@@ -55,11 +75,31 @@ pub enum Token {
         #[arg(long, value_name = "DAYS")]
         life_days: Option<u32>,
     },
+    /// List tokens, those that have ended too
+    List(PageArgs),
+    /// Show a token
+    Show {
+        /// Which
+        token_id: String,
+    },
     /// End a token at once
     Revoke {
         /// Which
         token_id: String,
     },
+    /// Make a token of role security at the machine, where all others are lost; needs the data folder and the master key
+    Recover(RecoverArgs),
+}
+
+/// Flags of `token recover`.
+#[derive(Clone, Debug, Args)]
+pub struct RecoverArgs {
+    /// Where the data is.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// How long it is good, in days
+    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(i64).range(1..=366))]
+    pub life_days: i64,
 }
 
 /// What a token may do.
@@ -93,6 +133,10 @@ impl IntoCall for Secret {
             Self::List { client_id } => {
                 Call::list(format!("/applications/{}/secrets", escaped(client_id)), SECRET_COLUMNS)
             }
+            Self::Retire { client_id, secret_id } => Call::new(
+                Method::POST,
+                format!("/applications/{}/secrets/{}/retire", escaped(client_id), escaped(secret_id)),
+            ),
             Self::Revoke { client_id, secret_id } => Call::new(
                 Method::DELETE,
                 format!("/applications/{}/secrets/{}", escaped(client_id), escaped(secret_id)),
@@ -112,6 +156,9 @@ impl IntoCall for Token {
                 .text("name", Some(name))
                 .text("role", Some(role.name()))
                 .raw("life_days", life_days.map(|days| days.to_string())),
+            Self::List(page) => Call::list("/tokens", TOKEN_COLUMNS).page(page),
+            Self::Show { token_id } => Call::new(Method::GET, format!("/tokens/{}", escaped(token_id))),
+            Self::Recover(_) => anyhow::bail!("a token is recovered at the machine, not by a call"),
             Self::Revoke { token_id } => Call::new(Method::DELETE, format!("/tokens/{}", escaped(token_id))),
         })
     }

@@ -31,15 +31,23 @@ fn written(words: &str) -> String {
 }
 
 #[test]
-fn each_command_makes_its_call() {
+fn each_command_about_identities_makes_its_call() {
     let table = [
         ("institution create --name N", r#"POST /institutions {"name":"N"}"#),
         (
             "institution create --name N --merchant-id M --base-r 0.10 --base-f 2 --json",
             r#"POST /institutions {"name":"N","merchant_id":"M","base_rate":{"r_total":0.10,"f_total":2}}"#,
         ),
-        ("institution list --limit 5 --after 7", "GET /merchants limit=5 after=7"),
-        ("merchant create --name N", r#"POST /merchants {"name":"N"}"#),
+        ("institution list --limit 5 --after 7", "GET /institutions limit=5 after=7"),
+        ("institution show M", "GET /merchants/M"),
+        ("institution update M --name N", r#"PATCH /merchants/M {"name":"N"}"#),
+        ("merchant create --name N --user-id 7", r#"POST /merchants {"name":"N","user_id":7}"#),
+        ("merchant list", "GET /merchants"),
+        ("merchant list --kind sub_account --limit 5", "GET /merchants kind=sub_account limit=5"),
+        ("merchant show M", "GET /merchants/M"),
+        ("merchant update M --enabled false", r#"PATCH /merchants/M {"enabled":false}"#),
+        ("sub-account show S", "GET /merchants/S"),
+        ("sub-account update S --name N --enabled true", r#"PATCH /merchants/S {"name":"N","enabled":true}"#),
         (
             "sub-account create M --name N --sub-merchant-id S",
             r#"POST /institutions/M/sub-accounts {"name":"N","sub_merchant_id":"S"}"#,
@@ -52,6 +60,10 @@ fn each_command_makes_its_call() {
             "application update A --enabled false --rate-limit-per-s 0",
             r#"PATCH /applications/A {"enabled":false,"rate_limit_per_s":0}"#,
         ),
+        (
+            "application update A --no-callback-url --no-rate-limit-per-s --no-timestamp-tolerance-ms",
+            r#"PATCH /applications/A {"callback_url":null,"timestamp_tolerance_ms":null,"rate_limit_per_s":null}"#,
+        ),
         ("sub-account list M", "GET /institutions/M/sub-accounts"),
         ("application list", "GET /applications"),
         ("application list --merchant-id M --limit 2", "GET /applications merchant_id=M limit=2"),
@@ -61,11 +73,23 @@ fn each_command_makes_its_call() {
             r#"POST /tokens {"name":"N","role":"viewer","life_days":7}"#,
         ),
         ("token revoke T", "DELETE /tokens/T"),
+        ("token list --limit 2", "GET /tokens limit=2"),
+        ("token show T", "GET /tokens/T"),
+        ("secret retire A S", "POST /applications/A/secrets/S/retire {}"),
         ("secret rotate A", "POST /applications/A/secrets {}"),
         ("secret rotate A --overlap-s 60", r#"POST /applications/A/secrets {"overlap_s":60}"#),
         ("secret list A", "GET /applications/A/secrets"),
         ("secret revoke A S", "DELETE /applications/A/secrets/S"),
         ("secret use-for-callbacks A S", "POST /applications/A/secrets/S/use-for-callbacks {}"),
+    ];
+    for (words, wanted) in table {
+        assert_eq!(written(words), wanted, "{words}");
+    }
+}
+
+#[test]
+fn each_command_of_the_daily_business_makes_its_call() {
+    let table = [
         (
             r#"event emit --client-id A --biz-type T --biz-id 1 --biz-status S --data {"a":0.10}"#,
             r#"POST /events {"client_id":"A","bizType":"T","bizId":"1","bizStatus":"S","data":{"a":0.10}}"#,
@@ -106,4 +130,10 @@ fn an_update_that_changes_nothing_is_refused() {
     let cli = Cli::try_parse_from(["countersign", "application", "update", "A"]).expect("clap takes it");
     let Command::Application(group) = &cli.command else { panic!("it is an application command") };
     assert!(group.command.call().is_err());
+    let cli = Cli::try_parse_from(["countersign", "merchant", "update", "M"]).expect("clap takes it");
+    let Command::Merchant(group) = &cli.command else { panic!("it is a merchant command") };
+    assert!(group.command.call().is_err());
+    let both =
+        ["countersign", "application", "update", "A", "--callback-url", "https://a.example", "--no-callback-url"];
+    assert!(Cli::try_parse_from(both).is_err(), "set and cleared at once");
 }

@@ -123,6 +123,7 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::RecordAttempt { tenant, application: APP, attempt, state: DeliveryState::Dead, due_at: None },
             Write::ReleaseHeld { tenant, application: APP, due_at: at(1) },
             Write::HoldPending { tenant, application: APP },
+            Write::Reassess { tenant, merchant: None, due_at: at(1) },
             Write::Redeliver { tenant, event: EventNo(1), due_at: at(1) },
             audit_of(Some(tenant), 0, "audit"),
         ]

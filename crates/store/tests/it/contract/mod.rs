@@ -2,6 +2,7 @@
 
 mod batches;
 mod events;
+mod identities;
 mod nonces;
 mod people;
 mod rules;
@@ -84,6 +85,15 @@ contract! {
         a_convert_order_number_is_new,
         a_convert_order_moves_by_revision,
         an_application_of_nobody_is_refused,
+    ]
+    identities: [
+        a_merchant_changes_by_revision,
+        what_a_merchant_may_do_decides_what_is_held,
+        what_was_decided_before_a_merchant_changed_is_refused,
+        uses_of_a_secret_add_up_and_are_forgotten_by_age,
+        of_64_that_add_uses_at_once_none_is_lost,
+        tokens_are_listed_by_id_with_their_last_use,
+        a_token_stays_revoked_as_it_was_first,
     ]
     events: [
         events_are_numbered_by_application_and_business,

@@ -27,17 +27,19 @@ pub async fn merchant_ids_and_numbers_are_new(store: Any) {
 pub async fn merchants_are_listed_by_number(store: Any) {
     let plain = merchant(MerchantNo(5), "plain", TenantNo(5), MerchantKind::Merchant);
     commit(&*store, vec![Write::InsertMerchant(Box::new(plain.clone()))]).await;
-    let ids = |tenant, after, limit| {
+    let ids = |tenant, kind, after, limit| {
         let store = Arc::clone(&store);
         async move {
-            let rows = store.merchants(tenant, Cursor { after, limit }).await.expect("reads");
+            let rows = store.merchants(tenant, kind, Cursor { after, limit }).await.expect("reads");
             rows.into_iter().map(|m| m.merchant_id).collect::<Vec<_>>()
         }
     };
-    assert_eq!(ids(None, None, 10).await, ["inst", "other", "plain", "sub-a"]);
-    assert_eq!(ids(None, Some(1), 2).await, ["other", "plain"]);
-    assert_eq!(ids(Some(TENANT), None, 10).await, ["inst", "sub-a"]);
-    assert_eq!(ids(Some(TENANT), Some(10), 10).await, Vec::<String>::new());
+    assert_eq!(ids(None, None, None, 10).await, ["inst", "other", "plain", "sub-a"]);
+    assert_eq!(ids(None, None, Some(1), 2).await, ["other", "plain"]);
+    assert_eq!(ids(Some(TENANT), None, None, 10).await, ["inst", "sub-a"]);
+    assert_eq!(ids(Some(TENANT), None, Some(10), 10).await, Vec::<String>::new());
+    assert_eq!(ids(None, Some(MerchantKind::Institution), None, 10).await, ["inst", "other"]);
+    assert_eq!(ids(Some(TENANT), Some(MerchantKind::SubAccount), None, 10).await, ["sub-a"]);
     assert_eq!(store.merchant("plain").await.expect("reads"), Some(plain));
 }
 

@@ -125,7 +125,7 @@ async fn without_a_live_secret_deliveries_wait_and_no_attempt_is_counted() {
     let owner = bench.owner(Some(endpoint.url())).await;
     let secrets = identity::list_secrets(&bench.app, &owner.client_id).await.expect("secrets");
     let revoked =
-        identity::revoke_secret(&bench.app, &owner.client_id, &secrets[0].secret_id, &|_| None, &actor()).await;
+        identity::revoke_secret(&bench.app, &owner.client_id, &secrets[0].row.secret_id, &|_| None, &actor()).await;
     revoked.expect("a secret is revoked at once, always");
     let event = bench.emit(&owner, "order").await;
     for _ in 0..3 {

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use countersign::app::operators;
 use countersign::operator::doors;
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::Role;
@@ -143,4 +144,29 @@ async fn a_body_that_is_malformed_is_one_clear_refusal_that_names_the_field() {
         house.send(house.request("POST", "/merchants", Some(body), &[])).await.refused(400, "400001", word);
     }
     assert!(house.audit().await.is_empty(), "a refusal changes nothing");
+}
+
+/// A line for each call of the operator API, and which roles may make it: as docs/OPERATING.md shows it.
+fn matrix() -> String {
+    let mut lines = vec!["| Call | viewer | operator | security |".to_owned(), "|---|---|---|---|".to_owned()];
+    for door in doors() {
+        let may = [Role::Viewer, Role::Operator, Role::Security]
+            .map(|role| if operators::role_allows(role, door.role) { "yes" } else { "-" });
+        lines.push(format!("| `{} {}` | {} |", door.method, door.under, may.join(" | ")));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn the_page_about_operating_says_of_every_call_which_roles_may_make_it() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATING.md");
+    let text = std::fs::read_to_string(&page).expect("docs/OPERATING.md is there");
+    let (before, rest) = text.split_once("<!-- roles -->\n").expect("the table begins");
+    let (table, after) = rest.split_once("\n<!-- end of roles -->").expect("the table ends");
+    if std::env::var_os("COUNTERSIGN_BLESS").is_some() {
+        let blessed = format!("{before}<!-- roles -->\n{}\n<!-- end of roles -->{after}", matrix());
+        std::fs::write(&page, blessed).expect("is written");
+    } else {
+        assert_eq!(table, matrix(), "run this test with COUNTERSIGN_BLESS=1");
+    }
 }

@@ -12,6 +12,7 @@ use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
 use countersign::app::turns::Turns;
+use countersign::app::uses::Uses;
 use countersign::app::{App, Policy};
 use countersign::chance::Chance;
 use countersign::clock::Clock;
@@ -110,6 +111,7 @@ impl House {
             policy,
             callers: Callers::new(&[9; 64], false),
             hints: Hints::default(),
+            uses: Uses::default(),
             turns: Turns::default(),
             due: Bell::new(LaneSet::ALL),
         });

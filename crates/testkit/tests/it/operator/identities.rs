@@ -92,3 +92,104 @@ async fn lists_are_whole_page_by_page_in_the_order_of_making() {
     house.get("/merchants?limit=1&limit=2").await.refused(400, "400001", "limit");
     house.get("/merchants?after=nobody").await.refused(404, "400404", "nobody");
 }
+
+#[tokio::test]
+async fn lists_are_of_every_kind_or_of_one() {
+    let house = House::open().await;
+    house.post("/institutions", json!({"name": "I", "merchant_id": "i"})).await.ok();
+    house.post("/institutions/i/sub-accounts", json!({"name": "S", "sub_merchant_id": "s"})).await.ok();
+    house.post("/merchants", json!({"name": "M", "merchant_id": "m"})).await.ok();
+    house.post("/institutions", json!({"name": "J", "merchant_id": "j"})).await.ok();
+    for (path, wanted) in [
+        ("/merchants", &["i", "s", "m", "j"][..]),
+        ("/institutions", &["i", "j"]),
+        ("/merchants?kind=institution", &["i", "j"]),
+        ("/merchants?kind=merchant", &["m"]),
+        ("/merchants?kind=sub_account", &["s"]),
+    ] {
+        for limit in [1, 50] {
+            let found = all_pages(&house, path, limit).await;
+            let ids: Vec<_> = found.iter().map(|m| m["merchant_id"].as_str().unwrap_or("")).collect();
+            assert_eq!(ids, wanted, "{path}");
+        }
+    }
+    house.get("/merchants?kind=bank").await.refused(400, "400001", "kind");
+}
+
+#[tokio::test]
+async fn merchants_of_every_kind_are_renamed_and_disabled_and_the_audit_log_says_so() {
+    let house = House::open().await;
+    house.post("/institutions", json!({"name": "I", "merchant_id": "i"})).await.ok();
+    house.post("/institutions/i/sub-accounts", json!({"name": "S", "sub_merchant_id": "s"})).await.ok();
+    house.post("/merchants", json!({"name": "M", "merchant_id": "m"})).await.ok();
+    for (id, action) in [("i", "institution.update"), ("s", "sub_account.update"), ("m", "merchant.update")] {
+        let path = format!("/merchants/{id}");
+        let before = house.get(&path).await.ok().json();
+        assert_eq!(before["enabled"], true);
+        let renamed = house.patch(&path, json!({"name": "Other"})).await.ok().json();
+        assert_eq!(
+            (&renamed["name"], &renamed["enabled"], &renamed["kind"]),
+            (&json!("Other"), &json!(true), &before["kind"])
+        );
+        let disabled = house.patch(&path, json!({"enabled": false})).await.ok().json();
+        assert_eq!((&disabled["name"], &disabled["enabled"]), (&json!("Other"), &json!(false)));
+        assert_eq!(house.get(&path).await.ok().json(), disabled);
+        let lines = house.audit().await;
+        let line = lines.iter().find(|line| line["action"] == action).expect("a line");
+        assert_eq!(line["subject"], id);
+        assert_eq!((&line["before"]["enabled"], &line["after"]["enabled"]), (&json!(true), &json!(false)));
+    }
+    let subs = house.get("/institutions/i/sub-accounts").await.ok().json();
+    assert_eq!((&subs["items"][0]["name"], &subs["items"][0]["enabled"]), (&json!("Other"), &json!(false)));
+    house.patch("/merchants/nobody", json!({"enabled": true})).await.refused(404, "400404", "nobody");
+    for (body, word) in [(json!({"name": ""}), "name"), (json!({"enabled": "no"}), "enabled")] {
+        house.patch("/merchants/m", body).await.refused(400, "400001", word);
+    }
+}
+
+#[tokio::test]
+async fn a_merchants_state_decides_over_its_applications_and_an_institutions_over_its_sub_accounts() {
+    let house = House::open().await;
+    house.post("/institutions", json!({"name": "I", "merchant_id": "i"})).await.ok();
+    house.post("/institutions/i/sub-accounts", json!({"name": "S", "sub_merchant_id": "s"})).await.ok();
+    let mut clients = Vec::new();
+    for merchant in ["i", "s"] {
+        let made = house.post(&format!("/merchants/{merchant}/applications"), json!({"name": "A"})).await.ok();
+        clients.push(made.text_of("client_id"));
+    }
+    clients.push(house.application("m", None).await);
+    let states = || async {
+        let mut found = Vec::new();
+        for client in &clients {
+            let known = house.app.known_application(client).await.expect("a store").expect("is known");
+            let told = house.get(&format!("/applications/{client}")).await.ok().json();
+            assert_eq!((told["merchant_enabled"] == true, told["enabled"] == true), (known.is_enabled, true));
+            found.push(known.is_enabled);
+        }
+        found
+    };
+    assert_eq!(states().await, [true, true, true]);
+    for (id, enabled, wanted) in [
+        ("s", false, [true, false, true]),
+        ("i", false, [false, false, true]),
+        ("s", true, [false, false, true]),
+        ("i", true, [true, true, true]),
+        ("m", false, [true, true, false]),
+    ] {
+        house.patch(&format!("/merchants/{id}"), json!({"enabled": enabled})).await.ok();
+        assert_eq!(states().await, wanted, "{id} {enabled}");
+    }
+}
+
+#[tokio::test]
+async fn fifty_changes_of_a_merchant_at_once_all_happen_one_after_the_other() {
+    let house = std::sync::Arc::new(House::open().await);
+    house.post("/merchants", json!({"name": "M", "merchant_id": "m"})).await.ok();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..50 {
+        let house = house.clone();
+        tasks.spawn(async move { house.patch("/merchants/m", json!({"enabled": n % 2 == 0})).await.status });
+    }
+    assert!(tasks.join_all().await.into_iter().all(|status| status == 200));
+    assert_eq!(house.audit().await.iter().filter(|line| line["action"] == "merchant.update").count(), 50);
+}

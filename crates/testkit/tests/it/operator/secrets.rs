@@ -1,6 +1,8 @@
 //! Payment API Secrets: rotated, listed without the secret, switched, revoked.
 
+use countersign::app::uses;
 use countersign_domain::time::UnixMillis;
+use countersign_store::Store as _;
 use serde_json::{Value, json};
 
 use super::house::{DAY_MS, House, START};
@@ -142,4 +144,99 @@ async fn a_secret_of_another_application_is_not_found() {
     let foreign = secrets(&house, &other).await[0]["secret_id"].as_str().expect("an id").to_owned();
     house.delete(&format!("/applications/{mine}/secrets/{foreign}")).await.refused(404, "400404", &foreign);
     assert_eq!(secrets(&house, &other).await.len(), 1);
+}
+
+/// So many requests are signed with a secret now.
+fn used(house: &House, secret_id: &str, count: usize) {
+    let tally = house.app.uses.tally(secret_id);
+    for _ in 0..count {
+        tally.one_more(house.app.clock.now());
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_secrets_says_how_each_is_used_and_whether_it_can_go() {
+    let house = House::open().await;
+    let client_id = house.application("m", None).await;
+    let path = format!("/applications/{client_id}/secrets");
+    let first = secrets(&house, &client_id).await[0].clone();
+    assert_eq!(
+        (&first["last_used_at"], &first["uses_last_hour"], &first["safe_to_retire"]),
+        (&Value::Null, &json!(0), &json!(false)),
+        "the only one can never go"
+    );
+    let old = first["secret_id"].as_str().expect("an id").to_owned();
+    used(&house, &old, 3);
+    let rotated = house.post(&path, json!({"overlap_s": 86_400})).await.ok();
+    assert_eq!(rotated.json()["old_secrets_end_at"], "2026-01-02T00:00:00.000Z");
+    let new = rotated.text_of("secret_id");
+    house.post(&format!("{path}/{new}/use-for-callbacks"), json!({})).await.ok();
+    let seen = || async {
+        let all = secrets(&house, &client_id).await;
+        all.iter()
+            .map(|s| (s["uses_last_hour"].as_i64(), s["signs_callbacks"] == true, s["safe_to_retire"] == true))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(seen().await, [(Some(0), true, false), (Some(3), false, false)]);
+    uses::note(&house.app).await.expect("is noted");
+    assert_eq!(seen().await, [(Some(0), true, false), (Some(3), false, false)], "what is noted is not counted twice");
+    house.app.clock.advance_ms(3_599_999);
+    used(&house, &new, 1);
+    assert_eq!(seen().await, [(Some(1), true, false), (Some(3), false, false)]);
+    house.app.clock.advance_ms(60_001);
+    assert_eq!(seen().await, [(Some(1), true, false), (Some(0), false, true)], "an hour without a use");
+    let all = secrets(&house, &client_id).await;
+    assert_eq!(all[1]["last_used_at"], "2026-01-01T00:00:00.000Z");
+    house.app.clock.advance_ms(DAY_MS);
+    assert_eq!(seen().await[1], (Some(0), false, true), "what has ended can go");
+}
+
+#[tokio::test]
+async fn a_secret_is_retired_only_when_nobody_would_notice_and_the_refusal_says_why() {
+    let house = House::open().await;
+    let client_id = house.application("m", None).await;
+    let path = format!("/applications/{client_id}/secrets");
+    let first = secrets(&house, &client_id).await[0]["secret_id"].as_str().expect("an id").to_owned();
+    let retire = |id: &str| house.send(house.request("POST", &format!("{path}/{id}/retire"), None, &[]));
+    retire(&first).await.refused(409, "400805", "only live secret");
+    let second = house.post(&path, json!({})).await.ok().text_of("secret_id");
+    retire(&first).await.refused(409, "400805", "use-for-callbacks");
+    house.post(&format!("{path}/{second}/use-for-callbacks"), json!({})).await.ok();
+    used(&house, &first, 1);
+    retire(&first).await.refused(409, "400805", "2026-01-01T00:00:00.000Z");
+    assert_eq!(secrets(&house, &client_id).await.len(), 2, "a refusal changes nothing");
+    house.app.clock.advance_ms(3_600_000 + 60_000);
+    let retired = retire(&first).await.ok().json();
+    assert_eq!((&retired["live"], &retired["revoked_at"]), (&json!(false), &json!("2026-01-01T01:01:00.000Z")));
+    assert_eq!(house.audit().await[0]["action"], "secret.retire");
+    assert_eq!(secrets(&house, &client_id).await.len(), 1);
+    retire(&first).await.refused(404, "400404", &first);
+    retire("sec_nobody").await.refused(404, "400404", "sec_nobody");
+    // DELETE always acts.
+    used(&house, &second, 1);
+    house.delete(&format!("{path}/{second}")).await.ok();
+}
+
+#[tokio::test]
+async fn uses_that_the_store_did_not_take_are_noted_later() {
+    let house = House::open().await;
+    let client_id = house.application("m", None).await;
+    let id = secrets(&house, &client_id).await[0]["secret_id"].as_str().expect("an id").to_owned();
+    used(&house, &id, 5);
+    uses::note(&house.app).await.expect("is noted");
+    used(&house, &id, 2);
+    let noted = || async {
+        let view = house.app.store.application(&client_id).await.expect("reads").expect("is there");
+        house.app.store.secret_uses(view.application.no, 0).await.expect("reads")
+    };
+    assert_eq!(noted().await, [(id.clone(), 5)]);
+    house.app.clock.advance_ms(60_000);
+    uses::note(&house.app).await.expect("is noted");
+    uses::note(&house.app).await.expect("nothing is left to note");
+    assert_eq!(noted().await, [(id, 7)]);
+    house.app.clock.advance_ms(92 * 60_000);
+    uses::note(&house.app).await.expect("is noted");
+    used(&house, "sec_nobody", 1);
+    uses::note(&house.app).await.expect("one that is not there is passed over");
+    assert_eq!(noted().await, [], "old minutes are forgotten");
 }

@@ -1,0 +1,122 @@
+//! What is kept of callers, and for how long.
+
+use countersign_domain::ids::ApplicationNo;
+use countersign_domain::money::Amount;
+use countersign_store::contract::{MerchantKind, SignatureEncoding, Vocabulary};
+
+use super::*;
+
+fn known(revision: i64) -> Arc<KnownApplication> {
+    let (tenant, merchant, at) = (TenantNo(1), MerchantNo(1), UnixMillis(1));
+    let application = ApplicationRow {
+        no: ApplicationNo(1),
+        client_id: "app_1".to_owned(),
+        tenant,
+        merchant,
+        name: "n".to_owned(),
+        enabled: true,
+        callback_url: None,
+        callback_enabled: true,
+        callback_encoding: SignatureEncoding::Hex,
+        callback_vocabulary: Vocabulary::Standard,
+        timestamp_tolerance_ms: None,
+        tolerance_before_ms: None,
+        tolerance_raised_at: None,
+        rate_limit_per_s: None,
+        revision,
+        created_at: at,
+    };
+    let merchant = MerchantRow {
+        no: merchant,
+        merchant_id: "m".to_owned(),
+        tenant,
+        kind: MerchantKind::Merchant,
+        name: "n".to_owned(),
+        base_r: rust_decimal::Decimal::ZERO,
+        base_f: Amount::ZERO,
+        user_id: 1,
+        enabled: true,
+        revision: 1,
+        created_at: at,
+    };
+    let tenant_id = "m".to_owned();
+    let (is_enabled, goes_out) = (true, false);
+    Arc::new(KnownApplication {
+        application,
+        merchant,
+        tenant_id,
+        is_enabled,
+        goes_out,
+        keys: Vec::new(),
+        limiter: None,
+    })
+}
+
+#[test]
+fn a_bucket_stays_as_full_as_it_is_while_its_rate_stays() {
+    let callers = Callers::new(&[0; 64], false);
+    let take = |rate| {
+        let limiter = callers.limiter("app_1", rate).expect("a rate");
+        std::iter::repeat_with(|| limiter.check().is_ok()).take(10).filter(|fits| *fits).count()
+    };
+    assert_eq!(take(1), 2, "two seconds' worth");
+    callers.forget("app_1");
+    callers.forget_all();
+    assert_eq!(take(1), 0, "a change of the application is no new bucket");
+    assert_eq!(take(2), 4, "another rate is");
+    assert!(callers.limiter("app_1", 0).is_none());
+}
+
+#[test]
+fn a_change_of_a_merchant_forgets_its_applications_and_no_other() {
+    let callers = Callers::new(&[0; 64], false);
+    let keep = || callers.keep(&known(1), callers.changes("app_1"));
+    for (tenant, merchant, stays) in [(2, None, true), (1, Some(2), true), (1, Some(1), false), (1, None, false)] {
+        keep();
+        callers.forget_of(TenantNo(tenant), merchant.map(MerchantNo));
+        assert_eq!(callers.get("app_1").is_some(), stays, "{tenant} {merchant:?}");
+    }
+}
+
+#[test]
+fn what_was_read_before_a_change_is_not_kept_after_it() {
+    let callers = Callers::new(&[0; 64], false);
+    let before = callers.changes("app_1");
+    callers.keep(&known(1), before);
+    assert!(callers.get("app_1").is_some());
+    let slow = callers.changes("app_1");
+    callers.forget("app_1");
+    callers.keep(&known(1), slow);
+    assert!(callers.get("app_1").is_none(), "a revoked secret would live on");
+    callers.keep(&known(2), callers.changes("app_1"));
+    assert_eq!(callers.get("app_1").expect("is kept").application.revision, 2);
+}
+
+#[test]
+fn what_is_kept_is_believed_for_a_while_after_a_look_at_the_changes_and_no_longer() {
+    let alone = Callers::new(&[0; 64], false);
+    assert!(alone.is_still(alone.freshness()), "nobody else changes anything");
+    let callers = Callers::new(&[0; 64], true);
+    assert!(!callers.is_still(callers.freshness()), "nobody has looked yet");
+    callers.checked(Instant::now());
+    let freshness = callers.freshness();
+    assert!(callers.is_still(freshness));
+    // Time goes on.
+    let later = Callers { began: callers.began.checked_sub(FRESH).expect("not the first second"), ..callers };
+    assert!(!later.is_still(later.freshness()), "the look is too old");
+    later.checked(Instant::now());
+    assert!(later.is_still(later.freshness()));
+    assert!(!later.is_still(freshness), "another look came in between: it may have forgotten what was read before it");
+    let before = later.freshness();
+    later.checked(later.began);
+    assert_eq!(later.freshness(), before, "a look that took long does not undo a later one");
+}
+
+#[test]
+fn after_all_were_forgotten_nothing_that_was_read_before_is_kept() {
+    let callers = Callers::new(&[0; 64], true);
+    let slow = callers.changes("app_1");
+    callers.forget_all();
+    callers.keep(&known(1), slow);
+    assert!(callers.get("app_1").is_none());
+}

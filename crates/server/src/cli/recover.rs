@@ -1,0 +1,36 @@
+//! `token recover`: a new operator token at the machine.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::operator::Group;
+use super::provision::{RecoverArgs, Token};
+use crate::run;
+
+/// Runs a command about tokens: one is done at the machine, the others are calls.
+pub fn token(group: &Group<Token>, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    if let Token::Recover(args) = &group.command {
+        return recover(args, group.operator.json, environment);
+    }
+    group.run(environment)
+}
+
+/// Makes a token and shows it, once.
+fn recover(args: &RecoverArgs, json: bool, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let config = args.data.load(environment)?;
+    let made = super::small_runtime()?.block_on(run::recover(&config, args.life_days))?;
+    let (id, token) = (&made.token_id, made.operator_token.expose());
+    if json {
+        super::say(&format!("{}\n", json!({ "token_id": id, "operator_token": token })));
+        return Ok(ExitCode::SUCCESS);
+    }
+    super::say(&format!(
+        "Operator token   {token}\n\
+         \x20                Shown this once. Id: {id}; role: security; ends {}.\n\n\
+         Revoke what was lost: `countersign token list`, then `countersign token revoke TOKEN_ID`.\n",
+        made.ends()
+    ));
+    Ok(ExitCode::SUCCESS)
+}

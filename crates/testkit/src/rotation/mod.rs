@@ -1,0 +1,189 @@
+//! Payment API Secrets are rotated while requests are signed and callbacks go out. Each merchant changes the secret that it signs with, and the one that its
+//! receiver verifies with, at moments of its own in the overlap; an operator switches callbacks at another, or nobody does.
+//!
+//! What must hold: no honest request is refused, no callback fails at a receiver that knows one secret at a time, and after the end
+//! the old secret is refused.
+
+mod shop;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::backing::{Backing, StoreKind};
+use crate::dice::Dice;
+use crate::operator::OperatorAccess;
+use crate::patience::until;
+use crate::process::{Deployment, Server};
+use crate::wire::{once, wall_ms};
+use shop::{Front, Shop};
+
+/// How long both secrets are good.
+const OVERLAP: Duration = Duration::from_secs(4);
+/// A request that is signed with the old secret shall be there before its end.
+const MARGIN: Duration = Duration::from_millis(1_000);
+/// For what must happen: far longer than it takes.
+const SOON: Duration = Duration::from_secs(60);
+
+/// What a run has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Nodes that served.
+    pub nodes: usize,
+    /// Applications, each with its own load and receiver.
+    pub applications: usize,
+    /// Rotations made.
+    pub rotations: usize,
+    /// Of these, how many had their callbacks switched by an operator within the overlap.
+    pub switched: usize,
+    /// Signed requests that were answered with success; no other answer was.
+    pub requests: usize,
+    /// Callbacks that a receiver verified at their first attempt; none failed.
+    pub callbacks: usize,
+    /// Requests signed with a secret after its end, all refused.
+    pub refused_after_the_end: usize,
+}
+
+/// Rotates every secret of `applications` applications so many times.
+pub async fn run(kind: StoreKind, rounds: usize, applications: usize) -> Result<Report> {
+    let folder = tempfile::tempdir()?;
+    let backing = Backing::fresh(kind).await;
+    let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
+    deployment.config.push_str("rate_limit_per_s = 0\n");
+    let mut servers = vec![deployment.serve()?];
+    if kind == StoreKind::Postgres {
+        servers.push(deployment.join(&folder.path().join("node2"))?.serve()?);
+    }
+    let access = servers[0].access.clone();
+    let front = Front::open().await?;
+    let mut shops = Vec::new();
+    for n in 0..applications {
+        let shop = Arc::new(Shop::furnish(&access, n, &front).await?);
+        front.take_in(&shop);
+        shops.push(shop);
+    }
+    let mut load = start(&servers, &shops);
+    let mut report = Report { nodes: servers.len(), applications, ..Report::default() };
+    let mut dice = Dice::new(u64::try_from(wall_ms()).unwrap_or(1));
+    for round in 0..rounds {
+        let mut rotations = JoinSet::new();
+        for (n, shop) in shops.iter().enumerate() {
+            let rotation = Rotation {
+                by_hand: (n + round) % 2 == 0,
+                access: access.clone(),
+                shop: shop.clone(),
+                dice: dice.fork(),
+            };
+            rotations.spawn(rotation.run(servers.iter().map(|server| server.listen).collect()));
+        }
+        while let Some(done) = rotations.join_next().await {
+            let done = done.context("a rotation ended")??;
+            report.rotations += 1;
+            report.switched += usize::from(done.by_hand);
+            report.refused_after_the_end += done.refused;
+        }
+    }
+    shops.iter().for_each(|shop| shop.stop());
+    while load.join_next().await.is_some() {}
+    for shop in &shops {
+        judge(shop, &mut report).await?;
+    }
+    for server in servers {
+        ensure!(server.terminate()?, "a server did not end with code 0 after SIGTERM");
+    }
+    Ok(report)
+}
+
+/// Everybody sends to every node.
+fn start(servers: &[Server], shops: &[Arc<Shop>]) -> JoinSet<()> {
+    let mut load = JoinSet::new();
+    for (n, shop) in shops.iter().enumerate() {
+        for server in servers {
+            load.spawn(shop.clone().send(server.listen));
+        }
+        load.spawn(shop.clone().emit(servers[n % servers.len()].access.clone()));
+    }
+    load
+}
+
+/// Waits until every event was delivered, and counts.
+async fn judge(shop: &Shop, report: &mut Report) -> Result<()> {
+    ensure!(shop.refused().is_empty(), "an honest request was refused: {:?}", shop.refused().first());
+    let owed = shop.emitted();
+    let all = async || Ok((shop.verified() >= owed || !shop.failed().is_empty()).then_some(()));
+    until("every callback", SOON, all).await?;
+    ensure!(shop.failed().is_empty(), "a callback failed at its receiver: {:?}", shop.failed().first());
+    ensure!(owed > 0 && shop.answered() > 0, "an application without load");
+    report.requests += shop.answered();
+    report.callbacks += shop.verified();
+    Ok(())
+}
+
+/// One rotation of one application's secret.
+struct Rotation {
+    by_hand: bool,
+    access: OperatorAccess,
+    shop: Arc<Shop>,
+    dice: Dice,
+}
+
+/// What came of it.
+struct Rotated {
+    by_hand: bool,
+    refused: usize,
+}
+
+impl Rotation {
+    async fn run(mut self, listeners: Vec<std::net::SocketAddr>) -> Result<Rotated> {
+        let path = format!("/applications/{}/secrets", self.shop.client_id);
+        let began = Instant::now();
+        let made = self.access.provision("POST", &path, json!({"overlap_s": OVERLAP.as_secs()})).await?;
+        let ended = Instant::now() + OVERLAP;
+        ensure!(made["old_secrets_end_at"].is_string(), "a rotation says when the old secret ends");
+        let secret = made["payment_api_secret"].as_str().context("it is shown once")?.to_owned();
+        let id = made["secret_id"].as_str().context("an id")?.to_owned();
+        let mut moment = || {
+            let latest = i64::try_from((OVERLAP - MARGIN).as_millis()).unwrap_or(0);
+            began + Duration::from_millis(self.dice.between(0, latest).unsigned_abs())
+        };
+        let (signs, verifies, switches) = (moment(), moment(), moment());
+        let old = self.shop.signer();
+        let signing = async {
+            sleep_until(signs).await;
+            self.shop.sign_with(&secret);
+        };
+        let verifying = async {
+            sleep_until(verifies).await;
+            self.shop.verify_with(&secret);
+        };
+        let switching = async {
+            if self.by_hand {
+                sleep_until(switches).await;
+                self.access.provision("POST", &format!("{path}/{id}/use-for-callbacks"), json!({})).await?;
+            }
+            anyhow::Ok(())
+        };
+        let ((), (), switched) = tokio::join!(signing, verifying, switching);
+        switched?;
+        sleep_until(ended).await;
+        for listen in &listeners {
+            let answer = once(*listen, &old.draft("GET", shop::TARGET, b"").bytes()).await?;
+            ensure!(answer.code() == "400002", "after its end a secret came to {} {}", answer.status, answer.json());
+        }
+        Ok(Rotated { by_hand: self.by_hand, refused: listeners.len() })
+    }
+}
+
+/// Prints a report.
+pub fn print(report: &Report) {
+    println!("nodes, applications                     {}, {}", report.nodes, report.applications);
+    println!("rotations under load                    {}", report.rotations);
+    println!("callbacks switched by an operator       {}", report.switched);
+    println!("signed requests, none refused           {}", report.requests);
+    println!("callbacks verified, none failed         {}", report.callbacks);
+    println!("after the end of a secret, all refused  {}", report.refused_after_the_end);
+}

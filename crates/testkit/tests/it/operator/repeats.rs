@@ -1,0 +1,146 @@
+//! Every write call under an `Idempotency-Key`: again with the same body, and with another.
+
+use std::collections::BTreeSet;
+
+use countersign::operator::doors;
+use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::lanes::Fence;
+use countersign_store::contract::AttemptRow;
+use countersign_store::{Batch, Store as _, Write};
+use serde_json::{Value, json};
+
+use super::house::{Answer, DAY_MS, House};
+
+/// A write call that is good in the furnished house: its door, its path and its body.
+struct Case {
+    method: &'static str,
+    under: &'static str,
+    path: String,
+    body: Value,
+}
+
+/// An institution, a merchant with an application and an order, and something for each call to work on.
+async fn cases(house: &House) -> Vec<Case> {
+    house.post("/institutions", json!({"name": "I", "merchant_id": "i"})).await.ok();
+    let client_id = house.application("m", Some("https://example.com/callback")).await;
+    let application = format!("/applications/{client_id}");
+    let mut secrets = Vec::new();
+    for _ in 0..2 {
+        secrets.push(house.post(&format!("{application}/secrets"), json!({})).await.ok().text_of("secret_id"));
+    }
+    let other = house.post("/merchants/m/applications", json!({"name": "B"})).await.ok();
+    let (other_id, other_secret) = (other.text_of("client_id"), other.text_of("secret_id"));
+    let order = json!({"sellCurrency": "A1", "buyCurrency": "B1", "sellAmount": "1", "buyAmount": "1", "rate": 1, "order_id": "5"});
+    house.post("/merchants/m/convert-orders", order.clone()).await.ok();
+    let event = json!({"client_id": client_id, "bizType": "T", "bizId": "1", "bizStatus": "S", "data": {}});
+    let event_id = house.post("/events", event.clone()).await.ok().text_of("event_id");
+    make_dead(house, &event_id).await;
+    let token_id = house.post("/tokens", json!({"name": "t", "role": "viewer"})).await.ok().text_of("token_id");
+    let case = |method, under, path: String, body| Case { method, under, path, body };
+    let secret = |id: &str, what: &str| format!("{application}/secrets/{id}{what}");
+    let mut another = order;
+    another["order_id"] = json!("6");
+    vec![
+        case("POST", "/institutions", "/institutions".to_owned(), json!({"name": "N"})),
+        case("POST", "/merchants", "/merchants".to_owned(), json!({"name": "N"})),
+        case("PATCH", "/merchants/{merchant_id}", "/merchants/m".to_owned(), json!({"name": "N"})),
+        case(
+            "POST",
+            "/institutions/{merchant_id}/sub-accounts",
+            "/institutions/i/sub-accounts".to_owned(),
+            json!({"name": "N"}),
+        ),
+        case(
+            "POST",
+            "/merchants/{merchant_id}/applications",
+            "/merchants/m/applications".to_owned(),
+            json!({"name": "N"}),
+        ),
+        case("PATCH", "/applications/{client_id}", application.clone(), json!({"name": "N"})),
+        case("POST", "/applications/{client_id}/secrets", format!("/applications/{other_id}/secrets"), json!({})),
+        case(
+            "DELETE",
+            "/applications/{client_id}/secrets/{secret_id}",
+            format!("/applications/{other_id}/secrets/{other_secret}"),
+            Value::Null,
+        ),
+        case("POST", "/applications/{client_id}/secrets/{secret_id}/retire", secret(&secrets[0], "/retire"), json!({})),
+        case(
+            "POST",
+            "/applications/{client_id}/secrets/{secret_id}/use-for-callbacks",
+            secret(&secrets[1], "/use-for-callbacks"),
+            json!({}),
+        ),
+        case("POST", "/merchants/{merchant_id}/convert-orders", "/merchants/m/convert-orders".to_owned(), another),
+        case("PATCH", "/convert-orders/{order_id}", "/convert-orders/5".to_owned(), json!({"status": 3})),
+        case("POST", "/events", "/events".to_owned(), event),
+        case("POST", "/events/{event_id}/redeliver", format!("/events/{event_id}/redeliver"), json!({})),
+        case("POST", "/tokens", "/tokens".to_owned(), json!({"name": "u", "role": "viewer"})),
+        case("DELETE", "/tokens/{token_id}", format!("/tokens/{token_id}"), Value::Null),
+    ]
+}
+
+/// The event's only attempt failed for good.
+async fn make_dead(house: &House, event_id: &str) {
+    let id = countersign::app::events::parse_public_id(event_id).expect("an event's id");
+    let (event, _) = house.app.store.event(id).await.expect("reads").expect("is there");
+    let attempt = AttemptRow {
+        event: event.no,
+        attempt: 1,
+        at: house.app.clock.now(),
+        outcome: Outcome::Fail,
+        http_status: Some(200),
+        duration_ms: 1,
+        address: None,
+        detail: String::new(),
+        fence: Fence(0),
+    };
+    let dead = Write::RecordAttempt {
+        tenant: event.tenant,
+        application: event.application,
+        attempt: Box::new(attempt),
+        state: DeliveryState::Dead,
+        due_at: None,
+    };
+    house.app.store.commit(Batch(vec![dead])).await.expect("is recorded");
+}
+
+async fn keyed(house: &House, case: &Case, body: &Value) -> Answer {
+    let text = if body.is_null() { None } else { Some(body.to_string()) };
+    house.send(house.request(case.method, &case.path, text.as_deref(), &[("idempotency-key", "the-key")])).await
+}
+
+#[tokio::test]
+async fn every_write_call_answers_a_repeat_as_the_first_time_and_refuses_another_body() {
+    let house = House::open().await;
+    let cases = cases(&house).await;
+    let named: BTreeSet<(String, String)> =
+        cases.iter().map(|case| (case.method.to_owned(), case.under.to_owned())).collect();
+    let writes: BTreeSet<(String, String)> = doors()
+        .into_iter()
+        .filter(|door| door.method != "GET")
+        .map(|door| (door.method.to_string(), door.under.to_owned()))
+        .collect();
+    assert_eq!(named, writes, "a case for every write call, and for no other");
+    for case in &cases {
+        let which = format!("{} {}", case.method, case.path);
+        house.app.clock.advance_ms(1);
+        let first = keyed(&house, case, &case.body).await.ok();
+        let lines = house.audit().await.len();
+        let mut expected = first.json();
+        for name in ["payment_api_secret", "token"] {
+            if expected.get(name).is_some() {
+                assert!(expected[name].is_string(), "{which}: shown the first time");
+                expected[name] = Value::Null;
+            }
+        }
+        house.app.clock.advance_ms(DAY_MS - 1);
+        let again = keyed(&house, case, &case.body).await.ok();
+        assert_eq!(again.json(), expected, "{which}");
+        let mut other = if case.body.is_null() { json!({}) } else { case.body.clone() };
+        other["unknown"] = json!(1);
+        keyed(&house, case, &other).await.refused(409, "400804", "Idempotency-Key");
+        assert_eq!(house.audit().await.len(), lines, "{which}: nothing was done again");
+        house.app.clock.advance_ms(1 - DAY_MS);
+    }
+}

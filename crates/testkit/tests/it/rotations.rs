@@ -1,0 +1,24 @@
+//! Secrets that are rotated under load, and a merchant in whose name others send bad signatures; in small. `cargo xtask rotation` and
+//! `cargo xtask victim` are the same in large.
+
+use countersign_testkit::backing::StoreKind;
+use countersign_testkit::{rotation, victim};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotation_under_load_refuses_no_request_and_fails_no_callback() {
+    let kind = StoreKind::of_this_run();
+    let report = rotation::run(kind, 2, 2).await.expect("every secret is changed without a gap");
+    rotation::print(&report);
+    assert_eq!((report.rotations, report.switched), (4, 2));
+    assert_eq!(report.refused_after_the_end, 4 * report.nodes);
+    assert!(report.requests > 100 && report.callbacks > 20, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_signatures_in_its_name_take_nothing_from_a_merchant() {
+    let report = victim::run(StoreKind::of_this_run(), 3).await.expect("a run");
+    victim::print(&report);
+    assert!(report.own.1 > 20 && report.shared.1 > 20, "{report:?}");
+    assert_eq!((report.own.0, report.shared.0), (report.own.1, report.shared.1), "{report:?}");
+    assert!(report.refused > 500 && report.limited > 0, "{report:?}");
+}
