@@ -67,7 +67,7 @@ impl<K: std::hash::Hash + Eq, V: Clone> Bounded<K, V> {
 #[derive(Clone, Debug)]
 enum Head {
     /// As this node last saw it.
-    Seen(RuleHead),
+    Seen(Box<RuleHead>),
     /// Others move it too; not guessed before this instant.
     Shared(UnixMillis),
 }
@@ -99,7 +99,7 @@ impl Hints {
     /// A sub-account's rule head as this node last saw it; others may have moved it since.
     pub fn head(&self, of: MerchantNo) -> Option<RuleHead> {
         match self.heads.get(&of.0)? {
-            Head::Seen(head) => Some(head),
+            Head::Seen(head) => Some(*head),
             Head::Shared(_) => None,
         }
     }
@@ -107,7 +107,7 @@ impl Hints {
     /// Remembers a head that is in the store, unless others were lately seen moving it.
     pub fn saw_head(&self, of: MerchantNo, head: RuleHead, now: UnixMillis) {
         if !matches!(self.heads.get(&of.0), Some(Head::Shared(until)) if now < until) {
-            self.heads.put(of.0, Head::Seen(head));
+            self.heads.put(of.0, Head::Seen(Box::new(head)));
         }
     }
 
@@ -120,7 +120,6 @@ impl Hints {
 #[cfg(test)]
 mod tests {
     use countersign_domain::ids::SortedId;
-    use countersign_domain::money::Amount;
     use countersign_domain::rules::{Markup, RuleVersion};
 
     use super::*;
@@ -131,7 +130,7 @@ mod tests {
             version_no: 1,
             previous: None,
             base_version_no: None,
-            markup: Markup::new(rust_decimal::Decimal::ONE, Amount::ZERO).expect("in range"),
+            markup: Markup::new(rust_decimal::Decimal::ONE, rust_decimal::Decimal::ZERO).expect("in range"),
             effective_at: UnixMillis(1),
             due_at: None,
             created_at: UnixMillis(1),
