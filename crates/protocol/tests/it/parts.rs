@@ -89,7 +89,7 @@ fn codes_and_labels_are_distinct_and_found_again() {
         assert!(code.code().len() == 6 && code.http_status() >= 400, "{code}");
     }
     assert_eq!(Code::from_code("400000"), None);
-    assert_eq!(Code::ALL.iter().filter(|code| code.is_operator_only()).count(), 4);
+    assert_eq!(Code::ALL.iter().filter(|code| code.is_operator_only()).count(), 5);
 }
 
 #[test]

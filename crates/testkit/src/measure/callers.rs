@@ -76,6 +76,7 @@ impl Loaded {
     }
 
     /// The same deployment, loaded only where a share says.
+    #[must_use]
     pub fn only(&self, share: Share) -> Self {
         Self { share, ..self.clone() }
     }

@@ -24,8 +24,8 @@ use shop::{Front, Shop};
 
 /// How long both secrets are good.
 const OVERLAP: Duration = Duration::from_secs(4);
-/// A request that is signed with the old secret shall be there before its end.
-const MARGIN: Duration = Duration::from_millis(1_000);
+/// Whoever changes his secret has done so by then: a request that is signed with the old one shall be there before its end.
+const LATEST_MS: i64 = 3_000;
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -87,7 +87,9 @@ pub async fn run(kind: StoreKind, rounds: usize, applications: usize) -> Result<
             report.refused_after_the_end += done.refused;
         }
     }
-    shops.iter().for_each(|shop| shop.stop());
+    for shop in &shops {
+        shop.stop();
+    }
     while load.join_next().await.is_some() {}
     for shop in &shops {
         judge(shop, &mut report).await?;
@@ -146,10 +148,7 @@ impl Rotation {
         ensure!(made["old_secrets_end_at"].is_string(), "a rotation says when the old secret ends");
         let secret = made["payment_api_secret"].as_str().context("it is shown once")?.to_owned();
         let id = made["secret_id"].as_str().context("an id")?.to_owned();
-        let mut moment = || {
-            let latest = i64::try_from((OVERLAP - MARGIN).as_millis()).unwrap_or(0);
-            began + Duration::from_millis(self.dice.between(0, latest).unsigned_abs())
-        };
+        let mut moment = || began + Duration::from_millis(self.dice.between(0, LATEST_MS).unsigned_abs());
         let (signs, verifies, switches) = (moment(), moment(), moment());
         let old = self.shop.signer();
         let signing = async {
