@@ -17,7 +17,7 @@ fn main() -> Result<()> {
         ["bare", body] => one_thread()?.block_on(measure::bare::serve(body.as_bytes().to_vec()))?,
         ["query", store] => {
             let store = StoreKind::lasting(store)?;
-            tokio::task::LocalSet::new().block_on(&one_thread()?, measure::query::run(store))?
+            tokio::task::LocalSet::new().block_on(&one_thread()?, measure::query::run(store))?;
         }
         ["upgrades"] => tokio::runtime::Runtime::new()?.block_on(measure::upgrades::run())?,
         ["node", url, data] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::node(url, data.into()))?,

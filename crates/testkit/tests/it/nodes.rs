@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use countersign::app::callers::FRESH;
 use countersign::app::events::{self, Happening};
 use countersign::app::identity::{self, NewApplication, NewMerchant, Standing};
-use countersign::app::{Actor, App};
+use countersign::app::{Actor, App, uses};
 use countersign::clock::Clock;
 use countersign::config::{Config, Optional, Period};
 use countersign::dispatch::{DispatchSettings, Dispatcher};
@@ -189,6 +189,13 @@ async fn what_is_disabled_on_one_node_is_refused_by_the_other_within_a_second() 
     refused_in_time(&two, &signer, changed).await;
     access.provision("PATCH", &path, json!({"enabled": true})).await.expect("enabled");
     until("it is accepted again", async || pull(&two, &signer, wall_ms()).await.code() == "000000").await;
+    // Its merchant counts as much.
+    access.provision("PATCH", "/merchants/bank", json!({"enabled": false})).await.expect("disabled");
+    let changed = Instant::now();
+    assert_eq!(pull(&one, &signer, wall_ms()).await.status, 401, "at once where it was changed");
+    refused_in_time(&two, &signer, changed).await;
+    access.provision("PATCH", "/merchants/bank", json!({"enabled": true})).await.expect("enabled");
+    until("it is accepted again", async || pull(&two, &signer, wall_ms()).await.code() == "000000").await;
 
     // Nobody can look at the directory any more, and nothing is called out: callers are looked up one by one.
     let mut blocking = fleet.database.client().await;
@@ -198,6 +205,30 @@ async fn what_is_disabled_on_one_node_is_refused_by_the_other_within_a_second() 
     fleet.database.client().await.execute(disable, &[&signer.client_id]).await.expect("disabled");
     refused_in_time(&two, &signer, Instant::now()).await;
     block.rollback().await.expect("unlocks");
+    for node in [one, two] {
+        node.stop().await.expect("it stops");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uses_of_a_secret_on_every_node_add_up_and_are_told_by_each() {
+    let fleet = Fleet::new(2, |_| {}).await;
+    let (one, two) = (fleet.start(0).await, fleet.start(1).await);
+    let signer = fleet.access(&one).institution("bank", 0, None).await.expect("an institution");
+    for (node, times) in [(&one, 3), (&two, 2)] {
+        for _ in 0..times {
+            assert_eq!(pull(node, &signer, wall_ms()).await.code(), "000000");
+        }
+    }
+    for node in [&one, &two] {
+        uses::note(&node.app).await.expect("is noted");
+    }
+    for node in [&one, &two] {
+        let path = format!("/operator/v1/applications/{}/secrets", signer.client_id);
+        let page = fleet.access(node).call("GET", &path, None).await.expect("an answer").json();
+        assert_eq!(page["items"][0]["uses_last_hour"], json!(5), "{page}");
+        assert_eq!(page["items"][0]["safe_to_retire"], json!(false), "{page}");
+    }
     for node in [one, two] {
         node.stop().await.expect("it stops");
     }

@@ -157,13 +157,18 @@ fn matrix() -> String {
     lines.join("\n")
 }
 
+#[expect(clippy::disallowed_methods, reason = "a switch of this test, not a setting of the program")]
+fn is_blessing() -> bool {
+    std::env::var("COUNTERSIGN_BLESS").is_ok_and(|value| value == "1")
+}
+
 #[test]
 fn the_page_about_operating_says_of_every_call_which_roles_may_make_it() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATING.md");
     let text = std::fs::read_to_string(&page).expect("docs/OPERATING.md is there");
     let (before, rest) = text.split_once("<!-- roles -->\n").expect("the table begins");
     let (table, after) = rest.split_once("\n<!-- end of roles -->").expect("the table ends");
-    if std::env::var_os("COUNTERSIGN_BLESS").is_some() {
+    if is_blessing() {
         let blessed = format!("{before}<!-- roles -->\n{}\n<!-- end of roles -->{after}", matrix());
         std::fs::write(&page, blessed).expect("is written");
     } else {
