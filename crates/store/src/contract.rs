@@ -42,7 +42,8 @@ pub enum Claimed {
     TooOld,
     /// Stamped before a crash of the whole machine, so that it cannot be known for some seconds: say 503.
     Unknowable,
-    /// The connection broke while it was taken: nobody knows whether it was. It counts as used. Say 500, outcome unknown.
+    /// The connection broke while it was taken: nobody knows whether it was. Say 500, outcome unknown; when it comes
+    /// again, the store that knows is asked again.
     InDoubt,
 }
 /// One record of an institution's list of rules.

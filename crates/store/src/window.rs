@@ -241,6 +241,14 @@ impl Window {
         }
     }
 
+    /// Knows nothing of a nonce any more: somebody else knows better.
+    pub(crate) fn disown(&self, hash: ClaimHash, stamped_at: i64) {
+        let mut shard = self.shard(hash);
+        if shard.get(&hash).is_some_and(|held| held.stamped_at() == stamped_at) {
+            shard.remove(&hash);
+        }
+    }
+
     /// Claims a nonce for a batch: a reservation does not count. `Ok` is how to undo it.
     pub(crate) fn claim(&self, hash: ClaimHash, stamped_at: i64) -> Result<Undo, Seen> {
         let mut shard = self.shard(hash);

@@ -252,7 +252,21 @@ impl Lane {
                 nonces.undo(claims);
                 Err(failure)
             }
-            Commit::Unknown => Ok(verdicts.iter().map(unknown).collect()),
+            Commit::Unknown => {
+                nonces.undo(claims);
+                let unknown: Vec<Answer> = verdicts.iter().map(unknown).collect();
+                for (job, _) in jobs.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_ok()) {
+                    self.in_doubt(&job.batch);
+                }
+                Ok(unknown)
+            }
+        }
+    }
+
+    /// Of these claims only the database can say whether they are used.
+    fn in_doubt(&self, batch: &Batch) {
+        for claim in batch.claims() {
+            self.nonces.in_doubt(self.nonces.hash(claim), claim.stamped_at.0);
         }
     }
 
@@ -307,7 +321,11 @@ impl Lane {
             Ok(Ok(())) => match self.commit(session, &[]).await {
                 Commit::Done(_) => return Ok(Ok(committed)),
                 Commit::Failed(failure) => failure,
-                Commit::Unknown => return Ok(Err(CommitError::Unknown)),
+                Commit::Unknown => {
+                    nonces.undo(claims);
+                    self.in_doubt(&job.batch);
+                    return Ok(Err(CommitError::Unknown));
+                }
             },
             Ok(Err(Stop::Refused(why))) => {
                 nonces.undo(claims);

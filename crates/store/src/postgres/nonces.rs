@@ -62,6 +62,11 @@ impl Nonces {
         self.window.unsettled(hash, stamped_at);
     }
 
+    /// Nobody can say whether a claim is in the database. When it comes again, the database is asked, here as on any other node.
+    pub(super) fn in_doubt(&self, hash: ClaimHash, stamped_at: i64) {
+        self.window.disown(hash, stamped_at);
+    }
+
     pub(super) fn horizon(&self) -> i64 {
         self.window.horizon()
     }

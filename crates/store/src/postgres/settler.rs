@@ -153,7 +153,7 @@ impl Settler {
     fn doubtful(&self, group: Group, failure: &Failure) {
         tracing::error!(error = failure.why, "A connection broke while nonces were claimed, and nobody can be asked");
         for claim in group.claims {
-            self.nonces.settled(claim.hash, claim.stamped_at);
+            self.nonces.in_doubt(claim.hash, claim.stamped_at);
             drop(claim.answer.send(Ok(Claimed::InDoubt)));
         }
     }

@@ -3,8 +3,8 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use countersign_store::batch::{Batch, EventNumbers};
-use countersign_store::contract::{Claimed, CommitError};
+use countersign_store::batch::{Batch, Committed, Conflict, EventNumbers, Write};
+use countersign_store::contract::{ClaimKey, Claimed, CommitError};
 use countersign_store::testing::{Database, Server, ServerOptions};
 use countersign_store::{PostgresOptions, PostgresStore, Store};
 use tokio_postgres::Client;
@@ -16,6 +16,9 @@ use crate::proxy::{Break, Proxy};
 
 /// What the limits are multiples of in tests that wait for one.
 pub const SHORT_SECOND: Duration = Duration::from_millis(200);
+
+/// How long a store may need to reach its database again.
+const REACHED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Waits until a query counts something, and says how much.
 pub async fn counted(client: &Client, query: &str) -> i64 {
@@ -187,7 +190,7 @@ async fn writers_that_wait_for_an_absent_standby_leave_few_connections_behind() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_is_in_doubt_only_where_nobody_can_be_asked_and_counts_as_used_then() {
+async fn a_claim_is_in_doubt_only_where_nobody_can_be_asked_and_the_database_is_asked_when_it_comes_again() {
     let database = Database::new().await;
     let proxy = Proxy::before(database.folder());
     let options = PostgresOptions::new(proxy.url(&database.url()), [1; 16], [1; 16]);
@@ -206,7 +209,63 @@ async fn a_claim_is_in_doubt_only_where_nobody_can_be_asked_and_counts_as_used_t
     let other = open_postgres(&database, 2).await;
     assert_eq!(other.settle(nonce("doubtful", 0)).await.expect("answers"), Claimed::Used);
     assert_eq!(other.settle(nonce("away", 0)).await.expect("answers"), Claimed::Fresh);
-    assert_eq!(store.reserve(&nonce("doubtful", 0)).await.expect("answers"), Claimed::Used);
+    let deadline = Instant::now() + REACHED_WITHIN;
+    let again = loop {
+        let opinion = store.reserve(&nonce("doubtful", 0)).await.expect("answers");
+        assert_eq!(opinion, Claimed::Fresh, "this node has none");
+        match store.settle(nonce("doubtful", 0)).await {
+            Ok(claimed) => break claimed,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        store.release(&nonce("doubtful", 0));
+    };
+    assert_eq!(again, Claimed::Used, "the database knows");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_in_doubt_that_comes_again_is_done_once_by_whichever_node_it_comes_to() {
+    let database = Database::new().await;
+    let proxy = Proxy::before(database.folder());
+    let options = PostgresOptions::new(proxy.url(&database.url()), [1; 16], [1; 16]);
+    let store = PostgresStore::open(PostgresOptions { second: SHORT_SECOND, ..options }).await.expect("opens");
+    furnish(&store).await;
+    let other = open_postgres(&database, 2).await;
+    let change = |name: &str| Batch(vec![Write::ClaimNonce(nonce(name, 0)), audit(name)]);
+    for (end, was_done) in [(Break::AfterCommitForGood, true), (Break::BeforeCommitForGood, false)] {
+        let name = if was_done { "done" } else { "lost" };
+        assert_eq!(store.reserve(&nonce(name, 0)).await.expect("answers"), Claimed::Fresh);
+        proxy.set(end);
+        let answer = store.commit(change(name)).await;
+        assert!(matches!(answer, Err(CommitError::Unknown)), "{name}: {answer:?}");
+        proxy.set(Break::Never);
+        let again = until_reached(&store, &nonce(name, 0), || change(name)).await;
+        if was_done {
+            assert!(matches!(again, Err(CommitError::Conflict(Conflict::NonceUsed))), "{again:?}");
+        } else {
+            assert!(again.is_ok(), "{again:?}");
+        }
+        let elsewhere = other.commit(change(name)).await;
+        assert!(matches!(elsewhere, Err(CommitError::Conflict(Conflict::NonceUsed))), "{name}: {elsewhere:?}");
+    }
+}
+
+/// Sends a change again, as a caller does who is told 503, until the database is reached.
+async fn until_reached(
+    store: &PostgresStore,
+    nonce: &ClaimKey,
+    change: impl Fn() -> Batch,
+) -> Result<Committed, CommitError> {
+    let deadline = Instant::now() + REACHED_WITHIN;
+    loop {
+        assert_eq!(store.reserve(nonce).await.expect("answers"), Claimed::Fresh, "this node has no opinion");
+        match store.commit(change()).await {
+            Err(CommitError::Store(error)) => {
+                assert!(Instant::now() < deadline, "{error}");
+                store.release(nonce);
+            }
+            answer => return answer,
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,6 +27,8 @@ pub enum Break {
     AfterCommit,
     /// As [`Break::AfterCommit`], and from then on nobody gets through.
     AfterCommitForGood,
+    /// As [`Break::BeforeCommit`], and from then on nobody gets through.
+    BeforeCommitForGood,
     /// The database does it, and the store hears that there was an error, of this severity.
     Saying(&'static str),
     /// Nobody gets through.
@@ -196,6 +198,10 @@ fn at_commit(line: &Line) -> AtCommit {
         Break::HalfOpen => AtCommit::HalfOpen,
         Break::AfterCommit => AtCommit::Answer(None),
         Break::Saying(severity) => AtCommit::Answer(Some(severity)),
+        Break::BeforeCommitForGood => {
+            line.set(Break::Closed);
+            AtCommit::Cut
+        }
         Break::AfterCommitForGood => {
             line.set(Break::Closed);
             AtCommit::Answer(None)

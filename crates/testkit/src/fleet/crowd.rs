@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use countersign_store::testing::Database;
@@ -23,6 +23,9 @@ const APPLICATIONS: usize = 12;
 const FRESH_MS: i64 = 25_000;
 /// How long the last callback may take, after leases and retries.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(90);
+/// How long a request may be answered 503 after the trouble is over, and how often it is sent again.
+const SERVED_WITHIN: Duration = Duration::from_secs(2);
+const REPEAT_PERIOD: Duration = Duration::from_millis(20);
 
 /// What the checks of all rounds have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,7 +138,7 @@ impl Crowd {
         ensure!(sent.refused.is_empty(), "an honest request was refused under load: {:?}", sent.refused.first());
         let mut doors = Doors::open(fleet).await?;
         for draft in late {
-            let answer = doors.send(draft).await?;
+            let answer = doors.send_until_served(draft).await?;
             ensure!(answer.code() == "000000", "an honest nonce was refused: {} {}", answer.status, answer.json());
             self.tally.honest_late += 1;
         }
@@ -253,6 +256,18 @@ impl Doors {
         }
         ensure!(done <= 1, "{done} nodes did the same request");
         Ok(())
+    }
+
+    /// Sends a request as an honest client does: a 503 says to repeat it.
+    async fn send_until_served(&mut self, draft: &Draft) -> Result<Answer> {
+        let deadline = Instant::now() + SERVED_WITHIN;
+        loop {
+            let answer = self.send(draft).await?;
+            if answer.status != 503 || Instant::now() > deadline {
+                return Ok(answer);
+            }
+            tokio::time::sleep(REPEAT_PERIOD).await;
+        }
     }
 
     async fn send(&mut self, draft: &Draft) -> Result<Answer> {
