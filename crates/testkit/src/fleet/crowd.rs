@@ -143,28 +143,30 @@ impl Crowd {
             self.tally.honest_late += 1;
         }
         for draft in sent.upgrades.iter().map(|(draft, _)| draft).chain(&sent.queries) {
-            let answer = doors.send(draft).await?;
+            let answer = doors.send_until_served(draft).await?;
             ensure!(is_replay(&answer, draft), "accepted again: {} {}", answer.status, answer.json());
             self.tally.replays_refused += 1;
         }
         for draft in &sent.unanswered {
             // Done and not told, or not done: either way it can be done once in all.
-            let answer = doors.send(draft).await?;
+            let answer = doors.send_until_served(draft).await?;
             match answer.code().as_str() {
                 "000000" => {}
                 _ if is_replay(&answer, draft) => self.tally.unanswered_done += 1,
                 _ => bail!("an unanswered write came to {} {}", answer.status, answer.json()),
             }
-            let again = doors.send(draft).await?;
+            let again = doors.send_until_served(draft).await?;
+            // At the edge of the tolerance one node's clock may call it too old a moment before another's does.
+            let was_too_old = answer.code() == "400003" && again.code() == "000000";
             ensure!(
-                is_replay(&again, draft),
+                was_too_old || is_replay(&again, draft),
                 "a write without an answer, sent again to two nodes, was answered {} and {}",
                 answer.json(),
                 again.json()
             );
         }
         for draft in &sent.declined {
-            let answer = doors.send(draft).await?;
+            let answer = doors.send_until_served(draft).await?;
             let open = answer.code() == "000000" || answer.code() == "400003" && is_replay(&answer, draft);
             ensure!(open, "503 said that nothing was done, but sent again it was {} {}", answer.status, answer.json());
             self.tally.declined += 1;
@@ -250,7 +252,7 @@ impl Doors {
     async fn once_at_most(&mut self, draft: &Draft) -> Result<()> {
         let mut done = 0;
         for _ in 0..self.lines.len() {
-            let answer = self.send(draft).await?;
+            let answer = self.send_until_served(draft).await?;
             done += usize::from(answer.code() == "000000");
             ensure!(answer.code() == "000000" || is_replay(&answer, draft), "{} {}", answer.status, answer.json());
         }
