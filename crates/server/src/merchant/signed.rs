@@ -190,7 +190,11 @@ impl Edge {
         let acts_for = self.identity(trace, O::ENDPOINT, &caller, headers).await?;
         let request = O::parse(input).map_err(|r| Failure::new(r.code, r.sentence))?;
         let actor = Actor {
-            name: name_of(&caller, acts_for.as_ref()),
+            name: name_of(
+                &caller.application.client_id,
+                &caller.merchant.merchant_id,
+                acts_for.as_ref().map(|sub| sub.merchant_id.as_str()),
+            ),
             source: trace.source.map(|s| super::source::text(s).into_owned()).unwrap_or_default(),
             request_id: trace.request_id.clone(),
         };
@@ -294,13 +298,10 @@ impl Drop for Reservation<'_> {
 }
 
 /// Who does it, for the audit log: both parties where one acts for another.
-fn name_of(caller: &KnownApplication, acts_for: Option<&MerchantRow>) -> String {
-    let client_id = &caller.application.client_id;
+fn name_of(client_id: &str, own: &str, acts_for: Option<&str>) -> String {
     acts_for.map_or_else(
         || format!("application:{client_id}"),
-        |sub| {
-            format!("application:{client_id} merchant:{} on_behalf_of:{}", caller.merchant.merchant_id, sub.merchant_id)
-        },
+        |sub| format!("application:{client_id} merchant:{own} on_behalf_of:{sub}"),
     )
 }
 
@@ -340,6 +341,13 @@ fn in_time(now: UnixMillis, stamped_ms: i64, limit_ms: i64) -> Result<(), Failur
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_audit_log_names_both_parties_where_one_acts_for_another() {
+        assert_eq!(name_of("app_1", "10001", None), "application:app_1");
+        let both = name_of("app_1", "10001", Some("10002"));
+        assert_eq!(both, "application:app_1 merchant:10001 on_behalf_of:10002");
+    }
 
     #[test]
     fn a_drift_is_refused_only_when_greater_than_the_limit() {

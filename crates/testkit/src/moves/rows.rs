@@ -11,8 +11,8 @@ use countersign_domain::money::{Amount, Currency};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{
-    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantKind, MerchantRow, SecretRow,
-    SignatureEncoding, Vocabulary,
+    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantKind, MerchantRow, SecretRow, SecretUses,
+    SignatureEncoding, Uses, Vocabulary,
 };
 use countersign_store::{Batch, SqliteOptions, SqliteStore, Store as _, Write};
 use rust_decimal::Decimal;
@@ -110,6 +110,13 @@ fn people(of: i64, writes: &mut Vec<Write>) -> Result<()> {
         revoked_at: None,
         last_used_at: None,
     })));
+    let secrets = (0..60).map(|minute| SecretUses {
+        secret_id: format!("sec_{of}"),
+        minute: at(0).0 / 60_000 + minute,
+        uses: of + minute + 1,
+        last_used_at: at(minute),
+    });
+    writes.push(Write::AddUses(Box::new(Uses { secrets: secrets.collect(), ..Uses::default() })));
     Ok(())
 }
 

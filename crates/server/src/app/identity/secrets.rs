@@ -19,6 +19,9 @@ pub use crate::app::callers::LIVE_SECRETS_MAX;
 pub const OVERLAP_S_DEFAULT: i64 = 86_400;
 /// The longest such overlap: 30 days.
 pub const OVERLAP_S_MAX: i64 = 30 * 86_400;
+/// How long a secret that has ended stays in the list, in ms: the rotation after that takes it out, so that reading an application
+/// never takes longer for the rotations that it has seen.
+const ENDED_LISTED_MS: i64 = 30 * 86_400_000;
 /// A secret with which nothing was signed for this long is safe to retire, in ms.
 pub const RETIRE_QUIET_MS: i64 = 3_600_000;
 
@@ -179,6 +182,9 @@ pub async fn rotate_secret(
         let at = view.secrets.iter().map(|s| s.created_at.plus_ms(1)).fold(now, UnixMillis::max);
         let (row, plain) = new_secret(app, &view.application, at, before.is_empty());
         let others_end_at = ended.iter().filter_map(|s| s.not_after).max();
+        let long_ended = view.secrets.iter().filter(|s| s.not_after.is_some_and(|e| e.0 < now.0 - ENDED_LISTED_MS));
+        let forgotten = long_ended.map(|s| SecretRow { revoked_at: s.not_after, signs_callbacks: false, ..s.clone() });
+        let ended: Vec<SecretRow> = ended.into_iter().chain(forgotten).collect();
         let made = MadeSecret { row, plain, others_end_at };
         let after: Vec<SecretRow> = std::iter::once(made.row.clone()).chain(ended.iter().cloned()).collect();
         let mut writes = changed(view, ended);

@@ -240,3 +240,18 @@ async fn uses_that_the_store_did_not_take_are_noted_later() {
     uses::note(&house.app).await.expect("one that is not there is passed over");
     assert_eq!(noted().await, [], "old minutes are forgotten");
 }
+
+#[tokio::test]
+async fn what_ended_long_ago_leaves_the_list_with_the_next_rotation() {
+    let house = House::open().await;
+    let client_id = house.application("m", None).await;
+    let path = format!("/applications/{client_id}/secrets");
+    for _ in 0..40 {
+        house.post(&path, json!({"overlap_s": 60})).await.ok();
+        house.app.clock.advance_ms(DAY_MS);
+    }
+    let all = secrets(&house, &client_id).await;
+    assert_eq!(all.len(), 1 + 1 + 30, "the live one, the one before it, and what had ended within 30 days");
+    assert_eq!((&all[0]["live"], &all[0]["signs_callbacks"]), (&json!(true), &json!(true)));
+    assert!(all[1..].iter().all(|s| s["live"] == false && s["safe_to_retire"] == true));
+}
