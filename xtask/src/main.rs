@@ -8,6 +8,7 @@ mod check;
 mod decimals;
 mod fleet;
 mod histories;
+mod hostile;
 mod idle;
 mod kill;
 mod moves;
@@ -67,6 +68,27 @@ const COMMANDS: &[Command] = &[
         summary: "[SECONDS] [STORE] bad signatures in a merchant's name, which is served all the same",
         run: victim::run,
     },
+    Command {
+        name: "matrix",
+        summary: "[ONE_IN] [STORE] every route with every kind of key and header, on both stores: nobody reaches what is another's",
+        run: hostile::matrix,
+    },
+    Command {
+        name: "canaries",
+        summary: "[N] [STORE] 1,000 secrets made, used, rotated and shown to a crash, and looked for everywhere",
+        run: hostile::canaries,
+    },
+    Command {
+        name: "timing",
+        summary: "[N] [STORE] 100,000 refusals of each kind: whether their time tells anything",
+        run: hostile::timing,
+    },
+    Command {
+        name: "slow",
+        summary: "[CONNECTIONS] [SECONDS] slowhttptest's four modes beside honest traffic",
+        run: hostile::slow,
+    },
+    Command { name: "tls-scan", summary: "testssl.sh on the TLS listener", run: hostile::tls_scan },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
     Command {

@@ -11,17 +11,25 @@ const OTHERS: [&str; 3] = ["/usr/local/bin", "/usr/local/pgsql/bin", "/usr/bin"]
 const VERSION_MIN: u32 = 15;
 
 /// A program that tests start, and where it comes from.
-struct Needed {
+pub struct Needed {
     what: &'static str,
     /// Debian's package.
     package: &'static str,
     is_there: fn() -> bool,
 }
 
-const NEEDED: [Needed; 2] = [
+const NEEDED: [Needed; 3] = [
     Needed { what: "PostgreSQL 15 or newer", package: "postgresql-15", is_there: postgres_is_there },
     Needed { what: "haproxy", package: "haproxy", is_there: haproxy_is_there },
+    Needed { what: "nginx", package: "nginx-light", is_there: nginx_is_there },
 ];
+
+/// What single commands start beside these.
+pub const SLOWHTTPTEST: Needed =
+    Needed { what: "slowhttptest", package: "slowhttptest", is_there: || Path::new("/usr/bin/slowhttptest").exists() };
+/// The same.
+pub const TESTSSL: Needed =
+    Needed { what: "testssl.sh", package: "testssl.sh", is_there: || Path::new("/usr/bin/testssl").exists() };
 
 /// The settings under which an installation asks nothing and makes no cluster of its own.
 const INSTALL: &str = "export DEBIAN_FRONTEND=noninteractive; mkdir -p /etc/postgresql-common/createcluster.d && \
@@ -30,7 +38,16 @@ const INSTALL: &str = "export DEBIAN_FRONTEND=noninteractive; mkdir -p /etc/post
 
 /// Sees to it that the tests find what they start: installs Debian's packages where something is missing and that is allowed.
 pub fn provide() -> anyhow::Result<()> {
-    for needed in NEEDED.iter().filter(|needed| !(needed.is_there)()) {
+    provide_all(NEEDED.iter())
+}
+
+/// The same, and one program more.
+pub fn provide_also(one: &Needed) -> anyhow::Result<()> {
+    provide_all(NEEDED.iter().chain([one]))
+}
+
+fn provide_all<'a>(all: impl Iterator<Item = &'a Needed>) -> anyhow::Result<()> {
+    for needed in all.filter(|needed| !(needed.is_there)()) {
         let Needed { what, package, is_there } = needed;
         eprintln!("--> {what} is not on this machine: installing Debian's package {package}");
         ensure!(
@@ -52,6 +69,10 @@ fn install(package: &str) -> bool {
 /// Where Debian and people who build it themselves put it; tests look there, too.
 fn haproxy_is_there() -> bool {
     ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"].iter().any(|path| Path::new(path).exists())
+}
+
+fn nginx_is_there() -> bool {
+    ["/usr/sbin/nginx", "/usr/local/sbin/nginx"].iter().any(|path| Path::new(path).exists())
 }
 
 /// Whether somebody who is not root may run programs as root without being asked for a password.

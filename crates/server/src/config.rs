@@ -112,6 +112,8 @@ pub struct Config {
     pub idempotency_life: Period,
     /// Threads that serve; 0 is one for each processor.
     pub worker_threads: usize,
+    /// Whether a crash may leave the memory on a disk.
+    pub core_dumps: bool,
     /// A level or a list of filters for the log.
     pub log_level: String,
     /// Certificate and key of the listeners.
@@ -136,6 +138,8 @@ pub struct Tls {
 pub struct Limits {
     /// Connections open at once, per listener.
     pub connections: usize,
+    /// How many of them one address may have; 0 is no limit.
+    pub connections_per_address: usize,
     /// Largest body of a request, in bytes.
     pub body_bytes: usize,
     /// Largest head of a request, in bytes.
@@ -205,6 +209,7 @@ impl Config {
                 ConfigRefused(format!("the settings file {} cannot be read: {error}", file.display()))
             })?;
             lay_file(&mut table, &text, &file.display().to_string())?;
+            guard_password(&table, &file)?;
         }
         for (name, value) in environment {
             let Some(setting) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
@@ -253,6 +258,14 @@ impl Config {
         }
         if let Some(bad) = self.trusted_proxies.iter().find(|text| Network::parse(text).is_none()) {
             return refused(format!("trusted_proxies: {bad:?} is no address and no network such as \"10.1.0.0/16\""));
+        }
+        if let Some(all) =
+            self.trusted_proxies.iter().find(|text| Network::parse(text).is_some_and(|n| n.is_everybody()))
+        {
+            return refused(format!(
+                "trusted_proxies: {all:?} is everybody: whoever calls could then choose the address that limits count and the audit log \
+                 names; give the addresses of your proxies"
+            ));
         }
         if !(DISPATCH_LEASE_MIN..=DISPATCH_LEASE_MAX).contains(&self.dispatch_lease.0) {
             return refused("dispatch_lease must be from 1s to 1m");
@@ -307,6 +320,12 @@ impl Config {
         RuleZone::named(&self.rule_timezone)
     }
 
+    /// Connections that may be open at once: of both listeners, and to receivers of callbacks.
+    pub fn connections_at_most(&self) -> u64 {
+        let connections = self.limits.connections.saturating_mul(2).saturating_add(self.callback_concurrency);
+        u64::try_from(connections).unwrap_or(u64::MAX)
+    }
+
     /// Proxies whose word about addresses is taken.
     pub fn trusted_networks(&self) -> Vec<Network> {
         self.trusted_proxies.iter().filter_map(|text| Network::parse(text)).collect()
@@ -327,6 +346,20 @@ fn lay_file(table: &mut Table, text: &str, origin: &str) -> Result<(), ConfigRef
         ));
     }
     lay_table(table, over, origin, "")
+}
+
+/// Refuses a settings file that everybody may read and that holds the password of the database.
+fn guard_password(table: &Table, file: &Path) -> Result<(), ConfigRefused> {
+    let url = table.get("database_url").and_then(Value::as_str).unwrap_or_default();
+    let user = url.split_once("://").and_then(|(_, rest)| rest.split_once('@')).map_or("", |(user, _)| user);
+    let has_password = user.contains(':') || url.contains("password=");
+    if has_password && crate::datadir::mode_of(file).is_ok_and(crate::datadir::is_open_to_everybody) {
+        let path = file.display();
+        return refused(format!(
+            "{path}: database_url holds a password, and everybody on this machine may read the file: run `chmod 600 {path}`, or use COUNTERSIGN_DATABASE_URL"
+        ));
+    }
+    Ok(())
 }
 
 fn lay_table(table: &mut Table, over: Table, origin: &str, path: &str) -> Result<(), ConfigRefused> {

@@ -44,6 +44,14 @@ pub enum DataRefused {
     /// No key file.
     #[error("the master key file {} is not there; without it nothing in this deployment can be opened: bring it back from where you keep it", .0.display())]
     NoKey(PathBuf),
+    /// Everybody may enter the folder.
+    #[error("everybody on this machine may enter the data folder {} (mode {mode:03o}), where the database is: run `chmod 700 {}`", path.display(), path.display())]
+    FolderIsOpen {
+        /// Which folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// Others may read the key.
     #[error("the master key file {} may be read by others (mode {mode:03o}): run `chmod 600 {}`", path.display(), path.display())]
     KeyIsOpen {
@@ -101,6 +109,15 @@ impl DataDir {
             Err(error) if error.kind() == ErrorKind::NotFound => Err(DataRefused::NoFolder(path.to_path_buf())),
             Err(error) => Err(io(path, "cannot be read")(error)),
         }
+    }
+
+    /// Refuses a folder that everybody may enter: whoever reads the files in it reads the database.
+    pub fn demand_closed(&self) -> Result<(), DataRefused> {
+        let mode = self.mode()?;
+        if is_open_to_everybody(mode) {
+            return Err(DataRefused::FolderIsOpen { path: self.path.clone(), mode });
+        }
+        Ok(())
     }
 
     /// Whether anybody but the owner may enter the folder.
@@ -170,6 +187,11 @@ pub fn mode_of(path: &Path) -> Result<u32, DataRefused> {
 /// Whether permission bits let anybody but the owner in.
 pub const fn is_open_to_others(mode: u32) -> bool {
     mode & 0o077 != 0
+}
+
+/// Whether permission bits let everybody in.
+pub const fn is_open_to_everybody(mode: u32) -> bool {
+    mode & 0o007 != 0
 }
 
 /// The master key that the settings name: the environment's, else the named file's, else the data folder's.

@@ -17,5 +17,6 @@ pub mod merchant;
 pub mod meters;
 pub mod openapi;
 pub mod operator;
+pub mod process;
 pub mod run;
 pub mod vault;

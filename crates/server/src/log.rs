@@ -3,6 +3,7 @@
 //! Invariant: no secret, signature, nonce or body ever reaches a line.
 //! Lines of the last [`LINGER_MS`] may be lost by a kill; the audit log, which is in the store, is not.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -87,8 +88,46 @@ impl Drop for LogGuard {
     }
 }
 
+/// Lines that could not be written, told when writing works again.
+#[derive(Debug, Default)]
+struct Lost {
+    lines: u64,
+    /// Whether the end of the last line that was written is missing.
+    is_torn: bool,
+}
+
+impl Lost {
+    fn write(&mut self, out: &mut impl Write, batch: &[u8]) {
+        if (self.lines > 0 || self.is_torn) && self.tell(out).is_err() {
+            return self.count(batch);
+        }
+        if out.write_all(batch).is_err() {
+            self.is_torn = true;
+            self.count(batch);
+        }
+    }
+
+    fn tell(&mut self, out: &mut impl Write) -> io::Result<()> {
+        let lines = self.lines;
+        let end = if self.is_torn { "\n" } else { "" };
+        writeln!(
+            out,
+            r#"{end}{{"level":"WARN","message":"{lines} log lines or more were lost: the log could not be written"}}"#
+        )?;
+        *self = Self::default();
+        Ok(())
+    }
+
+    fn count(&mut self, batch: &[u8]) {
+        let lines = batch.split(|byte| *byte == b'\n').skip(1).count() as u64;
+        self.lines += lines;
+        metrics::counter!("countersign_log_lines_lost_total").increment(lines);
+    }
+}
+
 fn drain(shared: &Shared, out: &mut impl Write) {
     let mut batch = Vec::new();
+    let mut lost = Lost::default();
     loop {
         let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while waiting.bytes.is_empty() && !waiting.ended {
@@ -103,8 +142,8 @@ fn drain(shared: &Shared, out: &mut impl Write) {
         std::mem::swap(&mut batch, &mut waiting.bytes);
         let (dropped, ended) = (std::mem::take(&mut waiting.dropped), waiting.ended);
         drop(waiting);
-        // Nobody is left to tell when the log itself cannot be written.
-        let _ = out.write_all(&batch);
+        // Nobody is left to tell while the log itself cannot be written: a full disk, a reader that went away.
+        lost.write(out, &batch);
         if dropped > 0 {
             let _ = writeln!(
                 out,
@@ -174,6 +213,16 @@ pub fn shown(path: &str) -> &str {
         return path;
     }
     (0..=PATH_BYTES_MAX).rev().find_map(|end| path.get(..end)).unwrap_or_default()
+}
+
+/// What strangers wrote, without what may be a secret of ours: people put it where a ClientId or a path belongs.
+pub fn blinded(text: &str) -> Cow<'_, str> {
+    const KINDS: [&str; 2] = ["sk_", "cso_"];
+    let begins = KINDS.iter().filter_map(|kind| text.find(kind).map(|at| at + kind.len()));
+    match begins.min() {
+        None => Cow::Borrowed(text),
+        Some(end) => Cow::Owned(format!("{}(withheld)", &text[..end])),
+    }
 }
 
 /// The one canonical line of a request.
@@ -288,6 +337,8 @@ fn push_number(line: &mut Vec<u8>, name: &str, value: i64) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -319,6 +370,14 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_a_secret_is_withheld() {
+        assert_eq!(blinded("/v1/pay/events"), "/v1/pay/events");
+        assert_eq!(blinded("app_01"), "app_01");
+        assert_eq!(blinded("/operator/v1/applications/sk_0011"), "/operator/v1/applications/sk_(withheld)");
+        assert_eq!(blinded("a cso_77 b sk_88"), "a cso_(withheld)");
+    }
+
+    #[test]
     fn a_long_path_is_cut_whatever_its_characters() {
         assert_eq!(shown("/v1/time"), "/v1/time");
         for path in ["/a".repeat(1000), format!("/{}", "\u{e9}".repeat(1000)), format!("/{}", "\u{20ac}".repeat(1000))]
@@ -330,6 +389,38 @@ mod tests {
                 cut.len()
             );
         }
+    }
+
+    #[test]
+    fn lines_that_could_not_be_written_are_told_when_they_can() {
+        /// A disk with so much room.
+        struct Disk(Vec<u8>, usize);
+        impl Write for Disk {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let count = bytes.len().min(self.1);
+                if count == 0 {
+                    return Err(ErrorKind::StorageFull.into());
+                }
+                self.1 -= count;
+                self.0.extend_from_slice(&bytes[..count]);
+                Ok(count)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (mut disk, mut lost) = (Disk(Vec::new(), 7), Lost::default());
+        lost.write(&mut disk, b"one\n");
+        lost.write(&mut disk, b"two, torn\nthree\n");
+        lost.write(&mut disk, b"four\n");
+        disk.1 = 1000;
+        lost.write(&mut disk, b"five\n");
+        lost.write(&mut disk, b"six\n");
+        let text = String::from_utf8(disk.0).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines[0], lines[1], &lines[3..]), ("one", "two", &["five", "six"][..]), "{text}");
+        let told: serde_json::Value = serde_json::from_str(lines[2]).expect("a JSON line");
+        assert!(told["message"].as_str().is_some_and(|m| m.starts_with("3 log lines or more")), "{told}");
     }
 
     #[test]

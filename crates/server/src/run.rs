@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::app::bell::Bell;
 use crate::app::callers::Callers;
 use crate::app::hints::Hints;
+use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
 use crate::app::{App, Policy, operators};
@@ -33,20 +34,25 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataLock};
 use crate::dispatch::{DispatchSettings, Dispatcher};
-use crate::listen::{self, ListenSettings};
+use crate::listen::tls::Certificate;
+use crate::listen::{self, Crowd, ListenSettings};
 use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Edge, EdgeSettings, IntakeLimits, Sources};
 use crate::operator::OperatorSettings;
 use crate::vault::Vault;
 use crate::{meters, operator};
 
+mod certificate;
 mod database;
 pub mod durability;
 pub mod fixed;
 mod initialise;
 mod nodes;
 mod recover;
+mod trials;
 
+pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
+use certificate::Renewal;
 pub use database::{Database, close_store, moved_away, open_store, postgres_options, sqlite_options};
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use nodes::clock_ahead_ms;
@@ -70,6 +76,7 @@ pub struct Running {
     pub operator_listen: SocketAddr,
     /// The deployment behind both.
     pub app: Arc<App>,
+    certificate: Option<Renewal>,
     shutdown: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
     drain: Duration,
@@ -98,6 +105,7 @@ pub async fn start(config: Config) -> anyhow::Result<Running> {
 pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Result<Running> {
     Database::of(&config)?;
     let data = DataDir::open(&config.data)?;
+    data.demand_closed()?;
     let lock = data.lock()?;
     warn_of_danger(&config, &data)?;
     let vault = Vault::new(&datadir::master_key(&config, &data)?);
@@ -106,7 +114,8 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
     nodes::first_time(&app.store, &app.clock).await?;
     let handle = meters::install().context("the meters cannot be started")?;
-    let tls = listener_tls(&config)?;
+    let certificate = certificate(&config)?;
+    let tls = certificate.as_ref().map(|renewal| renewal.certificate.server_config()).transpose()?;
     let merchants = bind(config.listen, "listen").await?;
     let operators = bind(config.operator_listen, "operator_listen").await?;
     let (listen, operator_listen) = (merchants.local_addr()?, operators.local_addr()?);
@@ -120,29 +129,34 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let operator = operator_settings(&config, &dispatch, handle.clone(), surroundings.log)?;
     let router = operator::router(app.clone(), operator)?;
     let settings = listen_settings(&config, tls);
+    let for_operators = for_operators(&config, settings.clone(), operator_listen);
     let (shutdown, ended) = watch::channel(false);
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let mut tasks = vec![
-        tokio::spawn(serve_merchants(merchants, settings.clone(), edge.clone(), ended.clone())),
-        tokio::spawn(serve_operators(operators, for_operators(settings, operator_listen), router, ended.clone())),
+        tokio::spawn(serve_merchants(merchants, settings, edge.clone(), ended.clone())),
+        tokio::spawn(serve_operators(operators, for_operators, router, ended.clone())),
         tokio::spawn(dispatcher.run(ended.clone())),
         tokio::spawn(durability::watch(app.clone(), ended.clone())),
         tokio::spawn(keep_house(app.clone(), edge, handle, ended.clone())),
         tokio::spawn(note_uses(app.clone(), ended.clone())),
+        tokio::spawn(trials::watch(app.clone(), ended.clone())),
     ];
+    if let Some(renewal) = &certificate {
+        tasks.push(tokio::spawn(renewal.clone().watch(app.clock.clone(), ended.clone())));
+    }
     if app.store.is_shared() {
         tasks.push(tokio::spawn(nodes::keep_time(app.clone(), ended.clone())));
         tasks.push(tokio::spawn(nodes::watch_directory(app.clone(), ended)));
     }
     let drain = config.limits.drain_timeout.0;
-    Ok(Running { listen, operator_listen, app, shutdown, tasks, drain, log_guard: None, _lock: lock })
+    Ok(Running { listen, operator_listen, app, certificate, shutdown, tasks, drain, log_guard: None, _lock: lock })
 }
 
 /// Says in the log what is allowed and dangerous; `doctor` says it too.
 fn warn_of_danger(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     if data.is_open_to_others()? {
         let folder = data.path().display();
-        tracing::warn!("The data folder {folder} may be entered by others: run `chmod 700 {folder}`");
+        tracing::warn!("The data folder {folder} may be entered by its group: run `chmod 700 {folder}`");
     }
     if config.allow_private_callbacks {
         tracing::warn!("Callbacks over http and to private addresses are allowed: for development only");
@@ -151,6 +165,11 @@ fn warn_of_danger(config: &Config, data: &DataDir) -> anyhow::Result<()> {
 }
 
 impl Running {
+    /// Reads the certificate of the listeners again. Answers whether there is one.
+    pub fn renew_certificate(&self) -> bool {
+        self.certificate.as_ref().inspect(|renewal| renewal.asked.notify_one()).is_some()
+    }
+
     /// Takes no new connections, lets requests under way end within the drain time, and stops everything.
     pub async fn stop(self) -> anyhow::Result<()> {
         let _ = self.shutdown.send(true);
@@ -214,6 +233,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         uses: Uses::default(),
         turns: Turns::default(),
         due: Bell::new(lanes),
+        trouble: Trouble::default(),
     })
 }
 
@@ -221,9 +241,11 @@ async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener>
     TcpListener::bind(address).await.with_context(|| format!("{setting} {address} cannot be used"))
 }
 
-fn listener_tls(config: &Config) -> anyhow::Result<Option<Arc<rustls::ServerConfig>>> {
+fn certificate(config: &Config) -> anyhow::Result<Option<Renewal>> {
     match (config.tls.cert.get(), config.tls.key.get()) {
-        (Some(cert), Some(key)) => Ok(Some(listen::tls::server_config(cert, key)?)),
+        (Some(cert), Some(key)) => {
+            Ok(Some(Renewal { certificate: Arc::new(Certificate::read(cert, key)?), asked: Arc::default() }))
+        }
         (None, None) => Ok(None),
         (Some(_), None) | (None, Some(_)) => bail!("TLS needs both a certificate and its key"),
     }
@@ -235,6 +257,7 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>) -> L
         tls,
         plain_too: false,
         connections_max: limits.connections,
+        crowd: crowd(config),
         head_timeout: limits.head_timeout.0,
         handshake_timeout: limits.tls_handshake_timeout.0,
         drain: limits.drain_timeout.0,
@@ -242,21 +265,30 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>) -> L
     }
 }
 
+/// Each listener counts its own.
+fn crowd(config: &Config) -> Arc<Crowd> {
+    Arc::new(Crowd::new(config.limits.connections_per_address, config.trusted_networks(), config.limit_loopback))
+}
+
 fn prefixes(config: &Config) -> anyhow::Result<Prefixes> {
     Prefixes::new(&config.header_prefixes).map_err(|refused| anyhow!("header_prefixes: {refused}"))
 }
 
-fn edge_settings(config: &Config) -> anyhow::Result<EdgeSettings> {
+fn intake_limits(config: &Config) -> IntakeLimits {
     let limits = &config.limits;
+    IntakeLimits {
+        body_bytes_max: limits.body_bytes,
+        line_bytes_max: limits.request_line_bytes,
+        head_bytes_max: limits.head_bytes,
+        headers_max: limits.headers,
+        body_timeout: limits.body_timeout.0,
+    }
+}
+
+fn edge_settings(config: &Config) -> anyhow::Result<EdgeSettings> {
     Ok(EdgeSettings {
         prefixes: prefixes(config)?,
-        limits: IntakeLimits {
-            body_bytes_max: limits.body_bytes,
-            line_bytes_max: limits.request_line_bytes,
-            head_bytes_max: limits.head_bytes,
-            headers_max: limits.headers,
-            body_timeout: limits.body_timeout.0,
-        },
+        limits: intake_limits(config),
         sources: Sources::behind(config.trusted_networks()),
         failed_auth_per_s: config.failed_auth_per_s,
         failed_auth_burst: config.failed_auth_burst,
@@ -306,8 +338,8 @@ async fn serve_merchants(
 }
 
 /// Operators on this machine may leave TLS out: the certificate is for the name that merchants call.
-fn for_operators(settings: ListenSettings, address: SocketAddr) -> ListenSettings {
-    ListenSettings { plain_too: address.ip().to_canonical().is_loopback(), ..settings }
+fn for_operators(config: &Config, settings: ListenSettings, address: SocketAddr) -> ListenSettings {
+    ListenSettings { plain_too: address.ip().to_canonical().is_loopback(), crowd: crowd(config), ..settings }
 }
 
 async fn serve_operators(
@@ -333,6 +365,8 @@ fn operator_settings(
         body_timeout: config.limits.body_timeout.0,
         metrics,
         log,
+        limits: intake_limits(config),
+        is_tls: config.tls.cert.get().is_some(),
     })
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
+use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
 use countersign::app::uses::Uses;
 use countersign::app::{App, Policy};
@@ -110,5 +111,6 @@ fn in_memory(clock: Clock) -> Result<App> {
         uses: Uses::default(),
         turns: Turns::default(),
         due: Bell::new(LaneSet::ALL),
+        trouble: Trouble::default(),
     })
 }

@@ -6,6 +6,7 @@ pub mod decimals;
 pub mod dice;
 pub mod fleet;
 pub mod histories;
+pub mod hostile;
 pub mod idle;
 pub mod in_process;
 pub mod kill;

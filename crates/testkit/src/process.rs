@@ -152,6 +152,16 @@ impl Deployment {
         self.start(bare_under(wrapper), &[])
     }
 
+    /// A server that this command starts, with all its arguments; the process started must become the server.
+    pub fn serve_as(&self, command: Command) -> Result<Server> {
+        self.spawned(self.settled(command))
+    }
+
+    /// The first operator token.
+    pub fn operator_token(&self) -> &str {
+        &self.token
+    }
+
     fn start(&self, mut command: Command, more: &[&str]) -> Result<Server> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.data.join("serve.log"))?;
         command = self.settled(command);
@@ -164,12 +174,17 @@ impl Deployment {
             &operator_listen,
             "--allow-private-callbacks",
         ]);
-        command.args(more).arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.args(more).arg("--data").arg(&self.data).stderr(log);
         if !self.config.is_empty() {
             let file = self.data.join("test.toml");
             std::fs::write(&file, &self.config)?;
             command.arg("--config").arg(file);
         }
+        self.spawned(command)
+    }
+
+    fn spawned(&self, mut command: Command) -> Result<Server> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let started = Instant::now();
         let mut child = command.spawn()?;
         let mut line = String::new();
@@ -213,6 +228,12 @@ impl Server {
     pub fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait(mut self) -> Result<()> {
+        self.child.wait()?;
+        Ok(())
     }
 
     /// SIGTERM; answers whether it ended with code 0.

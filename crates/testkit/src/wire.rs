@@ -94,7 +94,7 @@ impl Connection {
 }
 
 /// The first whole answer in `bytes`, and its length.
-fn parse(bytes: &[u8]) -> Option<(Answer, usize)> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<(Answer, usize)> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let status = head.get(9..12)?.parse().ok()?;

@@ -14,7 +14,7 @@ use countersign::run::{self, Running, Surroundings};
 use countersign_domain::time::UnixMillis;
 use tempfile::TempDir;
 
-use crate::backing::Backing;
+use crate::backing::{Backing, StoreKind};
 use crate::operator::OperatorAccess;
 use crate::wire::{Answer, Draft, Signer, once, wall_ms};
 
@@ -74,8 +74,13 @@ impl World {
 
     /// The same with other settings.
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> Result<Self> {
+        Self::start_on(StoreKind::of_this_run(), change).await
+    }
+
+    /// The same on a store that is named.
+    pub async fn start_on(store: StoreKind, change: impl FnOnce(&mut Config)) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let backing = Backing::of_this_run().await;
+        let backing = Backing::fresh(store).await;
         let mut config = Config {
             data: folder.path().join("data"),
             listen: "127.0.0.1:0".parse()?,

@@ -23,6 +23,7 @@ pub mod hints;
 pub mod identity;
 pub mod operators;
 pub mod rules;
+pub mod trouble;
 pub mod turns;
 pub mod uses;
 
@@ -66,6 +67,8 @@ pub struct App {
     pub turns: turns::Turns,
     /// Rung after each commit that made a delivery due. It says "look", never what.
     pub due: bell::Bell,
+    /// Whether the store takes changes, as far as is known.
+    pub trouble: trouble::Trouble,
 }
 
 /// Who does something, for the audit log.

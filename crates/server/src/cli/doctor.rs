@@ -1,6 +1,7 @@
 //! `doctor`: what `serve` checks at its start, without starting, and with a line for each.
 
 mod postgres;
+mod safety;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use countersign_domain::time::rfc3339;
 use countersign_store::{AnyStore, SchemaState, SqliteStore};
 
 use super::SettingsArgs;
@@ -83,9 +85,7 @@ pub fn doctor(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> an
 }
 
 fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
-    if config.allow_private_callbacks {
-        findings.note(Verdict::Warn, "callbacks", "allow_private_callbacks is on: for development and tests only");
-    }
+    safety::examine(config, findings);
     if let Some(data) = examine_folder(config, findings) {
         let key = datadir::master_key(config, &data).map(|key| (key, "there, and its owner's alone".to_owned()));
         let key = findings.take("master key", key.map_err(Into::into));
@@ -112,8 +112,9 @@ fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {
         }
         Ok((data, mode)) => {
             let path = data.path().display();
+            let is_everybody = datadir::is_open_to_everybody(mode);
             findings.note(
-                Verdict::Warn,
+                if is_everybody { Verdict::Fail } else { Verdict::Warn },
                 "data folder",
                 format!("{path} may be entered by others (mode {mode:03o}): run `chmod 700 {path}`"),
             );
@@ -260,9 +261,13 @@ fn examine_address(about: &'static str, address: SocketAddr, findings: &mut Find
 fn examine_tls(config: &Config, findings: &mut Findings) {
     match (config.tls.cert.get(), config.tls.key.get()) {
         (Some(cert), Some(key)) => {
-            let fits =
-                listen::tls::server_config(cert, key).map(|_| ((), "certificate and key fit together".to_owned()));
-            findings.take("tls", fits.map_err(Into::into));
+            let fits = listen::tls::Certificate::read(cert, key)
+                .map(|read| (read, "certificate and key fit together".to_owned()));
+            if let Some(end) = findings.take("tls", fits.map_err(Into::into)).and_then(|read| read.ends_at())
+                && end <= clock::Clock::System.now().plus_ms(run::CERTIFICATE_EARLY_MS)
+            {
+                findings.note(Verdict::Warn, "tls", format!("the certificate ends at {}", rfc3339(end)));
+            }
             if let Ok(mode) = datadir::mode_of(key)
                 && datadir::is_open_to_others(mode)
             {

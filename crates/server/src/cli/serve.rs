@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::SettingsArgs;
 use crate::config::Config;
 use crate::log::{self, LogSink};
-use crate::run;
+use crate::{process, run};
 
 /// A runtime with as many threads as the settings say.
 pub fn runtime(config: &Config) -> anyhow::Result<tokio::runtime::Runtime> {
@@ -21,26 +21,46 @@ pub fn runtime(config: &Config) -> anyhow::Result<tokio::runtime::Runtime> {
     builder.enable_all().build().context("the runtime cannot be started")
 }
 
-/// SIGTERM and SIGINT. From the moment this is made, neither ends the process by itself.
+/// SIGTERM, SIGINT and SIGHUP. From the moment this is made, none of them ends the process by itself.
 #[derive(Debug)]
 pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// SIGTERM or SIGINT.
+    ToStop,
+    /// SIGHUP.
+    ToReadAgain,
 }
 
 impl StopSignals {
     /// Takes them over.
     pub fn catch() -> anyhow::Result<Self> {
         let catch = |kind| signal(kind).context("signals cannot be waited for");
-        Ok(Self { terminate: catch(SignalKind::terminate())?, interrupt: catch(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: catch(SignalKind::terminate())?,
+            interrupt: catch(SignalKind::interrupt())?,
+            hangup: catch(SignalKind::hangup())?,
+        })
     }
 
-    /// Waits for one of them.
-    pub async fn wait(&mut self) {
+    /// Waits for the next one.
+    pub async fn next(&mut self) -> Told {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Told::ToStop,
+            _ = self.interrupt.recv() => Told::ToStop,
+            _ = self.hangup.recv() => Told::ToReadAgain,
         }
+    }
+
+    /// Waits for one that says to stop.
+    pub async fn wait(&mut self) {
+        while self.next().await != Told::ToStop {}
     }
 }
 
@@ -50,11 +70,25 @@ pub async fn told_to_stop() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Before there are threads and keys: what a crash may leave, and how many files there may be.
+fn prepare_process(config: &Config) -> anyhow::Result<()> {
+    if config.core_dumps {
+        tracing::warn!("Core dumps are allowed: a crash writes the keys in use to a disk; for development only");
+    } else {
+        process::forbid_dumps().context("core dumps cannot be forbidden (core_dumps = true allows them)")?;
+    }
+    if let Some(lack) = process::allow_files(config.connections_at_most()).lack() {
+        tracing::warn!("Too few files: {lack}");
+    }
+    Ok(())
+}
+
 /// Serves until a signal, then drains.
 pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.load(environment)?;
     let (sink, guard) = LogSink::start(std::io::stderr()).context("the log cannot be started")?;
     log::install(&sink, &config.log_level);
+    prepare_process(&config)?;
     let runtime = runtime(&config)?;
     let outcome = runtime.block_on(async {
         // Before the first line: whoever reads it may send SIGTERM at once.
@@ -63,7 +97,11 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
         let addresses = json!({ "listen": running.listen.to_string(), "operator_listen": running.operator_listen.to_string() });
         super::say(&format!("{addresses}\n"));
         tracing::info!(listen = %running.listen, operator_listen = %running.operator_listen, version = env!("CARGO_PKG_VERSION"), "Countersign serves");
-        stop.wait().await;
+        while stop.next().await != Told::ToStop {
+            if !running.renew_certificate() {
+                tracing::info!("SIGHUP: there is no TLS certificate to read again; a change of settings takes a restart");
+            }
+        }
         tracing::info!("Told to stop: requests under way are let to end");
         running.stop().await?;
         tracing::info!("Stopped");

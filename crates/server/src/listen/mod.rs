@@ -14,15 +14,20 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+mod crowd;
+mod expiry;
 pub mod tls;
 
 #[cfg(test)]
 mod tests;
+
+pub use crowd::Crowd;
 
 /// How a listener treats its connections.
 #[derive(Clone, Debug)]
@@ -33,6 +38,8 @@ pub struct ListenSettings {
     pub plain_too: bool,
     /// Connections at once; more wait in the kernel's queue.
     pub connections_max: usize,
+    /// How many of them one address may have.
+    pub crowd: Arc<Crowd>,
     /// How long a head may take, counted from the last answer: it bounds idle connections too.
     pub head_timeout: Duration,
     /// How long a request may be under way on a connection where nothing else is asked.
@@ -49,6 +56,7 @@ impl Default for ListenSettings {
             tls: None,
             plain_too: false,
             connections_max: 4_096,
+            crowd: Arc::default(),
             head_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(5),
@@ -60,6 +68,16 @@ impl Default for ListenSettings {
 /// What the HTTP parser reads at the most: twice the contract's limits, so that what lies between gets an envelope.
 const PARSER_HEAD_BYTES_MAX: usize = 64 * 1024;
 const PARSER_HEADERS_MAX: usize = 200;
+
+/// Requests under way at once on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 128;
+/// What a peer of HTTP/2 may send ahead: for one request, and for all of a connection.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+/// What a connection of HTTP/2 keeps for a peer that does not read, for each request.
+const SEND_BYTES_MAX: usize = 64 * 1024;
+/// Requests of HTTP/2 that were reset before anybody looked at them, and resets that we had to send: more end the connection.
+const RESETS_MAX: usize = 32;
 
 /// Accepts until `shutdown` says true, then drains. `service_for` makes the service of a connection from its peer's address.
 pub async fn serve<S, B>(
@@ -84,7 +102,68 @@ pub async fn serve<S, B>(
             accepted = accept(&listener, &permits) => accepted,
         };
         let Some((stream, peer, permit)) = accepted else { continue };
-        let (service, asked) = (service_for(peer), Arc::new(AtomicU64::new(0)));
+        // One address that has its share already is cut off at once: the rest of the places are for others.
+        let Some(place) = settings.crowd.enter(peer) else { continue };
+        let connection =
+            Connection { settings: settings.clone(), builder: builder.clone(), watcher: graceful.watcher() };
+        let service = service_for(peer);
+        tokio::spawn(async move {
+            let _held = (permit, place);
+            connection.serve(stream, service).await;
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(settings.drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!(
+            drain_s = settings.drain.as_secs(),
+            "Connections were still busy at the end of the drain and were closed"
+        );
+    }
+}
+
+/// What one connection is served with.
+struct Connection {
+    settings: ListenSettings,
+    builder: Builder<TokioExecutor>,
+    watcher: Watcher,
+}
+
+impl Connection {
+    /// From the first byte to the end. What breaks here is the peer's connection; the requests on it were logged.
+    async fn serve<S, B>(self, stream: TcpStream, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+        S::Future: Send + 'static,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: std::error::Error + Send + Sync,
+    {
+        let timeout = self.settings.handshake_timeout;
+        let tls = match &self.settings.tls {
+            Some(_) if self.settings.plain_too && is_plain(&stream, timeout).await => None,
+            tls => tls.clone(),
+        };
+        match tls {
+            None => self.speak(stream, service).await,
+            Some(config) => {
+                let handshake = tokio::time::timeout(timeout, TlsAcceptor::from(config).accept(stream)).await;
+                if let Ok(Ok(stream)) = handshake {
+                    self.speak(stream, service).await;
+                }
+            }
+        }
+    }
+
+    async fn speak<T, S, B>(self, stream: T, service: S)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+        S::Future: Send + 'static,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: std::error::Error + Send + Sync,
+    {
+        let asked = Arc::new(AtomicU64::new(0));
         let under_way = asked.clone();
         let service = service_fn(move |request| {
             let (under_way, answer) = (under_way.clone(), service.call(request));
@@ -95,39 +174,9 @@ pub async fn serve<S, B>(
                 answer
             }
         });
-        let (head_timeout, request_timeout) = (settings.head_timeout, settings.request_timeout);
-        let (builder, watcher) = (builder.clone(), graceful.watcher());
-        let (tls, handshake_timeout) = (settings.tls.clone(), settings.handshake_timeout);
-        let plain_too = settings.plain_too;
-        tokio::spawn(async move {
-            let _permit = permit;
-            let tls = match tls {
-                Some(_) if plain_too && is_plain(&stream, handshake_timeout).await => None,
-                tls => tls,
-            };
-            match tls {
-                None => {
-                    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-                    // What breaks here is the peer's connection; the requests on it were logged.
-                    until_idle(watcher.watch(connection), &asked, head_timeout, request_timeout).await;
-                }
-                Some(config) => {
-                    let handshake =
-                        tokio::time::timeout(handshake_timeout, TlsAcceptor::from(config).accept(stream)).await;
-                    if let Ok(Ok(stream)) = handshake {
-                        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-                        until_idle(watcher.watch(connection), &asked, head_timeout, request_timeout).await;
-                    }
-                }
-            }
-        });
-    }
-    drop(listener);
-    if tokio::time::timeout(settings.drain, graceful.shutdown()).await.is_err() {
-        tracing::warn!(
-            drain_s = settings.drain.as_secs(),
-            "Connections were still busy at the end of the drain and were closed"
-        );
+        let connection = self.builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let (head_timeout, request_timeout) = (self.settings.head_timeout, self.settings.request_timeout);
+        until_idle(self.watcher.watch(connection), &asked, head_timeout, request_timeout).await;
     }
 }
 
@@ -178,7 +227,12 @@ fn builder(settings: &ListenSettings) -> Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(64 * 1024)
-        .max_concurrent_streams(128)
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(RESETS_MAX)
         .keep_alive_interval(settings.head_timeout)
         .keep_alive_timeout(settings.handshake_timeout);
     builder

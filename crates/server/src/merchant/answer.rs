@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use countersign_protocol::code::Code;
 use countersign_protocol::envelope;
+use countersign_store::StoreError;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -38,6 +39,12 @@ pub struct Failure {
     pub allow: Option<&'static str>,
     /// What becomes of the nonce.
     pub nonce: NonceFate,
+    /// Whether the time of the answer must not tell why it is a refusal.
+    pub tells_no_time: bool,
+    /// Whether the connection ends with the answer.
+    pub ends_connection: bool,
+    /// What the store said where it refused; for the log only.
+    pub trouble: Option<String>,
 }
 
 impl Failure {
@@ -47,7 +54,17 @@ impl Failure {
             Code::RateLimited | Code::ServiceUnavailable => (Some(1), NonceFate::Release),
             _ => (None, NonceFate::Settle),
         };
-        Self { code, sentence: sentence.into(), reason: "", retry_after_s, allow: None, nonce }
+        Self {
+            code,
+            sentence: sentence.into(),
+            reason: "",
+            retry_after_s,
+            allow: None,
+            nonce,
+            tells_no_time: false,
+            ends_connection: false,
+            trouble: None,
+        }
     }
 
     /// Our own fault; the sentence carries no detail.
@@ -68,6 +85,8 @@ impl From<AppError> for Failure {
         let failure = Self::new(error.code(), error.sentence());
         match &error {
             AppError::OutcomeUnknown | AppError::NonceReused => Self { nonce: NonceFate::Leave, ..failure },
+            // A line for each would fill a disk that is full already: see `app::trouble`.
+            AppError::Store(StoreError::Unavailable(cause)) => Self { trouble: Some(cause.clone()), ..failure },
             AppError::Store(cause) => {
                 tracing::error!(error = %cause, "The store could not answer: {cause}");
                 failure
@@ -77,8 +96,8 @@ impl From<AppError> for Failure {
     }
 }
 
-impl From<countersign_store::StoreError> for Failure {
-    fn from(error: countersign_store::StoreError) -> Self {
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
         AppError::from(error).into()
     }
 }
@@ -112,6 +131,9 @@ pub fn response(
     if let Some(failure) = failure {
         if let Some(seconds) = failure.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if failure.ends_connection {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(allow) = failure.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));

@@ -43,20 +43,16 @@ fn allow(path: &str) -> Option<&'static str> {
     (methods == 2).then_some("GET, POST")
 }
 
+/// 400, and the end of the connection: nobody may read on where another reader would see something else.
+pub fn check_framing(head: &Parts) -> Result<(), Failure> {
+    edges::framing_refusal(&head.headers).map_or(Ok(()), |sentence| {
+        Err(Failure { ends_connection: true, ..Failure::new(Code::InvalidParameter, sentence).because("framing") })
+    })
+}
+
 /// 431: more than the limits, up to what the HTTP parser itself reads.
 pub fn check_head(head: &Parts, limits: &IntakeLimits) -> Result<(), Failure> {
-    let line =
-        head.uri.path_and_query().map_or(0, |p| p.as_str().len()) + head.method.as_str().len() + " HTTP/1.1 ".len();
-    // Four bytes a header: ": " and CR LF.
-    let size = line + head.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>();
-    if line > limits.line_bytes_max || size > limits.head_bytes_max || head.headers.len() > limits.headers_max {
-        let sentence = format!(
-            "the head of a request is at most {} bytes in {} headers, its first line at most {} bytes",
-            limits.head_bytes_max, limits.headers_max, limits.line_bytes_max
-        );
-        return Err(Failure::new(Code::HeadersTooLarge, sentence));
-    }
-    Ok(())
+    edges::head_refusal(head, limits).map_or(Ok(()), |sentence| Err(Failure::new(Code::HeadersTooLarge, sentence)))
 }
 
 /// The body, whole: 413 as early as its size is known, then 415.

@@ -145,10 +145,12 @@ impl Edge {
                 if trace.source.is_some_and(|source| !self.failed.one_more(source)) {
                     let sentence =
                         "too many requests from this address had a wrong signature; wait and correct the signature";
-                    return Err(Failure::new(Code::RateLimited, sentence).because(refusal.name()));
+                    let failure = Failure::new(Code::RateLimited, sentence).because(refusal.name());
+                    return Err(Failure { tells_no_time: true, ..failure });
                 }
                 let sentence = "the ClientId or the signature is not right; sign timestamp, nonce and raw body with the Payment API Secret";
-                Err(Failure::new(Code::InvalidSignature, sentence).because(refusal.name()))
+                let failure = Failure::new(Code::InvalidSignature, sentence).because(refusal.name());
+                Err(Failure { tells_no_time: true, ..failure })
             }
         }
     }

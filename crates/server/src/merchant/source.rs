@@ -21,6 +21,11 @@ impl Network {
         (bits <= widest).then_some(Self { address, bits })
     }
 
+    /// Whether every address of its kind is in it.
+    pub const fn is_everybody(&self) -> bool {
+        self.bits == 0
+    }
+
     /// Whether `address` is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {

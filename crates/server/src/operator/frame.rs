@@ -7,7 +7,10 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::Response;
-use axum::http::header::{ALLOW, CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
+    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 use countersign_domain::time::UnixMillis;
@@ -15,6 +18,7 @@ use countersign_protocol::code::{self, Code};
 
 use super::problem::Problem;
 use super::{Desk, Peer};
+use crate::edges;
 use crate::log::{self, RequestLine};
 
 /// Bytes of chance in a request's id.
@@ -44,7 +48,12 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
     let route =
         request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
     request.extensions_mut().insert(context.clone());
-    let mut response = next.run(request).await;
+    let refused = refused_by_head(&desk, request);
+    let is_framing = matches!(&refused, Err(problem) if problem.code == Code::InvalidParameter);
+    let mut response = match refused {
+        Ok(request) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
     let problem = response.extensions_mut().remove::<Problem>();
     let code = problem.as_ref().map_or(code::SUCCESS, |problem| problem.code.code());
     if let Some(problem) = &problem {
@@ -53,14 +62,20 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
     if let Ok(id) = HeaderValue::from_str(&context.request_id) {
         response.headers_mut().insert(desk.request_id_header.clone(), id);
     }
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(cause) = problem.as_ref().and_then(|problem| problem.trouble.as_ref()) {
+        desk.app.trouble.met(cause);
+    }
+    if is_framing {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    protect(response.headers_mut(), &path, desk.settings.is_tls);
     metrics::counter!("countersign_operator_requests_total", "route" => route, "code" => code).increment(1);
     RequestLine {
         at: context.at,
         request_id: &context.request_id,
         listener: "operator",
         method: method.as_str(),
-        path: log::shown(&path),
+        path: &log::blinded(log::shown(&path)),
         status: response.status().as_u16(),
         code,
         reason: "",
@@ -73,6 +88,39 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
     }
     .write(&desk.settings.log);
     response
+}
+
+/// The checks of a head, which need nothing else: what may be understood in two ways, and what is too large.
+fn refused_by_head(desk: &Desk, request: Request) -> Result<Request, Problem> {
+    if let Some(sentence) = edges::framing_refusal(request.headers()) {
+        return Err(Problem::new(Code::InvalidParameter, sentence));
+    }
+    let (head, body) = request.into_parts();
+    match edges::head_refusal(&head, &desk.settings.limits) {
+        None => Ok(Request::from_parts(head, body)),
+        Some(sentence) => Err(Problem::new(Code::HeadersTooLarge, sentence)),
+    }
+}
+
+/// What a browser may do with an answer: show it, nothing else. The viewer may also run its own scripts.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+const OWN_SCRIPTS: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; \
+    connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+/// A browser that has seen the certificate once does not ask without TLS for this long: a year.
+const TLS_ALWAYS: &str = "max-age=31536000";
+
+fn protect(headers: &mut HeaderMap, path: &str, is_tls: bool) {
+    let policy = if path.starts_with("/docs") { OWN_SCRIPTS } else { NOTHING };
+    let mut put = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    put(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    put(X_FRAME_OPTIONS, "DENY");
+    put(REFERRER_POLICY, "no-referrer");
+    put(CONTENT_SECURITY_POLICY, policy);
+    put(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    put(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    if is_tls {
+        put(STRICT_TRANSPORT_SECURITY, TLS_ALWAYS);
+    }
 }
 
 /// Answers of the API may hold a secret: nobody on the way keeps them.

@@ -29,11 +29,14 @@ pub async fn alive() -> Json<Health> {
     Json(Health { status: "up" })
 }
 
-/// The store answers, its schema was found right at the start, and the machine's clock agrees with that of a shared database.
+/// The store answers and takes changes, its schema was found right at the start, and the machine's clock agrees with that of a shared database.
 #[utoipa::path(get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
     if let Some(why) = desk.app.clock.trouble() {
+        return Err(Problem::new(Code::ServiceUnavailable, why));
+    }
+    if let Some(why) = desk.app.trouble.why_not_ready() {
         return Err(Problem::new(Code::ServiceUnavailable, why));
     }
     match operators::ping(&desk.app).await {

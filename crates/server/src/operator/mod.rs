@@ -29,7 +29,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi, Url};
 use crate::app::App;
 use crate::dispatch::egress::Egress;
 use crate::log::LogSink;
-use crate::merchant::Sources;
+use crate::merchant::{IntakeLimits, Sources};
 use crate::openapi;
 
 mod auth;
@@ -73,6 +73,10 @@ pub struct OperatorSettings {
     pub metrics: PrometheusHandle,
     /// Where request lines go.
     pub log: LogSink,
+    /// How large a head may be.
+    pub limits: IntakeLimits,
+    /// Whether the listener speaks TLS.
+    pub is_tls: bool,
 }
 
 /// The operator listener's state.

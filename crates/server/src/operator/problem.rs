@@ -6,6 +6,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use countersign_protocol::body::FieldRefused;
 use countersign_protocol::code::Code;
+use countersign_store::StoreError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -18,6 +19,8 @@ pub struct Problem {
     pub code: Code,
     /// What to change.
     pub sentence: String,
+    /// What the store said where it refused; for the log only.
+    pub(super) trouble: Option<String>,
 }
 
 /// The document on the wire, RFC 9457.
@@ -43,7 +46,7 @@ pub struct ProblemDocument {
 impl Problem {
     /// A refusal with its sentence.
     pub fn new(code: Code, sentence: impl Into<String>) -> Self {
-        Self { code, sentence: sentence.into() }
+        Self { code, sentence: sentence.into(), trouble: None }
     }
 
     /// A parameter that is missing, malformed or out of range.
@@ -100,10 +103,16 @@ fn title(label: &str) -> String {
 
 impl From<AppError> for Problem {
     fn from(error: AppError) -> Self {
-        if let AppError::Store(cause) = &error {
-            tracing::error!(error = %cause, "The store could not answer an operator: {cause}");
+        let problem = Self::new(error.code(), error.sentence());
+        match error {
+            // A line for each would fill a disk that is full already: see `app::trouble`.
+            AppError::Store(StoreError::Unavailable(cause)) => Self { trouble: Some(cause), ..problem },
+            AppError::Store(cause) => {
+                tracing::error!(error = %cause, "The store could not answer an operator: {cause}");
+                problem
+            }
+            _ => problem,
         }
-        Self::new(error.code(), error.sentence())
     }
 }
 

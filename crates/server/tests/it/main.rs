@@ -1,6 +1,7 @@
 //! The real binary, called as people and programs call it.
 
 mod commands;
+mod hardening;
 mod moving;
 mod shared;
 mod tls;
@@ -82,11 +83,19 @@ impl Place {
 
     /// `serve` on free loopback ports with further arguments.
     pub fn serve(&self, more: &[&str]) -> Serving {
+        self.serve_to(more, Stdio::null())
+    }
+
+    /// The same with its log in a file.
+    pub fn serve_logging(&self, more: &[&str], log: &Path) -> Serving {
+        self.serve_to(more, std::fs::File::create(log).expect("a log").into())
+    }
+
+    fn serve_to(&self, more: &[&str], log: Stdio) -> Serving {
         let mut arguments =
             vec!["serve", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
         arguments.extend(more);
-        let mut child =
-            self.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
+        let mut child = self.command(&arguments).stdout(Stdio::piped()).stderr(log).spawn().expect("the binary starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut line).expect("a first line");
@@ -116,10 +125,26 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// The process's number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal: `-HUP`.
+    pub fn signal(&self, signal: &str) {
+        let told = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill runs");
+        assert!(told.success());
+    }
+
+    /// Waits until it ends; whether by a signal of this number.
+    pub fn ended_by(mut self, signal: i32) -> bool {
+        use std::os::unix::process::ExitStatusExt as _;
+        self.child.wait().expect("it ends").signal() == Some(signal)
+    }
+
     /// Sends SIGTERM; the exit code.
     pub fn terminate(mut self) -> Option<i32> {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().expect("kill runs");
-        assert!(told.success());
+        self.signal("-TERM");
         self.child.wait().expect("it ends").code()
     }
 }

@@ -3,11 +3,96 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use countersign_sdk::Client;
 use rustls::version::{TLS12, TLS13};
 
 use super::Place;
+
+/// Waits until `holds`, which a running server makes true.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The certificate that the server shows to whoever connects now.
+fn shown(address: &str, roots: &[&str]) -> Option<Vec<u8>> {
+    let mut store = rustls::RootCertStore::empty();
+    for pem in roots {
+        store.add(rustls::pki_types::pem::PemObject::from_pem_slice(pem.as_bytes()).expect("PEM")).expect("a root");
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .expect("a version")
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    let mut session =
+        rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().expect("a name")).expect("a session");
+    let mut socket = TcpStream::connect(address).expect("connects");
+    while session.is_handshaking() {
+        session.complete_io(&mut socket).ok()?;
+    }
+    session.peer_certificates().and_then(|chain| chain.first()).map(|certificate| certificate.to_vec())
+}
+
+#[test]
+fn a_new_certificate_is_taken_into_use_while_the_server_serves() {
+    let place = Place::fresh();
+    place.init();
+    let old = certificate(&place);
+    let serving = place.serve(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let first = shown(&serving.listen, &[&old]).expect("the first one");
+    let new = certificate(&place);
+    // Nobody says a word: the files are looked at.
+    until("the new certificate is shown", || shown(&serving.listen, &[&old, &new]).is_some_and(|now| now != first));
+    assert!(shown(&serving.operator_listen, &[&new]).is_some(), "the operators' listener shows it, too");
+}
+
+#[test]
+fn sighup_reads_the_certificate_at_once_and_ends_nothing() {
+    let place = Place::fresh();
+    place.init();
+    let old = certificate(&place);
+    let serving = place.serve(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let mut standing = TcpStream::connect(&serving.listen).expect("connects");
+    let new = certificate(&place);
+    serving.signal("-HUP");
+    until("the new certificate is shown", || shown(&serving.listen, &[&new]).is_some());
+    assert!(shown(&serving.listen, &[&old]).is_none(), "the old one is no longer shown");
+    standing.write_all(&[22]).expect("who is connected stays connected");
+    let plain = Place::fresh();
+    plain.init();
+    let serving = plain.serve(&[]);
+    serving.signal("-HUP");
+    assert_eq!(serving.terminate(), Some(0), "without TLS SIGHUP ends nothing either");
+}
+
+#[test]
+fn a_new_certificate_that_is_no_good_leaves_the_old_one_in_use() {
+    let place = Place::fresh();
+    place.init();
+    let old = certificate(&place);
+    let log = place.path("log");
+    let serving = place.serve_logging(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"], &log);
+    let bad = [
+        ("cert.pem", "no certificate"),
+        ("cert.pem", ""),
+        ("key.pem", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
+    ];
+    let said = || std::fs::read_to_string(&log).expect("a log").matches("was not renewed").count();
+    for (round, (file, text)) in bad.into_iter().enumerate() {
+        std::fs::write(place.path(file), text).expect("written");
+        until("the log says so", || said() > round);
+        assert!(shown(&serving.listen, &[&old]).is_some(), "{file}: {text:?}");
+    }
+    let new = certificate(&place);
+    until("a good one is taken again", || shown(&serving.listen, &[&new]).is_some());
+}
 
 /// A certificate for `localhost` and 127.0.0.1 in `cert.pem` and `key.pem`; the certificate as PEM.
 fn certificate(place: &Place) -> String {
@@ -59,4 +144,21 @@ fn both_versions_of_tls_are_spoken() {
         stream.read_exact(&mut said).expect("an answer");
         assert_eq!(&said, b"HTTP/1.1 200", "{version:?}");
     }
+}
+
+#[test]
+fn a_certificate_that_ends_soon_is_told_by_doctor_and_in_the_log() {
+    let place = Place::fresh();
+    place.init();
+    let mut wanted = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    wanted.not_after = rcgen::date_time_ymd(2020, 1, 2);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    std::fs::write(place.path("cert.pem"), wanted.self_signed(&key).expect("signed").pem()).expect("written");
+    std::fs::write(place.path("key.pem"), key.serialize_pem()).expect("written");
+    let tls = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
+    let (stdout, _) = place.ends(&[&["doctor", "--data", "data"][..], &tls].concat(), 0);
+    assert!(stdout.contains("warn  tls") && stdout.contains("2020-01-02T00:00:00.000Z"), "{stdout}");
+    let log = place.path("log");
+    let _serving = place.serve_logging(&tls, &log);
+    until("the log says so", || std::fs::read_to_string(&log).expect("a log").contains("ends at 2020-01-02"));
 }

@@ -74,8 +74,9 @@ pub(super) async fn application(from: &Readers, client_id: &str) -> Found<Option
 }
 
 pub(super) async fn application_revision(from: &Readers, client_id: &str) -> Found<Option<i64>> {
-    let read = |row: &Row| rows::Fields::new(row, "application", 1, 0).int();
-    one(from, Sql::ApplicationRevision, &[&client_id], read).await
+    // Always one row: an answer without one would be sooner here, and tell strangers which ClientIds exist.
+    let read = |row: &Row| rows::Fields::new(row, "application", 1, 0).opt_int();
+    Ok(one(from, Sql::ApplicationRevision, &[&client_id], read).await?.flatten())
 }
 
 pub(super) async fn applications(from: &Readers, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {

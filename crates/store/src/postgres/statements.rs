@@ -144,7 +144,7 @@ statements! {
         "(SELECT * FROM application WHERE ($1::bigint IS NULL OR merchant_no = $1) AND application_no > $2 \
          ORDER BY application_no LIMIT $3)"
     );
-    ApplicationRevision: "SELECT client_id, revision FROM application WHERE client_id = $1";
+    ApplicationRevision: "SELECT $1::text, (SELECT revision FROM application WHERE client_id = $1)";
     Merchant: concat!("SELECT ", merchant_columns!(), " FROM merchant m WHERE m.merchant_id = $1");
     Merchants: concat!(
         "SELECT ", merchant_columns!(), " FROM merchant m WHERE ($1::bigint IS NULL OR m.tenant_no = $1) \

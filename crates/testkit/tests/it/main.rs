@@ -6,6 +6,7 @@ mod dispatch;
 mod failures;
 mod fleet;
 mod histories;
+mod hostile;
 mod journey_convert_order;
 mod journey_events;
 mod journey_identities;

@@ -11,6 +11,7 @@ use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
+use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
 use countersign::app::uses::Uses;
 use countersign::app::{App, Policy};
@@ -18,7 +19,7 @@ use countersign::chance::Chance;
 use countersign::clock::Clock;
 use countersign::dispatch::egress::Egress;
 use countersign::log::{LogGuard, LogSink};
-use countersign::merchant::Sources;
+use countersign::merchant::{IntakeLimits, Sources};
 use countersign::meters;
 use countersign::operator::{OperatorSettings, Peer, router};
 use countersign::vault::Vault;
@@ -114,6 +115,7 @@ impl House {
             uses: Uses::default(),
             turns: Turns::default(),
             due: Bell::new(LaneSet::ALL),
+            trouble: Trouble::default(),
         });
         let (log, guard) = LogSink::start(std::io::sink()).expect("a log");
         let settings = OperatorSettings {
@@ -124,6 +126,8 @@ impl House {
             body_timeout: Duration::from_secs(10),
             metrics: meters::install().expect("meters"),
             log,
+            limits: IntakeLimits::default(),
+            is_tls: false,
         };
         let router = router(app.clone(), settings).expect("a router");
         let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder, _backing: backing };

@@ -1,0 +1,106 @@
+//! A store that takes no changes: told once and not with every request, and whoever asks for readiness hears of it.
+//!
+//! A read finds nothing wrong with a full disk. So a refusal of the store rings here, and somebody tries a real write.
+
+use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use countersign_domain::time::rfc3339;
+use countersign_store::batch::{Batch, Write};
+use countersign_store::{CommitError, Store as _};
+use tokio::sync::Notify;
+
+use super::App;
+
+/// How often the log says that the store does not answer.
+const SAID_EVERY: Duration = Duration::from_secs(10);
+/// Where a trial is written to.
+const TRIAL: &str = "last_trial_at";
+
+/// What is known of the store's trouble.
+#[derive(Debug, Default)]
+pub struct Trouble {
+    told: Mutex<Told>,
+    not_ready: Mutex<Option<String>>,
+    bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    at: Option<Instant>,
+    since: u64,
+}
+
+impl Told {
+    /// How many refusals there were since the last word, this one with them; none if it is too early for another.
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        self.since += 1;
+        let is_due = self.at.is_none_or(|at| now.duration_since(at) >= SAID_EVERY);
+        is_due.then(|| {
+            self.at = Some(now);
+            std::mem::take(&mut self.since)
+        })
+    }
+}
+
+impl Trouble {
+    /// The store refused a request. Whoever asked for it is told by their answer.
+    pub fn met(&self, cause: &dyn Display) {
+        let due = self.told.lock().unwrap_or_else(PoisonError::into_inner).due(Instant::now());
+        if let Some(refused) = due {
+            tracing::error!(refused, "The store could not answer: {cause}");
+        }
+        self.bell.notify_one();
+    }
+
+    /// Waits until the store refuses a request.
+    pub async fn rung(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Notes how the last trial ended. Answers whether that is another word than before.
+    pub fn found(&self, outcome: Option<String>) -> bool {
+        let mut not_ready = self.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = not_ready.is_some() != outcome.is_some();
+        *not_ready = outcome;
+        is_news
+    }
+
+    /// Why nothing can be changed now; none where nobody found so.
+    pub fn why_not_ready(&self) -> Option<String> {
+        self.not_ready.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Whether a change can be made at all, by making one that tells nobody anything.
+pub async fn try_a_change(app: &App) -> Result<(), CommitError> {
+    let value = rfc3339(app.clock.now());
+    app.store.commit(Batch(vec![Write::PutSetting { name: TRIAL.to_owned(), value }])).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_at_once_and_then_gathered() {
+        let (mut told, now) = (Told::default(), Instant::now());
+        assert_eq!(told.due(now), Some(1));
+        for _ in 0..500 {
+            assert_eq!(told.due(now + SAID_EVERY / 2), None);
+        }
+        assert_eq!(told.due(now + SAID_EVERY), Some(501));
+        assert_eq!(told.due(now + SAID_EVERY), None);
+    }
+
+    #[test]
+    fn only_a_change_is_news() {
+        let trouble = Trouble::default();
+        let full = || Some("full".to_owned());
+        assert!(!trouble.found(None) && trouble.found(full()) && !trouble.found(full()));
+        assert_eq!(trouble.why_not_ready(), full());
+        assert!(trouble.found(None));
+        assert_eq!(trouble.why_not_ready(), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! How many connections one address may have open, so that one peer cannot take every place.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::merchant::Network;
+
+/// How often the log says that connections were refused.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+/// Of an IPv6 address, what belongs to one customer of a network: whoever has one address of such a block has all of it.
+const V6_BLOCK_BITS: u32 = 64;
+
+/// The connections of each address. By default nobody is counted.
+#[derive(Debug, Default)]
+pub struct Crowd {
+    /// Most of one address; 0 is no limit.
+    most: usize,
+    /// Whose connections are not counted: proxies, which carry everybody's.
+    exempt: Vec<Network>,
+    /// Whether those of this machine are.
+    count_loopback: bool,
+    present: Mutex<HashMap<u128, usize>>,
+    refused: AtomicU64,
+    said: Mutex<Option<Instant>>,
+}
+
+/// A connection's place. Given back when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    crowd: Arc<Crowd>,
+    block: Option<u128>,
+}
+
+impl Crowd {
+    /// At most `most` connections of one address, 0 for no limit, but for those of `exempt` networks and, unless
+    /// `count_loopback`, of this machine. Of IPv6 a block of 64 bits counts as one address.
+    pub fn new(most: usize, exempt: Vec<Network>, count_loopback: bool) -> Self {
+        Self { most, exempt, count_loopback, ..Self::default() }
+    }
+
+    /// A place for one more connection of `peer`; none if it has as many as it may.
+    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+        let peer = peer.to_canonical();
+        let is_counted = self.most > 0
+            && (self.count_loopback || !peer.is_loopback())
+            && !self.exempt.iter().any(|network| network.contains(peer));
+        if !is_counted {
+            return Some(Place { crowd: self.clone(), block: None });
+        }
+        let block = block_of(peer);
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = present.entry(block).or_default();
+        if *count >= self.most {
+            drop(present);
+            self.refuse(peer);
+            return None;
+        }
+        *count += 1;
+        Some(Place { crowd: self.clone(), block: Some(block) })
+    }
+
+    /// Counts it, and says so now and then: a line for each would fill the disk for whoever wants that.
+    fn refuse(&self, peer: IpAddr) {
+        metrics::counter!("countersign_connections_refused_total").increment(1);
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|at| at.elapsed() >= SAID_EVERY) {
+            *said = Some(Instant::now());
+            self.refused.fetch_sub(refused, Ordering::Relaxed);
+            let most = self.most;
+            tracing::warn!(source = %peer, refused, "Connections were refused: one address has {most} open already");
+        }
+    }
+}
+
+/// What is counted as one address.
+fn block_of(peer: IpAddr) -> u128 {
+    match peer {
+        // Where an IPv4 address stands inside of IPv6, which no block of 64 bits can be.
+        IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
+        IpAddr::V6(address) => u128::from(address) >> V6_BLOCK_BITS << V6_BLOCK_BITS,
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(block) = self.block else { return };
+        let mut present = self.crowd.present.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = present.get_mut(&block) {
+            *count -= 1;
+            if *count == 0 {
+                present.remove(&block);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crowd(count_loopback: bool) -> Arc<Crowd> {
+        let proxies = vec![Network::parse("10.0.0.0/8").expect("a network")];
+        Arc::new(Crowd::new(2, proxies, count_loopback))
+    }
+
+    fn enter(crowd: &Arc<Crowd>, peer: &str) -> Option<Place> {
+        crowd.enter(peer.parse().expect("an address"))
+    }
+
+    #[test]
+    fn an_address_has_its_share_of_connections_and_gets_a_place_back_when_one_ends() {
+        let crowd = crowd(false);
+        let (first, second) = (enter(&crowd, "192.0.2.1"), enter(&crowd, "::ffff:192.0.2.1"));
+        assert!(first.is_some() && second.is_some());
+        assert!(enter(&crowd, "192.0.2.1").is_none(), "a third one is refused");
+        assert!(enter(&crowd, "192.0.2.2").is_some(), "somebody else's is not");
+        drop(first);
+        assert!(enter(&crowd, "192.0.2.1").is_some());
+        drop(second);
+        assert!(crowd.present.lock().expect("whole").is_empty(), "nothing is kept of those that have gone");
+    }
+
+    #[test]
+    fn a_block_of_ipv6_is_one_address() {
+        let crowd = crowd(false);
+        let held = [enter(&crowd, "2001:db8::1"), enter(&crowd, "2001:db8::ffff:1")];
+        assert!(held.iter().all(Option::is_some));
+        assert!(enter(&crowd, "2001:db8::2").is_none());
+        assert!(enter(&crowd, "2001:db8:0:1::2").is_some());
+    }
+
+    #[test]
+    fn proxies_are_not_counted_and_this_machine_only_where_it_shall_be() {
+        let many = |crowd: &Arc<Crowd>, peer| (0..5).map(|_| enter(crowd, peer)).collect::<Option<Vec<_>>>();
+        for peer in ["10.1.2.3", "127.0.0.1", "::1"] {
+            assert!(many(&crowd(false), peer).is_some(), "{peer}");
+        }
+        assert!(many(&crowd(true), "127.0.0.1").is_none());
+        assert!(many(&Arc::new(Crowd::new(0, Vec::new(), true)), "192.0.2.1").is_some(), "0 is no limit");
+    }
+}

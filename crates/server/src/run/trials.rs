@@ -1,0 +1,51 @@
+//! Finds out whether the store takes changes, once it has refused one: until it does, this node is not ready.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::app::{App, trouble};
+
+/// Between two trials.
+const PERIOD: Duration = Duration::from_secs(1);
+/// So many trials that fail one after the other are no hiccup.
+const FAILED_MIN: u32 = 3;
+/// Between those.
+const SHORT_PERIOD: Duration = Duration::from_millis(200);
+
+/// Until the end.
+pub(super) async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            () = app.trouble.rung() => {}
+        }
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            () = until_changes_are_taken(&app) => {}
+        }
+    }
+}
+
+async fn until_changes_are_taken(app: &App) {
+    let mut failed = 0;
+    loop {
+        match trouble::try_a_change(app).await {
+            Ok(()) => {
+                if app.trouble.found(None) {
+                    tracing::info!("The store takes changes again: this node is ready");
+                }
+                // A burst of refusals asks for one trial a second at the most.
+                return tokio::time::sleep(PERIOD).await;
+            }
+            Err(error) => {
+                failed += 1;
+                if failed >= FAILED_MIN && app.trouble.found(Some("the store takes no changes".to_owned())) {
+                    tracing::error!("The store takes no changes, so this node is not ready: {error}");
+                }
+            }
+        }
+        tokio::time::sleep(if failed < FAILED_MIN { SHORT_PERIOD } else { PERIOD }).await;
+    }
+}

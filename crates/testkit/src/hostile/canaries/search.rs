@@ -1,0 +1,245 @@
+//! Finds secrets in bytes, in every form that a program might have given them.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+/// Bytes of a needle that are looked up; no needle is shorter.
+const KEY_BYTES: usize = 8;
+
+/// One form of one secret.
+#[derive(Debug)]
+struct Needle {
+    secret: usize,
+    form: &'static str,
+    bytes: Vec<u8>,
+}
+
+/// What is looked for.
+#[derive(Debug, Default)]
+pub struct Needles {
+    all: Vec<Needle>,
+    by_begin: HashMap<[u8; KEY_BYTES], Vec<usize>>,
+    /// Which pairs of bytes any needle begins with: most places are passed over by this alone.
+    pairs: Vec<bool>,
+    secrets: usize,
+}
+
+/// A secret that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Its number, in the order of [`Needles::add`].
+    pub secret: usize,
+    /// In which form.
+    pub form: &'static str,
+    /// Where in the bytes.
+    pub at: usize,
+}
+
+impl Needles {
+    /// Looks for this text, too; `sk_` and the like before it are left out, since what follows is the secret.
+    pub fn add(&mut self, text: &str) -> usize {
+        let core = text.rsplit('_').next().unwrap_or(text);
+        let number = self.secrets;
+        self.secrets += 1;
+        self.put(number, forms(core.as_bytes()));
+        if let Some(bytes) = from_hex(core) {
+            // Of what was written in hex, the bytes as well.
+            self.put(number, binary_forms(&bytes));
+        }
+        number
+    }
+
+    /// How many secrets are looked for.
+    pub const fn len(&self) -> usize {
+        self.secrets
+    }
+
+    /// Whether nothing is looked for.
+    pub const fn is_empty(&self) -> bool {
+        self.secrets == 0
+    }
+
+    fn put(&mut self, secret: usize, forms: Vec<(&'static str, Vec<u8>)>) {
+        self.pairs.resize(1 << 16, false);
+        for (form, bytes) in forms {
+            let Some(key) = bytes.first_chunk::<KEY_BYTES>().copied() else { continue };
+            self.pairs[pair(&key)] = true;
+            self.by_begin.entry(key).or_default().push(self.all.len());
+            self.all.push(Needle { secret, form, bytes });
+        }
+    }
+
+    /// Everything that is found in `bytes`.
+    pub fn find(&self, bytes: &[u8]) -> Vec<Hit> {
+        let mut hits = Vec::new();
+        for (at, key) in bytes.windows(KEY_BYTES).enumerate() {
+            if !self.pairs[pair(key)] {
+                continue;
+            }
+            for number in self.by_begin.get(key).into_iter().flatten() {
+                let needle = &self.all[*number];
+                if bytes[at..].starts_with(&needle.bytes) {
+                    hits.push(Hit { secret: needle.secret, form: needle.form, at });
+                }
+            }
+        }
+        hits
+    }
+
+    /// Everything that is found in the files under `folder`, and how many bytes they have. Files of these names are left out.
+    pub fn find_under(&self, folder: &Path, but: &[&str]) -> Result<(Vec<String>, u64)> {
+        let (mut found, mut size) = (Vec::new(), 0);
+        for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if but.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
+            if kind.is_dir() {
+                let (more, bytes) = self.find_under(&path, but)?;
+                found.extend(more);
+                size += bytes;
+            } else if kind.is_file() {
+                let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+                size += bytes.len() as u64;
+                let place = path.display();
+                found.extend(
+                    self.find(&bytes)
+                        .into_iter()
+                        .map(|hit| format!("{place}: secret {} as {} at {}", hit.secret, hit.form, hit.at)),
+                );
+            }
+        }
+        Ok((found, size))
+    }
+}
+
+fn pair(bytes: &[u8]) -> usize {
+    usize::from(bytes[0]) << 8 | usize::from(bytes[1])
+}
+
+/// Every form of a text.
+pub fn forms(text: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let escaped = text.iter().fold(String::new(), |mut all, byte| {
+        let _ = write!(all, "\\u{byte:04x}");
+        all
+    });
+    let percent = text.iter().fold(String::new(), |mut all, byte| {
+        let _ = write!(all, "%{byte:02X}");
+        all
+    });
+    let wide = text.iter().flat_map(|byte| [*byte, 0]).collect();
+    let listed = text.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut all = binary_forms(text);
+    all.extend([
+        ("JSON escapes", escaped.clone().into_bytes()),
+        ("JSON escapes in capitals", escaped.to_uppercase().replace("\\U", "\\u").into_bytes()),
+        ("percent signs", percent.into_bytes()),
+        ("UTF-16", wide),
+        ("a list of bytes", listed.join(", ").into_bytes()),
+        ("a list of bytes without blanks", listed.join(",").into_bytes()),
+    ]);
+    all
+}
+
+/// Every form of bytes that are no text.
+fn binary_forms(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let hex = |upper: bool| {
+        let digits = bytes.iter().fold(String::new(), |mut all, byte| {
+            let _ = write!(all, "{byte:02x}");
+            all
+        });
+        if upper { digits.to_uppercase().into_bytes() } else { digits.into_bytes() }
+    };
+    let mut all = vec![("it is", bytes.to_vec()), ("hex", hex(false)), ("HEX", hex(true))];
+    for (form, alphabet) in [("Base64", BASE64), ("Base64 for URLs", BASE64_URL)] {
+        all.extend((0..3).map(|offset| (form, base64_at(bytes, offset, alphabet))));
+    }
+    all
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The letters of Base64 that depend on `bytes` alone, where `offset` unknown bytes stand before them.
+fn base64_at(bytes: &[u8], offset: usize, alphabet: &[u8; 64]) -> Vec<u8> {
+    let bit = |at: usize| {
+        let byte = bytes[at / 8 - offset];
+        byte >> (7 - at % 8) & 1
+    };
+    let (first, end) = ((offset * 8).div_ceil(6), (offset + bytes.len()) * 8 / 6);
+    let letter = |n: usize| (0..6).fold(0, |value, k| value << 1 | bit(n * 6 + k));
+    (first..end).map(|n| alphabet[usize::from(letter(n))]).collect()
+}
+
+/// The bytes of a text that is hex and nothing else.
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0 && digits.len() >= 2 * KEY_BYTES)?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "sk_0123456789abcdef0123456789abcdeffedcba9876543210fedcba9876543210";
+
+    fn found(haystack: &[u8]) -> Vec<&'static str> {
+        let mut needles = Needles::default();
+        needles.add(SECRET);
+        let mut forms: Vec<_> = needles.find(haystack).into_iter().map(|hit| hit.form).collect();
+        forms.dedup();
+        forms
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_form_wherever_it_stands() {
+        let core = &SECRET[3..];
+        for (form, bytes) in forms(core.as_bytes()) {
+            let haystack = [b"{\"x\":\"".to_vec(), bytes, b"\"}".to_vec()].concat();
+            assert!(found(&haystack).contains(&form), "{form}");
+        }
+        assert_eq!(
+            found(b"sk_0123456789abcdef0123456789abcdeffedcba9876543210fedcba987654321"),
+            [""; 0],
+            "a digit is missing"
+        );
+    }
+
+    #[test]
+    fn base64_is_found_in_all_three_alignments() {
+        // Worked out by `base64`: a, aa and aaa before the secret.
+        for text in [
+            "YXNrXzAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVmZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=",
+            "YWFza18wMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZmZlZGNiYTk4NzY1NDMyMTBmZWRjYmE5ODc2NTQzMjEw",
+            "YWFhc2tfMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWZmZWRjYmE5ODc2NTQzMjEwZmVkY2JhOTg3NjU0MzIxMA==",
+        ] {
+            assert!(found(text.as_bytes()).contains(&"Base64"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_behind_a_secret_in_hex_are_found_too() {
+        let bytes = from_hex(&SECRET[3..]).expect("hex");
+        assert_eq!(found(&[&[1, 2, 3][..], &bytes].concat()), ["it is"]);
+    }
+
+    #[test]
+    fn files_are_searched_with_those_in_folders_below() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("below")).expect("made");
+        std::fs::write(folder.path().join("below/file"), format!("x{SECRET}")).expect("written");
+        std::fs::write(folder.path().join("left.out"), SECRET).expect("written");
+        let mut needles = Needles::default();
+        needles.add(SECRET);
+        let (found, size) = needles.find_under(folder.path(), &["left.out"]).expect("read");
+        assert!(
+            found.len() == 2 && found.iter().all(|one| one.contains("below/file")) && size == 68,
+            "{found:?} {size}"
+        );
+    }
+}
