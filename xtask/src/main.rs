@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod backups;
 mod bench;
 mod cargo;
 mod check;
@@ -12,6 +13,7 @@ mod idle;
 mod kill;
 mod moves;
 mod packages;
+mod rewrap;
 mod rotation;
 mod strace;
 mod test;
@@ -66,6 +68,16 @@ const COMMANDS: &[Command] = &[
         name: "victim",
         summary: "[SECONDS] [STORE] bad signatures in a merchant's name, which is served all the same",
         run: victim::run,
+    },
+    Command {
+        name: "rewrap",
+        summary: "[N] [STORE] 50 changes of the master key, killed at a random point each, every secret used",
+        run: rewrap::run,
+    },
+    Command {
+        name: "backups",
+        summary: "[N] [STORE] 20 backups under load, restored elsewhere: a prefix, and nothing sent until told",
+        run: backups::run,
     },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
