@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod backups;
 mod bench;
 mod cargo;
 mod check;
@@ -13,6 +14,7 @@ mod idle;
 mod kill;
 mod moves;
 mod packages;
+mod rewrap;
 mod rotation;
 mod strace;
 mod test;
@@ -89,6 +91,16 @@ const COMMANDS: &[Command] = &[
         run: hostile::slow,
     },
     Command { name: "tls-scan", summary: "testssl.sh on the TLS listener", run: hostile::tls_scan },
+    Command {
+        name: "rewrap",
+        summary: "[N] [STORE] 50 changes of the master key, killed at a random point each, every secret used",
+        run: rewrap::run,
+    },
+    Command {
+        name: "backups",
+        summary: "[N] [STORE] 20 backups under load, restored elsewhere: a prefix, and nothing sent until told",
+        run: backups::run,
+    },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
     Command {

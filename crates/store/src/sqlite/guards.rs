@@ -64,6 +64,10 @@ impl Applier<'_> {
             Write::UpdateSecret(row) => {
                 self.there(Sql::SecretThere, params![row.secret_id], Key::Secret(row.secret_id.clone()))?;
             }
+            Write::RewrapSecret { secret_id, from, .. } => {
+                self.there(Sql::SecretUnder, params![secret_id, from], Key::Secret(secret_id.clone()))?;
+            }
+            Write::MoveSetting { name, from, .. } => self.check_setting(name, from.as_deref())?,
             Write::InsertToken(row) => {
                 self.fresh(Sql::TokenTaken, params![row.token_id, row.digest], Key::Token(row.token_id.clone()))?;
             }
@@ -115,7 +119,14 @@ impl Applier<'_> {
                 let stored = self.revision(Sql::ApplicationRevision, "application", [application.0])?;
                 guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))
             }
+            Guard::Setting { name, value } => self.check_setting(name, Some(value)),
         }
+    }
+
+    fn check_setting(&mut self, name: &str, expected: Option<&str>) -> Result<(), Stop> {
+        let read = |row: &Row<'_>| Fields::new(row, "setting", 0, 0).text();
+        let stored = read_row(&mut self.kept, Sql::SettingGet, [name], read)?;
+        guard(stored.as_deref() == expected, Conflict::Moved(Key::Setting(name.to_owned())))
     }
 
     fn check_redelivery(&mut self, tenant: TenantNo, event: EventNo) -> Result<(), Stop> {
