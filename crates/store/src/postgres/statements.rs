@@ -94,10 +94,13 @@ macro_rules! token_select {
     };
 }
 
-/// Which applications of a tenant, or of one of its merchants, send their callbacks out.
-macro_rules! goes_out {
+/// The applications of a tenant, or of one of its merchants, that send their callbacks out.
+macro_rules! going_out {
     () => {
-        "a.callback_url IS NOT NULL AND a.callback_enabled AND m.enabled AND t.enabled"
+        "SELECT a.application_no FROM application a JOIN merchant m ON m.merchant_no = a.merchant_no \
+         JOIN merchant t ON t.merchant_no = a.tenant_no WHERE a.tenant_no = $1 \
+         AND ($2::bigint IS NULL OR a.merchant_no = $2) AND a.callback_url IS NOT NULL AND a.callback_enabled \
+         AND m.enabled AND t.enabled"
     };
 }
 
@@ -279,16 +282,13 @@ statements! {
                         UPDATE application a SET revision = a.revision + 1 FROM held
                         WHERE a.application_no = held.application_no RETURNING a.application_no";
     DeliveriesRelease: concat!(
-        "UPDATE delivery d SET state = 'pending', due_at = $3 FROM application a
-         JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no
-         WHERE d.tenant_no = $1 AND d.application_no = a.application_no AND d.state = 'held'
-         AND a.tenant_no = $1 AND ($2::bigint IS NULL OR a.merchant_no = $2) AND ", goes_out!()
+        "UPDATE delivery SET state = 'pending', due_at = $3 WHERE tenant_no = $1 AND state = 'held' AND application_no = ANY(ARRAY(",
+        going_out!(), "))"
     );
     DeliveriesHold: concat!(
-        "UPDATE delivery d SET state = 'held', due_at = NULL FROM application a
-         JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no
-         WHERE d.tenant_no = $1 AND d.application_no = a.application_no AND d.state = 'pending'
-         AND a.tenant_no = $1 AND ($2::bigint IS NULL OR a.merchant_no = $2) AND NOT (", goes_out!(), ")"
+        "UPDATE delivery SET state = 'held', due_at = NULL WHERE tenant_no = $1 AND state = 'pending'
+         AND application_no = ANY(ARRAY(SELECT application_no FROM application WHERE tenant_no = $1
+         AND ($2::bigint IS NULL OR merchant_no = $2))) AND application_no <> ALL(ARRAY(", going_out!(), "))"
     );
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
