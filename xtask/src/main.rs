@@ -71,6 +71,16 @@ const COMMANDS: &[Command] = &[
         run: victim::run,
     },
     Command {
+        name: "rewrap",
+        summary: "[N] [STORE] 50 changes of the master key, killed at a random point each, every secret used",
+        run: rewrap::run,
+    },
+    Command {
+        name: "backups",
+        summary: "[N] [STORE] 20 backups under load, restored elsewhere: a prefix, and nothing sent until told",
+        run: backups::run,
+    },
+    Command {
         name: "matrix",
         summary: "[ONE_IN] [STORE] every route with every kind of key and header, on both stores: nobody reaches what is another's",
         run: hostile::matrix,
@@ -91,16 +101,6 @@ const COMMANDS: &[Command] = &[
         run: hostile::slow,
     },
     Command { name: "tls-scan", summary: "testssl.sh on the TLS listener", run: hostile::tls_scan },
-    Command {
-        name: "rewrap",
-        summary: "[N] [STORE] 50 changes of the master key, killed at a random point each, every secret used",
-        run: rewrap::run,
-    },
-    Command {
-        name: "backups",
-        summary: "[N] [STORE] 20 backups under load, restored elsewhere: a prefix, and nothing sent until told",
-        run: backups::run,
-    },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
     Command {

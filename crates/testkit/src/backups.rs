@@ -70,7 +70,7 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
         report.acknowledged += before.upgrades.len() + before.events.len();
         report.meanwhile += meanwhile.upgrades.len() + meanwhile.events.len();
         restored(
-            &Round { kind, deployment: &deployment, file: &file, folder: folder.path(), round },
+            &Round { kind, deployment: &deployment, file: &file, folder: folder.path(), number: round },
             &server,
             &before,
             &mut report,
@@ -97,15 +97,15 @@ struct Round<'a> {
     deployment: &'a Deployment,
     file: &'a Path,
     folder: &'a Path,
-    round: usize,
+    number: usize,
 }
 
 async fn restored(of: &Round<'_>, original: &Server, before: &Sent, report: &mut Report) -> Result<()> {
-    let data = of.folder.join(format!("restored-{}", of.round));
+    let data = of.folder.join(format!("restored-{}", of.number));
     let database = if of.kind == StoreKind::Postgres { Some(Database::new().await) } else { None };
     let url = database.as_ref().map(Database::url);
     let mut deployment = tokio::task::block_in_place(|| of.deployment.restore(of.file, &data, url))?;
-    deployment.config = "rate_limit_per_s = 0\n".to_owned();
+    deployment.config.push_str("rate_limit_per_s = 0\n");
     let server = deployment.serve()?;
 
     // All that was acknowledged before is there, and what is there is what the original has, line by line, up to some line.

@@ -45,8 +45,9 @@ pub async fn run(kind: StoreKind, rounds: usize, seed: u64) -> Result<Report> {
     let mut whole = Duration::from_millis(200);
     for round in 0..rounds {
         let next = new_key(folder.path(), round, &mut dice)?;
+        let (to, from) = (next.display(), key.display());
         deployment.config =
-            format!("master_key_file = {:?}\nmaster_key_previous_file = {:?}\nrate_limit_per_s = 0\n", next, key);
+            format!("master_key_file = \"{to}\"\nmaster_key_previous_file = \"{from}\"\nrate_limit_per_s = 0\n");
         let server = deployment.serve()?;
         let point = whole.mul_f64(f64::from(u32::try_from(dice.below(1000))?) / 800.0);
         let call = server.access.provision("POST", "/master-key/rewrap", json!({}));
@@ -68,7 +69,7 @@ pub async fn run(kind: StoreKind, rounds: usize, seed: u64) -> Result<Report> {
         signers[round % SECRETS] = server.access.application("bank", None).await?;
         ensure!(server.terminate()?, "a process did not end with code 0 after SIGTERM");
         // Without the old key.
-        deployment.config = format!("master_key_file = {next:?}\nrate_limit_per_s = 0\n");
+        deployment.config = format!("master_key_file = \"{}\"\nrate_limit_per_s = 0\n", next.display());
         let server = deployment.serve()?;
         report.proofs += prove(&server, &signers, &order).await?;
         let verified = server.access.provision("POST", "/audit/verify", json!({})).await?;

@@ -72,16 +72,14 @@ pub async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
 /// Lets callbacks go. Answers the instant; where they were not held nothing changes.
 pub async fn release(app: &App, keep: &Keep<'_, UnixMillis>, actor: &Actor) -> Result<UnixMillis, AppError> {
     let now = app.clock.now();
-    let Some(since) = held_since(&app.store).await? else {
-        set(app, false);
-        return Ok(now);
-    };
-    let before = json!({ "delivery_held": since }).to_string();
-    let line = actor.did(None, now, "delivery.release", "delivery", before, json!({ "at": rfc3339(now) }).to_string());
-    let mut writes = vec![
-        Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: Some(since), to: String::new() },
-        Write::RecordAudit(Box::new(line)),
-    ];
+    let mut writes = Vec::new();
+    if let Some(since) = held_since(&app.store).await? {
+        let before = json!({ "delivery_held": since }).to_string();
+        let after = json!({ "at": rfc3339(now) }).to_string();
+        let line = actor.did(None, now, "delivery.release", "delivery", before, after);
+        writes.push(Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: Some(since), to: String::new() });
+        writes.push(Write::RecordAudit(Box::new(line)));
+    }
     writes.extend(kept(keep, &now));
     match app.store.commit(Batch(writes)).await {
         // Another call was first.

@@ -168,19 +168,8 @@ impl State {
                 self.settings.insert(name.clone(), value.clone());
                 Ok(())
             }
-            Write::MoveSetting { name, from, to } => {
-                let moved = || Conflict::Moved(Key::Setting(name.clone()));
-                guard(self.settings.get(name) == from.as_ref(), moved)?;
-                self.settings.insert(name.clone(), to.clone());
-                Ok(())
-            }
-            Write::RewrapSecret { secret_id, from, key_id, sealed } => {
-                let moved = || Conflict::Moved(Key::Secret(secret_id.clone()));
-                let stored = self.secrets.get_mut(secret_id).filter(|row| row.key_id == *from);
-                let Some(stored) = stored else { return Err(CommitError::Conflict(moved())) };
-                (stored.key_id, stored.sealed) = (key_id.clone(), sealed.clone());
-                Ok(())
-            }
+            Write::MoveSetting { name, from, to } => self.move_setting(name, from.as_ref(), to),
+            Write::RewrapSecret { secret_id, from, key_id, sealed } => self.rewrap(secret_id, from, (key_id, sealed)),
             Write::Guard(Guard::Setting { name, value }) => {
                 guard(self.settings.get(name) == Some(value), || Conflict::Moved(Key::Setting(name.clone())))
             }
@@ -190,6 +179,20 @@ impl State {
                 guard(stored == Some(*revision), || Conflict::Moved(Key::Application(client_id.clone())))
             }
         }
+    }
+
+    fn move_setting(&mut self, name: &str, from: Option<&String>, to: &str) -> Result<(), CommitError> {
+        guard(self.settings.get(name) == from, || Conflict::Moved(Key::Setting(name.to_owned())))?;
+        self.settings.insert(name.to_owned(), to.to_owned());
+        Ok(())
+    }
+
+    fn rewrap(&mut self, secret_id: &str, from: &str, (key_id, sealed): (&str, &[u8])) -> Result<(), CommitError> {
+        let stored = self.secrets.get_mut(secret_id).filter(|row| row.key_id == from);
+        let moved = || CommitError::Conflict(Conflict::Moved(Key::Secret(secret_id.to_owned())));
+        let stored = stored.ok_or_else(moved)?;
+        (stored.key_id, stored.sealed) = (key_id.to_owned(), sealed.to_vec());
+        Ok(())
     }
 
     fn record_audit(&mut self, row: &AuditRow) {

@@ -10,7 +10,7 @@ use super::apply::{Applier, Found, Stop};
 use super::rows::Fields;
 use super::statements::{Kept, Sql};
 use crate::batch::{Conflict, Guard, Key, Write};
-use crate::contract::{ClaimKey, CommitError, StoreError};
+use crate::contract::{AttemptRow, ClaimKey, CommitError, StoreError};
 use crate::window::Seen;
 
 /// A sub-account's rule head.
@@ -90,10 +90,7 @@ impl Applier<'_> {
                 self.application_of(row.tenant, row.application)?;
             }
             Write::RecordAttempt { tenant, application, attempt, .. } => {
-                lane_at(*application, attempt.fence)?;
-                let delivery = self.delivery(*tenant, attempt.event.0)?;
-                let expected = delivery.is_some_and(|(attempts, _)| attempts == attempt.attempt - 1);
-                guard(expected, Conflict::Moved(Key::Delivery(attempt.event)))?;
+                self.check_attempt(*tenant, *application, attempt)?;
             }
             Write::Redeliver { tenant, event, .. } => self.check_redelivery(*tenant, *event)?,
             Write::RememberAnswer(row) => {
@@ -109,6 +106,18 @@ impl Applier<'_> {
             | Write::PutSetting { .. } => {}
         }
         Ok(Found::Nothing)
+    }
+
+    fn check_attempt(
+        &mut self,
+        tenant: TenantNo,
+        application: ApplicationNo,
+        attempt: &AttemptRow,
+    ) -> Result<(), Stop> {
+        lane_at(application, attempt.fence)?;
+        let delivery = self.delivery(tenant, attempt.event.0)?;
+        let expected = delivery.is_some_and(|(attempts, _)| attempts == attempt.attempt - 1);
+        guard(expected, Conflict::Moved(Key::Delivery(attempt.event)))
     }
 
     /// A guard of a row that its batch does not write.
