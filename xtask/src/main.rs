@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod backups;
 mod bench;
 mod cargo;
 mod check;
@@ -13,6 +14,7 @@ mod idle;
 mod kill;
 mod moves;
 mod packages;
+mod rewrap;
 mod rotation;
 mod strace;
 mod test;
@@ -67,6 +69,16 @@ const COMMANDS: &[Command] = &[
         name: "victim",
         summary: "[SECONDS] [STORE] bad signatures in a merchant's name, which is served all the same",
         run: victim::run,
+    },
+    Command {
+        name: "rewrap",
+        summary: "[N] [STORE] 50 changes of the master key, killed at a random point each, every secret used",
+        run: rewrap::run,
+    },
+    Command {
+        name: "backups",
+        summary: "[N] [STORE] 20 backups under load, restored elsewhere: a prefix, and nothing sent until told",
+        run: backups::run,
     },
     Command {
         name: "matrix",

@@ -54,6 +54,14 @@ impl Chance {
     }
 }
 
+/// The bytes that hex digits say; none where they are no pairs of digits.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    if rest.is_empty() { bytes.collect() } else { None }
+}
+
 /// Bytes as lowercase hex.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;

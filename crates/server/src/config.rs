@@ -60,6 +60,16 @@ pub struct Config {
     pub master_key_file: Optional<PathBuf>,
     /// The master key itself, from the environment only.
     pub master_key: Optional<KeyText>,
+    /// A command that prints the master key: program and arguments.
+    pub master_key_command: Vec<String>,
+    /// How long such a command may take.
+    pub master_key_command_timeout: Period,
+    /// The file of the master key that this one takes the place of.
+    pub master_key_previous_file: Optional<PathBuf>,
+    /// That key itself, from the environment only.
+    pub master_key_previous: Optional<KeyText>,
+    /// A command that prints that key.
+    pub master_key_previous_command: Vec<String>,
     /// Address of the merchants' listener.
     pub listen: SocketAddr,
     /// Address of the operators' listener.
@@ -289,6 +299,7 @@ impl Config {
             ("callback_deadline", self.callback_deadline),
             ("callback_connect_timeout", self.callback_connect_timeout),
             ("dispatch_poll", self.dispatch_poll),
+            ("master_key_command_timeout", self.master_key_command_timeout),
         ];
         match periods.iter().find(|(_, period)| period.0.is_zero()) {
             Some((name, _)) => refused(format!("{name} must be longer than nothing")),
@@ -340,10 +351,14 @@ fn lay_file(table: &mut Table, text: &str, origin: &str) -> Result<(), ConfigRef
     let over: Table = text
         .parse()
         .map_err(|error: toml::de::Error| ConfigRefused(format!("{origin}: {}", error.to_string().trim_end())))?;
-    if over.get("master_key").is_some_and(|key| key.as_str() != Some("")) {
-        return refused(format!(
-            "{origin}: master_key does not belong into a settings file: use master_key_file, or COUNTERSIGN_MASTER_KEY in the environment"
-        ));
+    for (name, variable) in
+        [("master_key", "COUNTERSIGN_MASTER_KEY"), ("master_key_previous", "COUNTERSIGN_MASTER_KEY_PREVIOUS")]
+    {
+        if over.get(name).is_some_and(|key| key.as_str() != Some("")) {
+            return refused(format!(
+                "{origin}: {name} does not belong into a settings file: use {name}_file, or {variable} in the environment"
+            ));
+        }
     }
     lay_table(table, over, origin, "")
 }

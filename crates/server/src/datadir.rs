@@ -9,7 +9,6 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::chance::{Chance, hex};
-use crate::config::Config;
 use crate::vault::MASTER_KEY_BYTES;
 
 /// A master key, wiped when dropped.
@@ -66,6 +65,16 @@ pub enum DataRefused {
     /// Not 64 hex digits.
     #[error("{0} does not hold a master key: 64 hex digits are wanted, such as `openssl rand -hex 32` prints")]
     NotAKey(String),
+    /// The command that prints a key did not.
+    #[error("{setting} {program} {what}")]
+    Command {
+        /// Which setting.
+        setting: &'static str,
+        /// The program.
+        program: String,
+        /// What happened; never what it printed.
+        what: String,
+    },
 }
 
 /// A data folder that exists.
@@ -194,15 +203,6 @@ pub const fn is_open_to_everybody(mode: u32) -> bool {
     mode & 0o007 != 0
 }
 
-/// The master key that the settings name: the environment's, else the named file's, else the data folder's.
-pub fn master_key(config: &Config, data: &DataDir) -> Result<MasterKey, DataRefused> {
-    match (config.master_key.get(), config.master_key_file.get()) {
-        (Some(text), _) => parse_key(text.expose(), "COUNTERSIGN_MASTER_KEY"),
-        (None, Some(file)) => read_key(file),
-        (None, None) => read_key(&data.master_key()),
-    }
-}
-
 /// Reads a master key file that only its owner may read.
 pub fn read_key(path: &Path) -> Result<MasterKey, DataRefused> {
     let mode = match std::fs::metadata(path) {
@@ -247,7 +247,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))
 }
 
-fn parse_key(text: &str, origin: &str) -> Result<MasterKey, DataRefused> {
+pub(crate) fn parse_key(text: &str, origin: &str) -> Result<MasterKey, DataRefused> {
     let key = Zeroizing::new(parse_hex::<MASTER_KEY_BYTES>(text.trim()));
     (*key).map(MasterKey::new).ok_or_else(|| DataRefused::NotAKey(origin.to_owned()))
 }
@@ -272,6 +272,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::config::Config;
+    use crate::keys::master_key;
 
     fn folder() -> (tempfile::TempDir, DataDir) {
         let temporary = tempfile::tempdir().expect("a temporary folder can be made");

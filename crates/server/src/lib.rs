@@ -11,6 +11,8 @@ pub mod config;
 pub mod datadir;
 pub mod dispatch;
 mod edges;
+pub mod explain;
+pub mod keys;
 pub mod listen;
 pub mod log;
 pub mod merchant;

@@ -28,11 +28,11 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, operators};
+use crate::app::{App, Policy, audit_chain, delivery, operators};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::datadir::{self, DataDir, DataLock};
+use crate::datadir::{DataDir, DataLock};
 use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
 use crate::listen::{self, Crowd, ListenSettings};
@@ -40,8 +40,9 @@ use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Edge, EdgeSettings, IntakeLimits, Sources};
 use crate::operator::OperatorSettings;
 use crate::vault::Vault;
-use crate::{meters, operator};
+use crate::{keys, meters, operator};
 
+pub mod backup;
 mod certificate;
 mod database;
 pub mod durability;
@@ -108,12 +109,14 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     data.demand_closed()?;
     let lock = data.lock()?;
     warn_of_danger(&config, &data)?;
-    let vault = Vault::new(&datadir::master_key(&config, &data)?);
+    let vault = keys::vault(&config, &data)?;
     let store = open_store(&config, &data).await?;
     fixed::compare(&config, &vault, &store).await?;
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
     nodes::first_time(&app.store, &app.clock).await?;
+    audit_chain::begin(&app.vault, &app.store, &app.chance, app.clock.now()).await?;
     let handle = meters::install().context("the meters cannot be started")?;
+    delivery::look(&app).await?;
     let certificate = certificate(&config)?;
     let tls = certificate.as_ref().map(|renewal| renewal.certificate.server_config()).transpose()?;
     let merchants = bind(config.listen, "listen").await?;
@@ -137,6 +140,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         tokio::spawn(serve_operators(operators, for_operators, router, ended.clone())),
         tokio::spawn(dispatcher.run(ended.clone())),
         tokio::spawn(durability::watch(app.clone(), ended.clone())),
+        tokio::spawn(delivery::watch(app.clone(), ended.clone())),
         tokio::spawn(keep_house(app.clone(), edge, handle, ended.clone())),
         tokio::spawn(note_uses(app.clone(), ended.clone())),
         tokio::spawn(trials::watch(app.clone(), ended.clone())),
@@ -195,10 +199,13 @@ impl Running {
 /// writer takes at once; none is the shipped setting. For measurements and tests: the folder is not locked.
 pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -> anyhow::Result<App> {
     let data = DataDir::open(&config.data)?;
-    let vault = Vault::new(&datadir::master_key(config, &data)?);
+    let vault = keys::vault(config, &data)?;
     let store = database::open_store_with(config, &data, group_max).await?;
     fixed::compare(config, &vault, &store).await?;
-    make_app(config, vault, store, clock)
+    let app = make_app(config, vault, store, clock)?;
+    audit_chain::begin(&app.vault, &app.store, &app.chance, app.clock.now()).await?;
+    delivery::look(&app).await?;
+    Ok(app)
 }
 
 fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> anyhow::Result<App> {

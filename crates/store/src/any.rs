@@ -8,9 +8,10 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Committed};
+use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
 };
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -61,6 +62,10 @@ impl Store for AnyStore {
         either!(self, s => s.settle(claim).await)
     }
 
+    fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {
+        either!(self, s => s.first_stamped(claim))
+    }
+
     fn release(&self, claim: &ClaimKey) {
         either!(self, s => s.release(claim));
     }
@@ -79,6 +84,15 @@ impl Store for AnyStore {
 
     async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
         either!(self, s => s.applications(of, page).await)
+    }
+
+    async fn secrets_not_under(
+        &self,
+        key_id: &str,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        either!(self, s => s.secrets_not_under(key_id, after, limit).await)
     }
 
     async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
@@ -184,6 +198,18 @@ impl Store for AnyStore {
 
     async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
         either!(self, s => s.audit(page).await)
+    }
+
+    fn chain_audit(&self, key: ChainKey) {
+        either!(self, s => s.chain_audit(key));
+    }
+
+    async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Result<Vec<ChainLine>, StoreError> {
+        either!(self, s => s.audit_chain(page).await)
+    }
+
+    async fn audit_heads(&self, page: Cursor) -> Result<Vec<ChainHead>, StoreError> {
+        either!(self, s => s.audit_heads(page).await)
     }
 
     async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {

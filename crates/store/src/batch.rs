@@ -156,6 +156,26 @@ pub enum Write {
         /// Value.
         value: String,
     },
+    /// Sets a deployment setting that two may want to set. Guard: its value is `from`; none: it is not there.
+    MoveSetting {
+        /// Name.
+        name: String,
+        /// The value it had.
+        from: Option<String>,
+        /// The value it gets.
+        to: String,
+    },
+    /// Replaces the sealed form of a secret by the same secret sealed under another master key. Guard: it is sealed under `from`.
+    RewrapSecret {
+        /// Which.
+        secret_id: String,
+        /// The id of the master key it was sealed under.
+        from: String,
+        /// The id of the one it is sealed under now.
+        key_id: String,
+        /// As [`SecretRow::sealed`].
+        sealed: Vec<u8>,
+    },
     /// Writes nothing: names a row that the decision rests on and that no other write of the batch guards.
     Guard(Guard),
 }
@@ -178,6 +198,13 @@ pub enum Guard {
         client_id: String,
         /// The revision it had.
         revision: i64,
+    },
+    /// The deployment setting has this value.
+    Setting {
+        /// Name.
+        name: String,
+        /// Value.
+        value: String,
     },
 }
 
@@ -231,4 +258,6 @@ pub enum Key {
     Delivery(EventNo),
     /// An idempotency key.
     Idempotency,
+    /// A deployment setting.
+    Setting(String),
 }

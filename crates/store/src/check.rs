@@ -50,6 +50,8 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
         | Write::PutSetting { .. }
+        | Write::MoveSetting { .. }
+        | Write::RewrapSecret { .. }
         | Write::Guard(_) => None,
     }
 }
@@ -94,6 +96,8 @@ fn one(write: &Write) -> Result<(), StoreError> {
         | Write::ForgetAnswers { .. }
         | Write::RecordAudit(_)
         | Write::PutSetting { .. }
+        | Write::MoveSetting { .. }
+        | Write::RewrapSecret { .. }
         | Write::Guard(_) => Ok(()),
     }
 }

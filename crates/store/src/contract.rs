@@ -12,10 +12,11 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Committed, Conflict};
+use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 pub use crate::rows::{
     ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, Role, SecretRow, SecretUses, SignatureEncoding, TokenRow, TokenUse, Uses, Vocabulary,
+    MerchantRow, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding, TokenRow, TokenUse, Uses, Vocabulary,
 };
 
 /// One use of a nonce.
@@ -147,6 +148,9 @@ pub trait Store: Send + Sync + 'static {
     /// survives a kill of the process (on SQLite: written to the journal, not synced). The last word: another node may have been first.
     fn settle(&self, claim: ClaimKey) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
 
+    /// The timestamp of the request that used a nonce, as far as this process knows it. For people who ask why a request was refused.
+    fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis>;
+
     /// Gives a reserved nonce back, since the answer is 429 or 503.
     fn release(&self, claim: &ClaimKey);
 
@@ -165,6 +169,14 @@ pub trait Store: Send + Sync + 'static {
         merchant: Option<MerchantNo>,
         page: Cursor,
     ) -> impl Future<Output = Result<Vec<ApplicationView>, StoreError>> + Send;
+
+    /// Secrets of all applications, revoked ones too, that are sealed under another master key than this, by their id after `after`.
+    fn secrets_not_under(
+        &self,
+        key_id: &str,
+        after: Option<String>,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<SealedSecret>, StoreError>> + Send;
 
     /// A merchant of any kind by its public id.
     fn merchant(&self, merchant_id: &str) -> impl Future<Output = Result<Option<MerchantRow>, StoreError>> + Send;
@@ -279,6 +291,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// The audit log of all tenants, newest first: by time, then tenant, then number.
     fn audit(&self, page: Cursor<AuditKey>) -> impl Future<Output = Result<Vec<AuditRow>, StoreError>> + Send;
+
+    /// From here on lines of the audit log are linked, with this key; until then they have no link. The first key stays.
+    fn chain_audit(&self, key: ChainKey);
+
+    /// Lines of all tenants with their links. Lines of one tenant come by their number; nothing else is promised of the order.
+    fn audit_chain(&self, page: Cursor<ChainPlace>) -> impl Future<Output = Result<Vec<ChainLine>, StoreError>> + Send;
+
+    /// The ends of the chains of all tenants, by number of tenant, which `after` is too; the system's own is 0.
+    fn audit_heads(&self, page: Cursor) -> impl Future<Output = Result<Vec<ChainHead>, StoreError>> + Send;
 
     /// A deployment setting.
     fn setting(&self, name: &str) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;

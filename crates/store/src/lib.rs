@@ -5,7 +5,9 @@
 //!
 //! Invariant: this crate is the only one that knows SQL. It knows no HTTP, no JSON and no secret in the clear.
 
+pub mod backup;
 pub mod batch;
+pub mod chain;
 pub mod contract;
 pub mod model;
 pub mod moving;

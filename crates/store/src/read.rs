@@ -9,8 +9,10 @@ use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use rust_decimal::Decimal;
 
+use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantRow, SecretRow, StoreError, TokenRow,
+    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantRow, SealedSecret, SecretRow, StoreError,
+    TokenRow,
 };
 use crate::words;
 
@@ -136,6 +138,11 @@ impl<'r, R: Columns> Fields<'r, R> {
         <[u8; N]>::try_from(self.blob()?).map_err(|_| self.corrupt())
     }
 
+    fn opt_bytes<const N: usize>(&mut self) -> Result<Option<[u8; N]>, StoreError> {
+        let bytes = self.opt_blob()?.map(<[u8; N]>::try_from);
+        bytes.transpose().map_err(|_| self.corrupt())
+    }
+
     fn sorted_id(&mut self) -> Result<SortedId, StoreError> {
         self.bytes().map(|bytes| SortedId(u128::from_be_bytes(bytes)))
     }
@@ -251,6 +258,12 @@ pub(crate) fn uses<R: Columns>(row: &R) -> Result<(String, i64), StoreError> {
     Ok((f.text()?, f.count(1)?))
 }
 
+/// A secret and, behind it, the ClientId of its application.
+pub(crate) fn sealed<R: Columns>(row: &R) -> Result<SealedSecret, StoreError> {
+    let client_id = Fields::new(row, "application", 11, 0).text()?;
+    Ok(SealedSecret { client_id, row: secret(row)? })
+}
+
 pub(crate) fn token<R: Columns>(row: &R) -> Result<TokenRow, StoreError> {
     let mut f = Fields::new(row, "operator_token", 0, 0);
     Ok(TokenRow {
@@ -363,7 +376,10 @@ pub(crate) fn remembered<R: Columns>(row: &R) -> Result<IdempotencyRow, StoreErr
 }
 
 pub(crate) fn audit<R: Columns>(row: &R) -> Result<AuditRow, StoreError> {
-    let mut f = Fields::new(row, "audit", 0, 1);
+    audit_line(&mut Fields::new(row, "audit", 0, 1))
+}
+
+fn audit_line<R: Columns>(f: &mut Fields<'_, R>) -> Result<AuditRow, StoreError> {
     let tenant = words::audit_tenant(f.count(0)?);
     Ok(AuditRow {
         no: f.count(1)?,
@@ -377,4 +393,22 @@ pub(crate) fn audit<R: Columns>(row: &R) -> Result<AuditRow, StoreError> {
         after: f.text()?,
         request_id: f.text()?,
     })
+}
+
+/// A line and its link, behind the two numbers of its place. One that cannot be read is named by tenant and number.
+pub(crate) fn chain_line<R: Columns>(row: &R) -> Result<ChainLine, StoreError> {
+    let read = || {
+        let mut f = Fields::new(row, "audit", 2, 3);
+        let (line, link) = (audit_line(&mut f)?, f.opt_bytes()?);
+        let mut place = Fields::new(row, "audit", 0, 1);
+        Ok(ChainLine { place: ChainPlace(place.int()?, place.int()?), row: line, link })
+    };
+    let name = |at| row.name(at).unwrap_or_else(|| "?".to_owned());
+    read().map_err(|_: StoreError| StoreError::Corrupt { table: "audit", row: format!("{}/{}", name(2), name(3)) })
+}
+
+/// The end of a tenant's chain.
+pub(crate) fn chain_head<R: Columns>(row: &R) -> Result<ChainHead, StoreError> {
+    let mut f = Fields::new(row, "audit_head", 0, 0);
+    Ok(ChainHead { tenant: words::audit_tenant(f.count(0)?), no: f.count(1)?, link: f.opt_bytes()? })
 }

@@ -160,6 +160,15 @@ pub struct Uses {
     pub forget_before: i64,
 }
 
+/// A secret, whatever its state, and the ClientId that its sealed form is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedSecret {
+    /// The ClientId.
+    pub client_id: String,
+    /// The secret.
+    pub row: SecretRow,
+}
+
 impl SecretRow {
     /// Whether requests may be signed with it at `now`.
     pub fn is_live(&self, now: UnixMillis) -> bool {

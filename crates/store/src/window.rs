@@ -189,6 +189,11 @@ impl Window {
         self.horizon.load(Ordering::SeqCst)
     }
 
+    /// The timestamp with which a nonce is known.
+    pub(crate) fn first_stamped(&self, hash: ClaimHash) -> Option<i64> {
+        self.known(&self.shard(hash), hash).map(Held::stamped_at)
+    }
+
     /// Takes a nonce for a request that begins.
     pub(crate) fn reserve(&self, hash: ClaimHash, stamped_at: i64) -> Seen {
         let mut shard = self.shard(hash);

@@ -14,10 +14,11 @@ use countersign::chance::Chance;
 use countersign::clock::Clock;
 use countersign::config::Config;
 use countersign::run;
+use countersign::run::fixed::MASTER_KEY_ID;
 use countersign::vault::Vault;
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
-use countersign_store::{AnyStore, ModelStore};
+use countersign_store::{AnyStore, Batch, ModelStore, Store as _, Write};
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
@@ -46,7 +47,13 @@ impl InProcess {
     pub async fn start(kind: StoreKind, at: UnixMillis) -> Result<Self> {
         let clock = Clock::manual(at);
         match kind {
-            StoreKind::Model => Ok(Self { app: Arc::new(in_memory(clock.clone())?), clock, lasting: None }),
+            StoreKind::Model => {
+                let app = Arc::new(in_memory(clock.clone())?);
+                // As `init` writes it: secrets are sealed under the key that the settings name.
+                let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
+                app.store.commit(Batch(vec![key])).await?;
+                Ok(Self { app, clock, lasting: None })
+            }
             StoreKind::Sqlite | StoreKind::Postgres => {
                 let folder = tempfile::tempdir()?;
                 let backing = Backing::fresh(kind).await;

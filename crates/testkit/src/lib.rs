@@ -1,6 +1,7 @@
 //! What tests and measurements share: a raw client, the real binary as a process, kills under load, measuring by slices.
 
 pub mod backing;
+pub mod backups;
 pub mod books;
 pub mod decimals;
 pub mod dice;
@@ -17,6 +18,7 @@ pub mod operator;
 pub mod patience;
 pub mod process;
 pub mod receiver;
+pub mod rewraps;
 pub mod rotation;
 pub mod strace;
 pub mod victim;

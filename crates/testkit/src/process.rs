@@ -132,6 +132,25 @@ impl Deployment {
         command
     }
 
+    /// Runs `countersign backup FILE`, while a server may run; what it says of the file.
+    pub fn backup(&self, file: &Path) -> Result<Value> {
+        let out = self.settled(bare()).args(["backup", "--json"]).arg(file).arg("--data").arg(&self.data).output()?;
+        ensure!(out.status.success(), "backup failed: {}", String::from_utf8_lossy(&out.stderr));
+        serde_json::from_slice(&out.stdout).context("backup --json prints one JSON object")
+    }
+
+    /// Runs `countersign restore FILE` into a new data folder, with the master key in it, and a database where one is named.
+    pub fn restore(&self, file: &Path, data: &Path, database_url: Option<String>) -> Result<Self> {
+        let restored = Self { token: self.token.clone(), ..Self::unmade(data, database_url, None) };
+        std::fs::create_dir_all(data)?;
+        std::fs::copy(self.data.join("master.key"), data.join("master.key"))?;
+        let out = restored.settled(bare()).args(["restore", "--json"]).arg(file).arg("--data").arg(data).output()?;
+        ensure!(out.status.success(), "restore failed: {}", String::from_utf8_lossy(&out.stderr));
+        let said: Value = serde_json::from_slice(&out.stdout).context("restore --json prints one JSON object")?;
+        ensure!(said["delivery_held"] == true && said["has_master_key"] == true, "restore says {said}");
+        Ok(restored)
+    }
+
     /// The first operator token's access to another address of this deployment, such as a proxy's.
     pub fn access_at(&self, address: SocketAddr) -> OperatorAccess {
         OperatorAccess::new(address, self.token.clone())

@@ -2,7 +2,7 @@
 //!
 //! The bell says "look", never what: a ring that is lost or doubled changes nothing, since every dispatcher also looks by itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use countersign_domain::ids::ApplicationNo;
 use countersign_domain::lanes::{Lane, LaneSet};
@@ -18,12 +18,14 @@ pub struct Bell {
     rung: Notify,
     /// Lanes that this process delivers for.
     held: AtomicU64,
+    /// Whether nothing is delivered at all, whatever is due.
+    is_paused: AtomicBool,
 }
 
 impl Bell {
     /// Of a process that delivers for these lanes at its start.
     pub fn new(held: LaneSet) -> Self {
-        Self { rung: Notify::new(), held: AtomicU64::new(held.0) }
+        Self { rung: Notify::new(), held: AtomicU64::new(held.0), is_paused: AtomicBool::new(false) }
     }
 
     /// This process delivers for these lanes from now on.
@@ -34,6 +36,16 @@ impl Bell {
     /// The lanes that this process delivers for.
     pub fn held(&self) -> LaneSet {
         LaneSet(self.held.load(Ordering::Acquire))
+    }
+
+    /// From here on nothing is delivered, or everything that is due again. What is in flight ends.
+    pub fn pause(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Release);
+    }
+
+    /// Whether nothing is delivered.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Acquire)
     }
 
     /// Tells the dispatcher of this process to look.

@@ -27,7 +27,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use super::App;
 use super::error::AppError;
 use super::uses::{Tally, Uses};
-use crate::vault::{Vault, secret_row};
+use crate::vault::{Vault, VaultError, secret_row};
 
 /// The most live secrets that an application can have.
 pub const LIVE_SECRETS_MAX: usize = 3;
@@ -372,9 +372,12 @@ impl App {
 }
 
 fn open(vault: &Vault, uses: &Uses, client_id: &str, row: SecretRow) -> Result<LiveKey, StoreError> {
-    let secret = vault
-        .open(&secret_row(client_id, &row.secret_id), &row.sealed)
-        .map_err(|_| StoreError::Corrupt { table: "secret", row: row.secret_id.clone() })?;
+    let opened = vault.open(&row.key_id, &secret_row(client_id, &row.secret_id), &row.sealed);
+    let secret = opened.map_err(|error| match error {
+        VaultError::DoesNotOpen => StoreError::Corrupt { table: "secret", row: row.secret_id.clone() },
+        // The row is good: this node lacks a key. Another one may have it.
+        VaultError::NoSuchKey(_) => StoreError::Unavailable(error.to_string()),
+    })?;
     Ok(LiveKey {
         key: SigningKey::new(&secret),
         tally: uses.tally(&row.secret_id),

@@ -14,13 +14,16 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::vault::Vault;
 
+pub mod audit_chain;
 pub mod bell;
 pub mod callers;
 pub mod convert;
+pub mod delivery;
 pub mod error;
 pub mod events;
 pub mod hints;
 pub mod identity;
+pub mod master_key;
 pub mod operators;
 pub mod rules;
 pub mod trouble;

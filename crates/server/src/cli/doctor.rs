@@ -15,11 +15,12 @@ use countersign_domain::time::rfc3339;
 use countersign_store::{AnyStore, SchemaState, SqliteStore};
 
 use super::SettingsArgs;
+use crate::app::delivery;
 use crate::config::Config;
-use crate::datadir::{self, DataDir, DataRefused, MasterKey};
+use crate::datadir::{self, DataDir, DataRefused};
 use crate::run::Database;
 use crate::vault::Vault;
-use crate::{clock, listen, run};
+use crate::{clock, keys, listen, run};
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,11 @@ pub fn doctor(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> an
 fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
     safety::examine(config, findings);
     if let Some(data) = examine_folder(config, findings) {
-        let key = datadir::master_key(config, &data).map(|key| (key, "there, and its owner's alone".to_owned()));
+        let key = keys::vault(config, &data).map(|vault| {
+            let also =
+                vault.previous_id().map_or(String::new(), |id| format!("; the one before it ({id}) is there too"));
+            (vault, format!("there, and its owner's alone{also}"))
+        });
         let key = findings.take("master key", key.map_err(Into::into));
         examine_database(config, &data, key.as_ref(), findings)?;
     }
@@ -130,7 +135,7 @@ fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {
 fn examine_database(
     config: &Config,
     data: &DataDir,
-    key: Option<&MasterKey>,
+    key: Option<&Vault>,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     match Database::of(config) {
@@ -186,13 +191,22 @@ fn examine_database(
 }
 
 /// Opens the database and compares what belongs to its data. Its schema must be this program's.
-async fn examine_deployment(config: &Config, data: &DataDir, key: Option<&MasterKey>, findings: &mut Findings) {
+async fn examine_deployment(config: &Config, data: &DataDir, key: Option<&Vault>, findings: &mut Findings) {
     let opened = run::open_store(config, data).await.map(|store| (store, "it opens".to_owned()));
     let Some(store) = findings.take("database", opened) else { return };
     if let Some(key) = key {
-        let compared = run::fixed::compare(config, &Vault::new(key), &store).await;
+        let compared = run::fixed::compare(config, key, &store).await;
         findings
             .take("deployment", compared.map(|()| ((), "master key and rule settings are those of `init`".to_owned())));
+    }
+    match delivery::held_since(&store).await {
+        Ok(None) => {}
+        Ok(Some(since)) => findings.note(
+            Verdict::Warn,
+            "delivery",
+            format!("callbacks are held since {since}, when this deployment was restored: `countersign delivery release` lets them go"),
+        ),
+        Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
     examine_clock(&store, findings).await;
     if let Err(error) = run::close_store(&store) {

@@ -9,10 +9,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod audit;
+mod backup;
 pub mod demo;
 mod doctor;
+mod explain;
 mod http;
 mod init;
+mod master_key;
 mod moving;
 mod operator;
 mod pretty;
@@ -53,8 +57,16 @@ pub enum Command {
     Migrate(DataArgs),
     /// Move a stopped deployment from its folder into a PostgreSQL database, and prove the copy
     Move(moving::MoveArgs),
+    /// Copy the deployment into a file, while it runs
+    Backup(backup::BackupArgs),
+    /// Make a deployment of a backup: verified, and with callbacks held until `delivery release`
+    Restore(backup::RestoreArgs),
+    /// Delivery of callbacks as a whole: held after a restore
+    Delivery(operator::Group<backup::Delivery>),
     /// Check what `serve` needs, without starting it
     Doctor(SettingsArgs),
+    /// Say why a request was refused, more than its answer may
+    Explain(explain::ExplainArgs),
     /// Sign a body: prints the headers of a request
     Sign(sign::SignArgs),
     /// Make one signed call and show the answer
@@ -80,7 +92,9 @@ pub enum Command {
     /// Convert orders: create and move, as the platform's back end does
     ConvertOrder(operator::Group<provision::ConvertOrder>),
     /// The audit log
-    Audit(operator::Group<provision::Audit>),
+    Audit(audit::Audit),
+    /// The master key: which one seals, and sealing every secret again under another one
+    MasterKey(master_key::MasterKey),
 }
 
 /// Reads the process's arguments, does what they say, and gives the exit code.
@@ -104,7 +118,11 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Serve(args) => serve::serve(&args, environment),
         Command::Migrate(args) => init::migrate(&args, environment),
         Command::Move(args) => moving::run(&args, environment),
+        Command::Backup(args) => backup::backup(&args, environment),
+        Command::Restore(args) => backup::restore(&args, environment),
+        Command::Delivery(group) => group.run(environment),
         Command::Doctor(args) => doctor::doctor(&args, environment),
+        Command::Explain(args) => explain::run(&args, environment),
         Command::Sign(args) => sign::sign(&args, environment),
         Command::Call(args) => signed_call::call(&args, environment),
         Command::Verify(args) => sign::verify(&args, environment),
@@ -117,7 +135,8 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Event(group) => group.run(environment),
         Command::FeeRule(group) => group.run(environment),
         Command::ConvertOrder(group) => group.run(environment),
-        Command::Audit(group) => group.run(environment),
+        Command::Audit(audit) => audit.run(environment),
+        Command::MasterKey(master_key) => master_key.run(environment),
     }
 }
 

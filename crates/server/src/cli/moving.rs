@@ -18,9 +18,9 @@ use serde_json::json;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::{Config, Flag};
-use crate::datadir::{self, DataDir};
+use crate::datadir::DataDir;
+use crate::keys;
 use crate::run::{self, Database, fixed};
-use crate::vault::Vault;
 
 /// Flags of `move`.
 #[derive(Debug, Args)]
@@ -51,7 +51,9 @@ impl MoveArgs {
         if let Some(file) = &self.master_key {
             flags.push(Flag { flag: "--master-key", setting: "master_key_file", text: file.clone() });
             // A flag lies over the environment, so the key there must not win.
-            flags.push(Flag { flag: "--master-key", setting: "master_key", text: String::new() });
+            for setting in ["master_key", "master_key_command"] {
+                flags.push(Flag { flag: "--master-key", setting, text: String::new() });
+            }
         }
         Ok(Config::load(self.config.as_deref(), environment, &flags)?)
     }
@@ -76,6 +78,7 @@ pub fn run(args: &MoveArgs, environment: &BTreeMap<String, String>) -> anyhow::R
         id,
         now: Clock::System.now(),
         rows_per_portion: moving::ROWS_PER_PORTION,
+        refuse_ahead_ms: None,
     };
     let mut display = Display::new();
     let moved = super::small_runtime()?.block_on(moving::run(order, |progress| display.show(progress)));
@@ -94,12 +97,11 @@ pub fn run(args: &MoveArgs, environment: &BTreeMap<String, String>) -> anyhow::R
 fn may_be_moved(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     let (path, folder) = (data.database(), data.path().display());
     ensure!(path.exists(), "{folder} holds no database: there is nothing to move");
-    let key = datadir::master_key(config, data)?;
+    let vault = keys::vault(config, data)?;
     let wanted = SqliteStore::peek(&path, fixed::MASTER_KEY_ID)?;
     let Some(wanted) = wanted else { bail!("{folder} is not initialised: there is nothing to move") };
-    let vault = Vault::new(&key);
     ensure!(
-        wanted == vault.key_id(),
+        vault.knows(&wanted),
         "this is not the master key of {folder} (key id {}, wanted {wanted}): name the right one with --master-key",
         vault.key_id()
     );

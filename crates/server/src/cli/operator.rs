@@ -146,14 +146,39 @@ pub trait IntoCall {
 impl<C: Subcommand + IntoCall> Group<C> {
     /// Makes the call and shows what came back.
     pub fn run(&self, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-        let Some(token) = environment.get(TOKEN_VARIABLE).filter(|token| !token.is_empty()) else {
-            bail!("set {TOKEN_VARIABLE} to an operator token: `countersign init` shows the first one");
-        };
         let call = self.command.call()?;
-        let answer = super::small_runtime()?.block_on(send(&self.operator.operator_url, token.trim(), &call))?;
+        let answer = Direct::new(&self.operator, environment)?.send(&call)?;
         let body = accepted(&answer)?;
         super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) });
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The operator API and the right to call it.
+#[derive(Clone)]
+pub struct Direct<'a> {
+    url: &'a str,
+    token: &'a str,
+}
+
+impl std::fmt::Debug for Direct<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Direct").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Direct<'a> {
+    /// With the token of the environment.
+    pub fn new(operator: &'a OperatorArgs, environment: &'a BTreeMap<String, String>) -> anyhow::Result<Self> {
+        let Some(token) = environment.get(TOKEN_VARIABLE).filter(|token| !token.is_empty()) else {
+            bail!("set {TOKEN_VARIABLE} to an operator token: `countersign init` shows the first one");
+        };
+        Ok(Self { url: &operator.operator_url, token: token.trim() })
+    }
+
+    /// Makes one call.
+    pub fn send(&self, call: &Call) -> anyhow::Result<Answer> {
+        super::small_runtime()?.block_on(send(self.url, self.token, call))
     }
 }
 

@@ -27,7 +27,6 @@ const EVENT_COLUMNS: &[&str] = &[
 ];
 const RULE_COLUMNS: &[&str] =
     &["version_no", "config_id", "r_markup", "f_markup", "status", "effective_date", "due_date", "created_at"];
-const AUDIT_COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
 
 /// Applications.
 #[derive(Debug, Subcommand)]
@@ -235,13 +234,6 @@ pub enum ConvertMove {
     Failed,
 }
 
-/// The audit log.
-#[derive(Debug, Subcommand)]
-pub enum Audit {
-    /// List who did what, newest first
-    List(PageArgs),
-}
-
 /// What clears a field.
 fn null(clears: bool) -> Option<String> {
     clears.then(|| "null".to_owned())
@@ -367,13 +359,6 @@ impl IntoCall for ConvertOrder {
                     .raw("status", Some(status.to_owned()))
             }
         })
-    }
-}
-
-impl IntoCall for Audit {
-    fn call(&self) -> anyhow::Result<Call> {
-        let Self::List(page) = self;
-        Ok(Call::list("/audit", AUDIT_COLUMNS).page(page))
     }
 }
 

@@ -72,7 +72,9 @@ impl DataArgs {
         );
         if self.master_key.is_some() {
             // A flag lies over the environment, so the key there must not win.
-            flags.push(Flag { flag: "--master-key", setting: "master_key", text: String::new() });
+            for setting in ["master_key", "master_key_command"] {
+                flags.push(Flag { flag: "--master-key", setting, text: String::new() });
+            }
         }
         flags
     }

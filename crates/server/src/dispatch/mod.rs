@@ -219,7 +219,8 @@ impl Dispatcher {
     /// Lands what has ended, reads what is due where that is called for, and begins what may begin, unless it is to stop.
     async fn pass(self: &Arc<Self>, now: UnixMillis, must_stop: &(dyn Fn() -> bool + Sync)) -> Result<(), StoreError> {
         let mut desk = self.desk.lock().await;
-        let open = self.leases.open(Instant::now());
+        let paused = self.app.due.is_paused();
+        let open = if paused { LaneSet::NONE } else { self.leases.open(Instant::now()) };
         if std::mem::replace(&mut desk.open, open) != open {
             desk.lineup.keep_lanes(open);
             desk.must_look = true;

@@ -106,6 +106,7 @@ struct Trace {
     merchant_id: String,
     on_behalf_of: String,
     drift_ms: Option<i64>,
+    nonce_first_stamped: Option<i64>,
     source: Option<IpAddr>,
     request_id: String,
 }
@@ -180,6 +181,7 @@ impl Drop for Told<'_> {
             on_behalf_of: &self.trace.on_behalf_of,
             source: &self.trace.source.map(source::text).unwrap_or_default(),
             drift_ms: self.trace.drift_ms,
+            nonce_first_stamped: self.trace.nonce_first_stamped,
             duration_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         }
         .write(&self.edge.log);

@@ -124,7 +124,12 @@ impl Edge {
                 Claimed::Used | Claimed::TooOld | Claimed::Unknowable | Claimed::InDoubt => Err(failure),
             };
         }
-        self.reserve(&claim).await?;
+        if let Err(failure) = self.reserve(&claim).await {
+            if failure.code == Code::NonceReused {
+                trace.nonce_first_stamped = self.app.store.first_stamped(&claim).map(|at| at.0);
+            }
+            return Err(failure);
+        }
         let reservation = Reservation { app: &self.app, claim: &claim, is_decided: false };
         let outcome = self.admitted::<O>(trace, caller, &headers, &claim, input).await;
         let outcome = self.decide_nonce(&claim, O::ENDPOINT, outcome).await;

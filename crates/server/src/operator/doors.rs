@@ -6,7 +6,10 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use countersign_store::contract::Role;
 
-use super::{BASE, Desk, applications, audit, convert_orders, events, fee_rules, merchants, secrets, tokens};
+use super::{
+    BASE, Desk, applications, audit, audit_chain, convert_orders, delivery, events, fee_rules, master_key, merchants,
+    requests, secrets, tokens,
+};
 
 /// One method of one path.
 #[derive(Clone, Debug)]
@@ -62,6 +65,14 @@ pub fn doors() -> Vec<Door> {
         door(Method::POST, "/events/{event_id}/redeliver", Operator, post(events::redeliver)),
         door(Method::GET, "/fee-rules", Viewer, get(fee_rules::list)),
         door(Method::GET, "/audit", Viewer, get(audit::list)),
+        door(Method::GET, "/audit/heads", Viewer, get(audit_chain::heads)),
+        door(Method::GET, "/audit/lines", Viewer, get(audit_chain::lines)),
+        door(Method::POST, "/audit/verify", Viewer, post(audit_chain::verify)),
+        door(Method::GET, "/requests/{request_id}", Viewer, get(requests::show)),
+        door(Method::GET, "/delivery", Viewer, get(delivery::show)),
+        door(Method::POST, "/delivery/release", Security, post(delivery::release)),
+        door(Method::GET, "/master-key", Viewer, get(master_key::show)),
+        door(Method::POST, "/master-key/rewrap", Security, post(master_key::rewrap)),
         door(Method::POST, "/tokens", Security, post(tokens::create)),
         door(Method::GET, "/tokens", Viewer, get(tokens::list)),
         door(Method::GET, "/tokens/{token_id}", Viewer, get(tokens::show)),

@@ -84,6 +84,7 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
         on_behalf_of: "",
         source: &context.source,
         drift_ms: None,
+        nonce_first_stamped: None,
         duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
     }
     .write(&desk.settings.log);

@@ -21,12 +21,15 @@ use crate::app::operators;
 pub struct Health {
     /// `up` or `ready`.
     pub status: &'static str,
+    /// `held` while callbacks are held since a restore.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<&'static str>,
 }
 
 /// The process is up.
 #[utoipa::path(get, path = "/healthz", tag = "Health", operation_id = "healthz", security(()), responses((status = 200, body = Health)))]
 pub async fn alive() -> Json<Health> {
-    Json(Health { status: "up" })
+    Json(Health { status: "up", delivery: None })
 }
 
 /// The store answers and takes changes, its schema was found right at the start, and the machine's clock agrees with that of a shared database.
@@ -40,7 +43,7 @@ pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Proble
         return Err(Problem::new(Code::ServiceUnavailable, why));
     }
     match operators::ping(&desk.app).await {
-        Ok(()) => Ok(Json(Health { status: "ready" })),
+        Ok(()) => Ok(Json(Health { status: "ready", delivery: desk.app.due.is_paused().then_some("held") })),
         Err(_) => Err(Problem::new(Code::ServiceUnavailable, "the store does not answer")),
     }
 }

@@ -42,11 +42,15 @@ mod problem;
 
 pub mod applications;
 pub mod audit;
+pub mod audit_chain;
 pub mod convert_orders;
+pub mod delivery;
 pub mod events;
 pub mod fee_rules;
 pub mod health;
+pub mod master_key;
 pub mod merchants;
+pub mod requests;
 pub mod secrets;
 pub mod tokens;
 

@@ -4,13 +4,14 @@ use anyhow::{anyhow, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::{AnyStore, Store as _, Write};
 
+use crate::app::master_key;
 use crate::config::Config;
 use crate::vault::Vault;
 
 /// When `init` was done.
 pub const INITIALISED_AT: &str = "initialised_at";
-/// Which master key seals the secrets.
-pub const MASTER_KEY_ID: &str = "master_key_id";
+pub use crate::app::master_key::MASTER_KEY_ID;
+
 /// The zone of rule dates.
 pub const RULE_TIMEZONE: &str = "rule_timezone";
 /// What `r_markup` means.
@@ -35,11 +36,19 @@ pub async fn compare(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow
     }
     let stored = stored(store, MASTER_KEY_ID).await?;
     ensure!(
-        stored == vault.key_id(),
-        "this is not the master key that {} was initialised with (key id {}, wanted {stored}): bring the right master.key back",
+        vault.knows(&stored),
+        "this is not the master key of the deployment in {} (key id {}, wanted {stored}): bring the right master.key back; \
+         where secrets are to be sealed under a new one, name the old one as master_key_previous beside it",
         config.data.display(),
         vault.key_id()
     );
+    vault.seal_with(&stored);
+    if let Some(missing) = master_key::missing(vault, store).await? {
+        bail!(
+            "secrets are sealed under the master key {missing} still, which is not here: name it as master_key_previous \
+             and finish with `countersign master-key rewrap`"
+        );
+    }
     for (name, configured) in [(RULE_TIMEZONE, config.rule_timezone.as_str()), (MARKUP_UNIT, config.markup_unit.name())]
     {
         let stored = self::stored(store, name).await?;

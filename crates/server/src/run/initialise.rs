@@ -11,12 +11,13 @@ use countersign_store::contract::Role;
 use countersign_store::{AnyStore, Batch, Store as _, Write};
 
 use super::{Database, fixed};
-use crate::app::Actor;
 use crate::app::operators::{PlainSecret, make_token};
+use crate::app::{Actor, audit_chain};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::{self, DataDir, MasterKey};
+use crate::keys;
 use crate::vault::Vault;
 
 const FIRST_TOKEN_LIFE_MS: i64 = 365 * 86_400_000;
@@ -56,7 +57,7 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
     let chance = Chance::default();
     let data = DataDir::create(&config.data)?;
     let _lock = data.lock()?;
-    let brings_key = config.master_key.get().is_some() || config.master_key_file.get().is_some();
+    let brings_key = keys::is_named(config);
     if database == Database::Sqlite && data.database().exists() && !data.master_key().exists() && !brings_key {
         bail!(
             "{} holds a database but no master key: bring its master.key back, or choose an empty folder",
@@ -86,17 +87,16 @@ async fn prepare_in(
         "{folder} is initialised already (on {before}): start it with `countersign serve --data {folder}`"
     );
     ensure!(
-        config.master_key.get().is_some() || config.master_key_file.get().is_some(),
+        keys::is_named(config),
         "the database is initialised already (on {before}): to add this machine as a node, give the deployment's master key with --master-key FILE"
     );
-    fixed::compare(config, &Vault::new(&datadir::master_key(config, data)?), store).await?;
+    fixed::compare(config, &keys::vault(config, data)?, store).await?;
     Ok(Prepared::Joined(data.path().to_path_buf()))
 }
 
 fn make_or_take_key(config: &Config, data: &DataDir, chance: &Chance) -> anyhow::Result<MasterKey> {
-    let elsewhere = config.master_key.get().is_some() || config.master_key_file.get().is_some();
-    let key = if elsewhere || data.master_key().exists() {
-        datadir::master_key(config, data)
+    let key = if keys::is_named(config) || data.master_key().exists() {
+        keys::master_key(config, data)
     } else {
         datadir::make_key(&data.master_key(), chance)
     };
@@ -116,7 +116,10 @@ async fn first_batch(
         make_token(chance, now, "first operator token", Role::Security, Some(token_expires_at));
     let actor = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
     let audit = actor.did(None, now, "deployment.init", &token.token_id, String::new(), String::new());
+    let (chain, chain_key) = audit_chain::new_key(vault, chance);
+    store.chain_audit(chain);
     let mut writes = fixed::of(config, vault, now);
+    writes.push(Write::PutSetting { name: audit_chain::CHAIN_KEY.to_owned(), value: chain_key });
     writes.push(Write::InsertToken(Box::new(token)));
     writes.push(Write::RecordAudit(Box::new(audit)));
     store.commit(Batch(writes)).await.context("the first settings could not be written")?;

@@ -7,12 +7,13 @@ use countersign_store::{AnyStore, Batch, Store as _, Write};
 use serde_json::json;
 
 use super::{Database, fixed};
-use crate::app::Actor;
 use crate::app::operators::{PlainSecret, make_token, role_name};
+use crate::app::{Actor, audit_chain};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::datadir::{self, DataDir};
+use crate::datadir::DataDir;
+use crate::keys;
 use crate::vault::Vault;
 
 /// Who it was, in the audit log: nobody with a token.
@@ -41,7 +42,7 @@ impl Recovered {
 pub async fn recover(config: &Config, life_days: i64) -> anyhow::Result<Recovered> {
     let database = Database::of(config)?;
     let data = DataDir::open(&config.data)?;
-    let vault = Vault::new(&datadir::master_key(config, &data)?);
+    let vault = keys::vault(config, &data)?;
     let _lock = match database {
         Database::Sqlite => {
             let folder = data.path().display();
@@ -59,6 +60,7 @@ pub async fn recover(config: &Config, life_days: i64) -> anyhow::Result<Recovere
 async fn recover_in(config: &Config, vault: &Vault, store: &AnyStore, life_days: i64) -> anyhow::Result<Recovered> {
     fixed::compare(config, vault, store).await?;
     let now = store.database_time().await?.unwrap_or_else(|| Clock::System.now());
+    audit_chain::begin(vault, store, &Chance::default(), now).await?;
     let expires_at = now.plus_ms(life_days.saturating_mul(86_400_000));
     let (row, operator_token) =
         make_token(&Chance::default(), now, "recovered at the machine", Role::Security, Some(expires_at));

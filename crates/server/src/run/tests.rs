@@ -6,6 +6,7 @@ use countersign_store::testing::Database;
 
 use super::*;
 use crate::config::{Flag, Optional};
+use crate::datadir;
 
 fn config(data: &Path) -> Config {
     let flags = [

@@ -4,6 +4,7 @@
 
 mod state;
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use countersign_domain::convert::ConvertOrder;
@@ -15,13 +16,16 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Committed};
+use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, SecretRow, Store, StoreError,
+    TokenRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::page::PageBuilder;
+use crate::words::of_audit_tenant;
 use state::{State, nonce_key};
 
 /// Keeps everything in memory and forgets it when it is dropped.
@@ -81,6 +85,10 @@ impl Store for ModelStore {
         Ok(Claimed::Fresh)
     }
 
+    fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {
+        self.state().nonces.get(&nonce_key(claim)).map(|(stamped_at, _)| *stamped_at)
+    }
+
     fn release(&self, claim: &ClaimKey) {
         let mut state = self.state();
         if state.nonces.get(&nonce_key(claim)) == Some(&(claim.stamped_at, false)) {
@@ -112,6 +120,22 @@ impl Store for ModelStore {
             .values()
             .filter(|a| of.is_none_or(|m| a.merchant == m) && cursor.after.is_none_or(|after| a.no.0 > after));
         page(rows, cursor.limit).into_iter().map(|a| state.view(a)).collect()
+    }
+
+    async fn secrets_not_under(
+        &self,
+        key_id: &str,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        let state = self.state();
+        let rows = state.secrets.values().filter(|row| row.key_id != key_id);
+        let rows = rows.filter(|row| after.as_ref().is_none_or(|after| row.secret_id > *after));
+        let with_owner = |row: &SecretRow| {
+            let owner = state.applications.get(&row.application)?;
+            Some(SealedSecret { client_id: owner.client_id.clone(), row: row.clone() })
+        };
+        Ok(page(rows.filter_map(with_owner), limit))
     }
 
     async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
@@ -268,10 +292,41 @@ impl Store for ModelStore {
 
     async fn audit(&self, cursor: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
         let state = self.state();
-        let mut rows: Vec<&AuditRow> =
-            state.audit.iter().filter(|row| cursor.after.is_none_or(|after| row.key() < after)).collect();
+        let mut rows: Vec<&AuditRow> = state
+            .audit
+            .iter()
+            .map(|(row, _)| row)
+            .filter(|row| cursor.after.is_none_or(|after| row.key() < after))
+            .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.key()));
         Ok(page(rows.into_iter().cloned(), cursor.limit))
+    }
+
+    fn chain_audit(&self, key: ChainKey) {
+        self.state().chain.get_or_insert(key);
+    }
+
+    async fn audit_chain(&self, cursor: Cursor<ChainPlace>) -> Result<Vec<ChainLine>, StoreError> {
+        let state = self.state();
+        let lines = (0_i64..).zip(&state.audit).map(|(place, (row, link))| ChainLine {
+            place: ChainPlace(place, 0),
+            row: row.clone(),
+            link: *link,
+        });
+        Ok(page(lines.filter(|line| cursor.after.is_none_or(|after| line.place > after)), cursor.limit))
+    }
+
+    async fn audit_heads(&self, cursor: Cursor) -> Result<Vec<ChainHead>, StoreError> {
+        let mut heads: BTreeMap<i64, ChainHead> = BTreeMap::new();
+        for (row, link) in &self.state().audit {
+            let head = ChainHead { tenant: row.tenant, no: row.no, link: *link };
+            heads
+                .entry(of_audit_tenant(row.tenant))
+                .and_modify(|last| *last = ChainHead { link: head.link.or(last.link), ..head })
+                .or_insert(head);
+        }
+        let after = cursor.after.unwrap_or(i64::MIN);
+        Ok(page(heads.into_iter().filter(|(tenant, _)| *tenant > after).map(|(_, head)| head), cursor.limit))
     }
 
     async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {

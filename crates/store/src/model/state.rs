@@ -10,6 +10,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, EventNumbers, Guard, Key, USES_FORGOTTEN_MAX, Write};
+use crate::chain::{self, ChainKey, Link, START};
 use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
     MerchantRow, SecretRow, StoreError, TokenRow, Uses,
@@ -30,7 +31,9 @@ pub(super) struct State {
     pub(super) events: BTreeMap<EventNo, EventRow>,
     pub(super) attempts: BTreeMap<EventNo, Vec<AttemptRow>>,
     pub(super) answers: BTreeMap<(String, String), IdempotencyRow>,
-    pub(super) audit: Vec<AuditRow>,
+    pub(super) audit: Vec<(AuditRow, Option<Link>)>,
+    /// What its lines are linked with.
+    pub(super) chain: Option<ChainKey>,
     pub(super) settings: BTreeMap<String, String>,
     /// A nonce's first timestamp, and whether it is used (else reserved).
     pub(super) nonces: BTreeMap<(ApplicationNo, String), (UnixMillis, bool)>,
@@ -52,6 +55,7 @@ impl Default for State {
             attempts: BTreeMap::new(),
             answers: BTreeMap::new(),
             audit: Vec::new(),
+            chain: None,
             settings: BTreeMap::new(),
             nonces: BTreeMap::new(),
             horizon: i64::MIN,
@@ -157,13 +161,17 @@ impl State {
                 Ok(())
             }
             Write::RecordAudit(row) => {
-                let no = self.audit.iter().rev().find(|last| last.tenant == row.tenant).map_or(1, |last| last.no + 1);
-                self.audit.push(AuditRow { no, ..(**row).clone() });
+                self.record_audit(row);
                 Ok(())
             }
             Write::PutSetting { name, value } => {
                 self.settings.insert(name.clone(), value.clone());
                 Ok(())
+            }
+            Write::MoveSetting { name, from, to } => self.move_setting(name, from.as_ref(), to),
+            Write::RewrapSecret { secret_id, from, key_id, sealed } => self.rewrap(secret_id, from, (key_id, sealed)),
+            Write::Guard(Guard::Setting { name, value }) => {
+                guard(self.settings.get(name) == Some(value), || Conflict::Moved(Key::Setting(name.clone())))
             }
             Write::Guard(Guard::Lane { application, fence }) => lane_at(*application, *fence),
             Write::Guard(Guard::Application { application, client_id, revision }) => {
@@ -171,6 +179,28 @@ impl State {
                 guard(stored == Some(*revision), || Conflict::Moved(Key::Application(client_id.clone())))
             }
         }
+    }
+
+    fn move_setting(&mut self, name: &str, from: Option<&String>, to: &str) -> Result<(), CommitError> {
+        guard(self.settings.get(name) == from, || Conflict::Moved(Key::Setting(name.to_owned())))?;
+        self.settings.insert(name.to_owned(), to.to_owned());
+        Ok(())
+    }
+
+    fn rewrap(&mut self, secret_id: &str, from: &str, (key_id, sealed): (&str, &[u8])) -> Result<(), CommitError> {
+        let stored = self.secrets.get_mut(secret_id).filter(|row| row.key_id == from);
+        let moved = || CommitError::Conflict(Conflict::Moved(Key::Secret(secret_id.to_owned())));
+        let stored = stored.ok_or_else(moved)?;
+        (stored.key_id, stored.sealed) = (key_id.to_owned(), sealed.to_vec());
+        Ok(())
+    }
+
+    fn record_audit(&mut self, row: &AuditRow) {
+        let before = || self.audit.iter().rev().filter(|(last, _)| last.tenant == row.tenant);
+        let no = before().next().map_or(1, |(last, _)| last.no + 1);
+        let linked = before().find_map(|(_, link)| *link).unwrap_or(START);
+        let link = self.chain.as_ref().map(|key| chain::link(&linked, no, &key.mark(None, row)));
+        self.audit.push((AuditRow { no, ..row.clone() }, link));
     }
 
     fn claim(&mut self, claim: &ClaimKey) -> Result<(), CommitError> {

@@ -75,10 +75,12 @@ const CHAINS: &[Chain] = &[
                 FROM audit",
     },
     Chain {
-        about: "the last number of each tenant's audit log is its last line's",
+        about: "the last number and link of each tenant's audit log are its last line's",
         table: "audit_head",
         links: "SELECT format('tenant_no %s', coalesce(h.tenant_no, a.tenant_no)) AS name,
-                    h.audit_no IS NOT DISTINCT FROM a.audit_no AS holds
+                    h.audit_no IS NOT DISTINCT FROM a.audit_no
+                    AND h.link IS NOT DISTINCT FROM (SELECT l.link FROM audit l WHERE l.tenant_no = h.tenant_no AND l.link IS NOT NULL
+                                                     ORDER BY l.audit_no DESC LIMIT 1) AS holds
                 FROM audit_head h FULL JOIN (SELECT tenant_no, max(audit_no) AS audit_no FROM audit GROUP BY 1) a
                     ON a.tenant_no = h.tenant_no",
     },

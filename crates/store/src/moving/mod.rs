@@ -44,6 +44,9 @@ pub struct Move {
     pub now: UnixMillis,
     /// Rows of one transaction, at most: [`ROWS_PER_PORTION`].
     pub rows_per_portion: usize,
+    /// Whether it is a copy that becomes a deployment beside the one it was taken from, which may have gone on: then what is stamped up to so
+    /// many ms after the end, by the database's clock, is refused.
+    pub refuse_ahead_ms: Option<i64>,
 }
 
 /// How far a move is.
@@ -137,7 +140,7 @@ enum Left {
 
 /// Moves, or goes on with a move that was cut off, and proves the copy.
 pub async fn run(order: Move, mut tell: impl FnMut(Progress)) -> Result<Report, MoveError> {
-    let Move { from, sqlite, to, id, now, rows_per_portion } = order;
+    let Move { from, sqlite, to, id, now, rows_per_portion, refuse_ahead_ms } = order;
     let mut source = Source::open(&from, sqlite)?;
     if source.setting("initialised_at")?.is_none() {
         return Err(MoveError::Refused(format!("{} holds no deployment: it was never initialised", from.display())));
@@ -159,7 +162,7 @@ pub async fn run(order: Move, mut tell: impl FnMut(Progress)) -> Result<Report, 
     }
     report.chains = chains::follow(&target).await?;
     let horizon = source.newest_accepted()?;
-    target.complete(to.window_key, horizon, now).await?;
+    let horizon = target.complete(to.window_key, (horizon, refuse_ahead_ms), now).await?;
     source.finish(&place)?;
     report.horizon = Some(horizon);
     Ok(report)

@@ -310,7 +310,7 @@ pub(crate) const TABLES: &[Table] = &[
         source: "audit_head",
         key: &["tenant_no"],
         order: "tenant_no",
-        columns: &[int("tenant_no"), int("audit_no")],
+        columns: &[int("tenant_no"), int("audit_no"), blob("link")],
     },
     Table {
         name: "audit",
@@ -328,6 +328,7 @@ pub(crate) const TABLES: &[Table] = &[
             text("before"),
             text("after"),
             text("request_id"),
+            blob("link"),
         ],
     },
 ];
@@ -351,6 +352,7 @@ pub(crate) const NOT_MOVED: &[(&str, &str)] = &[
     ("fee_rule_head.last_no", "as rule_no"),
     ("fee_rule_head.base_no", "as rule_no"),
     ("audit.line_no", "as rule_no"),
+    ("audit_head.link_before", "of the transaction under way"),
 ];
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use super::plan::{read_numbers, step};
 use super::rows::Fields;
 use super::session::{Params, Session};
 use super::statements::Sql;
-use crate::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Committed, Conflict, Key, USES_FORGOTTEN_MAX, Write};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Committed, Conflict, Guard, Key, USES_FORGOTTEN_MAX, Write};
+use crate::chain::ChainKey;
 use crate::contract::{
     ApplicationRow, CommitError, IdempotencyRow, MerchantRow, SecretRow, StoreError, TokenRow, Uses,
 };
@@ -51,6 +52,8 @@ impl From<StoreError> for Stop {
 pub(super) struct Alone<'a> {
     session: &'a Session,
     nonces: &'a Nonces,
+    /// What lines of the audit log are linked with.
+    chain: Option<ChainKey>,
     /// How to give back its nonces in this process.
     pub(super) claims: Vec<Undo>,
     pub(super) committed: Committed,
@@ -91,14 +94,24 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
         | Write::ForgetAnswers { .. }
         | Write::RecordAudit(_)
         | Write::PutSetting { .. }
+        | Write::MoveSetting { .. }
+        // The same secret in another dress: who has it in memory has the right one.
+        | Write::RewrapSecret { .. }
         | Write::Guard(_) => None,
     });
     changed.collect()
 }
 
 impl<'a> Alone<'a> {
-    pub(super) const fn new(session: &'a Session, nonces: &'a Nonces) -> Self {
-        Self { session, nonces, claims: Vec::new(), committed: Committed { events: Vec::new() }, touched: Vec::new() }
+    pub(super) const fn new(session: &'a Session, nonces: &'a Nonces, chain: Option<ChainKey>) -> Self {
+        Self {
+            session,
+            nonces,
+            chain,
+            claims: Vec::new(),
+            committed: Committed { events: Vec::new() },
+            touched: Vec::new(),
+        }
     }
 
     /// Applies the batch inside the open transaction.
@@ -128,7 +141,7 @@ impl<'a> Alone<'a> {
         let mut judge = Judge::new(self.nonces, ask.read(found.into_iter())?);
         judge.batch(std::slice::from_ref(write))?;
         self.claims.append(&mut judge.claims);
-        for statement in &judge.plan.statements() {
+        for statement in &judge.plan.statements(self.chain.as_ref()) {
             let rows = step(self.session, statement).await?;
             if matches!(statement.0, Sql::EventsInsert) {
                 self.committed.events.extend(read_numbers(&rows)?.into_values());
@@ -176,6 +189,15 @@ impl<'a> Alone<'a> {
                 self.run(Sql::AnswersForget, &[&kept_before.0, &most]).await.map(|_| ())
             }
             Write::PutSetting { name, value } => self.run(Sql::SettingPut, &[name, value]).await.map(|_| ()),
+            Write::MoveSetting { name, from, to } => self.move_setting(name, from.as_deref(), to).await,
+            Write::RewrapSecret { secret_id, from, key_id, sealed } => {
+                let found = self.run(Sql::SecretRewrap, &[secret_id, from, key_id, sealed]).await?;
+                guard(&found, Conflict::Moved(Key::Secret(secret_id.clone())))
+            }
+            Write::Guard(Guard::Setting { name, value }) => {
+                let found = self.run(Sql::SettingIs, &[name, value]).await?;
+                guard(&found, Conflict::Moved(Key::Setting(name.clone())))
+            }
             Write::ClaimNonce(_)
             | Write::AppendRule { .. }
             | Write::EnqueueEvent(_)
@@ -183,6 +205,14 @@ impl<'a> Alone<'a> {
             | Write::RecordAudit(_)
             | Write::Guard(_) => self.grouped(write).await,
         }
+    }
+
+    async fn move_setting(&self, name: &str, from: Option<&str>, to: &str) -> Result<(), Stop> {
+        let found = match from {
+            None => self.run(Sql::SettingAdd, &[&name, &to]).await?,
+            Some(from) => self.run(Sql::SettingMove, &[&name, &from, &to]).await?,
+        };
+        guard(&found, Conflict::Moved(Key::Setting(name.to_owned())))
     }
 
     async fn insert_merchant(&self, row: &MerchantRow) -> Result<(), Stop> {

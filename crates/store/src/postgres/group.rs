@@ -61,7 +61,8 @@ impl Ask {
                 Grouped::Event(event) => {
                     ask.events.push((event.tenant.0, event.no.0, event.event_id.0.to_be_bytes()));
                 }
-                Grouped::Audit(_) => {}
+                // Batches with the second run alone.
+                Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. }) => {}
                 Grouped::Guard(Guard::Lane { application, .. }) => ask.lanes.push(Lane::of(*application).get().into()),
                 Grouped::Guard(Guard::Application { application, .. }) => ask.applications.push(application.0),
             }
@@ -291,6 +292,7 @@ impl<'a> Judge<'a> {
                 let stored = seen.applications.get(&application.0);
                 guard(stored == Some(revision), Conflict::Moved(Key::Application(client_id.clone())))
             }
+            Grouped::Guard(Guard::Setting { name, .. }) => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
         }
     }
 

@@ -8,7 +8,7 @@
 //! which lies before it in the log.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use countersign_domain::ids::TenantNo;
@@ -28,6 +28,7 @@ use super::session::{Dial, Session, Step, in_order};
 use super::signals::Herald;
 use super::statements::Sql;
 use crate::batch::{Batch, Committed};
+use crate::chain::ChainKey;
 use crate::contract::{CommitError, StoreError};
 
 /// How often a transaction is begun again.
@@ -103,6 +104,8 @@ pub(super) struct Lane {
     /// Whose that transaction was; [`OF_MANY`] where nothing says so.
     tenant: i64,
     pulse: Arc<Pulse>,
+    /// What lines of the audit log are linked with.
+    chain: Arc<OnceLock<ChainKey>>,
 }
 
 impl Lane {
@@ -113,8 +116,9 @@ impl Lane {
         by_tenant: bool,
         id: Vec<u8>,
         pulse: Arc<Pulse>,
+        chain: Arc<OnceLock<ChainKey>>,
     ) -> Self {
-        Self { line: Line::new(dial, GROUPED), nonces, herald, by_tenant, id, mark: 0, tenant: OF_MANY, pulse }
+        Self { line: Line::new(dial, GROUPED), nonces, herald, by_tenant, id, mark: 0, tenant: OF_MANY, pulse, chain }
     }
 
     fn limits(&self) -> Limits {
@@ -237,7 +241,7 @@ impl Lane {
         }
         let mut writes: Vec<Statement<'_>> = Vec::new();
         writes.extend(judge.left_over());
-        writes.extend(judge.plan.statements());
+        writes.extend(judge.plan.statements(self.chain.get()));
         let outcome = self.commit(session, &writes).await;
         let claims = std::mem::take(&mut judge.claims);
         match outcome {
@@ -310,7 +314,7 @@ impl Lane {
         let session = self.line.open().await?;
         self.begin(job.tenant);
         let nonces = Arc::clone(&self.nonces);
-        let mut alone = Alone::new(&session, &nonces);
+        let mut alone = Alone::new(&session, &nonces, self.chain.get().cloned());
         let applied = timeout(self.limits().commit(), async {
             session.word("BEGIN").await?;
             alone.apply(&job.batch).await

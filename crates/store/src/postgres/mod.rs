@@ -26,6 +26,7 @@ mod schema;
 mod session;
 mod settler;
 mod signals;
+pub(crate) mod snapshot;
 mod statements;
 #[cfg(test)]
 mod tenancy;
@@ -43,10 +44,11 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::batch::{Batch, Committed, Guard, Write};
+use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
@@ -72,6 +74,8 @@ pub struct PostgresStore {
     lanes: Vec<mpsc::Sender<Job>>,
     pulses: Vec<Arc<Pulse>>,
     settling: mpsc::Sender<Settling>,
+    /// What lines of the audit log are linked with.
+    chain: Arc<OnceLock<ChainKey>>,
     /// Heartbeats and the clock.
     heart: Box<Aside>,
     /// Changes of the directory.
@@ -118,12 +122,13 @@ impl PostgresStore {
         let herald = Arc::new(Herald::default());
         let calling = tokio::spawn(Arc::clone(&herald).run(Arc::clone(&dial))).abort_handle();
         let pulses: Vec<Arc<Pulse>> = (0..lanes.max(1)).map(|_| Arc::new(Pulse::new())).collect();
+        let chain = Arc::new(OnceLock::new());
         let lane = |(number, pulse): (usize, &Arc<Pulse>)| {
             let mut id = node.to_vec();
             id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
             let (sender, queue) = mpsc::channel(queue_max.max(1));
             let (dial, nonces, herald) = (Arc::clone(&dial), Arc::clone(&nonces), Arc::clone(&herald));
-            let lane = Lane::new(dial, nonces, herald, group_by_tenant, id, Arc::clone(pulse));
+            let lane = Lane::new(dial, nonces, herald, group_by_tenant, id, Arc::clone(pulse), Arc::clone(&chain));
             tokio::spawn(lane.run(queue, group_max.max(1)));
             sender
         };
@@ -141,6 +146,7 @@ impl PostgresStore {
             lanes,
             pulses,
             settling,
+            chain,
             herald,
             heard: OnceLock::new(),
             endless: Mutex::new(vec![calling]),
@@ -200,7 +206,10 @@ const fn row_of(write: &Write) -> Option<i64> {
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
         | Write::RecordAudit(_)
-        | Write::PutSetting { .. } => None,
+        | Write::PutSetting { .. }
+        | Write::MoveSetting { .. }
+        | Write::RewrapSecret { .. }
+        | Write::Guard(Guard::Setting { .. }) => None,
     }
 }
 
@@ -223,6 +232,10 @@ impl Store for PostgresStore {
         nonces::settle(&self.nonces, &self.settling, &claim).await
     }
 
+    fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {
+        self.nonces.first_stamped(claim)
+    }
+
     fn release(&self, claim: &ClaimKey) {
         self.nonces.release(claim);
     }
@@ -241,6 +254,15 @@ impl Store for PostgresStore {
 
     async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
         queries::applications(&self.readers, of, &page).await
+    }
+
+    async fn secrets_not_under(
+        &self,
+        key_id: &str,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        queries::secrets_not_under(&self.readers, key_id, after.as_deref(), limit).await
     }
 
     async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
@@ -346,6 +368,19 @@ impl Store for PostgresStore {
 
     async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
         queries::audit(&self.readers, &page).await
+    }
+
+    fn chain_audit(&self, key: ChainKey) {
+        // The first one stays.
+        drop(self.chain.set(key));
+    }
+
+    async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Result<Vec<ChainLine>, StoreError> {
+        queries::audit_chain(&self.readers, &page).await
+    }
+
+    async fn audit_heads(&self, page: Cursor) -> Result<Vec<ChainHead>, StoreError> {
+        queries::audit_heads(&self.readers, &page).await
     }
 
     async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {

@@ -147,20 +147,25 @@ impl Target {
         self.session.client().query_one(query, &[]).await.map_err(fault)
     }
 
-    /// From here on the database is a deployment like any other, where nothing stamped by `horizon` is accepted.
+    /// From here on the database is a deployment like any other, where nothing stamped by the horizon that this gives is accepted: the one
+    /// that is asked for, and so many ms after the database's present, if that is asked for too.
     pub(crate) async fn complete(
         &mut self,
         window_key: [u8; 16],
-        horizon: UnixMillis,
+        (horizon, ahead_ms): (UnixMillis, Option<i64>),
         now: UnixMillis,
-    ) -> Result<(), StoreError> {
+    ) -> Result<UnixMillis, StoreError> {
         let transaction = self.session.transaction().await.map_err(fault)?;
-        let raise = "INSERT INTO replay AS r (one, hash_key, horizon) VALUES (1, $1, $2)
-                     ON CONFLICT (one) DO UPDATE SET horizon = greatest(r.horizon, $2)";
-        transaction.execute(raise, &[&window_key.as_slice(), &horizon.0]).await.map_err(fault)?;
+        let raise = "INSERT INTO replay AS r (one, hash_key, horizon)
+                     SELECT 1, $1, greatest($2, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3)
+                     ON CONFLICT (one) DO UPDATE SET horizon = greatest(r.horizon, excluded.horizon) RETURNING horizon";
+        let row =
+            transaction.query_one(raise, &[&window_key.as_slice(), &horizon.0, &ahead_ms]).await.map_err(fault)?;
+        let horizon = row.try_get(0).map(UnixMillis).map_err(fault)?;
         let complete = "UPDATE move_record SET completed_at = $1 WHERE completed_at IS NULL";
         transaction.execute(complete, &[&now.0]).await.map_err(fault)?;
-        transaction.commit().await.map_err(fault)
+        transaction.commit().await.map_err(fault)?;
+        Ok(horizon)
     }
 }
 

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 use tokio_postgres::Row;
 
 use super::rows::Fields;
+use countersign_domain::time::UnixMillis;
+
 use crate::contract::{ClaimKey, Claimed, StoreError};
 use crate::window::{ClaimHash, Seen, Undo, Window};
 
@@ -30,6 +32,10 @@ impl Nonces {
 
     pub(super) fn reserve(&self, claim: &ClaimKey) -> Claimed {
         self.window.reserve(self.hash(claim), claim.stamped_at.0).into()
+    }
+
+    pub(super) fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {
+        self.window.first_stamped(self.hash(claim)).map(UnixMillis)
     }
 
     pub(super) fn release(&self, claim: &ClaimKey) {

@@ -13,6 +13,7 @@ use super::rows::Fields;
 use super::session::{Session, Step};
 use super::statements::Sql;
 use crate::batch::{EventNumbers, Guard, Write};
+use crate::chain::{ChainKey, Mark};
 use crate::contract::{AttemptRow, AuditRow, ClaimKey, EventRow, StoreError};
 use crate::words;
 
@@ -72,7 +73,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The statements, in the order of the locks they take.
-    pub(super) fn statements(&self) -> Vec<Statement<'a>> {
+    pub(super) fn statements(&self, chain: Option<&ChainKey>) -> Vec<Statement<'a>> {
         let mut all = Vec::new();
         if !self.rules.is_empty() {
             all.extend([self.rules(), self.heads()]);
@@ -84,7 +85,8 @@ impl<'a> Plan<'a> {
             all.extend([self.moves(), self.attempts()]);
         }
         if !self.audit.is_empty() {
-            all.extend([self.audit_counts(), self.audit()]);
+            let marks = self.marks(chain);
+            all.extend([self.audit_counts(&marks), self.audit(marks)]);
         }
         all
     }
@@ -198,16 +200,35 @@ impl<'a> Plan<'a> {
         (Sql::AttemptsInsert, columns)
     }
 
-    fn audit_counts(&self) -> Statement<'a> {
-        let mut counts = BTreeMap::new();
-        for line in &self.audit {
-            *counts.entry(words::of_audit_tenant(line.tenant)).or_insert(0_i64) += 1;
-        }
-        (Sql::AuditCount, columns![counts; |(tenant, _)| *tenant, |(_, count)| *count])
+    /// The mark of each line, over that of the line before it in its tenant; none: lines are not linked yet.
+    fn marks(&self, chain: Option<&ChainKey>) -> Vec<Option<Mark>> {
+        let mut last: HashMap<i64, Mark> = HashMap::new();
+        let mark = |line: &&AuditRow| {
+            let tenant = words::of_audit_tenant(line.tenant);
+            let mark = chain?.mark(last.get(&tenant), line);
+            last.insert(tenant, mark);
+            Some(mark)
+        };
+        self.audit.iter().map(mark).collect()
     }
 
-    fn audit(&self) -> Statement<'a> {
-        let columns = columns![self.audit;
+    /// How many lines each tenant gets, and the mark of its last one.
+    fn audit_counts(&self, marks: &[Option<Mark>]) -> Statement<'a> {
+        let mut counts: BTreeMap<i64, (i64, Option<Mark>)> = BTreeMap::new();
+        for (line, mark) in self.audit.iter().zip(marks) {
+            let count = counts.entry(words::of_audit_tenant(line.tenant)).or_default();
+            *count = (count.0 + 1, *mark);
+        }
+        let columns = columns![counts;
+            |(tenant, _)| *tenant,
+            |(_, (count, _))| *count,
+            |(_, (_, mark))| mark.map(|mark| mark.to_vec()),
+        ];
+        (Sql::AuditCount, columns)
+    }
+
+    fn audit(&self, marks: Vec<Option<Mark>>) -> Statement<'a> {
+        let mut columns = columns![self.audit;
             |a| words::of_audit_tenant(a.tenant),
             |a| a.at.0,
             |a| a.actor.as_str(),
@@ -218,6 +239,8 @@ impl<'a> Plan<'a> {
             |a| a.after.as_str(),
             |a| a.request_id.as_str(),
         ];
+        let marks: Vec<Option<Vec<u8>>> = marks.into_iter().map(|mark| mark.map(|mark| mark.to_vec())).collect();
+        columns.push(Box::new(marks));
         (Sql::AuditInsert, columns)
     }
 
@@ -267,7 +290,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
             due_at: *due_at,
         }),
         Write::RecordAudit(row) => Some(Grouped::Audit(row)),
-        Write::Guard(guard) => Some(Grouped::Guard(guard)),
+        Write::Guard(guard @ (Guard::Lane { .. } | Guard::Application { .. })) => Some(Grouped::Guard(guard)),
         Write::InsertMerchant(_)
         | Write::UpdateMerchant(_)
         | Write::Reassess { .. }
@@ -285,7 +308,10 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
-        | Write::PutSetting { .. } => None,
+        | Write::PutSetting { .. }
+        | Write::MoveSetting { .. }
+        | Write::RewrapSecret { .. }
+        | Write::Guard(Guard::Setting { .. }) => None,
     }
 }
 

@@ -15,9 +15,10 @@ use super::readers::Readers;
 use super::rows;
 use super::session::Params;
 use super::statements::{EVENTS, Sql};
+use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, RuleFilter, RulePage, StoreError, TokenRow,
+    MerchantRow, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -82,6 +83,15 @@ pub(super) async fn application_revision(from: &Readers, client_id: &str) -> Fou
 pub(super) async fn applications(from: &Readers, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {
     let (of, after, limit) = (of.map(|m| m.0), page.after.unwrap_or(i64::MIN), i64::from(page.limit));
     views(&from.rows(Sql::Applications, &[&of, &after, &limit]).await?)
+}
+
+pub(super) async fn secrets_not_under(
+    from: &Readers,
+    key_id: &str,
+    after: Option<&str>,
+    limit: u32,
+) -> Found<Vec<SealedSecret>> {
+    many(from, Sql::SecretsNotUnder, &[&key_id, &after.unwrap_or_default(), &i64::from(limit)], rows::sealed).await
 }
 
 pub(super) async fn merchant(from: &Readers, merchant_id: &str) -> Found<Option<MerchantRow>> {
@@ -257,4 +267,13 @@ pub(super) async fn remembered(from: &Readers, scope: &str, key: &str) -> Found<
 pub(super) async fn audit(from: &Readers, page: &Cursor<AuditKey>) -> Found<Vec<AuditRow>> {
     let (at, tenant, no) = words::of_audit_place(page.after);
     many(from, Sql::Audit, &[&at, &tenant, &no, &i64::from(page.limit)], rows::audit).await
+}
+
+pub(super) async fn audit_chain(from: &Readers, page: &Cursor<ChainPlace>) -> Found<Vec<ChainLine>> {
+    let ChainPlace(tenant, no) = page.after.unwrap_or(ChainPlace(i64::MIN, i64::MIN));
+    many(from, Sql::AuditChain, &[&tenant, &no, &i64::from(page.limit)], rows::chain_line).await
+}
+
+pub(super) async fn audit_heads(from: &Readers, page: &Cursor) -> Found<Vec<ChainHead>> {
+    many(from, Sql::AuditHeads, &[&page.after.unwrap_or(i64::MIN), &i64::from(page.limit)], rows::chain_head).await
 }

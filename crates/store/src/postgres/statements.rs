@@ -101,6 +101,13 @@ macro_rules! goes_out {
     };
 }
 
+/// What the first link of a tenant hangs on.
+macro_rules! start {
+    () => {
+        "decode(repeat('00', 32), 'hex')"
+    };
+}
+
 /// The database's time, in ms since 1970.
 macro_rules! now {
     () => {
@@ -144,6 +151,9 @@ statements! {
         "(SELECT * FROM application WHERE ($1::bigint IS NULL OR merchant_no = $1) AND application_no > $2 \
          ORDER BY application_no LIMIT $3)"
     );
+    SecretsNotUnder: "SELECT s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, s.signs_callbacks, s.created_at,
+                      s.not_after, s.revoked_at, s.last_used_at, a.client_id FROM secret s JOIN application a ON a.application_no = s.application_no
+                      WHERE s.key_id <> $1 AND s.secret_id > $2 ORDER BY s.secret_id LIMIT $3";
     ApplicationRevision: "SELECT $1::text, (SELECT revision FROM application WHERE client_id = $1)";
     Merchant: concat!("SELECT ", merchant_columns!(), " FROM merchant m WHERE m.merchant_id = $1");
     Merchants: concat!(
@@ -209,6 +219,9 @@ statements! {
     Remembered: "SELECT scope, key, body_digest, status, answer, created_at FROM idempotency WHERE scope = $1 AND key = $2";
     Audit: "SELECT tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id FROM audit
             WHERE (at, tenant_no, audit_no) < ($1, $2, $3) ORDER BY at DESC, tenant_no DESC, audit_no DESC LIMIT $4";
+    AuditChain: "SELECT tenant_no, audit_no, tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id, link
+                 FROM audit WHERE (tenant_no, audit_no) > ($1, $2) ORDER BY tenant_no, audit_no LIMIT $3";
+    AuditHeads: "SELECT tenant_no, audit_no, link FROM audit_head WHERE tenant_no > $1 ORDER BY tenant_no LIMIT $2";
 
     // Claims hold the first lock together, each in its own transaction; raising the horizon takes it alone. So no nonce is deleted
     // between the look at the horizon and the insert that relies on it.
@@ -309,6 +322,7 @@ statements! {
                  ORDER BY t.token_id FOR NO KEY UPDATE OF t)
                  UPDATE operator_token t SET last_used_at = greatest(t.last_used_at, used.last_used_at) FROM used
                  WHERE t.token_id = used.token_id";
+    SecretRewrap: "UPDATE secret SET key_id = $3, sealed = $4 WHERE secret_id = $1 AND key_id = $2 RETURNING 1::bigint";
     TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
                   VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING 1::bigint";
     TokenRevoke: "UPDATE operator_token SET revoked_at = coalesce(revoked_at, $2) WHERE token_id = $1 RETURNING 1::bigint";
@@ -371,16 +385,27 @@ statements! {
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
                     WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2)";
     // Numbers within a tenant have no gap: whoever appends holds the tenant's head until his transaction ends, and nobody else's.
-    AuditCount: "INSERT INTO audit_head AS h (tenant_no, audit_no) SELECT * FROM unnest($1::bigint[], $2::bigint[])
-                 ON CONFLICT (tenant_no) DO UPDATE SET audit_no = h.audit_no + excluded.audit_no";
+    // The links are made here, since only whoever holds the head knows what they hang on; what needs the key, the marks, was made before.
+    // `link_before`: of a head that is inserted, the mark; else the link that was found. A null mark leaves the link as it was.
+    AuditCount: concat!(
+        "INSERT INTO audit_head AS h (tenant_no, audit_no, link, link_before)
+         SELECT a.tenant_no, a.lines, sha256(", start!(), " || int8send(a.lines) || a.mark), a.mark
+         FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS a (tenant_no, lines, mark)
+         ON CONFLICT (tenant_no) DO UPDATE SET audit_no = h.audit_no + excluded.audit_no, link_before = coalesce(h.link, ", start!(), "),
+         link = coalesce(sha256(coalesce(h.link, ", start!(), ") || int8send(h.audit_no + excluded.audit_no) || excluded.link_before), h.link)"
+    );
     // After the count: the last line of a tenant has the head's number, those before it count down.
-    AuditInsert: "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id)
-                  SELECT a.tenant_no, h.audit_no + 1 - row_number() OVER (PARTITION BY a.tenant_no ORDER BY a.place DESC), a.at, a.actor, a.source,
-                  a.action, a.subject, a.before, a.after, a.request_id
-                  FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                  $8::text[], $9::text[]) WITH ORDINALITY
-                  AS a (tenant_no, at, actor, source, action, subject, before, after, request_id, place)
-                  JOIN audit_head h ON h.tenant_no = a.tenant_no";
+    AuditInsert: concat!(
+        "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id, link)
+         SELECT n.tenant_no, n.audit_no, n.at, n.actor, n.source, n.action, n.subject, n.before, n.after, n.request_id,
+         sha256(CASE WHEN n.last = n.lines THEN ", start!(), " ELSE n.link_before END || int8send(n.audit_no) || n.mark)
+         FROM (SELECT a.*, h.link_before, h.audit_no AS last, count(*) OVER (PARTITION BY a.tenant_no) AS lines,
+         h.audit_no + 1 - row_number() OVER (PARTITION BY a.tenant_no ORDER BY a.place DESC) AS audit_no
+         FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+         $8::text[], $9::text[], $10::bytea[]) WITH ORDINALITY
+         AS a (tenant_no, at, actor, source, action, subject, before, after, request_id, mark, place)
+         JOIN audit_head h ON h.tenant_no = a.tenant_no) n"
+    );
 
     // What a batch rests on. The lane is held against its being taken, the application against its being changed.
     LanesGuard: "SELECT lane, fence FROM delivery_lane WHERE lane = ANY($1::bigint[]) ORDER BY lane FOR KEY SHARE";
@@ -428,6 +453,9 @@ statements! {
          FROM free WHERE l.lane = free.lane RETURNING l.lane, l.fence"
     );
 
+    SettingIs: "SELECT 1::bigint FROM setting WHERE name = $1 AND value = $2 FOR SHARE";
+    SettingAdd: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING 1::bigint";
+    SettingMove: "UPDATE setting SET value = $3 WHERE name = $1 AND value = $2 RETURNING 1::bigint";
     SettingPut: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
     MarksForget: "DELETE FROM commit_mark WHERE marked_at < 1000 * extract(epoch FROM now() - $1::bigint * interval '1 second')::bigint";

@@ -41,12 +41,14 @@ const OTHERS: [&str; 14] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 7] = [
+const ACROSS: [(&str, &str); 9] = [
     ("DueEvents", "the dispatcher looks for what is due, whosever it is"),
     ("NextDueAt", "as DueEvents"),
     ("Event", "an operator names an event by its id alone; its key begins with it"),
     ("EVENTS", "an operator's list over all"),
     ("Audit", "an operator's list over all"),
+    ("AuditChain", "a walk over the chains of all"),
+    ("AuditHeads", "as AuditChain"),
     ("NoncesForget", "housekeeping: what is behind the horizon, in transactions of its own"),
     ("MarksForget", "housekeeping: what lanes that are gone left behind"),
 ];

@@ -3,11 +3,14 @@
 //! Invariant: where no two writes of a batch can touch the same row, nothing is written before every guard held, so a refused batch
 //! needs no savepoint. Other batches are applied write by write under one.
 
+use std::sync::{Arc, OnceLock};
+
 use super::audit::AuditHeads;
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use super::writes;
 use crate::batch::{Batch, Committed, Conflict, Guard, Write};
+use crate::chain::ChainKey;
 use crate::contract::{CommitError, StoreError};
 use crate::window::Undo;
 
@@ -68,7 +71,7 @@ const fn family(write: &Write) -> u32 {
         // What it does follows from merchants and applications, as they are by then.
         Write::Reassess { .. } => 1 << 2 | 1 << 3 | 1 << 7,
         Write::InsertApplication(_) | Write::UpdateApplication(_) | Write::Guard(Guard::Application { .. }) => 1 << 3,
-        Write::InsertSecret(_) | Write::UpdateSecret(_) => 1 << 4,
+        Write::InsertSecret(_) | Write::UpdateSecret(_) | Write::RewrapSecret { .. } => 1 << 4,
         Write::InsertToken(_) | Write::RevokeToken { .. } => 1 << 5,
         Write::InsertConvertOrder { .. } | Write::MoveConvertOrder { .. } => 1 << 6,
         Write::EnqueueEvent(_)
@@ -77,8 +80,9 @@ const fn family(write: &Write) -> u32 {
         | Write::HoldPending { .. }
         | Write::Redeliver { .. } => 1 << 7,
         Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
+        Write::PutSetting { .. } | Write::MoveSetting { .. } | Write::Guard(Guard::Setting { .. }) => 1 << 9,
         // No guard reads what these write.
-        Write::AddUses(_) | Write::RecordAudit(_) | Write::PutSetting { .. } | Write::Guard(Guard::Lane { .. }) => 0,
+        Write::AddUses(_) | Write::RecordAudit(_) | Write::Guard(Guard::Lane { .. }) => 0,
     }
 }
 
@@ -93,8 +97,8 @@ fn depends_on_itself(batch: &Batch) -> bool {
 }
 
 impl<'c> Applier<'c> {
-    pub(super) fn new(kept: Kept<'c>, nonces: &'c Nonces) -> Self {
-        Self { kept, nonces, claimed: Vec::new(), found: Vec::new(), audit: AuditHeads::default() }
+    pub(super) fn new(kept: Kept<'c>, nonces: &'c Nonces, chain: Arc<OnceLock<ChainKey>>) -> Self {
+        Self { kept, nonces, claimed: Vec::new(), found: Vec::new(), audit: AuditHeads::new(chain) }
     }
 
     /// Applies a batch inside the open transaction.

@@ -10,7 +10,7 @@ use super::apply::{Applier, Found, Stop};
 use super::rows::Fields;
 use super::statements::{Kept, Sql};
 use crate::batch::{Conflict, Guard, Key, Write};
-use crate::contract::{ClaimKey, CommitError, StoreError};
+use crate::contract::{AttemptRow, ClaimKey, CommitError, StoreError};
 use crate::window::Seen;
 
 /// A sub-account's rule head.
@@ -64,6 +64,10 @@ impl Applier<'_> {
             Write::UpdateSecret(row) => {
                 self.there(Sql::SecretThere, params![row.secret_id], Key::Secret(row.secret_id.clone()))?;
             }
+            Write::RewrapSecret { secret_id, from, .. } => {
+                self.there(Sql::SecretUnder, params![secret_id, from], Key::Secret(secret_id.clone()))?;
+            }
+            Write::MoveSetting { name, from, .. } => self.check_setting(name, from.as_deref())?,
             Write::InsertToken(row) => {
                 self.fresh(Sql::TokenTaken, params![row.token_id, row.digest], Key::Token(row.token_id.clone()))?;
             }
@@ -86,10 +90,7 @@ impl Applier<'_> {
                 self.application_of(row.tenant, row.application)?;
             }
             Write::RecordAttempt { tenant, application, attempt, .. } => {
-                lane_at(*application, attempt.fence)?;
-                let delivery = self.delivery(*tenant, attempt.event.0)?;
-                let expected = delivery.is_some_and(|(attempts, _)| attempts == attempt.attempt - 1);
-                guard(expected, Conflict::Moved(Key::Delivery(attempt.event)))?;
+                self.check_attempt(*tenant, *application, attempt)?;
             }
             Write::Redeliver { tenant, event, .. } => self.check_redelivery(*tenant, *event)?,
             Write::RememberAnswer(row) => {
@@ -107,6 +108,18 @@ impl Applier<'_> {
         Ok(Found::Nothing)
     }
 
+    fn check_attempt(
+        &mut self,
+        tenant: TenantNo,
+        application: ApplicationNo,
+        attempt: &AttemptRow,
+    ) -> Result<(), Stop> {
+        lane_at(application, attempt.fence)?;
+        let delivery = self.delivery(tenant, attempt.event.0)?;
+        let expected = delivery.is_some_and(|(attempts, _)| attempts == attempt.attempt - 1);
+        guard(expected, Conflict::Moved(Key::Delivery(attempt.event)))
+    }
+
     /// A guard of a row that its batch does not write.
     fn check_alone(&mut self, rests_on: &Guard) -> Result<(), Stop> {
         match rests_on {
@@ -115,7 +128,14 @@ impl Applier<'_> {
                 let stored = self.revision(Sql::ApplicationRevision, "application", [application.0])?;
                 guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))
             }
+            Guard::Setting { name, value } => self.check_setting(name, Some(value)),
         }
+    }
+
+    fn check_setting(&mut self, name: &str, expected: Option<&str>) -> Result<(), Stop> {
+        let read = |row: &Row<'_>| Fields::new(row, "setting", 0, 0).text();
+        let stored = read_row(&mut self.kept, Sql::SettingGet, [name], read)?;
+        guard(stored.as_deref() == expected, Conflict::Moved(Key::Setting(name.to_owned())))
     }
 
     fn check_redelivery(&mut self, tenant: TenantNo, event: EventNo) -> Result<(), Stop> {

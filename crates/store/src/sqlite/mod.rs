@@ -6,6 +6,7 @@
 mod apply;
 mod audit;
 mod checkpoint;
+pub(crate) mod copying;
 mod fault;
 mod guards;
 mod journal;
@@ -23,7 +24,7 @@ mod writes;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use countersign_domain::convert::ConvertOrder;
@@ -34,10 +35,11 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Committed};
+use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, Store, StoreError, TokenRow,
+    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
@@ -45,6 +47,7 @@ use nonces::{Hold, MarkNeed, Nonces};
 use readers::Readers;
 use writer::{Message, Task};
 
+pub use copying::Revival;
 pub use moving::MoveMark;
 pub use options::SqliteOptions;
 
@@ -58,6 +61,8 @@ pub struct SqliteStore {
     nonces: Arc<Nonces>,
     readers: Arc<Readers>,
     queue: SyncSender<Message>,
+    /// What lines of the audit log are linked with.
+    chain: Arc<OnceLock<ChainKey>>,
     /// Empty once the writer has ended, for whatever reason.
     writer_alive: Weak<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -101,6 +106,16 @@ impl SqliteStore {
     /// What is wrong inside the file: pages, indexes, constraints, references, chains of fee rules. Empty if nothing is. Reads everything.
     pub fn faults(path: &Path) -> Result<Vec<String>, StoreError> {
         schema::faults(path)
+    }
+
+    /// Copies a file, served or not, into an empty one, as it was at one moment.
+    pub fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
+        copying::copy(from, to)
+    }
+
+    /// Turns a copy into a deployment of its own. Nobody may have it open.
+    pub fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreError> {
+        copying::revive(path, revival)
     }
 
     /// Finishes what waits, ends the threads, and puts the nonce journal on stable storage, so that even after a reboot of the
@@ -183,6 +198,10 @@ impl Store for SqliteStore {
         self.nonces.settle(&claim).await
     }
 
+    fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {
+        self.nonces.first_stamped(claim)
+    }
+
     fn release(&self, claim: &ClaimKey) {
         self.nonces.release(claim);
     }
@@ -212,6 +231,16 @@ impl Store for SqliteStore {
 
     async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
         self.readers.away(move |conn| queries::applications(conn, of, &page)).await
+    }
+
+    async fn secrets_not_under(
+        &self,
+        key_id: &str,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<SealedSecret>, StoreError> {
+        let key_id = key_id.to_owned();
+        self.readers.away(move |conn| queries::secrets_not_under(conn, &key_id, after.as_deref(), limit)).await
     }
 
     async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
@@ -317,6 +346,19 @@ impl Store for SqliteStore {
 
     async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
         self.readers.away(move |conn| queries::audit(conn, &page)).await
+    }
+
+    fn chain_audit(&self, key: ChainKey) {
+        // The first one stays.
+        drop(self.chain.set(key));
+    }
+
+    async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Result<Vec<ChainLine>, StoreError> {
+        self.readers.away(move |conn| queries::audit_chain(conn, &page)).await
+    }
+
+    async fn audit_heads(&self, page: Cursor) -> Result<Vec<ChainHead>, StoreError> {
+        self.readers.away(move |conn| queries::audit_heads(conn, &page)).await
     }
 
     async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {

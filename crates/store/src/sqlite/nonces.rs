@@ -6,6 +6,8 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::journal::Journal;
+use countersign_domain::time::UnixMillis;
+
 use crate::contract::{ClaimKey, Claimed, StoreError};
 use crate::window::{ClaimHash, Seen, Undo, Window};
 
@@ -78,6 +80,10 @@ impl Nonces {
 
     pub(super) fn reserve(&self, claim: &ClaimKey) -> Claimed {
         self.window.reserve(self.hash(claim), claim.stamped_at.0).into()
+    }
+
+    pub(super) fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {
+        self.window.first_stamped(self.hash(claim)).map(UnixMillis)
     }
 
     pub(super) fn release(&self, claim: &ClaimKey) {

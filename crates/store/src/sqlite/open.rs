@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -158,7 +158,16 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         let (readers, gate, log) = (Arc::clone(&readers), Arc::clone(&gate), Arc::clone(&log));
         spawn("store-checkpoint", move || checkpoint::run(&copier, &readers, &gate, &log, &wanted))?
     };
-    let shared = Shared { nonces: Arc::clone(&nonces), commits, gate, log, checkpoint, group_max: group_max.max(1) };
+    let chain = Arc::new(OnceLock::new());
+    let shared = Shared {
+        nonces: Arc::clone(&nonces),
+        commits,
+        gate,
+        log,
+        checkpoint,
+        group_max: group_max.max(1),
+        chain: Arc::clone(&chain),
+    };
     let writer = spawn("store-writer", move || {
         writer::run(&conn, &shared, &messages);
         drop(alive);
@@ -168,6 +177,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         nonces,
         readers,
         queue,
+        chain,
         writer_alive: watched,
         threads: Mutex::new(vec![writer, checkpointer]),
     })

@@ -9,9 +9,10 @@ use rusqlite::{Connection, Params, Row, params};
 
 use super::fault::fault;
 use super::rows;
+use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, RuleFilter, RulePage, SecretRow, StoreError, TokenRow,
+    MerchantRow, RuleFilter, RulePage, SealedSecret, SecretRow, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -207,6 +208,18 @@ pub(super) fn applications(conn: &Connection, of: Option<MerchantNo>, page: &Cur
         view.secrets = secrets(conn, view.application.no)?;
     }
     Ok(found)
+}
+
+pub(super) fn secrets_not_under(
+    conn: &Connection,
+    key_id: &str,
+    after: Option<&str>,
+    limit: u32,
+) -> Found<Vec<SealedSecret>> {
+    let sql = "SELECT s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, s.signs_callbacks, s.created_at,
+               s.not_after, s.revoked_at, s.last_used_at, a.client_id FROM secret s JOIN application a ON a.application_no = s.application_no
+               WHERE s.key_id <> ?1 AND s.secret_id > ?2 ORDER BY s.secret_id LIMIT ?3";
+    many(conn, sql, params![key_id, after.unwrap_or_default(), limit], rows::sealed)
 }
 
 pub(super) fn merchant(conn: &Connection, merchant_id: &str) -> Found<Option<MerchantRow>> {
@@ -465,4 +478,18 @@ pub(super) fn audit(conn: &Connection, page: &Cursor<AuditKey>) -> Found<Vec<Aud
                WHERE (at, tenant_no, audit_no) < (?1, ?2, ?3) ORDER BY at DESC, tenant_no DESC, audit_no DESC LIMIT ?4";
     let (at, tenant, no) = words::of_audit_place(page.after);
     many(conn, sql, params![at, tenant, no, page.limit], rows::audit)
+}
+
+/// In the order of writing.
+pub(super) fn audit_chain(conn: &Connection, page: &Cursor<ChainPlace>) -> Found<Vec<ChainLine>> {
+    let sql =
+        "SELECT line_no, 0, tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id, link
+               FROM audit WHERE line_no > ?1 ORDER BY line_no LIMIT ?2";
+    let after = page.after.map_or(i64::MIN, |place| place.0);
+    many(conn, sql, params![after, page.limit], rows::chain_line)
+}
+
+pub(super) fn audit_heads(conn: &Connection, page: &Cursor) -> Found<Vec<ChainHead>> {
+    let sql = "SELECT tenant_no, audit_no, link FROM audit_head WHERE tenant_no > ?1 ORDER BY tenant_no LIMIT ?2";
+    many(conn, sql, params![page.after.unwrap_or(i64::MIN), page.limit], rows::chain_head)
 }

@@ -3,7 +3,8 @@
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use crate::contract::{AttemptRow, AuditRow, EventRow, IdempotencyRow, SecretRow, StoreError, TokenRow};
+use crate::chain::{ChainHead, ChainLine};
+use crate::contract::{AttemptRow, AuditRow, EventRow, IdempotencyRow, SealedSecret, SecretRow, StoreError, TokenRow};
 use crate::read::{self, Columns, WrongType, hex};
 
 pub(super) use crate::read::{Fields, application, convert_order, merchant, rule};
@@ -23,6 +24,9 @@ whole! {
     attempt: AttemptRow,
     remembered: IdempotencyRow,
     audit: AuditRow,
+    chain_line: ChainLine,
+    chain_head: ChainHead,
+    sealed: SealedSecret,
 }
 
 impl Columns for Row<'_> {

@@ -17,6 +17,7 @@ const STEPS: &[Step] = &[
     Step { number: 2, name: "audit_by_tenant", sql: include_str!("../../migrations/sqlite/0002_audit_by_tenant.sql") },
     Step { number: 3, name: "lanes", sql: include_str!("../../migrations/sqlite/0003_lanes.sql") },
     Step { number: 4, name: "identities", sql: include_str!("../../migrations/sqlite/0004_identities.sql") },
+    Step { number: 5, name: "audit_chain", sql: include_str!("../../migrations/sqlite/0005_audit_chain.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

@@ -82,6 +82,9 @@ statements! {
                        WHERE minute < ?1 ORDER BY minute, secret_id LIMIT ?2)";
     SecretUpdate: "UPDATE secret SET not_after = ?2, revoked_at = ?3, signs_callbacks = ?4 WHERE secret_id = ?1";
 
+    SecretUnder: "SELECT 1 FROM secret WHERE secret_id = ?1 AND key_id = ?2";
+    SecretRewrap: "UPDATE secret SET key_id = ?2, sealed = ?3 WHERE secret_id = ?1";
+
     TokenTaken: "SELECT 1 FROM operator_token WHERE token_id = ?1 OR digest = ?2";
     TokenThere: "SELECT 1 FROM operator_token WHERE token_id = ?1";
     TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
@@ -122,11 +125,12 @@ statements! {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
                     WHERE created_at < ?1 ORDER BY created_at, scope, key LIMIT ?2)";
-    AuditHead: "SELECT audit_no FROM audit_head WHERE tenant_no = ?1";
-    AuditHeadPut: "INSERT INTO audit_head (tenant_no, audit_no) VALUES (?1, ?2)
-                   ON CONFLICT (tenant_no) DO UPDATE SET audit_no = excluded.audit_no";
-    AuditInsert: "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id)
-                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    AuditHead: "SELECT audit_no, link FROM audit_head WHERE tenant_no = ?1";
+    AuditHeadPut: "INSERT INTO audit_head (tenant_no, audit_no, link) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (tenant_no) DO UPDATE SET audit_no = excluded.audit_no, link = excluded.link";
+    AuditInsert: "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id, link)
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    SettingGet: "SELECT value FROM setting WHERE name = ?1";
     SettingPut: "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -16,6 +16,7 @@ use super::fault::{fault, may_be_done};
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use crate::batch::{Batch, Committed};
+use crate::chain::ChainKey;
 use crate::contract::{CommitError, StoreError};
 
 /// What the writer is asked to do.
@@ -67,6 +68,8 @@ pub(super) struct Shared {
     pub(super) log: Arc<LogSize>,
     pub(super) checkpoint: SyncSender<()>,
     pub(super) group_max: usize,
+    /// What lines of the audit log are linked with.
+    pub(super) chain: Arc<OnceLock<ChainKey>>,
 }
 
 /// Why a transaction failed, and whether it was its commit that did.
@@ -87,7 +90,7 @@ impl Failure {
 
 /// Writes until it is told to stop or everybody who could ask is gone.
 pub(super) fn run(conn: &Connection, shared: &Shared, messages: &Receiver<Message>) {
-    let mut applier = Applier::new(Kept::new(conn), &shared.nonces);
+    let mut applier = Applier::new(Kept::new(conn), &shared.nonces, Arc::clone(&shared.chain));
     let mut jobs = Vec::with_capacity(shared.group_max);
     while let Ok(first) = messages.recv() {
         let mut next = Some(first);

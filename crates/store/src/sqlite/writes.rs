@@ -7,7 +7,7 @@ use countersign_domain::time::UnixMillis;
 use rusqlite::params;
 
 use super::apply::Found;
-use super::audit::AuditHeads;
+use super::audit::{AuditHeads, Head};
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, EventNumbers, USES_FORGOTTEN_MAX, Write};
@@ -75,7 +75,10 @@ pub(super) fn write(
             kept.run(Sql::AnswersForget, [kept_before.0, most])?;
         }
         Write::RecordAudit(row) => record_audit(kept, heads, row)?,
-        Write::PutSetting { name, value } => {
+        Write::RewrapSecret { secret_id, key_id, sealed, .. } => {
+            kept.run(Sql::SecretRewrap, params![secret_id, key_id, sealed])?;
+        }
+        Write::PutSetting { name, value } | Write::MoveSetting { name, to: value, .. } => {
             kept.run(Sql::SettingPut, [name, value])?;
         }
         Write::Guard(_) => {}
@@ -194,10 +197,10 @@ fn insert_order(
     Ok(())
 }
 
-/// A line, with the number that only the store can give.
+/// A line, with the number and the link that only the store can give.
 fn record_audit(kept: &mut Kept<'_>, heads: &mut AuditHeads, row: &AuditRow) -> rusqlite::Result<()> {
     let tenant = words::of_audit_tenant(row.tenant);
-    let no = heads.next(kept, tenant)?;
+    let Head { no, link } = heads.next(kept, tenant, row)?;
     kept.run(
         Sql::AuditInsert,
         params![
@@ -210,7 +213,8 @@ fn record_audit(kept: &mut Kept<'_>, heads: &mut AuditHeads, row: &AuditRow) -> 
             row.subject,
             row.before,
             row.after,
-            row.request_id
+            row.request_id,
+            link
         ],
     )?;
     Ok(())

@@ -1,6 +1,7 @@
 //! One binary: the contract on every store, what only one kind promises, and all against each other.
 
 mod breaks;
+mod chain_trials;
 mod contract;
 mod corrupt;
 mod data_md;

@@ -29,6 +29,7 @@ fn order_of(fresh: &Fresh, database: &Database, id: u8) -> Move {
         id: [id; 16],
         now: at(1_000_000),
         rows_per_portion: 2,
+        refuse_ahead_ms: None,
     }
 }
 

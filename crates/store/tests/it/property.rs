@@ -131,6 +131,13 @@ pub fn write() -> impl Strategy<Value = Write> {
         1 => (0..3u8).prop_map(|key| Write::RememberAnswer(Box::new(answer(&format!("k{key}"))))),
         2 => (proptest::option::of(Just(TENANT)), 0..4i64, 0..9u8)
             .prop_map(|(tenant, ms, n)| audit_of(tenant, ms, &format!("action {n}"))),
+        1 => (0..3u8, proptest::option::of(0..3u8), 0..3u8).prop_map(|(name, from, to)| Write::MoveSetting {
+            name: format!("s{name}"),
+            from: from.map(|from| from.to_string()),
+            to: to.to_string(),
+        }),
+        1 => (0..3u8, 0..3u8)
+            .prop_map(|(name, value)| Write::Guard(Guard::Setting { name: format!("s{name}"), value: value.to_string() })),
         1 => (0..3u8, 0..9u8).prop_map(|(name, value)| put(&format!("s{name}"), &value.to_string())),
     ]
 }

@@ -30,7 +30,7 @@ const ONLY_SQLITE: [(&str, &str); 11] = [
     ("fee_rule_head.base_no", "as rule_no"),
 ];
 /// What only PostgreSQL has, and why.
-const ONLY_POSTGRES: [(&str, &str); 28] = [
+const ONLY_POSTGRES: [(&str, &str); 29] = [
     ("nonce.tenant_no", "rows are spread by it"),
     (
         "order_directory.order_id",
@@ -62,6 +62,10 @@ const ONLY_POSTGRES: [(&str, &str); 28] = [
     ("directory.one", "other nodes must hear of changed applications"),
     ("directory.revision", "as one"),
     ("application.directory_revision", "as directory.one"),
+    (
+        "audit_head.link_before",
+        "links are made by the statement that appends the lines; a file's one writer makes them before",
+    ),
 ];
 /// Tables whose keys differ with those columns.
 const OTHER_KEYS: [&str; 3] = ["nonce", "fee_rule", "audit"];

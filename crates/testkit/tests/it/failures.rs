@@ -53,7 +53,7 @@ async fn broken_application(world: &World, signer: &Signer) -> Signer {
     let elsewhere = secret_row(&signer.client_id, "sec_other");
     let secret = SecretRow {
         secret_id: "sec_swapped".to_owned(),
-        sealed: app.vault.seal(&app.chance, &elsewhere, b"stolen"),
+        sealed: app.vault.seal(&app.chance, &elsewhere, b"stolen").1,
         ..view.secrets[0].clone()
     };
     app.store.commit(Batch(vec![Write::InsertSecret(Box::new(secret))])).await.expect("written");

@@ -3,6 +3,7 @@
 mod cut_off;
 mod decimals;
 mod dispatch;
+mod explained;
 mod failures;
 mod fleet;
 mod histories;
@@ -13,6 +14,7 @@ mod journey_identities;
 mod journey_replay;
 mod journey_rule_query;
 mod journey_rule_upgrade;
+mod keeping;
 mod kills;
 mod moves;
 mod nodes;

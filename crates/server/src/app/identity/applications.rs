@@ -10,12 +10,12 @@ use countersign_store::contract::{
 use serde_json::json;
 
 use super::merchants::find_merchant;
-use super::secrets::new_secret;
+use super::secrets::{new_secret, seals_now};
 use super::{encoding_name, vocabulary_name};
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, PlainSecret, kept};
 use crate::app::turns::TurnKey;
-use crate::app::{Actor, App};
+use crate::app::{Actor, App, master_key};
 
 /// How long a change may be decided anew because of others, counted from its arrival.
 const DECIDE_MS_MAX: i64 = 2_000;
@@ -70,6 +70,7 @@ pub async fn create_application(
         let mut writes = vec![
             Write::InsertApplication(Box::new(row.clone())),
             Write::InsertSecret(Box::new(made.secret.clone())),
+            seals_now(&made.secret),
             Write::RecordAudit(Box::new(audit)),
         ];
         writes.extend(kept(keep, &made));
@@ -77,6 +78,7 @@ pub async fn create_application(
             Ok(_) => return Ok(made),
             // Another node drew the same number in the same millisecond.
             Err(CommitError::Conflict(Conflict::Taken(Key::Application(_)))) => {}
+            Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_)))) => master_key::look(app).await?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -271,6 +273,11 @@ pub(super) async fn decide_and_commit<T: Send>(
             Ok(_) => return Ok(value),
             Err(CommitError::Conflict(Conflict::Moved(Key::Application(_))))
                 if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_))))
+                if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX =>
+            {
+                master_key::look(app).await?;
+            }
             Err(error) => return Err(error.into()),
         }
     }

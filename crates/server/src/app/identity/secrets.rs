@@ -2,12 +2,13 @@
 
 use countersign_domain::ids::prefix;
 use countersign_domain::time::{UnixMillis, rfc3339};
-use countersign_store::batch::Write;
+use countersign_store::batch::{Guard, Write};
 use countersign_store::contract::{ApplicationRow, ApplicationView, SecretRow};
 use serde_json::{Value, json};
 
 use super::applications::{decide_and_commit, find_application};
 use crate::app::error::AppError;
+use crate::app::master_key::MASTER_KEY_ID;
 use crate::app::operators::{Keep, PlainSecret, kept, sha256};
 use crate::app::uses::Usage;
 use crate::app::{Actor, App, uses};
@@ -128,9 +129,11 @@ pub(super) fn new_secret(
     let plain = PlainSecret::new(format!("{SECRET_PREFIX}{}", app.chance.hex(SECRET_BYTES)));
     let text = plain.expose();
     let secret_id = format!("{}{}", prefix::SECRET, app.chance.sorted_id(now));
+    let (key_id, sealed) =
+        app.vault.seal(&app.chance, &secret_row(&application.client_id, &secret_id), text.as_bytes());
     let row = SecretRow {
-        sealed: app.vault.seal(&app.chance, &secret_row(&application.client_id, &secret_id), text.as_bytes()),
-        key_id: app.vault.key_id().to_owned(),
+        sealed,
+        key_id,
         application: application.no,
         fingerprint: fingerprint(text),
         last4: text[text.len() - 4..].to_owned(),
@@ -142,6 +145,11 @@ pub(super) fn new_secret(
         secret_id,
     };
     (row, plain)
+}
+
+/// A new secret rests on this: its master key is the one that secrets are sealed under. So none is left behind by a re-wrap.
+pub(super) fn seals_now(row: &SecretRow) -> Write {
+    Write::Guard(Guard::Setting { name: MASTER_KEY_ID.to_owned(), value: row.key_id.clone() })
 }
 
 /// First 16 hex digits of SHA-256.
@@ -189,6 +197,7 @@ pub async fn rotate_secret(
         let after: Vec<SecretRow> = std::iter::once(made.row.clone()).chain(ended.iter().cloned()).collect();
         let mut writes = changed(view, ended);
         writes.push(Write::InsertSecret(Box::new(made.row.clone())));
+        writes.push(seals_now(&made.row));
         writes.push(audit(view, now, "secret.rotate", &made.row.secret_id, &after, actor));
         writes.extend(kept(keep, &made));
         Ok((writes, made))

@@ -5,16 +5,17 @@ use countersign_store::postgres::ServerState;
 
 use super::{Findings, Verdict, examine_deployment, examine_schema};
 use crate::config::Config;
-use crate::datadir::{DataDir, MasterKey};
+use crate::datadir::DataDir;
 use crate::run;
 use crate::run::durability::{Word, words};
+use crate::vault::Vault;
 
 /// Looks at a shared database without changing it; nodes may be running on it.
 pub(super) fn examine(
     config: &Config,
     url: &str,
     data: &DataDir,
-    key: Option<&MasterKey>,
+    key: Option<&Vault>,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     super::super::small_runtime()?.block_on(async {

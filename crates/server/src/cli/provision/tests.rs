@@ -17,7 +17,6 @@ fn call(words: &str) -> Call {
         Command::Event(group) => group.command.call(),
         Command::FeeRule(group) => group.command.call(),
         Command::ConvertOrder(group) => group.command.call(),
-        Command::Audit(group) => group.command.call(),
         other => panic!("{other:?} makes no call of the operator API"),
     };
     call.expect(words)
@@ -108,7 +107,6 @@ fn each_command_of_the_daily_business_makes_its_call() {
         ),
         ("convert-order move 17 --status success", r#"PATCH /convert-orders/17 {"status":3}"#),
         ("convert-order move 17 --status 6", r#"PATCH /convert-orders/17 {"status":6}"#),
-        ("audit list", "GET /audit"),
     ];
     for (words, wanted) in table {
         assert_eq!(written(words), wanted, "{words}");

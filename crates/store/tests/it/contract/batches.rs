@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId};
-use countersign_store::batch::{Conflict, Key, Write};
+use countersign_store::batch::{Conflict, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow,
 };
@@ -261,6 +261,32 @@ pub async fn a_setting_is_replaced(store: Any) {
         commit(&*store, vec![put("a", value)]).await;
         assert_eq!(store.setting("a").await.expect("reads").as_deref(), Some(value));
     }
+}
+
+fn move_setting(from: Option<&str>, to: &str) -> Write {
+    Write::MoveSetting { name: "a".to_owned(), from: from.map(str::to_owned), to: to.to_owned() }
+}
+
+pub async fn a_setting_moves_from_the_value_it_has(store: Any) {
+    let moved = Conflict::Moved(Key::Setting("a".to_owned()));
+    assert_eq!(conflict(&*store, vec![move_setting(Some("1"), "2")]).await, moved);
+    commit(&*store, vec![move_setting(None, "1")]).await;
+    assert_eq!(conflict(&*store, vec![move_setting(None, "2")]).await, moved);
+    assert_eq!(conflict(&*store, vec![put("b", "x"), move_setting(Some("2"), "3")]).await, moved);
+    commit(&*store, vec![move_setting(Some("1"), "2"), move_setting(Some("2"), "3")]).await;
+    assert_eq!(store.setting("a").await.expect("reads").as_deref(), Some("3"));
+    assert_eq!(store.setting("b").await.expect("reads"), None, "a refused batch leaves no trace");
+}
+
+pub async fn a_batch_may_rest_on_a_setting(store: Any) {
+    let rests_on = |value: &str| Write::Guard(Guard::Setting { name: "a".to_owned(), value: value.to_owned() });
+    let moved = Conflict::Moved(Key::Setting("a".to_owned()));
+    assert_eq!(conflict(&*store, vec![rests_on("1"), audit("no")]).await, moved);
+    commit(&*store, vec![put("a", "1")]).await;
+    commit(&*store, vec![rests_on("1"), audit("yes")]).await;
+    assert_eq!(conflict(&*store, vec![rests_on("2"), audit("no")]).await, moved);
+    assert_eq!(conflict(&*store, vec![put("a", "2"), rests_on("1")]).await, moved);
+    assert_eq!(store.audit(all()).await.expect("reads").len(), 1);
 }
 
 pub async fn everybody_reads_his_own_writes(store: Any) {

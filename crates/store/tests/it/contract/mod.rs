@@ -1,6 +1,7 @@
 //! What every store promises: one list of named cases, run on each.
 
 mod batches;
+mod chain;
 mod events;
 mod identities;
 mod nonces;
@@ -79,6 +80,8 @@ contract! {
         applications_are_listed_by_number,
         secret_ids_are_new,
         a_secret_changes_only_if_it_is_there,
+        a_secret_is_sealed_again_once,
+        secrets_under_another_master_key_are_listed_with_those_that_are_revoked,
         a_token_is_found_by_its_digest,
         a_token_is_revoked_only_if_it_is_there,
         a_convert_order_is_seen_by_its_owner_only,
@@ -112,6 +115,13 @@ contract! {
         what_was_decided_about_an_application_is_refused_once_it_has_changed,
         nobody_writes_under_a_term_that_nobody_holds,
     ]
+    chain: [
+        lines_are_linked_and_the_walk_finds_them_in_order,
+        lines_of_many_commits_at_once_hang_together,
+        a_refused_batch_leaves_no_link,
+        lines_of_before_the_chain_are_covered_by_its_digest,
+        a_page_goes_on_where_the_one_before_ended,
+    ]
     batches: [
         a_refused_batch_leaves_no_trace,
         a_batch_that_depends_on_itself_is_applied_in_order,
@@ -125,6 +135,8 @@ contract! {
         audit_lines_are_numbered_without_gap,
         audit_lines_of_a_tenant_are_numbered_by_themselves,
         a_setting_is_replaced,
+        a_setting_moves_from_the_value_it_has,
+        a_batch_may_rest_on_a_setting,
         everybody_reads_his_own_writes,
         a_store_answers_a_ping,
     ]

@@ -142,6 +142,44 @@ pub async fn a_secret_changes_only_if_it_is_there(store: Any) {
     assert_eq!(refused, Conflict::Moved(Key::Secret("sec_9".to_owned())));
 }
 
+fn rewrap(id: &str, from: &str, key_id: &str) -> Write {
+    Write::RewrapSecret {
+        secret_id: id.to_owned(),
+        from: from.to_owned(),
+        key_id: key_id.to_owned(),
+        sealed: vec![7, 7],
+    }
+}
+
+pub async fn a_secret_is_sealed_again_once(store: Any) {
+    commit(&*store, vec![Write::InsertSecret(Box::new(secret("sec_1", APP, 1)))]).await;
+    commit(&*store, vec![rewrap("sec_1", "k1", "k2")]).await;
+    let again = SecretRow { key_id: "k2".to_owned(), sealed: vec![7, 7], ..secret("sec_1", APP, 1) };
+    assert_eq!(store.application("app_one").await.expect("reads").expect("there").secrets, [again]);
+    for (id, from) in [("sec_1", "k1"), ("sec_9", "k1")] {
+        let refused = conflict(&*store, vec![rewrap(id, from, "k3")]).await;
+        assert_eq!(refused, Conflict::Moved(Key::Secret(id.to_owned())));
+    }
+}
+
+pub async fn secrets_under_another_master_key_are_listed_with_those_that_are_revoked(store: Any) {
+    let revoked = SecretRow { revoked_at: Some(at(9)), ..secret("sec_3", APP, 3) };
+    for row in [secret("sec_1", APP, 1), secret("sec_2", APP, 2), revoked] {
+        commit(&*store, vec![Write::InsertSecret(Box::new(row))]).await;
+    }
+    let ids = async |key: &str, after: Option<&str>, limit: u32| {
+        let found = store.secrets_not_under(key, after.map(str::to_owned), limit).await.expect("reads");
+        assert!(found.iter().all(|secret| secret.client_id == "app_one"));
+        found.into_iter().map(|secret| secret.row.secret_id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("k2", None, 9).await, ["sec_1", "sec_2", "sec_3"]);
+    assert_eq!(ids("k2", Some("sec_1"), 1).await, ["sec_2"]);
+    assert_eq!(ids("k1", None, 9).await, [""; 0]);
+    commit(&*store, vec![rewrap("sec_2", "k1", "k2")]).await;
+    assert_eq!(ids("k2", None, 9).await, ["sec_1", "sec_3"]);
+    assert_eq!(ids("k1", None, 9).await, ["sec_2"]);
+}
+
 pub async fn a_token_is_found_by_its_digest(store: Any) {
     for (id, digest, role) in [("tok_1", 1, Role::Viewer), ("tok_2", 2, Role::Security)] {
         let row = TokenRow { role, ..token(id, digest) };

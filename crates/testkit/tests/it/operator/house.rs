@@ -22,6 +22,7 @@ use countersign::log::{LogGuard, LogSink};
 use countersign::merchant::{IntakeLimits, Sources};
 use countersign::meters;
 use countersign::operator::{OperatorSettings, Peer, router};
+use countersign::run::fixed::MASTER_KEY_ID;
 use countersign::vault::Vault;
 use countersign_domain::fees::MarkupUnit;
 use countersign_domain::lanes::LaneSet;
@@ -117,6 +118,8 @@ impl House {
             due: Bell::new(LaneSet::ALL),
             trouble: Trouble::default(),
         });
+        let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
+        app.store.commit(Batch(vec![key])).await.expect("is written");
         let (log, guard) = LogSink::start(std::io::sink()).expect("a log");
         let settings = OperatorSettings {
             prefixes: Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix"),

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use super::house::{Answer, DAY_MS, House};
 
+/// What is POST for its body's sake, and changes nothing: again is again.
+const CHANGES_NOTHING: [&str; 1] = ["/audit/verify"];
+
 /// A write call that is good in the furnished house: its door, its path and its body.
 struct Case {
     method: &'static str,
@@ -75,6 +78,8 @@ async fn cases(house: &House) -> Vec<Case> {
         case("PATCH", "/convert-orders/{order_id}", "/convert-orders/5".to_owned(), json!({"status": 3})),
         case("POST", "/events", "/events".to_owned(), event),
         case("POST", "/events/{event_id}/redeliver", format!("/events/{event_id}/redeliver"), json!({})),
+        case("POST", "/delivery/release", "/delivery/release".to_owned(), json!({})),
+        case("POST", "/master-key/rewrap", "/master-key/rewrap".to_owned(), json!({})),
         case("POST", "/tokens", "/tokens".to_owned(), json!({"name": "u", "role": "viewer"})),
         case("DELETE", "/tokens/{token_id}", format!("/tokens/{token_id}"), Value::Null),
     ]
@@ -118,7 +123,7 @@ async fn every_write_call_answers_a_repeat_as_the_first_time_and_refuses_another
         cases.iter().map(|case| (case.method.to_owned(), case.under.to_owned())).collect();
     let writes: BTreeSet<(String, String)> = doors()
         .into_iter()
-        .filter(|door| door.method != "GET")
+        .filter(|door| door.method != "GET" && !CHANGES_NOTHING.contains(&door.under))
         .map(|door| (door.method.to_string(), door.under.to_owned()))
         .collect();
     assert_eq!(named, writes, "a case for every write call, and for no other");

@@ -1,0 +1,91 @@
+//! Delivery of callbacks as a whole: a deployment that was restored sends nothing until somebody says that it may.
+//!
+//! The one that it was restored from may still run, and would send the same callbacks. The hold is a setting of the database, written by the
+//! restore before anybody can serve it; a node reads it at its start, and again each second while it holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_store::batch::{Batch, Write};
+use countersign_store::contract::CommitError;
+use countersign_store::{AnyStore, Store as _, StoreError};
+use metrics::gauge;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::error::AppError;
+use super::operators::{Keep, kept};
+use super::{Actor, App};
+
+/// Since when callbacks are held, RFC 3339; empty or absent: they are not.
+pub const DELIVERY_HELD: &str = "delivery_held";
+
+/// How often a node that holds looks whether it may send.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Since when callbacks are held; none: they are not.
+pub async fn held_since(store: &AnyStore) -> Result<Option<String>, StoreError> {
+    Ok(store.setting(DELIVERY_HELD).await?.filter(|since| !since.is_empty()))
+}
+
+/// Reads whether callbacks are held, before anything is delivered.
+pub async fn look(app: &App) -> Result<(), StoreError> {
+    let held = held_since(&app.store).await?;
+    if let Some(since) = &held {
+        tracing::warn!(
+            "Callbacks are held since {since}, when this deployment was restored: `countersign delivery release` lets them go"
+        );
+    }
+    set(app, held.is_some());
+    Ok(())
+}
+
+fn set(app: &App, held: bool) {
+    metrics::describe_gauge!("countersign_delivery_held", "1 while callbacks are held since a restore, else 0");
+    gauge!("countersign_delivery_held").set(if held { 1.0 } else { 0.0 });
+    app.due.pause(held);
+    if !held {
+        app.due.ring();
+    }
+}
+
+/// While callbacks are held: looks whether somebody has let them go, here or on another node. Until the end, or until they may go.
+pub async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    while app.due.is_paused() {
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            () = sleep(LOOK_EVERY) => {}
+        }
+        match held_since(&app.store).await {
+            Ok(None) => {
+                tracing::info!("Callbacks are let go");
+                set(&app, false);
+            }
+            Ok(Some(_)) => {}
+            Err(error) => tracing::debug!(%error, "Whether callbacks are held could not be read"),
+        }
+    }
+}
+
+/// Lets callbacks go. Answers the instant; where they were not held nothing changes.
+pub async fn release(app: &App, keep: &Keep<'_, UnixMillis>, actor: &Actor) -> Result<UnixMillis, AppError> {
+    let now = app.clock.now();
+    let mut writes = Vec::new();
+    if let Some(since) = held_since(&app.store).await? {
+        let before = json!({ "delivery_held": since }).to_string();
+        let after = json!({ "at": rfc3339(now) }).to_string();
+        let line = actor.did(None, now, "delivery.release", "delivery", before, after);
+        writes.push(Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: Some(since), to: String::new() });
+        writes.push(Write::RecordAudit(Box::new(line)));
+    }
+    writes.extend(kept(keep, &now));
+    match app.store.commit(Batch(writes)).await {
+        // Another call was first.
+        Ok(_) | Err(CommitError::Conflict(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    set(app, false);
+    Ok(now)
+}

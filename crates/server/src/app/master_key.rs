@@ -1,0 +1,184 @@
+//! The master key: which one seals, and sealing every secret again under another one while everything runs.
+//!
+//! The database says which key new secrets are sealed under ([`MASTER_KEY_ID`]). A re-wrap first moves that to the new key, then goes over
+//! what is sealed under others. A new secret rests on the setting, so none is added behind its back. Each row is moved by itself, guarded by
+//! the key it was under: a re-wrap that is killed is taken up by the next one, and two at once only share the work.
+
+use std::time::{Duration, Instant};
+
+use countersign_store::batch::{Batch, Conflict, Write};
+use countersign_store::contract::{CommitError, SealedSecret};
+use countersign_store::{AnyStore, Store as _, StoreError};
+use serde_json::json;
+
+use super::audit_chain::{self, CHAIN_KEY};
+use super::error::AppError;
+use super::operators::{Keep, kept};
+use super::{Actor, App};
+use crate::vault::{Vault, VaultError, secret_row};
+
+/// The setting that says which master key seals.
+pub const MASTER_KEY_ID: &str = "master_key_id";
+
+/// Secrets of one batch.
+const PORTION: u32 = 20;
+/// Secrets looked at together where nothing is written.
+const LOOK: u32 = 1000;
+/// How long one call goes on; what is left is for the next one.
+const CALL_TIME_MAX: Duration = Duration::from_secs(15);
+/// Secrets that do not open, named in one answer.
+const NAMED_MAX: usize = 100;
+/// How often a setting is moved again after another node was first.
+const TRIES_MAX: usize = 10;
+
+/// How a re-wrap stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewrapped {
+    /// The key that new secrets are sealed under.
+    pub key_id: String,
+    /// Secrets that this call sealed again.
+    pub rewrapped: u64,
+    /// Secrets that do not open: changed behind our back. They are left as they are.
+    pub unreadable: Vec<String>,
+    /// Whether all that opens is under the new key.
+    pub is_done: bool,
+}
+
+/// Reads which key new secrets are sealed under.
+pub async fn look(app: &App) -> Result<(), AppError> {
+    let stored = stored(&app.store).await?;
+    if !app.vault.knows(&stored) {
+        return Err(AppError::Store(StoreError::Unavailable(VaultError::NoSuchKey(stored).to_string())));
+    }
+    app.vault.seal_with(&stored);
+    Ok(())
+}
+
+async fn stored(store: &AnyStore) -> Result<String, StoreError> {
+    let stored = store.setting(MASTER_KEY_ID).await?;
+    stored.ok_or_else(|| StoreError::Unfit(format!("the database lacks its setting {MASTER_KEY_ID}")))
+}
+
+/// A master key that secrets are sealed under and that is not here.
+pub async fn missing(vault: &Vault, store: &AnyStore) -> Result<Option<String>, StoreError> {
+    let mut after = None;
+    loop {
+        let page = store.secrets_not_under(vault.key_id(), after, LOOK).await?;
+        let Some(last) = page.last() else { return Ok(None) };
+        after = Some(last.row.secret_id.clone());
+        if let Some(missing) = page.iter().find(|secret| !vault.knows(&secret.row.key_id)) {
+            return Ok(Some(missing.row.key_id.clone()));
+        }
+    }
+}
+
+/// Whether a secret is sealed under another key than the current one.
+pub async fn is_left(app: &App) -> Result<bool, AppError> {
+    Ok(!app.store.secrets_not_under(app.vault.key_id(), None, 1).await?.is_empty())
+}
+
+/// Seals what is under other keys again under the current one, for some seconds at the most.
+pub async fn rewrap(app: &App, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Result<Rewrapped, AppError> {
+    let began = Instant::now();
+    take_current(app, actor).await?;
+    rewrap_chain_key(app).await?;
+    let mut done =
+        Rewrapped { key_id: app.vault.key_id().to_owned(), rewrapped: 0, unreadable: Vec::new(), is_done: false };
+    let mut after = None;
+    while began.elapsed() < CALL_TIME_MAX {
+        let page = app.store.secrets_not_under(app.vault.key_id(), after.clone(), PORTION).await?;
+        let Some(last) = page.last() else {
+            done.is_done = true;
+            break;
+        };
+        let last = last.row.secret_id.clone();
+        let writes: Vec<Write> = page.iter().filter_map(|secret| again(app, secret, &mut done)).collect();
+        let count = writes.len() as u64;
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => {
+                done.rewrapped += count;
+                after = Some(last);
+            }
+            // Another call was first with one of them: the page is read again. A page only gets smaller.
+            Err(CommitError::Conflict(Conflict::Moved(_))) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    tell(app, &done, keep, actor).await?;
+    Ok(done)
+}
+
+/// The line of the audit log, and the answer that is kept.
+async fn tell(app: &App, done: &Rewrapped, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Result<(), AppError> {
+    let after = json!({ "rewrapped": done.rewrapped, "unreadable": done.unreadable, "done": done.is_done }).to_string();
+    let line = actor.did(None, app.clock.now(), "master_key.rewrap", &done.key_id, String::new(), after);
+    let mut writes = vec![Write::RecordAudit(Box::new(line))];
+    writes.extend(kept(keep, done));
+    app.store.commit(Batch(writes)).await?;
+    Ok(())
+}
+
+/// The secret sealed again; none where it does not open.
+fn again(app: &App, secret: &SealedSecret, done: &mut Rewrapped) -> Option<Write> {
+    let row = secret_row(&secret.client_id, &secret.row.secret_id);
+    let Ok(plain) = app.vault.open(&secret.row.key_id, &row, &secret.row.sealed) else {
+        let name = &secret.row.secret_id;
+        tracing::error!(secret_id = %name, key_id = %secret.row.key_id, "The secret {name} does not open; it is left as it is");
+        if done.unreadable.len() < NAMED_MAX && !done.unreadable.contains(name) {
+            done.unreadable.push(name.clone());
+        }
+        return None;
+    };
+    Some(Write::RewrapSecret {
+        secret_id: secret.row.secret_id.clone(),
+        from: secret.row.key_id.clone(),
+        key_id: app.vault.key_id().to_owned(),
+        sealed: app.vault.seal_under_current(&app.chance, &row, &plain),
+    })
+}
+
+/// From here on new secrets are sealed under the current key, on every node.
+async fn take_current(app: &App, actor: &Actor) -> Result<(), AppError> {
+    let current = app.vault.key_id();
+    for _ in 0..TRIES_MAX {
+        let stored = stored(&app.store).await?;
+        if stored == current {
+            app.vault.seal_with(current);
+            return Ok(());
+        }
+        if !app.vault.knows(&stored) {
+            return Err(AppError::Store(StoreError::Unavailable(VaultError::NoSuchKey(stored).to_string())));
+        }
+        let line = actor.did(
+            None,
+            app.clock.now(),
+            "master_key.use",
+            current,
+            json!({ "key_id": stored }).to_string(),
+            json!({ "key_id": current }).to_string(),
+        );
+        let to = current.to_owned();
+        let writes = vec![
+            Write::MoveSetting { name: MASTER_KEY_ID.to_owned(), from: Some(stored), to },
+            Write::RecordAudit(Box::new(line)),
+        ];
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) | Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}
+
+async fn rewrap_chain_key(app: &App) -> Result<(), AppError> {
+    for _ in 0..TRIES_MAX {
+        let Some(stored) = app.store.setting(CHAIN_KEY).await? else { return Ok(()) };
+        let Some(to) = audit_chain::sealed_again(&app.vault, &app.chance, &stored)? else { return Ok(()) };
+        let write = Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: Some(stored), to };
+        match app.store.commit(Batch(vec![write])).await {
+            Ok(_) | Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}

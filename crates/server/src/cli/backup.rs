@@ -1,0 +1,108 @@
+//! `backup` and `restore`: a deployment into a file and back, and `delivery`: what a restored one is told before it sends anything.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use countersign_domain::time::rfc3339;
+use hyper::Method;
+use serde_json::json;
+
+use super::operator::{Call, IntoCall};
+use super::settings::DataArgs;
+use crate::run::backup::{self, Restored};
+
+/// Flags of `backup`.
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// The file to be made
+    pub file: PathBuf,
+    /// Where the data is.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Print what was written for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// The file that `backup` made
+    pub file: PathBuf,
+    /// Where the data shall be: an empty folder, or one with a master.key in it; with --database-url also an empty database.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Print what was done for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Delivery of callbacks as a whole.
+#[derive(Debug, Subcommand)]
+pub enum Delivery {
+    /// Whether callbacks are held since a restore
+    Show,
+    /// Let a restored deployment send its callbacks from now on
+    Release,
+}
+
+impl IntoCall for Delivery {
+    fn call(&self) -> anyhow::Result<Call> {
+        Ok(match self {
+            Self::Show => Call::new(Method::GET, "/delivery"),
+            Self::Release => Call::new(Method::POST, "/delivery/release"),
+        })
+    }
+}
+
+/// Copies the deployment into a file.
+pub fn backup(args: &BackupArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let config = args.data.load(environment)?;
+    let trailer = super::small_runtime()?.block_on(backup::take(&config, &args.file))?;
+    let file = args.file.display();
+    super::say(&if args.json {
+        format!("{}\n", json!({ "file": file.to_string(), "backup": trailer }))
+    } else {
+        format!(
+            "Wrote {file}: {} bytes, SHA-256 {}.\n\
+             The master key ({}) is not in it: keep it in another place.\n",
+            trailer.bytes, trailer.sha256, trailer.master_key_id
+        )
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a deployment of a backup.
+pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let config = args.data.load(environment)?;
+    let Restored { trailer, place, refused_through, has_key } =
+        super::small_runtime()?.block_on(backup::restore(&config, &args.file))?;
+    let folder = config.data.display();
+    if args.json {
+        super::say(&format!(
+            "{}\n",
+            json!({
+                "data": folder.to_string(), "database": place, "backup": trailer, "delivery_held": true,
+                "refused_through": refused_through.0, "has_master_key": has_key
+            })
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let place = place.map_or_else(|| folder.to_string(), |place| format!("{place}, with the data folder {folder}"));
+    let key = if has_key {
+        String::new()
+    } else {
+        format!("Bring the master key {} back first: {folder}/master.key, mode 600.\n", trailer.master_key_id)
+    };
+    super::say(&format!(
+        "Restored the deployment of {} into {place}.\n\
+         {key}\
+         Requests stamped up to {} are refused, so that none is accepted twice.\n\
+         Callbacks are held: when the deployment that this one takes the place of is down for good, run `countersign delivery release`.\n",
+        trailer.taken_at,
+        rfc3339(refused_through)
+    ));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,42 @@
+//! `explain`: why a request was refused.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use hyper::Method;
+
+use super::operator::{Call, Direct, OperatorArgs, accepted, escaped, table};
+use crate::explain;
+
+/// Flags of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The request's id: the answer's header X-Service-Request-Id
+    pub request_id: String,
+    /// A file of the server's log, instead of asking the server; needs no token
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// How the operator API is reached.
+    #[command(flatten)]
+    pub operator: OperatorArgs,
+}
+
+/// Says why.
+pub fn run(args: &ExplainArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let id = &args.request_id;
+    let call = Call::new(Method::GET, format!("/requests/{}", escaped(id)));
+    let body = if let Some(file) = &args.log {
+        let log = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+        let log = String::from_utf8_lossy(&log);
+        let line = explain::find(&log, id).and_then(|line| explain::explain(line.as_bytes()));
+        let explained = line.ok_or_else(|| anyhow!("{} has no line of the request {id}", file.display()))?;
+        serde_json::to_string(&explained)?
+    } else {
+        accepted(&Direct::new(&args.operator, environment)?.send(&call)?)?.to_owned()
+    };
+    super::say(&if args.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, &body) });
+    Ok(ExitCode::SUCCESS)
+}

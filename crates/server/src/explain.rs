@@ -1,0 +1,112 @@
+//! Why a request was refused, in the words that its caller may not hear.
+//!
+//! Everything is read from the request's own log line: what this node keeps of its last refusals in memory, or a file of the log.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::log::names;
+
+/// A refused request and why.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Explained {
+    /// Its id.
+    pub request_id: String,
+    /// Why it was refused, and what the caller has to change.
+    pub why: String,
+    /// Its line of the log.
+    #[schema(value_type = Object)]
+    pub line: Map<String, Value>,
+}
+
+/// Explains a line of the log; none where it is no line of a request.
+pub fn explain(line: &[u8]) -> Option<Explained> {
+    let line: Map<String, Value> = serde_json::from_slice(line).ok()?;
+    let request_id = line.get("request_id")?.as_str()?.to_owned();
+    line.get("status")?;
+    Some(Explained { why: why(&line), request_id, line })
+}
+
+/// The line of a request in a text of many, the last one.
+pub fn find<'t>(log: &'t str, request_id: &str) -> Option<&'t str> {
+    log.lines().rev().find(|line| names(line.as_bytes(), request_id) && line.contains("\"status\":"))
+}
+
+fn why(line: &Map<String, Value>) -> String {
+    let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
+    let number = |name: &str| line.get(name).and_then(Value::as_i64);
+    let client = text("client_id");
+    let drift = number("drift_ms").map_or_else(String::new, |ms| {
+        let side = if ms >= 0 { "behind" } else { "ahead of" };
+        format!(" Its timestamp was {} ms {side} the server's time.", ms.abs())
+    });
+    let reason = match (text("code"), text("reason")) {
+        ("000000", _) => "It was accepted.".to_owned(),
+        (_, "client_gone") => "Its caller went away before there was an answer.".to_owned(),
+        (_, "unknown_client") => {
+            format!("No application has the ClientId {client:?}: it was mistyped, or belongs to another deployment.")
+        }
+        (_, "disabled") => format!(
+            "The application {client} is disabled: `countersign application update {client} --enabled true` ends that."
+        ),
+        (_, "wrong_signature") => format!(
+            "No live secret of {client} gives this signature. Other bytes were signed than were sent (the body as it goes over the wire, \
+             LF after timestamp, nonce and body), or with a secret that is not live: see `countersign secret list {client}`."
+        ),
+        (_, "stamped_before_crash") => {
+            "The machine has come back from a crash and could not tell the request from a replay.".to_owned()
+        }
+        ("400003", _) => {
+            "Its timestamp is outside the tolerance, or older than what is still known of nonces.".to_owned()
+        }
+        ("400021", _) => match number("nonce_first_stamped") {
+            Some(first) => format!("Its nonce was used before, by a request of {client} that was stamped {first}."),
+            None => format!("Its nonce was used before by {client}."),
+        },
+        ("400429", _) => {
+            "Too many requests of this application, or too many wrong signatures from this address.".to_owned()
+        }
+        (code, reason) => {
+            let word = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+            format!("It was refused with {code}{word}; the answer says all there is to say.")
+        }
+    };
+    format!("{reason}{drift}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(more: &str) -> String {
+        let line = format!(r#"{{"request_id":"r1","status":401,"client_id":"app_1"{more}}}"#);
+        explain(line.as_bytes()).expect("a line of a request").why
+    }
+
+    #[test]
+    fn the_three_reasons_that_look_alike_outside_are_told_apart() {
+        for (reason, words) in [
+            ("unknown_client", "No application has"),
+            ("disabled", "is disabled"),
+            ("wrong_signature", "No live secret"),
+        ] {
+            let why = said(&format!(r#","code":"400002","reason":"{reason}","drift_ms":-12"#));
+            assert!(why.contains(words) && why.ends_with("12 ms ahead of the server's time."), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_nonce_that_was_used_says_by_what() {
+        assert!(said(r#","code":"400021","nonce_first_stamped":1767225600000"#).contains("stamped 1767225600000"));
+    }
+
+    #[test]
+    fn the_last_line_of_the_request_is_found_and_other_lines_are_not() {
+        let log = "{\"message\":\"x\",\"request_id\":\"r1\"}\n{\"request_id\":\"r1\",\"status\":401}\n{\"request_id\":\"r12\",\"status\":400}\n";
+        assert_eq!(find(log, "r1"), Some("{\"request_id\":\"r1\",\"status\":401}"));
+        assert_eq!(find(log, "r2"), None);
+        assert!(explain(b"{\"message\":\"x\",\"request_id\":\"r1\"}").is_none());
+        assert!(explain(b"no json").is_none());
+    }
+}

@@ -1,0 +1,107 @@
+//! The chain of the audit log: its heads, its lines for export, and whether it holds.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use countersign_protocol::body::Fields;
+use countersign_store::chain::ChainPlace;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Desk;
+use super::audit::AuditLine;
+use super::call::{Call, Reply, json};
+use super::paging::{Asked, Page};
+use super::problem::Problem;
+use crate::app::audit_chain::{self, KeptHead, Line, Verified};
+
+/// The end of one chain. Kept elsewhere, it shows what was cut off since.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditHead {
+    /// The institution or plain merchant; null for the system's own lines.
+    pub merchant_id: Option<String>,
+    /// Number of its last line.
+    pub no: i64,
+    /// The last link, hexadecimal; null where no line has one.
+    pub link: Option<String>,
+}
+
+/// A line with its link.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditLink {
+    /// The institution or plain merchant; null for the system's own lines.
+    pub merchant_id: Option<String>,
+    /// The line.
+    #[serde(flatten)]
+    pub line: AuditLine,
+    /// Its link, hexadecimal; null: written before there was a chain.
+    pub link: Option<String>,
+}
+
+impl From<&Line> for AuditLink {
+    fn from(line: &Line) -> Self {
+        Self { merchant_id: line.merchant_id.clone(), line: AuditLine::from(&line.row), link: line.link.clone() }
+    }
+}
+
+/// Heads that were kept elsewhere.
+#[derive(Debug, ToSchema)]
+pub struct VerifyRequest {
+    /// As `GET /audit/heads` gave them.
+    pub heads: Option<Vec<KeptHead>>,
+}
+
+fn place(text: &str) -> Option<ChainPlace> {
+    let (one, other) = text.split_once('.')?;
+    Some(ChainPlace(one.parse().ok()?, other.parse().ok()?))
+}
+
+/// The heads of all chains.
+#[utoipa::path(get, path = "/operator/v1/audit/heads", tag = "Audit", operation_id = "list_audit_heads",
+    params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<AuditHead>)))]
+pub async fn heads(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    let after = match asked.after.as_deref().map(str::parse) {
+        None => None,
+        Some(Ok(after)) => Some(after),
+        Some(Err(_)) => return Err(Problem::field("after", "must be `next` of the page before")),
+    };
+    let heads = audit_chain::named_heads(&desk.app.store, after, asked.limit_and_one()).await?;
+    let view = |(_, head): &(i64, KeptHead)| AuditHead {
+        merchant_id: head.merchant_id.clone(),
+        no: head.no,
+        link: head.link.clone(),
+    };
+    Ok(json(&asked.page(heads, |(tenant, _)| tenant.to_string(), view)))
+}
+
+/// All lines with their links; those of one chain in their order.
+#[utoipa::path(get, path = "/operator/v1/audit/lines", tag = "Audit", operation_id = "export_audit",
+    params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<AuditLink>)))]
+pub async fn lines(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    let after = match asked.after.as_deref() {
+        None => None,
+        Some(text) => Some(place(text).ok_or_else(|| Problem::field("after", "must be `next` of the page before"))?),
+    };
+    let lines = audit_chain::named_lines(&desk.app.store, after, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(lines, |line| format!("{}.{}", line.place.0, line.place.1), |line| AuditLink::from(line))))
+}
+
+fn kept(body: &[u8]) -> Result<Vec<KeptHead>, Problem> {
+    let fields = Fields::parse(body)?;
+    match fields.raw("heads") {
+        None => Ok(Vec::new()),
+        Some(list) => serde_json::from_str(list.get())
+            .map_err(|_| Problem::field("heads", "must be a list of heads as GET /audit/heads gives them")),
+    }
+}
+
+/// Walks over the whole log, and names the first line that is not what was written.
+#[utoipa::path(post, path = "/operator/v1/audit/verify", tag = "Audit", operation_id = "verify_audit", request_body = VerifyRequest,
+    responses((status = 200, body = Verified)))]
+pub async fn verify(call: Call) -> Reply {
+    let kept = kept(&call.body)?;
+    let app = call.app();
+    Ok(json(&audit_chain::verify_named(&app.vault, &app.store, kept).await?))
+}

@@ -1,0 +1,84 @@
+//! The whole database as it is at one moment, read row by row while nodes run on it.
+
+use tokio_postgres::Statement;
+
+use super::fault::fault;
+use super::moving::refuse_unfinished;
+use super::options::PostgresOptions;
+use super::schema;
+use super::session::{Dial, Session};
+use crate::contract::StoreError;
+use crate::moving::{Cell, Table, read};
+
+/// Large reads in order, unlike those of a server.
+const SETTINGS: &str =
+    "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET plan_cache_mode = auto;
+    SET work_mem = '64MB'; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+
+/// A moment of a database.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    session: Session,
+}
+
+impl Snapshot {
+    /// Takes it. It takes no lock that anybody waits for.
+    pub(crate) async fn take(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let dial = Dial::new(&options.url, options.tls.clone())?;
+        let at = schema::state(&dial).await?;
+        if at.applied != at.known {
+            let why = format!(
+                "the database is at schema step {}, this program's is {}: run `countersign migrate`",
+                at.applied, at.known
+            );
+            return Err(StoreError::Unfit(why));
+        }
+        refuse_unfinished(&dial).await?;
+        let session = dial.session().await?;
+        session.client().batch_execute(SETTINGS).await.map_err(fault)?;
+        session.client().batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(fault)?;
+        Ok(Self { session })
+    }
+
+    /// Begins to read a table, by the key where that is what its file shall be ordered by.
+    pub(crate) async fn open(&self, table: &'static Table) -> Result<Rows<'_>, StoreError> {
+        // Lines of a tenant by their number: that is the order of their chain, whatever their times are.
+        let order = if table.name == "audit" { "tenant_no, audit_no" } else { table.order };
+        let columns: Vec<String> = table.columns.iter().map(|column| format!("\"{}\"", column.name)).collect();
+        let declare = format!(
+            "CLOSE ALL; DECLARE copied NO SCROLL CURSOR FOR SELECT {} FROM {} ORDER BY {order}",
+            columns.join(", "),
+            table.name
+        );
+        self.session.client().batch_execute(&declare).await.map_err(fault)?;
+        let fetch = self.session.client().prepare("FETCH 1000 FROM copied").await.map_err(fault)?;
+        Ok(Rows { snapshot: self, table, fetch })
+    }
+
+    /// Key and horizon of nonces.
+    pub(crate) async fn replay(&self) -> Result<([u8; 16], i64), StoreError> {
+        let row = self.session.client().query_one("SELECT hash_key, horizon FROM replay", &[]).await.map_err(fault)?;
+        let key: &[u8] = row.try_get(0).map_err(fault)?;
+        let key = key.try_into().map_err(|_| StoreError::Corrupt { table: "replay", row: "1".to_owned() })?;
+        Ok((key, row.try_get(1).map_err(fault)?))
+    }
+}
+
+/// Rows of a table on their way.
+#[derive(Debug)]
+pub(crate) struct Rows<'s> {
+    snapshot: &'s Snapshot,
+    table: &'static Table,
+    fetch: Statement,
+}
+
+impl Rows<'_> {
+    /// The next ones; none is the end.
+    pub(crate) async fn next(&self) -> Result<Vec<Vec<Cell>>, StoreError> {
+        let rows = self.snapshot.session.client().query(&self.fetch, &[]).await.map_err(fault)?;
+        let cells = rows.iter().map(|row| read(row, self.table.columns));
+        cells.collect::<Result<_, _>>().map_err(|at| {
+            StoreError::Unfit(format!("{}.{} is of another type", self.table.name, self.table.columns[at].name))
+        })
+    }
+}

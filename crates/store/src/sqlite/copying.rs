@@ -1,0 +1,165 @@
+//! Copies of a deployment in a file: made while it runs, filled from another database, and turned into a deployment of their own.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use countersign_domain::time::UnixMillis;
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, ToSql, params, params_from_iter};
+
+use super::fault::fault;
+use super::open::connect;
+use super::schema::{migrate, state};
+use crate::contract::StoreError;
+use crate::moving::{Cell, Table};
+
+/// How long to wait for a lock that another program holds on the file.
+const BUSY_MS: u64 = 10_000;
+
+/// Copies a file that may be served meanwhile into an empty one, as it was at one moment. Whoever writes goes on: the copy is made from a
+/// snapshot, which only keeps the log from being emptied for as long as it takes.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let at = state(from)?;
+    if at.applied != at.known {
+        let why = format!(
+            "the database is at schema step {}, this program's is {}: run `countersign migrate`",
+            at.applied, at.known
+        );
+        return Err(StoreError::Unfit(why));
+    }
+    let to = to.to_str().ok_or_else(|| StoreError::Unfit(format!("{} is not UTF-8", to.display())))?;
+    let conn = connect(from, BUSY_MS)?;
+    conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(fault)
+}
+
+/// What replaces what in a copy that becomes a deployment.
+#[derive(Clone, Debug)]
+pub struct Revival<'a> {
+    /// Settings that it gets.
+    pub settings: &'a [(&'a str, &'a str)],
+    /// What is stamped by then is refused.
+    pub horizon: UnixMillis,
+}
+
+/// Turns a copy into a deployment: the schema is brought up to date, used nonces go, since nothing stamped by the horizon is accepted, and
+/// what the file says of a move of its own goes, too. Everything is in the file itself when this returns.
+pub(super) fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreError> {
+    let mut conn = connect(path, BUSY_MS)?;
+    migrate(&mut conn)?;
+    let transaction = conn.transaction().map_err(fault)?;
+    for (name, value) in revival.settings {
+        let put = "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
+        transaction.execute(put, params![name, value]).map_err(fault)?;
+    }
+    transaction.execute("DELETE FROM setting WHERE name IN ('move_id', 'moving_to', 'moved_to')", []).map_err(fault)?;
+    transaction.execute("DELETE FROM nonce", []).map_err(fault)?;
+    let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1), boot_id = '', journal_synced = 1";
+    transaction.execute(raise, [revival.horizon.0]).map_err(fault)?;
+    transaction.commit().map_err(fault)?;
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(fault)?;
+    conn.close().map_err(|(_, error)| fault(error))
+}
+
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Int(Some(value)) => ToSqlOutput::Owned(Value::Integer(*value)),
+            Self::Text(Some(text)) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Blob(Some(bytes)) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+            Self::Flag(Some(value)) => ToSqlOutput::Owned(Value::Integer(i64::from(*value))),
+            Self::Int(None) | Self::Text(None) | Self::Blob(None) | Self::Flag(None) => ToSqlOutput::Owned(Value::Null),
+        })
+    }
+}
+
+fn int(row: &[Cell], table: &Table, name: &str) -> Option<i64> {
+    let at = table.columns.iter().position(|column| column.name == name)?;
+    if let Cell::Int(value) = row.get(at)? { *value } else { None }
+}
+
+/// A file that is filled with the rows of another database, in the order of [`crate::moving::TABLES`].
+pub(crate) struct Image {
+    conn: Connection,
+    /// Where the first version of each sub-account's rule stands; the others follow without gap.
+    first_rules: HashMap<i64, i64>,
+    next_rule: i64,
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Image").field("next_rule", &self.next_rule).finish_non_exhaustive()
+    }
+}
+
+impl Image {
+    /// Makes the schema in an empty file.
+    pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
+        let mut conn = connect(path, BUSY_MS)?;
+        migrate(&mut conn)?;
+        // Nobody reads the file before it is whole, and whoever made it puts it on stable storage.
+        conn.execute_batch("PRAGMA foreign_keys = 0; PRAGMA synchronous = 0; BEGIN").map_err(fault)?;
+        Ok(Self { conn, first_rules: HashMap::new(), next_rule: 1 })
+    }
+
+    /// Whether the file has this table, and it is to be filled.
+    pub(crate) fn has(table: &Table) -> bool {
+        // Made from the orders, where there is need of it.
+        table.name != "order_directory"
+    }
+
+    /// Adds rows to a table.
+    pub(crate) fn add(&mut self, table: &Table, rows: &[Vec<Cell>]) -> Result<(), StoreError> {
+        for row in rows {
+            let made = self.made(table, row);
+            let own = table.columns.iter().zip(row).filter(|(column, _)| column.source == column.name);
+            let (mut names, mut values): (Vec<&str>, Vec<&dyn ToSql>) = (Vec::new(), Vec::new());
+            for (column, cell) in own {
+                names.push(column.name);
+                values.push(cell);
+            }
+            for (name, value) in &made {
+                names.push(name);
+                values.push(value);
+            }
+            let places = vec!["?"; names.len()].join(", ");
+            let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+            let insert = format!("INSERT INTO {} ({}) VALUES ({places})", table.name, quoted.join(", "));
+            let mut insert = self.conn.prepare_cached(&insert).map_err(fault)?;
+            insert.execute(params_from_iter(values)).map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    /// The columns that only a file has: the places of rules in it.
+    fn made(&mut self, table: &Table, row: &[Cell]) -> Vec<(&'static str, Option<i64>)> {
+        let of = |name: &str| int(row, table, name);
+        let merchant = of("merchant_no").unwrap_or_default();
+        match table.name {
+            "fee_rule" => {
+                let no = self.next_rule;
+                self.next_rule += 1;
+                let first = *self.first_rules.entry(merchant).or_insert(no);
+                let previous = of("version_no").filter(|version| *version > 1).map(|_| no - 1);
+                let base = of("base_version_no").map(|base| first + base - 1);
+                vec![("rule_no", Some(no)), ("previous_no", previous), ("base_no", base)]
+            }
+            "fee_rule_head" => {
+                let first = self.first_rules.get(&merchant).copied();
+                let place = |version: Option<i64>| Some(first? + version? - 1);
+                vec![("last_no", place(of("version_no"))), ("base_no", place(of("base_version_no")))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The last row, and the end. `horizon`: nothing stamped by then was ever to be accepted again.
+    pub(crate) fn finish(self, hash_key: [u8; 16], horizon: i64) -> Result<(), StoreError> {
+        let insert = "INSERT INTO replay (one, hash_key, boot_id, journal_synced, horizon, mark, unknowable_through)
+                      VALUES (1, ?1, '', 1, ?2, ?2, ?3)";
+        self.conn.execute(insert, params![hash_key, horizon, i64::MIN]).map_err(fault)?;
+        self.conn.execute_batch("COMMIT").map_err(fault)?;
+        // One file, without a log beside it.
+        self.conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).map_err(fault)?;
+        self.conn.close().map_err(|(_, error)| fault(error))
+    }
+}

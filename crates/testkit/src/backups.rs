@@ -1,0 +1,184 @@
+//! Backups of the real server under load, each restored elsewhere: what is there is a prefix of what was acknowledged, and nothing is sent.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use countersign_store::testing::Database;
+use serde_json::{Value, json};
+
+use crate::backing::{Backing, StoreKind};
+use crate::books::{check_acknowledged, check_versions};
+use crate::kill::load::{Aim, Broken, Load, Sent};
+use crate::patience::until;
+use crate::process::{Deployment, Server};
+use crate::wire::{Connection, once};
+
+/// Sub-accounts that upgrades are spread over.
+const SUB_ACCOUNTS: usize = 16;
+/// How long a released deployment may take to send.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What all rounds together have shown.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Backups, each restored elsewhere.
+    pub rounds: usize,
+    /// Changes acknowledged before a backup began: all found in what was restored from it.
+    pub acknowledged: usize,
+    /// Changes acknowledged while a backup was made.
+    pub meanwhile: usize,
+    /// Lines of the audit logs of what was restored: each a prefix of the original's.
+    pub lines: u64,
+    /// Requests that the original had accepted, refused by the restored.
+    pub replays_refused: usize,
+    /// Bytes of the last backup.
+    pub bytes: u64,
+}
+
+/// Takes and restores `rounds` backups.
+pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
+    let folder = tempfile::tempdir()?;
+    let backing = Backing::fresh(kind).await;
+    let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
+    deployment.config.push_str("rate_limit_per_s = 0\n");
+    let server = deployment.serve()?;
+    // Nobody listens there: whatever was emitted is due, again and again.
+    let deaf = "http://127.0.0.1:9/callback";
+    let signer = Arc::new(server.access.institution("bank", SUB_ACCOUNTS, Some(deaf)).await?);
+    let order = server.access.convert_order("bank").await?;
+    let aim = Aim {
+        listen: server.listen,
+        access: server.access.clone(),
+        signer: signer.clone(),
+        order: order.clone(),
+        clients: vec![signer.client_id.clone()],
+        writers: SUB_ACCOUNTS,
+        broken: Broken::GoOn,
+    };
+    let mut report = Report { rounds, ..Report::default() };
+    for round in 0..rounds {
+        let before = worked(&aim).await?;
+        let load = Load::start(&aim);
+        load.until_acknowledged(20).await?;
+        let file = folder.path().join(format!("backup-{round}"));
+        let said = tokio::task::block_in_place(|| deployment.backup(&file))?;
+        report.bytes = said["backup"]["bytes"].as_u64().unwrap_or_default();
+        load.until_acknowledged(20).await?;
+        let meanwhile = load.stop().await;
+        report.acknowledged += before.upgrades.len() + before.events.len();
+        report.meanwhile += meanwhile.upgrades.len() + meanwhile.events.len();
+        restored(
+            &Round { kind, deployment: &deployment, file: &file, folder: folder.path(), number: round },
+            &server,
+            &before,
+            &mut report,
+        )
+        .await?;
+        // Two of each of many are enough disk.
+        std::fs::remove_file(&file)?;
+    }
+    ensure!(server.terminate()?, "the server did not end with code 0 after SIGTERM");
+    Ok(report)
+}
+
+async fn worked(aim: &Aim) -> Result<Sent> {
+    let load = Load::start(aim);
+    load.until_acknowledged(20).await?;
+    let sent = load.stop().await;
+    ensure!(sent.refused.is_empty(), "an honest request was refused: {:?}", sent.refused.first());
+    Ok(sent)
+}
+
+/// One backup and where it goes.
+struct Round<'a> {
+    kind: StoreKind,
+    deployment: &'a Deployment,
+    file: &'a Path,
+    folder: &'a Path,
+    number: usize,
+}
+
+async fn restored(of: &Round<'_>, original: &Server, before: &Sent, report: &mut Report) -> Result<()> {
+    let data = of.folder.join(format!("restored-{}", of.number));
+    let database = if of.kind == StoreKind::Postgres { Some(Database::new().await) } else { None };
+    let url = database.as_ref().map(Database::url);
+    let mut deployment = tokio::task::block_in_place(|| of.deployment.restore(of.file, &data, url))?;
+    deployment.config.push_str("rate_limit_per_s = 0\n");
+    let server = deployment.serve()?;
+
+    // All that was acknowledged before is there, and what is there is what the original has, line by line, up to some line.
+    let config_ids = before.upgrades.iter().map(|(_, config_id)| config_id);
+    check_acknowledged(&server.access, SUB_ACCOUNTS, config_ids, before.events.iter()).await?;
+    let heads = items(&server, "/audit/heads").await?;
+    let own = server.access.provision("POST", "/audit/verify", json!({})).await?;
+    ensure!(own["holds"] == true, "the audit log of what was restored does not hold: {own}");
+    let theirs = original.access.provision("POST", "/audit/verify", json!({ "heads": heads })).await?;
+    ensure!(theirs["holds"] == true, "what was restored is no prefix of the original: {theirs}");
+    report.lines += own["lines"].as_u64().unwrap_or_default();
+    let upgrades = check_versions(&server.access, SUB_ACCOUNTS).await?;
+    check_effects(&server, upgrades).await?;
+
+    // What the original has accepted is not accepted again, and neither is what is stamped now.
+    for draft in before.upgrades.iter().map(|(draft, _)| draft).take(5).chain(before.queries.iter().take(5)) {
+        let answer = once(server.listen, &draft.bytes()).await?;
+        ensure!(answer.code() == "400003", "an accepted request came to {} {}", answer.status, answer.json());
+        report.replays_refused += 1;
+    }
+    sends_when_told(&server).await?;
+    ensure!(server.terminate()?, "what was restored did not end with code 0 after SIGTERM");
+    std::fs::remove_dir_all(&data)?;
+    Ok(())
+}
+
+async fn items(server: &Server, path: &str) -> Result<Vec<Value>> {
+    let (mut all, mut after) = (Vec::new(), String::new());
+    let mut connection = Connection::open(server.access.address).await?;
+    loop {
+        let target = format!("/operator/v1{path}?limit=500{after}");
+        let page = server.access.call_on(&mut connection, "GET", &target).await?.json();
+        all.extend(page["items"].as_array().context("items")?.iter().cloned());
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// Each change and its line of the audit log came together.
+async fn check_effects(server: &Server, upgrades: usize) -> Result<()> {
+    let lines = items(server, "/audit/lines").await?;
+    let of = |action: &str| lines.iter().filter(|line| line["action"] == action).count();
+    let events = items(server, "/events").await?.len();
+    // The first version of each sub-account is an upgrade, too.
+    ensure!(of("fee_rule.upgrade") == upgrades, "{} lines of upgrades, {upgrades} versions", of("fee_rule.upgrade"));
+    ensure!(of("event.emit") == events, "{} lines of events, {events} events", of("event.emit"));
+    Ok(())
+}
+
+/// Attempts at callbacks that a server has made since its start.
+async fn attempts(server: &Server) -> Result<bool> {
+    let answer = once(server.access.address, &server.access.draft("GET", "/metrics", None).bytes()).await?;
+    Ok(String::from_utf8_lossy(&answer.body).contains("countersign_callback_attempts_total{"))
+}
+
+/// Nothing was sent so far, though much is due; once it is told to, it sends.
+async fn sends_when_told(server: &Server) -> Result<()> {
+    let ready = once(server.access.address, &server.access.draft("GET", "/readyz", None).bytes()).await?.json();
+    ensure!(ready["delivery"] == "held", "/readyz does not say that callbacks are held: {ready}");
+    ensure!(!attempts(server).await?, "a restored deployment has sent before it was told to");
+    server.access.provision("POST", "/delivery/release", json!({})).await?;
+    until("a released deployment sends", PATIENCE, async || Ok(attempts(server).await?.then_some(()))).await?;
+    Ok(())
+}
+
+/// Prints a report.
+pub fn print(report: &Report) {
+    println!("backups under load, restored elsewhere    {}", report.rounds);
+    println!("acknowledged before a backup, all found   {}", report.acknowledged);
+    println!("acknowledged while backups were made      {}", report.meanwhile);
+    println!("lines of audit logs, each a prefix        {}", report.lines);
+    println!("replays to what was restored, refused     {}", report.replays_refused);
+    println!("bytes of the last backup                  {}", report.bytes);
+}

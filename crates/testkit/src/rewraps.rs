@@ -1,0 +1,125 @@
+//! The master key is changed while the real server runs, which is killed at a random point of it; then every secret is used.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::backing::{Backing, StoreKind};
+use crate::dice::Dice;
+use crate::process::{Deployment, Server};
+use crate::wire::{Connection, Signer};
+
+/// Secrets, one of each application.
+const SECRETS: usize = 120;
+
+/// What all rounds together have shown.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Changes of the master key, each with a kill.
+    pub rounds: usize,
+    /// Kills that came before the first secret was sealed again, between the first and the last, and after the last.
+    pub kills: (usize, usize, usize),
+    /// Signed requests, each proving one secret readable.
+    pub proofs: usize,
+}
+
+/// Changes the key `rounds` times. An error names the first secret that could not be used.
+pub async fn run(kind: StoreKind, rounds: usize, seed: u64) -> Result<Report> {
+    let folder = tempfile::tempdir()?;
+    let backing = Backing::fresh(kind).await;
+    let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
+    let mut dice = Dice::new(seed);
+    let mut key = deployment.data.join("master.key");
+    let server = deployment.serve()?;
+    let mut signers = vec![server.access.institution("bank", 0, None).await?];
+    for _ in 1..SECRETS {
+        signers.push(server.access.application("bank", None).await?);
+    }
+    let order = server.access.convert_order("bank").await?;
+    ensure!(server.terminate()?, "the first process did not end in order");
+    let mut report = Report { rounds, ..Report::default() };
+    // How long a whole re-wrap takes, as far as is known.
+    let mut whole = Duration::from_millis(200);
+    for round in 0..rounds {
+        let next = new_key(folder.path(), round, &mut dice)?;
+        let (to, from) = (next.display(), key.display());
+        deployment.config =
+            format!("master_key_file = \"{to}\"\nmaster_key_previous_file = \"{from}\"\nrate_limit_per_s = 0\n");
+        let server = deployment.serve()?;
+        let point = whole.mul_f64(f64::from(u32::try_from(dice.below(1000))?) / 800.0);
+        let call = server.access.provision("POST", "/master-key/rewrap", json!({}));
+        // Whether the answer came or not: the kill comes at that point.
+        drop(timeout(point, call).await);
+        server.kill();
+        let server = deployment.serve()?;
+        report.proofs += prove(&server, &signers, &order).await?;
+        let began = Instant::now();
+        let left = finish(&server).await?;
+        if left == SECRETS {
+            whole = (whole + began.elapsed()) / 2;
+        }
+        match left {
+            0 => report.kills.2 += 1,
+            SECRETS => report.kills.0 += 1,
+            _ => report.kills.1 += 1,
+        }
+        signers[round % SECRETS] = server.access.application("bank", None).await?;
+        ensure!(server.terminate()?, "a process did not end with code 0 after SIGTERM");
+        // Without the old key.
+        deployment.config = format!("master_key_file = \"{}\"\nrate_limit_per_s = 0\n", next.display());
+        let server = deployment.serve()?;
+        report.proofs += prove(&server, &signers, &order).await?;
+        let verified = server.access.provision("POST", "/audit/verify", json!({})).await?;
+        ensure!(verified["holds"] == true, "the audit log does not hold under the new key: {verified}");
+        ensure!(server.terminate()?, "a process did not end with code 0 after SIGTERM");
+        key = next;
+    }
+    Ok(report)
+}
+
+/// A key file that only its owner may read.
+fn new_key(folder: &Path, round: usize, dice: &mut Dice) -> Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = folder.join(format!("key-{round}"));
+    let digits: Vec<String> = (0..4).map(|_| format!("{:016x}", dice.bits())).collect();
+    std::fs::write(&file, digits.concat())?;
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+/// Finishes what a kill has left; how many secrets that were.
+async fn finish(server: &Server) -> Result<usize> {
+    let mut sealed = 0;
+    loop {
+        let done = server.access.provision("POST", "/master-key/rewrap", json!({})).await?;
+        ensure!(done["unreadable"] == json!([]), "secrets are lost: {done}");
+        sealed += usize::try_from(done["rewrapped"].as_u64().unwrap_or_default())?;
+        if done["done"] == true {
+            return Ok(sealed);
+        }
+    }
+}
+
+/// Every secret signs a request that is accepted.
+async fn prove(server: &Server, signers: &[Signer], order: &str) -> Result<usize> {
+    let mut connection = Connection::open(server.listen).await?;
+    for signer in signers {
+        let draft = signer.draft("GET", &crate::kill::load::query_target(order), b"");
+        let answer = connection.send(&draft.bytes()).await?;
+        ensure!(answer.code() == "000000", "a secret of {} is not readable: {}", signer.client_id, answer.json());
+    }
+    Ok(signers.len())
+}
+
+/// Prints a report.
+pub fn print(report: &Report) {
+    let (before, between, after) = report.kills;
+    println!("changes of the master key, each killed    {}", report.rounds);
+    println!("  before the first secret                 {before}");
+    println!("  between the first and the last          {between}");
+    println!("  after the last                          {after}");
+    println!("requests signed, every secret, accepted   {}", report.proofs);
+}

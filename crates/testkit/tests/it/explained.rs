@@ -1,0 +1,101 @@
+//! What operators can ask of a whole server: why a request was refused, whether the audit log holds, which master key seals.
+
+use countersign_testkit::wire::Answer;
+use countersign_testkit::world::World;
+use serde_json::{Value, json};
+
+async fn why(world: &World, answer: &Answer) -> Value {
+    let id = answer.header("X-Service-Request-Id").expect("every answer has one");
+    let explained = world.access.call("GET", &format!("/operator/v1/requests/{id}"), None).await.expect("answers");
+    assert_eq!(explained.status, 200, "{}", explained.json());
+    explained.json()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reasons_that_look_alike_outside_are_told_to_the_operator() {
+    let world = World::start().await.expect("starts");
+    let signer = world.access.institution("bank", 0, None).await.expect("is made");
+    let order = world.access.convert_order("bank").await.expect("is made");
+    let target = format!("/v1/pay/convert/order?orderId={order}");
+    let name = "X-Service-Certificate-ClientId";
+
+    let unknown =
+        world.send(&world.draft(&signer, "GET", &target, "").with(name, "app_nobody")).await.expect("answers");
+    let wrong = world.draft(&signer, "GET", &target, "").with("X-Service-Signature", &"0".repeat(128));
+    let wrong = world.send(&wrong).await.expect("answers");
+    let draft = world.draft(&signer, "GET", &target, "");
+    let first = world.send(&draft).await.expect("answers");
+    assert_eq!(first.code(), "000000");
+    let again = world.send(&draft).await.expect("answers");
+    let path = format!("/applications/{}", signer.client_id);
+    world.access.provision("PATCH", &path, json!({"enabled": false})).await.expect("is disabled");
+    let disabled = world.send(&world.draft(&signer, "GET", &target, "")).await.expect("answers");
+
+    for (answer, code, reason) in [
+        (&unknown, "400002", "unknown_client"),
+        (&wrong, "400002", "wrong_signature"),
+        (&disabled, "400002", "disabled"),
+        (&again, "400021", ""),
+    ] {
+        assert_eq!(answer.code(), code);
+        let explained = why(&world, answer).await;
+        assert_eq!(explained["line"]["reason"].as_str().unwrap_or_default(), reason, "{explained}");
+        assert!(explained["line"]["drift_ms"].is_i64(), "{explained}");
+    }
+    let stamped = why(&world, &again).await["line"]["nonce_first_stamped"].as_i64().expect("the first use is known");
+    assert_eq!(
+        draft.headers.iter().find(|(name, _)| name.ends_with("Timestamp")).expect("signed").1,
+        stamped.to_string()
+    );
+    // Outside they differ in nothing but the id.
+    for other in [&wrong, &disabled] {
+        assert_eq!(other.body, unknown.body);
+    }
+    let nobody = world.access.call("GET", "/operator/v1/requests/none", None).await.expect("answers");
+    assert_eq!(nobody.status, 404);
+    let id = first.header("X-Service-Request-Id").expect("there").to_owned();
+    let accepted = world.access.call("GET", &format!("/operator/v1/requests/{id}"), None).await.expect("answers");
+    assert_eq!(accepted.status, 404, "only refusals are kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_log_holds_is_exported_whole_and_against_heads_that_were_kept() {
+    let world = World::start().await.expect("starts");
+    world.access.institution("bank", 2, None).await.expect("is made");
+    let get = async |path: &str| {
+        world.access.call("GET", &format!("/operator/v1{path}"), None).await.expect("answers").json()
+    };
+    let heads = get("/audit/heads").await["items"].clone();
+    assert_eq!(heads.as_array().expect("heads").len(), 2, "the system's and the institution's: {heads}");
+    assert_eq!((&heads[0]["merchant_id"], &heads[1]["merchant_id"]), (&Value::Null, &json!("bank")));
+    let lines = get("/audit/lines?limit=500").await["items"].clone();
+    let lines = lines.as_array().expect("lines");
+    assert!(lines.iter().all(|line| line["link"].as_str().is_some_and(|link| link.len() == 64)), "{lines:?}");
+    let last = lines.iter().filter(|line| line["merchant_id"] == "bank").max_by_key(|line| line["no"].as_i64());
+    assert_eq!(last.expect("there")["link"], heads[1]["link"]);
+
+    let verify = async |body: Value| world.access.provision("POST", "/audit/verify", body).await.expect("answers");
+    let holds = verify(json!({ "heads": heads })).await;
+    assert_eq!((&holds["holds"], holds["lines"].as_u64()), (&json!(true), Some(lines.len() as u64)));
+    let mut more = heads.clone();
+    more[1]["no"] = json!(99);
+    let cut = verify(json!({ "heads": more })).await;
+    assert_eq!((&cut["holds"], &cut["fault"]["merchant_id"]), (&json!(false), &json!("bank")), "{cut}");
+    let mut other = heads.clone();
+    other[1]["link"] = json!("00".repeat(32));
+    let changed = verify(json!({ "heads": other })).await;
+    assert_eq!((&changed["holds"], &changed["fault"]["no"]), (&json!(false), &heads[1]["no"]), "{changed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rewrap_without_another_key_changes_nothing_and_says_so() {
+    let world = World::start().await.expect("starts");
+    world.access.institution("bank", 0, None).await.expect("is made");
+    let shown = world.access.call("GET", "/operator/v1/master-key", None).await.expect("answers").json();
+    assert_eq!((&shown["all_rewrapped"], &shown["previous_key_id"]), (&json!(true), &Value::Null));
+    assert_eq!(shown["key_id"], shown["sealing_key_id"]);
+    let done = world.access.provision("POST", "/master-key/rewrap", json!({})).await.expect("answers");
+    assert_eq!((&done["done"], &done["rewrapped"], &done["unreadable"]), (&json!(true), &json!(0), &json!([])));
+    let delivery = world.access.call("GET", "/operator/v1/delivery", None).await.expect("answers").json();
+    assert_eq!((&delivery["held"], &delivery["held_since"]), (&json!(false), &Value::Null));
+}

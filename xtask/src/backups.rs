@@ -1,0 +1,13 @@
+//! `cargo xtask backups [N] [STORE]`: takes backups under load and restores each elsewhere.
+
+use std::process::ExitCode;
+
+use crate::tools::Numbered;
+
+const RUN: Numbered =
+    Numbered { program: "backups", most: 1, default: "20", on_a_store: true, usage: "backups [N] [sqlite|postgres]" };
+
+/// 20 rounds on SQLite unless told otherwise.
+pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    RUN.run(arguments)
+}

@@ -1,0 +1,13 @@
+//! `cargo xtask rewrap [N] [STORE]`: changes the master key while the server runs, killed at a random point each time.
+
+use std::process::ExitCode;
+
+use crate::tools::Numbered;
+
+const RUN: Numbered =
+    Numbered { program: "rewrap", most: 1, default: "50", on_a_store: true, usage: "rewrap [N] [sqlite|postgres]" };
+
+/// 50 rounds on SQLite unless told otherwise.
+pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    RUN.run(arguments)
+}
