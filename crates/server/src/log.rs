@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,15 +14,16 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+mod kept;
+
+pub use kept::{REFUSED_KEPT_MAX, names};
+
 /// How long lines are gathered before they are written together.
 const LINGER_MS: u64 = 10;
 /// More than this waiting to be written, and lines are dropped and counted.
 const WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest path in a line, in bytes.
 const PATH_BYTES_MAX: usize = 256;
-/// Lines of refused requests that are kept in memory to be explained, and the longest that is kept.
-pub const REFUSED_KEPT_MAX: usize = 1_000;
-const REFUSED_BYTES_MAX: usize = 1_024;
 
 #[derive(Default)]
 struct Waiting {
@@ -37,7 +37,7 @@ struct Shared {
     waiting: Mutex<Waiting>,
     filled: Condvar,
     /// Lines of the last requests that were refused, oldest first.
-    refused: Mutex<VecDeque<Box<[u8]>>>,
+    refused: Mutex<kept::Lines>,
 }
 
 /// Where lines go. Cheap to clone.
@@ -82,33 +82,6 @@ impl LogSink {
             self.shared.filled.notify_one();
         }
     }
-}
-
-impl LogSink {
-    /// Keeps the line of a refused request for [`LogSink::refused`]; the oldest one goes.
-    fn keep_refused(&self, line: &[u8]) {
-        if line.len() > REFUSED_BYTES_MAX {
-            return;
-        }
-        let mut refused = self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if refused.len() == REFUSED_KEPT_MAX {
-            refused.pop_front();
-        }
-        refused.push_back(line.into());
-    }
-
-    /// The line of a request that this process refused, if it is among the last of them.
-    pub fn refused(&self, request_id: &str) -> Option<Vec<u8>> {
-        let refused = self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lines = refused.iter().rev();
-        lines.find(|line| names(line, request_id)).map(|line| line.to_vec())
-    }
-}
-
-/// Whether a line is that of a request with this id.
-pub fn names(line: &[u8], request_id: &str) -> bool {
-    let named = format!("\"request_id\":\"{request_id}\"");
-    line.windows(named.len()).any(|window| window == named.as_bytes())
 }
 
 impl Drop for LogGuard {
@@ -417,44 +390,6 @@ mod tests {
         assert_eq!(blinded("app_01"), "app_01");
         assert_eq!(blinded("/operator/v1/applications/sk_0011"), "/operator/v1/applications/sk_(withheld)");
         assert_eq!(blinded("a cso_77 b sk_88"), "a cso_(withheld)");
-    }
-
-    #[test]
-    fn of_refused_requests_the_last_are_kept_and_found_by_their_id() {
-        let (sink, _guard) = LogSink::start(io::sink()).expect("a thread starts");
-        let told = |no: usize, status: u16| {
-            let request_id = format!("r{no}");
-            RequestLine {
-                at: UnixMillis(1),
-                request_id: &request_id,
-                listener: "merchant",
-                method: "GET",
-                path: "/",
-                status,
-                code: "400021",
-                reason: "",
-                client_id: "c",
-                merchant_id: "",
-                on_behalf_of: "",
-                source: "",
-                drift_ms: None,
-                nonce_first_stamped: Some(77),
-                duration_us: 1,
-            }
-            .write(&sink);
-        };
-        told(0, 200);
-        for no in 1..=REFUSED_KEPT_MAX + 1 {
-            told(no, 401);
-        }
-        for gone in ["r0", "r1", "r"] {
-            assert_eq!(sink.refused(gone), None, "{gone}");
-        }
-        for kept in [2, REFUSED_KEPT_MAX + 1] {
-            let line = sink.refused(&format!("r{kept}")).expect("it is kept");
-            let line: serde_json::Value = serde_json::from_slice(&line).expect("a line is JSON");
-            assert_eq!(line["nonce_first_stamped"], 77);
-        }
     }
 
     #[test]

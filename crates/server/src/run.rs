@@ -114,7 +114,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     fixed::compare(&config, &vault, &store).await?;
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
     nodes::first_time(&app.store, &app.clock).await?;
-    audit_chain::begin(&app.vault, &app.store, &app.chance, app.clock.now()).await?;
+    Box::pin(audit_chain::begin(&app.vault, &app.store, &app.chance, app.clock.now())).await?;
     let handle = meters::install().context("the meters cannot be started")?;
     delivery::look(&app).await?;
     let certificate = certificate(&config)?;
@@ -203,7 +203,7 @@ pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -
     let store = database::open_store_with(config, &data, group_max).await?;
     fixed::compare(config, &vault, &store).await?;
     let app = make_app(config, vault, store, clock)?;
-    audit_chain::begin(&app.vault, &app.store, &app.chance, app.clock.now()).await?;
+    Box::pin(audit_chain::begin(&app.vault, &app.store, &app.chance, app.clock.now())).await?;
     delivery::look(&app).await?;
     Ok(app)
 }

@@ -3,13 +3,12 @@
 //! Invariant: nobody hears `Fresh` from [`crate::Store::settle`], and no batch with a claim is acknowledged, before the row that this
 //! claim inserted is committed. A reservation is local: of two nodes that reserve the same nonce, only one can settle or commit it.
 
+use countersign_domain::time::UnixMillis;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 
 use super::rows::Fields;
-use countersign_domain::time::UnixMillis;
-
 use crate::contract::{ClaimKey, Claimed, StoreError};
 use crate::window::{ClaimHash, Seen, Undo, Window};
 

@@ -75,6 +75,9 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.events_after(TENANT, APP, 0, 10),
         store.remembered(&answer("k").scope, "k"),
         store.audit(all()),
+        store.audit_chain(all()),
+        store.audit_heads(all()),
+        store.secrets_not_under("another", None, 10),
         store.setting("name"),
     );
     errors

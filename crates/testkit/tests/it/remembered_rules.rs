@@ -49,7 +49,7 @@ impl Nodes {
         let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
         run::initialise(&config).await.expect("a deployment");
         let clock = Clock::manual(NOW);
-        let open = || run::open_app(&config, clock.clone(), None);
+        let open = || Box::pin(run::open_app(&config, clock.clone(), None));
         let (one, other) = (open().await.expect("a node"), open().await.expect("another"));
         let bank = merchant(1, "bank", MerchantKind::Institution);
         let shop = merchant(2, "shop", MerchantKind::SubAccount);
