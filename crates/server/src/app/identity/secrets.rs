@@ -62,6 +62,8 @@ pub enum InUse {
     SignsCallbacks,
     /// No other one is live: without it every request would be refused.
     OnlyLive,
+    /// All others end before it does, the last of them at this instant: then every request would be refused.
+    OutlivesOthers(UnixMillis),
     /// A request was signed with it within [`RETIRE_QUIET_MS`], at this instant.
     Used(UnixMillis),
 }
@@ -80,6 +82,10 @@ impl InUse {
                     "callbacks are signed with {secret_id}: switch them to another secret with use-for-callbacks first"
                 )
             }
+            Self::OutlivesOthers(at) => format!(
+                "every other live secret of this application ends before {secret_id}, the last one at {}: rotate first, so that the merchant has one that stays",
+                rfc3339(at)
+            ),
             Self::Used(at) => format!(
                 "a request was signed with {secret_id} at {}, less than an hour ago: the merchant still uses it. DELETE revokes it all the same",
                 rfc3339(at)
@@ -93,8 +99,13 @@ fn in_use(row: &SecretRow, all: &[SecretRow], usage: Usage, now: UnixMillis) -> 
     if !row.is_live(now) {
         return None;
     }
-    if !all.iter().any(|other| other.secret_id != row.secret_id && other.is_live(now)) {
-        return Some(InUse::OnlyLive);
+    // None: it does not end.
+    let end = |s: &SecretRow| s.not_after.map_or(i64::MAX, |end| end.0);
+    let others = all.iter().filter(|other| other.secret_id != row.secret_id && other.is_live(now));
+    match others.map(end).max() {
+        None => return Some(InUse::OnlyLive),
+        Some(last) if last < end(row) => return Some(InUse::OutlivesOthers(UnixMillis(last))),
+        Some(_) => {}
     }
     if signing(all, now) == Some(row.secret_id.as_str()) {
         return Some(InUse::SignsCallbacks);
