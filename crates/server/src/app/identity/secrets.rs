@@ -189,8 +189,14 @@ pub async fn rotate_secret(
     decide_and_commit(app, client_id, |view, now| {
         let end = now.plus_ms(overlap_s.saturating_mul(1000));
         let before: Vec<&SecretRow> = view.secrets.iter().filter(|s| s.is_live(now)).collect();
-        let ended: Vec<SecretRow> =
-            before.iter().map(|s| SecretRow { not_after: Some(s.not_after.map_or(end, |e| e.min(end))), ..(*s).clone() }).collect();
+        // What signs callbacks now is chosen from here on: else the newest would sign at once where the chosen one has ended.
+        let signing = signing(&view.secrets, now);
+        let ends = |s: &SecretRow| Some(s.not_after.map_or(end, |e| e.min(end)));
+        let chosen = |s: &SecretRow| signing == Some(s.secret_id.as_str());
+        let ended: Vec<SecretRow> = before
+            .iter()
+            .map(|s| SecretRow { not_after: ends(s), signs_callbacks: chosen(s), ..(*s).clone() })
+            .collect();
         let live_after = 1 + ended.iter().filter(|s| s.is_live(now)).count();
         if live_after > LIVE_SECRETS_MAX {
             return Err(AppError::AlreadyExists(format!(
