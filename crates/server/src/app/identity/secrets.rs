@@ -212,7 +212,7 @@ pub async fn rotate_secret(
         let ended: Vec<SecretRow> = ended.into_iter().chain(forgotten).collect();
         let made = MadeSecret { row, plain, others_end_at };
         let after: Vec<SecretRow> = std::iter::once(made.row.clone()).chain(ended.iter().cloned()).collect();
-        let mut writes = changed(view, ended);
+        let mut writes = changed(&view.application, ended);
         writes.push(Write::InsertSecret(Box::new(made.row.clone())));
         writes.push(seals_now(&made.row));
         writes.push(audit(view, now, "secret.rotate", &made.row.secret_id, &after, actor));
@@ -264,7 +264,7 @@ fn revocation(
     actor: &Actor,
 ) -> Result<(Vec<Write>, SecretRow), AppError> {
     let revoked = SecretRow { revoked_at: Some(now), signs_callbacks: false, ..find(view, secret_id)?.clone() };
-    let mut writes = changed(view, vec![revoked.clone()]);
+    let mut writes = changed(&view.application, vec![revoked.clone()]);
     writes.push(audit(view, now, action, secret_id, std::slice::from_ref(&revoked), actor));
     writes.extend(kept(keep, &revoked));
     Ok((writes, revoked))
@@ -289,8 +289,8 @@ pub async fn use_for_callbacks(
             .filter(|s| find(view, &s.secret_id).is_ok_and(|old| old.signs_callbacks != s.signs_callbacks))
             .collect();
         let chosen = SecretRow { signs_callbacks: true, ..find(view, secret_id)?.clone() };
-        let mut writes = changed(view, switched);
-        writes.push(audit(view, now, "secret.use_for_callbacks", secret_id, std::slice::from_ref(&chosen), actor));
+        let mut writes = changed(&view.application, switched.clone());
+        writes.push(audit(view, now, "secret.use_for_callbacks", secret_id, &switched, actor));
         writes.extend(kept(keep, &chosen));
         Ok((writes, chosen))
     })
@@ -302,10 +302,12 @@ fn find<'a>(view: &'a ApplicationView, secret_id: &str) -> Result<&'a SecretRow,
     found.ok_or_else(|| AppError::NotFound(format!("this application has no secret {secret_id} that is not revoked")))
 }
 
-/// The writes that change these secrets, guarded by the application's revision.
-fn changed(view: &ApplicationView, secrets: Vec<SecretRow>) -> Vec<Write> {
-    let application = ApplicationRow { revision: view.application.revision + 1, ..view.application.clone() };
+/// The writes that change these secrets, guarded by the application's revision. In the order in which uses are noted, so that the two never
+/// wait for each other.
+fn changed(application: &ApplicationRow, mut secrets: Vec<SecretRow>) -> Vec<Write> {
+    let application = ApplicationRow { revision: application.revision + 1, ..application.clone() };
     let update = Write::UpdateApplication(Box::new(application));
+    secrets.sort_by(|a, b| a.secret_id.cmp(&b.secret_id));
     std::iter::once(update).chain(secrets.into_iter().map(|s| Write::UpdateSecret(Box::new(s)))).collect()
 }
 
@@ -341,3 +343,6 @@ fn describe(row: &SecretRow) -> Value {
         "revoked_at": row.revoked_at.map(|at| at.0),
     })
 }
+
+#[cfg(test)]
+mod tests;
