@@ -311,34 +311,39 @@ fn changed(application: &ApplicationRow, mut secrets: Vec<SecretRow>) -> Vec<Wri
     std::iter::once(update).chain(secrets.into_iter().map(|s| Write::UpdateSecret(Box::new(s)))).collect()
 }
 
-/// The line of the audit log: what is said of the secrets that changed, before and after.
+/// The line of the audit log: what is said of the secrets that changed, before and after, and of the one that signs callbacks.
 fn audit(
     view: &ApplicationView,
     now: UnixMillis,
     action: &str,
     secret_id: &str,
-    after: &[SecretRow],
+    changed: &[SecretRow],
     actor: &Actor,
 ) -> Write {
-    let before = after.iter().filter_map(|s| find(view, &s.secret_id).ok()).map(describe).collect::<Vec<_>>();
-    let after = after.iter().map(describe).collect::<Vec<_>>();
+    let before = &view.secrets;
+    let made = changed.iter().filter(|row| !before.iter().any(|s| s.secret_id == row.secret_id));
+    let stayed = before.iter().map(|row| changed.iter().find(|s| s.secret_id == row.secret_id).unwrap_or(row));
+    let after: Vec<SecretRow> = made.chain(stayed).cloned().collect();
+    let (signed, signs) = (signing(before, now), signing(&after, now));
+    let told = |row: &&SecretRow| {
+        let id = row.secret_id.as_str();
+        let touched = changed.iter().any(|s| s.secret_id == id);
+        id == secret_id || touched || (signed != signs && (signed == Some(id) || signs == Some(id)))
+    };
+    let text = |all: &[SecretRow], signing: Option<&str>| {
+        Value::from(all.iter().filter(told).map(|row| describe(row, signing)).collect::<Vec<_>>()).to_string()
+    };
     let subject = format!("{}/{secret_id}", view.application.client_id);
-    let row = actor.did(
-        Some(view.application.tenant),
-        now,
-        action,
-        &subject,
-        Value::from(before).to_string(),
-        Value::from(after).to_string(),
-    );
-    Write::RecordAudit(Box::new(row))
+    let (before, after) = (text(before, signed), text(&after, signs));
+    Write::RecordAudit(Box::new(actor.did(Some(view.application.tenant), now, action, &subject, before, after)))
 }
 
-fn describe(row: &SecretRow) -> Value {
+/// What is said of a secret. `signing`: the one that callbacks are signed with.
+fn describe(row: &SecretRow, signing: Option<&str>) -> Value {
     json!({
         "secret_id": row.secret_id,
         "fingerprint": row.fingerprint,
-        "signs_callbacks": row.signs_callbacks,
+        "signs_callbacks": signing == Some(row.secret_id.as_str()),
         "not_after": row.not_after.map(|at| at.0),
         "revoked_at": row.revoked_at.map(|at| at.0),
     })

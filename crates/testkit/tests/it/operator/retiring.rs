@@ -57,3 +57,39 @@ async fn a_rotation_never_changes_which_secret_signs_callbacks() {
     rotate(&house, &path).await;
     assert_eq!(signing(&house, &client_id).await, Some(third));
 }
+
+#[tokio::test]
+async fn the_audit_log_says_which_secret_lost_the_callbacks_and_which_got_them() {
+    let house = House::open().await;
+    let (_, path, old) = application(&house).await;
+    let new = rotate(&house, &path).await;
+    house.post(&format!("{path}/{new}/use-for-callbacks"), json!({})).await.ok();
+    let line = house.audit().await[0].clone();
+    let signers = |side: &str| {
+        let all = line[side].as_array().expect("secrets");
+        all.iter().map(|s| (s["secret_id"].clone(), s["signs_callbacks"] == true)).collect::<Vec<_>>()
+    };
+    assert_eq!(signers("before"), [(json!(new), false), (json!(old), true)]);
+    assert_eq!(signers("after"), [(json!(new), true), (json!(old), false)]);
+    house.delete(&format!("{path}/{new}")).await.ok();
+    let after = house.audit().await[0]["after"].clone();
+    let of_old = after.as_array().expect("secrets").iter().find(|s| s["secret_id"] == json!(old)).cloned();
+    assert_eq!(of_old.expect("who signs from now on is told")["signs_callbacks"], json!(true));
+}
+
+#[tokio::test]
+async fn the_audit_log_tells_the_revocation_of_a_token_from_its_repetition() {
+    let house = House::open().await;
+    let made = house.post("/tokens", json!({"name": "till", "role": "viewer"})).await.ok();
+    let path = format!("/tokens/{}", made.text_of("token_id"));
+    let revoked = |line: &Value, side: &str| line[side]["revoked_at"].clone();
+    house.delete(&path).await.ok();
+    let line = house.audit().await[0].clone();
+    assert_eq!(line["action"], "token.revoke");
+    assert_eq!((line["before"]["name"].clone(), revoked(&line, "before")), (json!("till"), Value::Null));
+    house.app.clock.advance_ms(1_000);
+    house.delete(&path).await.ok();
+    let line = house.audit().await[0].clone();
+    assert_eq!(revoked(&line, "before"), revoked(&line, "after"));
+    assert!(revoked(&line, "before").is_i64());
+}
