@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use countersign_domain::time::UnixMillis;
+use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{SecretRow, SecretUses, TokenRow, TokenUse, Uses as Noted};
-use countersign_store::{CommitError, Store};
 use tokio::sync::Mutex as FairMutex;
 
 use super::App;
@@ -155,31 +155,36 @@ impl Uses {
     }
 }
 
-/// Notes what was counted since the last time. What the store did not take is counted on and noted the next time.
+/// Notes what was counted since the last time. What the store did not take is counted on and noted the next time; it does not hold up what
+/// comes after it. The error is the first one.
 pub async fn note(app: &App) -> Result<(), AppError> {
     let _one = app.uses.noting.lock().await;
+    let mut outcome = Ok(());
     let now = app.clock.now();
-    let (due, tokens) = (app.uses.due(), app.uses.due_tokens(now));
-    let mut tokens = Some(tokens).filter(|tokens| !tokens.is_empty());
-    let mut rest = due.as_slice();
-    while !rest.is_empty() || tokens.is_some() {
-        let (some, later) = rest.split_at(rest.len().min(SECRETS_PER_BATCH));
+    let tokens = app.uses.due_tokens(now);
+    if !tokens.is_empty() {
+        let noted = commit(app, batch(&[], &[], &tokens, now)).await;
+        if noted.is_ok() {
+            app.uses.tokens_noted(&tokens);
+        }
+        outcome = outcome.and(noted);
+    }
+    for some in app.uses.due().chunks(SECRETS_PER_BATCH) {
         let counts: Vec<u64> = some.iter().map(|(_, tally)| tally.pending()).collect();
-        let tokens = tokens.take().unwrap_or_default();
-        let batch = batch(some, &counts, &tokens, now);
-        match app.store.commit(Batch(vec![Write::AddUses(Box::new(batch))])).await {
-            Ok(_) => {}
-            // Perhaps it was done, then it is counted twice. A use that is not counted would be worse.
-            Err(error @ (CommitError::Unknown | CommitError::Store(_) | CommitError::Conflict(_))) => {
-                return Err(error.into());
+        let noted = commit(app, batch(some, &counts, &[], now)).await;
+        if noted.is_ok() {
+            for ((_, tally), count) in some.iter().zip(counts) {
+                tally.noted.fetch_add(count, Ordering::AcqRel);
             }
         }
-        for ((_, tally), count) in some.iter().zip(counts) {
-            tally.noted.fetch_add(count, Ordering::AcqRel);
-        }
-        app.uses.tokens_noted(&tokens);
-        rest = later;
+        outcome = outcome.and(noted);
     }
+    outcome
+}
+
+/// Where it is in doubt it was perhaps done; then it is counted twice. A use that is not counted would be worse.
+async fn commit(app: &App, noted: Noted) -> Result<(), AppError> {
+    app.store.commit(Batch(vec![Write::AddUses(Box::new(noted))])).await?;
     Ok(())
 }
 
