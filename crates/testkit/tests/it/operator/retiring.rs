@@ -1,5 +1,6 @@
 //! What a rotation leaves: who signs callbacks, what may be retired, and what the audit log says of it.
 
+use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
 use super::house::{DAY_MS, House};
@@ -56,6 +57,26 @@ async fn a_rotation_never_changes_which_secret_signs_callbacks() {
     assert_eq!(signing(&house, &client_id).await, Some(third.clone()));
     rotate(&house, &path).await;
     assert_eq!(signing(&house, &client_id).await, Some(third));
+}
+
+#[tokio::test]
+async fn what_is_not_counted_for_an_hour_yet_is_not_taken_for_unused() {
+    let house = House::open().await;
+    let (_, path, old) = application(&house).await;
+    let new = rotate(&house, &path).await;
+    house.post(&format!("{path}/{new}/use-for-callbacks"), json!({})).await.ok();
+    let retire = || house.send(house.request("POST", &format!("{path}/{old}/retire"), None, &[]));
+    retire().await.refused(409, "400805", "was made at 2026-01-01T00:00:00.000Z");
+    house.app.clock.advance_ms(HOUR_MS);
+    assert_eq!(secrets(&house, &path).await[1]["safe_to_retire"], json!(true));
+    // As after an upgrade from a program that did not count.
+    let since = house.app.clock.now().0 - HOUR_MS + 1;
+    let setting = Write::PutSetting { name: "uses_counted_since_ms".to_owned(), value: since.to_string() };
+    house.app.store.commit(Batch(vec![setting])).await.expect("is written");
+    assert_eq!(secrets(&house, &path).await[1]["safe_to_retire"], json!(false));
+    retire().await.refused(409, "400805", "have been counted since 2026-01-01T00:00:00.001Z");
+    house.app.clock.advance_ms(1);
+    retire().await.ok();
 }
 
 #[tokio::test]
