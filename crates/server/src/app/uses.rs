@@ -149,6 +149,12 @@ impl Uses {
         due
     }
 
+    /// Secrets with uses that the store does not have.
+    pub fn waiting(&self) -> usize {
+        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
+        secrets.values().filter(|tally| tally.pending() > 0).count()
+    }
+
     fn tokens_noted(&self, noted: &[TokenUse]) {
         let mut tokens = self.tokens();
         for of in noted {
