@@ -187,7 +187,12 @@ impl Running {
         }
         let app = self.app;
         // Of the last requests; a store that is away must not hold up the stop.
-        let _ = tokio::time::timeout(STOP_MARGIN, uses::note(&app)).await;
+        let until = deadline.max(tokio::time::Instant::now() + STOP_MARGIN);
+        let noted = tokio::time::timeout_at(until, uses::note(&app)).await;
+        if !matches!(noted, Ok(Ok(()))) {
+            let secrets = app.uses.waiting();
+            tracing::warn!(secrets, "The last uses of {secrets} secrets could not be noted: they are not counted");
+        }
         let closed =
             tokio::task::spawn_blocking(move || close_store(&app.store)).await.context("the store broke at its end");
         drop(self.log_guard);

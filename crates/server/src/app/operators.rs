@@ -184,9 +184,13 @@ pub async fn revoke_token(
     actor: &Actor,
 ) -> Result<UnixMillis, AppError> {
     let now = app.clock.now();
-    let at = find_token(app, token_id).await?.row.revoked_at.unwrap_or(now);
-    let audit =
-        actor.did(None, now, "token.revoke", token_id, String::new(), json!({ "revoked_at": at.0 }).to_string());
+    let row = find_token(app, token_id).await?.row;
+    let at = row.revoked_at.unwrap_or(now);
+    let describe = |revoked_at: Option<UnixMillis>| {
+        let revoked_at = revoked_at.map(|at| at.0);
+        json!({ "name": row.name, "role": role_name(row.role), "revoked_at": revoked_at }).to_string()
+    };
+    let audit = actor.did(None, now, "token.revoke", token_id, describe(row.revoked_at), describe(Some(at)));
     let mut writes =
         vec![Write::RevokeToken { token_id: token_id.to_owned(), at }, Write::RecordAudit(Box::new(audit))];
     writes.extend(kept(keep, &at));

@@ -7,14 +7,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use countersign_domain::time::UnixMillis;
+use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{SecretRow, SecretUses, TokenRow, TokenUse, Uses as Noted};
-use countersign_store::{CommitError, Store};
 use tokio::sync::Mutex as FairMutex;
 
 use super::App;
@@ -82,6 +82,8 @@ pub struct Uses {
     tokens: Mutex<HashMap<Box<str>, TokenMark>>,
     /// One notes at a time.
     noting: FairMutex<()>,
+    /// Whether the store is known to say since when uses are counted.
+    begun: AtomicBool,
 }
 
 /// How a secret was used, over all nodes as far as it was noted.
@@ -91,6 +93,8 @@ pub struct Usage {
     pub last_used_at: Option<UnixMillis>,
     /// Requests of the last hour.
     pub last_hour: i64,
+    /// Since when uses are counted at all; none: no process has begun yet.
+    pub counted_since: Option<UnixMillis>,
 }
 
 const fn minute(at: UnixMillis) -> i64 {
@@ -145,6 +149,12 @@ impl Uses {
         due
     }
 
+    /// Secrets with uses that the store does not have.
+    pub fn waiting(&self) -> usize {
+        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
+        secrets.values().filter(|tally| tally.pending() > 0).count()
+    }
+
     fn tokens_noted(&self, noted: &[TokenUse]) {
         let mut tokens = self.tokens();
         for of in noted {
@@ -155,31 +165,58 @@ impl Uses {
     }
 }
 
-/// Notes what was counted since the last time. What the store did not take is counted on and noted the next time.
+/// Since when uses are counted, in ms since 1970: written by the first process that counts, and never again.
+const COUNTED_SINCE: &str = "uses_counted_since_ms";
+
+async fn counted_since(app: &App) -> Result<Option<UnixMillis>, AppError> {
+    // A text that is no number counts as none: then counting begins anew, which is on the safe side.
+    Ok(app.store.setting(COUNTED_SINCE).await?.and_then(|text| text.parse().ok()).map(UnixMillis))
+}
+
+/// Says in the store that counting has begun, unless it says so already.
+async fn begin(app: &App) -> Result<(), AppError> {
+    if app.uses.begun.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    if counted_since(app).await?.is_none() {
+        // Two nodes at once: the later instant may stay, which is on the safe side.
+        let value = app.clock.now().0.to_string();
+        app.store.commit(Batch(vec![Write::PutSetting { name: COUNTED_SINCE.to_owned(), value }])).await?;
+    }
+    app.uses.begun.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Notes what was counted since the last time. What the store did not take is counted on and noted the next time; it does not hold up what
+/// comes after it. The error is the first one.
 pub async fn note(app: &App) -> Result<(), AppError> {
     let _one = app.uses.noting.lock().await;
+    let mut outcome = begin(app).await;
     let now = app.clock.now();
-    let (due, tokens) = (app.uses.due(), app.uses.due_tokens(now));
-    let mut tokens = Some(tokens).filter(|tokens| !tokens.is_empty());
-    let mut rest = due.as_slice();
-    while !rest.is_empty() || tokens.is_some() {
-        let (some, later) = rest.split_at(rest.len().min(SECRETS_PER_BATCH));
+    let tokens = app.uses.due_tokens(now);
+    if !tokens.is_empty() {
+        let noted = commit(app, batch(&[], &[], &tokens, now)).await;
+        if noted.is_ok() {
+            app.uses.tokens_noted(&tokens);
+        }
+        outcome = outcome.and(noted);
+    }
+    for some in app.uses.due().chunks(SECRETS_PER_BATCH) {
         let counts: Vec<u64> = some.iter().map(|(_, tally)| tally.pending()).collect();
-        let tokens = tokens.take().unwrap_or_default();
-        let batch = batch(some, &counts, &tokens, now);
-        match app.store.commit(Batch(vec![Write::AddUses(Box::new(batch))])).await {
-            Ok(_) => {}
-            // Perhaps it was done, then it is counted twice. A use that is not counted would be worse.
-            Err(error @ (CommitError::Unknown | CommitError::Store(_) | CommitError::Conflict(_))) => {
-                return Err(error.into());
+        let noted = commit(app, batch(some, &counts, &[], now)).await;
+        if noted.is_ok() {
+            for ((_, tally), count) in some.iter().zip(counts) {
+                tally.noted.fetch_add(count, Ordering::AcqRel);
             }
         }
-        for ((_, tally), count) in some.iter().zip(counts) {
-            tally.noted.fetch_add(count, Ordering::AcqRel);
-        }
-        app.uses.tokens_noted(&tokens);
-        rest = later;
+        outcome = outcome.and(noted);
     }
+    outcome
+}
+
+/// Where it is in doubt it was perhaps done; then it is counted twice. A use that is not counted would be worse.
+async fn commit(app: &App, noted: Noted) -> Result<(), AppError> {
+    app.store.commit(Batch(vec![Write::AddUses(Box::new(noted))])).await?;
     Ok(())
 }
 
@@ -209,7 +246,9 @@ pub async fn of_secrets(app: &App, secrets: &[SecretRow], now: UnixMillis) -> Re
         .collect();
     let noted: HashMap<String, i64> =
         app.store.secret_uses(first.application, minute(now) - HOUR).await?.into_iter().collect();
+    let counted_since = counted_since(app).await?;
     let usages = secrets.iter().zip(own).map(|(row, (pending, last))| Usage {
+        counted_since,
         last_used_at: row.last_used_at.max(last),
         last_hour: noted
             .get(&row.secret_id)

@@ -20,6 +20,7 @@ use super::Desk;
 use super::auth::Caller;
 use super::frame::Context;
 use super::problem::Problem;
+use crate::app::error::AppError;
 use crate::app::operators::{self, Keyed};
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App};
@@ -83,11 +84,18 @@ impl Call {
         match act.await {
             Ok(answer) => Ok(Once::First(answer)),
             // Turns are this node's: on another the same call may just have been done, and have been in the way of this one.
-            Err(refused) => match operators::recall(self.app(), keyed).await {
-                Ok(Some(row)) => Ok(Once::Again(row.answer)),
-                Ok(None) | Err(_) => Err(refused),
-            },
+            Err(refused) => settled(refused, operators::recall(self.app(), keyed).await),
         }
+    }
+}
+
+/// What to answer to a call that was refused, by what is kept under its key by now.
+fn settled<T>(refused: Problem, kept: Result<Option<IdempotencyRow>, AppError>) -> Result<Once<T>, Problem> {
+    match kept {
+        Ok(Some(row)) => Ok(Once::Again(row.answer)),
+        // The key was used for something else meanwhile: to repeat would not help.
+        Err(reused @ AppError::IdempotencyKeyReused) => Err(reused.into()),
+        Ok(None) | Err(_) => Err(refused),
     }
 }
 
@@ -183,4 +191,19 @@ fn json_text(text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_another_node_used_for_another_body_is_a_conflict_and_not_a_reason_to_repeat() {
+        let busy = || Problem::from(AppError::Busy);
+        let reused = settled::<()>(busy(), Err(AppError::IdempotencyKeyReused)).expect_err("refused");
+        assert_eq!(reused.code, Code::IdempotencyKeyReused);
+        for kept in [Ok(None), Err(AppError::Busy)] {
+            assert_eq!(settled::<()>(busy(), kept).expect_err("refused").code, busy().code);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::Role;
-use countersign_store::{AnyStore, Batch, Store as _, Write};
+use countersign_store::{AnyStore, Batch, PostgresStore, SchemaState, SqliteStore, Store as _, Write};
 use serde_json::json;
 
 use super::{Database, fixed};
@@ -51,10 +51,27 @@ pub async fn recover(config: &Config, life_days: i64) -> anyhow::Result<Recovere
         }
         Database::Postgres(_) => None,
     };
+    expect_schema(config, &data, database).await?;
     let store = super::open_store(config, &data).await?;
     let outcome = recover_in(config, &vault, &store, life_days).await;
     let closed = super::close_store(&store);
     outcome.and_then(|made| closed.map(|()| made))
+}
+
+/// Opening brings the schema up to date, under nodes that are running perhaps: not before the master key has been compared, so not here.
+async fn expect_schema(config: &Config, data: &DataDir, database: Database<'_>) -> anyhow::Result<()> {
+    let state = match database {
+        Database::Sqlite => SqliteStore::schema_state(&data.database())?,
+        Database::Postgres(url) => PostgresStore::schema_state(&super::postgres_options(config, url)?).await?,
+    };
+    let folder = data.path().display();
+    ensure!(state.applied > 0, "the database of {folder} is empty: run `countersign init --data {folder}`");
+    let SchemaState { applied, known } = state;
+    ensure!(
+        applied == known,
+        "the database has {applied} schema steps and this program knows {known}: use the program that serves it, or run `countersign migrate` first"
+    );
+    Ok(())
 }
 
 async fn recover_in(config: &Config, vault: &Vault, store: &AnyStore, life_days: i64) -> anyhow::Result<Recovered> {

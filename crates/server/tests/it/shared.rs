@@ -61,6 +61,19 @@ fn serve_warns_at_its_start_of_a_standby_that_nobody_waits_for() {
 }
 
 #[test]
+fn a_token_is_not_recovered_where_that_would_change_the_schema_under_running_nodes() {
+    let primary = Server::start(ServerOptions::default());
+    let place = ready(&primary.url("postgres"));
+    primary.ask("postgres", "CREATE DATABASE empty");
+    let tables = || primary.ask("empty", "TABLE pg_catalog.pg_tables").matches("public|").count();
+    let ask = ["token", "recover", "--data", "data", "--database-url"];
+    let (_, stderr) = place.ends(&[&ask[..], &[&primary.url("empty")]].concat(), 1);
+    assert!(stderr.contains("countersign init"), "{stderr}");
+    assert_eq!(tables(), 0, "a refusal leaves nothing behind");
+    place.ends(&[&ask[..], &[&primary.url("postgres")]].concat(), 0);
+}
+
+#[test]
 fn doctor_fails_in_one_line_where_the_database_is_away() {
     let mut primary = Server::start(ServerOptions::default());
     let url = primary.url("postgres");

@@ -234,6 +234,40 @@ async fn uses_of_a_secret_on_every_node_add_up_and_are_told_by_each() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uses_that_the_database_does_not_take_do_not_hold_up_those_of_others() {
+    let fleet = Fleet::new(1, |_| {}).await;
+    let node = fleet.start(0).await;
+    let mut ids = Vec::new();
+    for name in ["one", "two"] {
+        let signer = fleet.access(&node).institution(name, 0, None).await.expect("an institution");
+        let view = node.app.store.application(&signer.client_id).await.expect("reads").expect("is there");
+        ids.push((view.application.no, view.secrets[0].secret_id.clone()));
+    }
+    // In this order they are noted: the bad one is in the first piece.
+    ids.sort_by(|a, b| a.1.cmp(&b.1));
+    let [(of_bad, bad), (of_good, good)] = &ids[..] else { panic!("two") };
+    let refuse = format!(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN IF NEW.secret_id = '{bad}' THEN RAISE 'not this one'; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON secret_use FOR EACH ROW EXECUTE FUNCTION refuse()"
+    );
+    fleet.database.client().await.batch_execute(&refuse).await.expect("is made");
+    let now = node.app.clock.now();
+    node.app.uses.tally(bad).one_more(now);
+    node.app.uses.tally(good).one_more(now);
+    for number in 0..500 {
+        node.app.uses.tally(&format!("{bad}_{number:03}")).one_more(now);
+    }
+    uses::note(&node.app).await.expect_err("one piece is refused");
+    let noted = async |of| node.app.store.secret_uses(of, 0).await.expect("reads");
+    assert_eq!(noted(*of_good).await, [(good.clone(), 1)]);
+    fleet.database.client().await.batch_execute("DROP TRIGGER refuse ON secret_use").await.expect("is gone");
+    uses::note(&node.app).await.expect("is noted");
+    assert_eq!(noted(*of_bad).await, [(bad.clone(), 1)], "what was refused was kept");
+    node.stop().await.expect("it stops");
+}
+
 async fn ready(node: &Running) -> Answer {
     let draft = Draft { method: "GET".into(), target: "/readyz".into(), headers: vec![], body: vec![] };
     once(node.operator_listen, &draft.bytes()).await.expect("the server answers")

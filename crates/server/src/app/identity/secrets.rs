@@ -62,8 +62,14 @@ pub enum InUse {
     SignsCallbacks,
     /// No other one is live: without it every request would be refused.
     OnlyLive,
+    /// All others end before it does, the last of them at this instant: then every request would be refused.
+    OutlivesOthers(UnixMillis),
     /// A request was signed with it within [`RETIRE_QUIET_MS`], at this instant.
     Used(UnixMillis),
+    /// It was made within [`RETIRE_QUIET_MS`], at this instant: its owner may be about to use it.
+    MadeLately(UnixMillis),
+    /// Uses have not been counted for [`RETIRE_QUIET_MS`] yet, only since this instant: what is not counted may be used all the same.
+    CountedLately(UnixMillis),
 }
 
 impl InUse {
@@ -80,8 +86,20 @@ impl InUse {
                     "callbacks are signed with {secret_id}: switch them to another secret with use-for-callbacks first"
                 )
             }
+            Self::OutlivesOthers(at) => format!(
+                "every other live secret of this application ends before {secret_id}, the last one at {}: rotate first, so that the merchant has one that stays",
+                rfc3339(at)
+            ),
             Self::Used(at) => format!(
                 "a request was signed with {secret_id} at {}, less than an hour ago: the merchant still uses it. DELETE revokes it all the same",
+                rfc3339(at)
+            ),
+            Self::MadeLately(at) => format!(
+                "{secret_id} was made at {}, less than an hour ago: the merchant may be about to use it. DELETE revokes it all the same",
+                rfc3339(at)
+            ),
+            Self::CountedLately(at) => format!(
+                "uses of secrets have been counted since {} only, less than an hour: {secret_id} may be in use. Wait until the hour is over; DELETE revokes it all the same",
                 rfc3339(at)
             ),
         }
@@ -93,14 +111,23 @@ fn in_use(row: &SecretRow, all: &[SecretRow], usage: Usage, now: UnixMillis) -> 
     if !row.is_live(now) {
         return None;
     }
-    if !all.iter().any(|other| other.secret_id != row.secret_id && other.is_live(now)) {
-        return Some(InUse::OnlyLive);
+    // None: it does not end.
+    let end = |s: &SecretRow| s.not_after.map_or(i64::MAX, |end| end.0);
+    let others = all.iter().filter(|other| other.secret_id != row.secret_id && other.is_live(now));
+    match others.map(end).max() {
+        None => return Some(InUse::OnlyLive),
+        Some(last) if last < end(row) => return Some(InUse::OutlivesOthers(UnixMillis(last))),
+        Some(_) => {}
     }
     if signing(all, now) == Some(row.secret_id.as_str()) {
         return Some(InUse::SignsCallbacks);
     }
     let recent = |at: &UnixMillis| now.0.saturating_sub(at.0) < RETIRE_QUIET_MS;
-    usage.last_used_at.filter(recent).map(InUse::Used)
+    // What nobody has counted yet was not seen to be quiet.
+    let counted_since = usage.counted_since.unwrap_or(now);
+    let used = usage.last_used_at.filter(recent).map(InUse::Used);
+    used.or_else(|| Some(row.created_at).filter(recent).map(InUse::MadeLately))
+        .or_else(|| Some(counted_since).filter(recent).map(InUse::CountedLately))
 }
 
 /// The secret that callbacks are signed with at `now`. `all`: newest first.
@@ -178,8 +205,14 @@ pub async fn rotate_secret(
     decide_and_commit(app, client_id, |view, now| {
         let end = now.plus_ms(overlap_s.saturating_mul(1000));
         let before: Vec<&SecretRow> = view.secrets.iter().filter(|s| s.is_live(now)).collect();
-        let ended: Vec<SecretRow> =
-            before.iter().map(|s| SecretRow { not_after: Some(s.not_after.map_or(end, |e| e.min(end))), ..(*s).clone() }).collect();
+        // What signs callbacks now is chosen from here on: else the newest would sign at once where the chosen one has ended.
+        let signing = signing(&view.secrets, now);
+        let ends = |s: &SecretRow| Some(s.not_after.map_or(end, |e| e.min(end)));
+        let chosen = |s: &SecretRow| signing == Some(s.secret_id.as_str());
+        let ended: Vec<SecretRow> = before
+            .iter()
+            .map(|s| SecretRow { not_after: ends(s), signs_callbacks: chosen(s), ..(*s).clone() })
+            .collect();
         let live_after = 1 + ended.iter().filter(|s| s.is_live(now)).count();
         if live_after > LIVE_SECRETS_MAX {
             return Err(AppError::AlreadyExists(format!(
@@ -195,7 +228,7 @@ pub async fn rotate_secret(
         let ended: Vec<SecretRow> = ended.into_iter().chain(forgotten).collect();
         let made = MadeSecret { row, plain, others_end_at };
         let after: Vec<SecretRow> = std::iter::once(made.row.clone()).chain(ended.iter().cloned()).collect();
-        let mut writes = changed(view, ended);
+        let mut writes = changed(&view.application, ended);
         writes.push(Write::InsertSecret(Box::new(made.row.clone())));
         writes.push(seals_now(&made.row));
         writes.push(audit(view, now, "secret.rotate", &made.row.secret_id, &after, actor));
@@ -247,7 +280,7 @@ fn revocation(
     actor: &Actor,
 ) -> Result<(Vec<Write>, SecretRow), AppError> {
     let revoked = SecretRow { revoked_at: Some(now), signs_callbacks: false, ..find(view, secret_id)?.clone() };
-    let mut writes = changed(view, vec![revoked.clone()]);
+    let mut writes = changed(&view.application, vec![revoked.clone()]);
     writes.push(audit(view, now, action, secret_id, std::slice::from_ref(&revoked), actor));
     writes.extend(kept(keep, &revoked));
     Ok((writes, revoked))
@@ -272,8 +305,8 @@ pub async fn use_for_callbacks(
             .filter(|s| find(view, &s.secret_id).is_ok_and(|old| old.signs_callbacks != s.signs_callbacks))
             .collect();
         let chosen = SecretRow { signs_callbacks: true, ..find(view, secret_id)?.clone() };
-        let mut writes = changed(view, switched);
-        writes.push(audit(view, now, "secret.use_for_callbacks", secret_id, std::slice::from_ref(&chosen), actor));
+        let mut writes = changed(&view.application, switched.clone());
+        writes.push(audit(view, now, "secret.use_for_callbacks", secret_id, &switched, actor));
         writes.extend(kept(keep, &chosen));
         Ok((writes, chosen))
     })
@@ -285,42 +318,52 @@ fn find<'a>(view: &'a ApplicationView, secret_id: &str) -> Result<&'a SecretRow,
     found.ok_or_else(|| AppError::NotFound(format!("this application has no secret {secret_id} that is not revoked")))
 }
 
-/// The writes that change these secrets, guarded by the application's revision.
-fn changed(view: &ApplicationView, secrets: Vec<SecretRow>) -> Vec<Write> {
-    let application = ApplicationRow { revision: view.application.revision + 1, ..view.application.clone() };
+/// The writes that change these secrets, guarded by the application's revision. In the order in which uses are noted, so that the two never
+/// wait for each other.
+fn changed(application: &ApplicationRow, mut secrets: Vec<SecretRow>) -> Vec<Write> {
+    let application = ApplicationRow { revision: application.revision + 1, ..application.clone() };
     let update = Write::UpdateApplication(Box::new(application));
+    secrets.sort_by(|a, b| a.secret_id.cmp(&b.secret_id));
     std::iter::once(update).chain(secrets.into_iter().map(|s| Write::UpdateSecret(Box::new(s)))).collect()
 }
 
-/// The line of the audit log: what is said of the secrets that changed, before and after.
+/// The line of the audit log: what is said of the secrets that changed, before and after, and of the one that signs callbacks.
 fn audit(
     view: &ApplicationView,
     now: UnixMillis,
     action: &str,
     secret_id: &str,
-    after: &[SecretRow],
+    changed: &[SecretRow],
     actor: &Actor,
 ) -> Write {
-    let before = after.iter().filter_map(|s| find(view, &s.secret_id).ok()).map(describe).collect::<Vec<_>>();
-    let after = after.iter().map(describe).collect::<Vec<_>>();
+    let before = &view.secrets;
+    let made = changed.iter().filter(|row| !before.iter().any(|s| s.secret_id == row.secret_id));
+    let stayed = before.iter().map(|row| changed.iter().find(|s| s.secret_id == row.secret_id).unwrap_or(row));
+    let after: Vec<SecretRow> = made.chain(stayed).cloned().collect();
+    let (signed, signs) = (signing(before, now), signing(&after, now));
+    let told = |row: &&SecretRow| {
+        let id = row.secret_id.as_str();
+        let touched = changed.iter().any(|s| s.secret_id == id);
+        id == secret_id || touched || (signed != signs && (signed == Some(id) || signs == Some(id)))
+    };
+    let text = |all: &[SecretRow], signing: Option<&str>| {
+        Value::from(all.iter().filter(told).map(|row| describe(row, signing)).collect::<Vec<_>>()).to_string()
+    };
     let subject = format!("{}/{secret_id}", view.application.client_id);
-    let row = actor.did(
-        Some(view.application.tenant),
-        now,
-        action,
-        &subject,
-        Value::from(before).to_string(),
-        Value::from(after).to_string(),
-    );
-    Write::RecordAudit(Box::new(row))
+    let (before, after) = (text(before, signed), text(&after, signs));
+    Write::RecordAudit(Box::new(actor.did(Some(view.application.tenant), now, action, &subject, before, after)))
 }
 
-fn describe(row: &SecretRow) -> Value {
+/// What is said of a secret. `signing`: the one that callbacks are signed with.
+fn describe(row: &SecretRow, signing: Option<&str>) -> Value {
     json!({
         "secret_id": row.secret_id,
         "fingerprint": row.fingerprint,
-        "signs_callbacks": row.signs_callbacks,
+        "signs_callbacks": signing == Some(row.secret_id.as_str()),
         "not_after": row.not_after.map(|at| at.0),
         "revoked_at": row.revoked_at.map(|at| at.0),
     })
 }
+
+#[cfg(test)]
+mod tests;

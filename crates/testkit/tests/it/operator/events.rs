@@ -233,6 +233,20 @@ async fn only_what_is_delivered_or_dead_is_sent_again() {
 }
 
 #[tokio::test]
+async fn nothing_is_sent_again_for_a_merchant_that_is_disabled() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    let id = emit(&house, &client_id, "A").await;
+    record(&house, &id, Outcome::Fail, DeliveryState::Dead).await;
+    let again = || house.send(house.request("POST", &format!("/events/{id}/redeliver"), None, &[]));
+    house.patch("/merchants/m", json!({"enabled": false})).await.ok();
+    again().await.refused(409, "400204", "enable its merchant");
+    assert_eq!(show(&house, &id).await["state"], "dead", "a refusal changes nothing");
+    house.patch("/merchants/m", json!({"enabled": true})).await.ok();
+    again().await.ok();
+}
+
+#[tokio::test]
 async fn a_repeated_event_is_written_once_and_answered_with_its_sequence() {
     let house = House::open().await;
     let client_id = house.application("m", Some(URL)).await;

@@ -13,7 +13,7 @@ use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
 use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
-use countersign::app::uses::Uses;
+use countersign::app::uses::{self, Uses};
 use countersign::app::{App, Policy};
 use countersign::chance::Chance;
 use countersign::clock::Clock;
@@ -135,6 +135,8 @@ impl House {
         let router = router(app.clone(), settings).expect("a router");
         let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder, _backing: backing };
         house.security = house.token(Role::Security, None).await;
+        // As a server does at its start.
+        uses::note(&house.app).await.expect("is noted");
         house
     }
 
