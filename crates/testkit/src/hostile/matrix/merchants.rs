@@ -86,6 +86,13 @@ pub struct Group {
     pub targets: Vec<Target>,
 }
 
+impl Group {
+    /// Whether at most one of the two headers is wrong: a lack of a check shows here, where no other one hides it.
+    pub fn is_telling(&self) -> bool {
+        self.on_behalf_of.value.is_none() || matches!(self.merchant_id.what, "absent" | "own")
+    }
+}
+
 fn said(what: &'static str, value: impl Into<String>) -> Said {
     Said { what, value: Some(value.into()) }
 }
