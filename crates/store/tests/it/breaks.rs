@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use countersign_domain::ids::ApplicationNo;
 use countersign_store::batch::{Batch, Committed, Conflict, EventNumbers, Write};
 use countersign_store::contract::{ClaimKey, Claimed, CommitError};
 use countersign_store::testing::{Database, Server, ServerOptions};
@@ -283,4 +284,33 @@ async fn a_claim_that_another_node_made_is_used_even_after_a_broken_connection()
             proxy.set(Break::Never);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_fate_cannot_be_found_out_is_unknown_and_the_database_knows_its_nonce() {
+    let (database, proxy, store) = behind_proxy().await;
+    for (no, writes) in both_ways(1).into_iter().enumerate() {
+        proxy.set(Break::AfterCommitForGood);
+        let answer = store.commit(Batch(writes)).await;
+        assert!(matches!(answer, Err(CommitError::Unknown)), "{answer:?}");
+        proxy.set(Break::Never);
+        let text = ["g1", "a1"][no];
+        // The lane has found its way back before the next one breaks.
+        let nothing = || Batch(vec![Write::HoldPending { tenant: TENANT, application: ApplicationNo(404) }]);
+        let begun = Instant::now();
+        while store.commit(nothing()).await.is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(2), "is found again soon");
+        }
+        assert_eq!(store.reserve(&nonce(text, 0)).await.expect("answers"), Claimed::Fresh, "this node has no opinion");
+        let begun = Instant::now();
+        let known = loop {
+            match store.settle(nonce(text, 0)).await {
+                Ok(known) => break known,
+                Err(error) => assert!(begun.elapsed() < Duration::from_secs(2), "{error}"),
+            }
+        };
+        assert_eq!(known, Claimed::Used, "the database says so");
+    }
+    let other = open_postgres(&database, 2).await;
+    assert_eq!(other.audit(all()).await.expect("reads").len(), 2, "they were done");
 }

@@ -371,35 +371,6 @@ async fn a_connection_that_breaks_in_a_commit_does_nothing_twice_and_loses_nothi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_fate_cannot_be_found_out_is_unknown_and_the_database_knows_its_nonce() {
-    let (database, proxy, store) = behind_proxy().await;
-    for (no, writes) in both_ways(1).into_iter().enumerate() {
-        proxy.set(Break::AfterCommitForGood);
-        let answer = store.commit(Batch(writes)).await;
-        assert!(matches!(answer, Err(CommitError::Unknown)), "{answer:?}");
-        proxy.set(Break::Never);
-        let text = ["g1", "a1"][no];
-        // The lane has found its way back before the next one breaks.
-        let nothing = || Batch(vec![Write::HoldPending { tenant: TENANT, application: ApplicationNo(404) }]);
-        let begun = Instant::now();
-        while store.commit(nothing()).await.is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(2), "is found again soon");
-        }
-        assert_eq!(store.reserve(&nonce(text, 0)).await.expect("answers"), Claimed::Fresh, "this node has no opinion");
-        let begun = Instant::now();
-        let known = loop {
-            match store.settle(nonce(text, 0)).await {
-                Ok(known) => break known,
-                Err(error) => assert!(begun.elapsed() < Duration::from_secs(2), "{error}"),
-            }
-        };
-        assert_eq!(known, Claimed::Used, "the database says so");
-    }
-    let other = open_postgres(&database, 2).await;
-    assert_eq!(other.audit(all()).await.expect("reads").len(), 2, "they were done");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_whose_commit_was_not_answered_is_never_said_to_be_fresh_twice() {
     let (_database, proxy, store) = behind_proxy().await;
     proxy.set(Break::BeforeCommit);

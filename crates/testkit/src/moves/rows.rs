@@ -39,6 +39,7 @@ fn id(kind: i64, n: i64) -> SortedId {
 /// Fills the database of an initialised data folder with about so many rows.
 pub(super) async fn fill(data: &Path, rows: u64) -> Result<()> {
     let store = SqliteStore::open(&data.join("countersign.db"), SqliteOptions::new([7; 16], "generated"))?;
+    let key = store.setting("master_key_id").await?.context("an initialised folder names its master key")?;
     let pieces = i64::try_from(rows)? / ROWS_PER_PIECE;
     let mut tenant = None;
     let mut next = 0;
@@ -46,7 +47,7 @@ pub(super) async fn fill(data: &Path, rows: u64) -> Result<()> {
         let (of, end) = (next / PIECES_PER_TENANT, (next + PIECES_PER_BATCH).min(pieces));
         let mut writes = Vec::new();
         if tenant.replace(of) != Some(of) {
-            people(of, &mut writes)?;
+            people(of, &key, &mut writes)?;
         }
         while next < end && next / PIECES_PER_TENANT == of {
             business(of, next, &mut writes)?;
@@ -61,7 +62,7 @@ fn tenant_no(of: i64) -> TenantNo {
     TenantNo(1000 * (of + 1))
 }
 
-fn people(of: i64, writes: &mut Vec<Write>) -> Result<()> {
+fn people(of: i64, key: &str, writes: &mut Vec<Write>) -> Result<()> {
     let tenant = tenant_no(of);
     for n in 0..=SUBS {
         writes.push(Write::InsertMerchant(Box::new(MerchantRow {
@@ -100,7 +101,7 @@ fn people(of: i64, writes: &mut Vec<Write>) -> Result<()> {
     writes.push(Write::InsertSecret(Box::new(SecretRow {
         secret_id: format!("sec_{of}"),
         application,
-        key_id: "k".to_owned(),
+        key_id: key.to_owned(),
         sealed: vec![u8::try_from(of % 256)?; 60],
         fingerprint: "0123456789abcdef".to_owned(),
         last4: "abcd".to_owned(),

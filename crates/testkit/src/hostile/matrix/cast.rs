@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use countersign_domain::time::RuleZone;
+use countersign_protocol::signing::SigningKey;
 use serde_json::json;
 
 use crate::wire::Signer;
@@ -72,6 +73,8 @@ pub struct Victim {
     pub event: String,
     /// An operator token that nobody uses.
     pub token_id: String,
+    /// A request in its name that was refused.
+    pub request_id: String,
 }
 
 /// All of them.
@@ -160,7 +163,10 @@ async fn victim(world: &World, merchant: String, mark: &str) -> Result<Victim> {
     let text = |name: &str| made[name].as_str().map(str::to_owned).with_context(|| format!("an application's {name}"));
     let (client_id, secret_id) = (text("client_id")?, text("secret_id")?);
     let token = access.provision("POST", "/tokens", json!({"name": "victim", "role": "viewer"})).await?;
+    let forger = Signer { client_id: client_id.clone(), key: SigningKey::new(b"a guess"), merchant_id: None };
+    let refused = world.send(&world.draft(&forger, "GET", "/v1/pay/events", "")).await?;
     Ok(Victim {
+        request_id: refused.header("X-Service-Request-Id").context("an answer has its id")?.to_owned(),
         order: access.convert_order(&merchant).await?,
         event: emit(world, &client_id, mark).await?,
         token_id: token["token_id"].as_str().context("a token's id")?.to_owned(),
