@@ -166,7 +166,7 @@ impl Uses {
 }
 
 /// Since when uses are counted, in ms since 1970: written by the first process that counts, and never again.
-const COUNTED_SINCE: &str = "uses_counted_since_ms";
+pub const COUNTED_SINCE: &str = "uses_counted_since_ms";
 
 async fn counted_since(app: &App) -> Result<Option<UnixMillis>, AppError> {
     // A text that is no number counts as none: then counting begins anew, which is on the safe side.

@@ -12,7 +12,7 @@ use countersign_store::{AnyStore, Batch, Store as _, Write};
 
 use super::{Database, fixed};
 use crate::app::operators::{PlainSecret, make_token};
-use crate::app::{Actor, audit_chain};
+use crate::app::{Actor, audit_chain, uses};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -120,6 +120,7 @@ async fn first_batch(
     store.chain_audit(chain);
     let mut writes = fixed::of(config, vault, now);
     writes.push(Write::PutSetting { name: audit_chain::CHAIN_KEY.to_owned(), value: chain_key });
+    writes.push(Write::PutSetting { name: uses::COUNTED_SINCE.to_owned(), value: now.0.to_string() });
     writes.push(Write::InsertToken(Box::new(token)));
     writes.push(Write::RecordAudit(Box::new(audit)));
     store.commit(Batch(writes)).await.context("the first settings could not be written")?;

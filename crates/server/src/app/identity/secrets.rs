@@ -66,8 +66,6 @@ pub enum InUse {
     OutlivesOthers(UnixMillis),
     /// A request was signed with it within [`RETIRE_QUIET_MS`], at this instant.
     Used(UnixMillis),
-    /// It was made within [`RETIRE_QUIET_MS`], at this instant: its owner may be about to use it.
-    MadeLately(UnixMillis),
     /// Uses have not been counted for [`RETIRE_QUIET_MS`] yet, only since this instant: what is not counted may be used all the same.
     CountedLately(UnixMillis),
 }
@@ -92,10 +90,6 @@ impl InUse {
             ),
             Self::Used(at) => format!(
                 "a request was signed with {secret_id} at {}, less than an hour ago: the merchant still uses it. DELETE revokes it all the same",
-                rfc3339(at)
-            ),
-            Self::MadeLately(at) => format!(
-                "{secret_id} was made at {}, less than an hour ago: the merchant may be about to use it. DELETE revokes it all the same",
                 rfc3339(at)
             ),
             Self::CountedLately(at) => format!(
@@ -123,11 +117,11 @@ fn in_use(row: &SecretRow, all: &[SecretRow], usage: Usage, now: UnixMillis) -> 
         return Some(InUse::SignsCallbacks);
     }
     let recent = |at: &UnixMillis| now.0.saturating_sub(at.0) < RETIRE_QUIET_MS;
-    // What nobody has counted yet was not seen to be quiet.
-    let counted_since = usage.counted_since.unwrap_or(now);
     let used = usage.last_used_at.filter(recent).map(InUse::Used);
-    used.or_else(|| Some(row.created_at).filter(recent).map(InUse::MadeLately))
-        .or_else(|| Some(counted_since).filter(recent).map(InUse::CountedLately))
+    // What is older than the counting was not seen to be quiet from its beginning.
+    let counted_since = usage.counted_since.unwrap_or(now);
+    let is_older = row.created_at < counted_since;
+    used.or_else(|| Some(counted_since).filter(|since| is_older && recent(since)).map(InUse::CountedLately))
 }
 
 /// The secret that callbacks are signed with at `now`. `all`: newest first.
