@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::SqliteStore;
 use super::checkpoint::{self, LogSize};
@@ -27,6 +27,8 @@ use crate::window::{ClaimHash, Window};
 const SQLITE_MIN: i32 = 3_051_003;
 /// Page cache of the writer.
 const WRITE_CACHE_KIB: i32 = 4096;
+/// How often the write-ahead log is asked for while another process turns it on.
+const WRITE_AHEAD_PERIOD: Duration = Duration::from_millis(5);
 /// How long the checkpointer waits for readers while it holds the writer back.
 const CHECKPOINT_WAIT_MS: u64 = 20;
 
@@ -38,7 +40,7 @@ pub(super) fn connect(path: &Path, busy_ms: u64) -> Result<Connection, StoreErro
     }
     let conn = Connection::open(path).map_err(fault)?;
     conn.busy_timeout(Duration::from_millis(busy_ms)).map_err(fault)?;
-    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(fault)?;
+    let mode = write_ahead(&conn, Duration::from_millis(busy_ms)).map_err(fault)?;
     if mode != "wal" {
         return Err(StoreError::Unfit(format!("the database cannot use a write-ahead log (it says {mode})")));
     }
@@ -54,6 +56,20 @@ pub(super) fn connect(path: &Path, busy_ms: u64) -> Result<Connection, StoreErro
         conn.pragma_update(None, name, value).map_err(fault)?;
     }
     Ok(conn)
+}
+
+/// Turns the write-ahead log on, and says which journal is in use. Of several processes that do so on a new file at once SQLite tells all but
+/// one that it is busy, without the wait that it was told to make: it would be a wait for each other.
+fn write_ahead(conn: &Connection, within: Duration) -> rusqlite::Result<String> {
+    let deadline = Instant::now() + within;
+    loop {
+        match conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < deadline => {
+                thread::sleep(WRITE_AHEAD_PERIOD);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// A kept statement keeps its plan. Without this SQLite, built with STAT4 as ours is, prepares it anew whenever a parameter is bound

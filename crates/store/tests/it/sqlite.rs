@@ -439,16 +439,16 @@ async fn faults_inside_a_file_are_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_that_open_a_new_file_at_once_all_come_up() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let file = path(dir.path());
-    let tasks: Vec<_> = (0..4)
-        .map(|_| {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = path(dir.path());
+        let migrate = |_| {
             let file = file.clone();
             tokio::task::spawn_blocking(move || SqliteStore::migrate(&file).map(|state| state.applied))
-        })
-        .collect();
-    for task in tasks {
-        assert!(task.await.expect("ends").expect("migrates") > 0);
+        };
+        for task in (0..4).map(migrate).collect::<Vec<_>>() {
+            assert!(task.await.expect("ends").expect("migrates") > 0);
+        }
     }
 }
 
