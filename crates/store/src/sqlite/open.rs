@@ -60,6 +60,7 @@ pub(super) fn connect(path: &Path, busy_ms: u64) -> Result<Connection, StoreErro
 
 /// Turns the write-ahead log on, and says which journal is in use. Of several processes that do so on a new file at once SQLite tells all but
 /// one that it is busy, without the wait that it was told to make: it would be a wait for each other.
+#[expect(clippy::disallowed_methods, reason = "another process has it, and tells nobody when it is done")]
 fn write_ahead(conn: &Connection, within: Duration) -> rusqlite::Result<String> {
     let deadline = Instant::now() + within;
     loop {
