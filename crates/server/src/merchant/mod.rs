@@ -14,6 +14,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::headers::Prefixes;
+use countersign_store::Store as _;
 use http_body_util::Full;
 use hyper::body::Body;
 use hyper::header::HeaderName;
@@ -135,12 +136,14 @@ enum Outcome {
 
 /// Refused signatures are answered at multiples of this after their arrival. Far more than one takes, where a row is read from memory.
 const REFUSAL_GRID: Duration = Duration::from_micros(20);
+/// The same where the row is read from a database that nodes share.
+const REFUSAL_GRID_SHARED: Duration = Duration::from_micros(100);
 
 /// Waits for the next point of the grid. What is equal in look-ups and HMACs still differs by some tens of nanoseconds, such as a row that
 /// is found; whoever may ask often enough could see that. Not by a timer: the finest one would make a refusal a hundred times longer.
-fn await_grid(began: Instant) {
-    let points = began.elapsed().as_nanos() / REFUSAL_GRID.as_nanos() + 1;
-    let end = began + REFUSAL_GRID * u32::try_from(points).unwrap_or(u32::MAX);
+fn await_grid(began: Instant, grid: Duration) {
+    let points = began.elapsed().as_nanos() / grid.as_nanos() + 1;
+    let end = began + grid * u32::try_from(points).unwrap_or(u32::MAX);
     while Instant::now() < end {}
 }
 
@@ -240,7 +243,7 @@ impl Edge {
             let began = told.started;
             // The line is part of the time.
             drop(told);
-            await_grid(began);
+            await_grid(began, if self.app.store.is_shared() { REFUSAL_GRID_SHARED } else { REFUSAL_GRID });
         }
         answer
     }

@@ -104,6 +104,8 @@ pub async fn run(store: StoreKind, count: usize) -> Result<Report> {
     }
     look_around(&server, &mut gathered).await?;
     let metrics = once_plain(&server, "/metrics").await?;
+    let backup = folder.path().join("backup");
+    deployment.backup(&backup)?;
     copy_away(&data, &folder.path().join("copy"))?;
     let panicked = panicking::in_a_process_of_its_own(folder.path(), &mut gathered.needles)?;
     crash(server, folder.path())?;
@@ -118,6 +120,7 @@ pub async fn run(store: StoreKind, count: usize) -> Result<Report> {
         found("answers", &gathered.answers),
         found("metrics", metrics.as_bytes()),
         found("what a panic printed", &panicked),
+        found("a backup", &std::fs::read(&backup)?),
         under("data folder: database, its log, journals of nonces, and whatever a crash left", &data)?,
         under("a copy of the data folder", &folder.path().join("copy"))?,
     ];
