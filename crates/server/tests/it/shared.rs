@@ -22,7 +22,7 @@ fn ready(url: &str) -> Place {
 
 #[test]
 fn doctor_says_what_a_failover_could_lose_and_how_the_database_is_reached() {
-    let primary = Server::start(ServerOptions { fsync: true, tcp: true });
+    let primary = Server::start(ServerOptions { fsync: true, tcp: true, ..ServerOptions::default() });
     let url = primary.url("postgres");
     let place = ready(&url);
     let said = doctor(&place, &url);
@@ -46,7 +46,7 @@ fn doctor_says_what_a_failover_could_lose_and_how_the_database_is_reached() {
 
 #[test]
 fn serve_warns_at_its_start_of_a_standby_that_nobody_waits_for() {
-    let primary = Server::start(ServerOptions { fsync: true, tcp: false });
+    let primary = Server::start(ServerOptions { fsync: true, ..ServerOptions::default() });
     let url = primary.url("postgres");
     let place = ready(&url);
     let _standby = primary.standby("b");

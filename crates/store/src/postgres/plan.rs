@@ -86,7 +86,9 @@ impl<'a> Plan<'a> {
         }
         if !self.audit.is_empty() {
             let marks = self.marks(chain);
-            all.extend([self.audit_counts(&marks), self.audit(marks)]);
+            let counts = self.audit_counts(&marks);
+            all.push((Sql::AuditCount, counted(&counts)));
+            all.push(self.audit(&counts, marks));
         }
         all
     }
@@ -213,23 +215,28 @@ impl<'a> Plan<'a> {
     }
 
     /// How many lines each tenant gets, and the mark of its last one.
-    fn audit_counts(&self, marks: &[Option<Mark>]) -> Statement<'a> {
-        let mut counts: BTreeMap<i64, (i64, Option<Mark>)> = BTreeMap::new();
+    fn audit_counts(&self, marks: &[Option<Mark>]) -> AuditCounts {
+        let mut counts = AuditCounts::new();
         for (line, mark) in self.audit.iter().zip(marks) {
             let count = counts.entry(words::of_audit_tenant(line.tenant)).or_default();
             *count = (count.0 + 1, *mark);
         }
-        let columns = columns![counts;
-            |(tenant, _)| *tenant,
-            |(_, (count, _))| *count,
-            |(_, (_, mark))| mark.map(|mark| mark.to_vec()),
-        ];
-        (Sql::AuditCount, columns)
+        counts
     }
 
-    fn audit(&self, marks: Vec<Option<Mark>>) -> Statement<'a> {
+    fn audit(&self, counts: &AuditCounts, marks: Vec<Option<Mark>>) -> Statement<'a> {
+        let lines = |line: &&AuditRow| counts[&words::of_audit_tenant(line.tenant)].0;
+        // How many lines of its tenant come after each.
+        let mut left: HashMap<i64, i64> = counts.iter().map(|(tenant, (lines, _))| (*tenant, *lines)).collect();
+        let back = |line: &&AuditRow| {
+            let left = left.entry(words::of_audit_tenant(line.tenant)).or_default();
+            *left -= 1;
+            *left
+        };
         let mut columns = columns![self.audit;
             |a| words::of_audit_tenant(a.tenant),
+            lines,
+            back,
             |a| a.at.0,
             |a| a.actor.as_str(),
             |a| a.source.as_str(),
@@ -248,6 +255,17 @@ impl<'a> Plan<'a> {
     pub(super) fn event_keys(&self) -> (Vec<i64>, Vec<i64>) {
         self.events.iter().map(|event| (event.tenant.0, event.no.0)).unzip()
     }
+}
+
+/// Lines of the audit log that each tenant gets, and the mark of its last one.
+type AuditCounts = BTreeMap<i64, (i64, Option<Mark>)>;
+
+fn counted<'a>(counts: &AuditCounts) -> Vec<Column<'a>> {
+    columns![counts;
+        |(tenant, _)| *tenant,
+        |(_, (count, _))| *count,
+        |(_, (_, mark))| mark.map(|mark| mark.to_vec()),
+    ]
 }
 
 /// Numbers of events, by tenant and event.

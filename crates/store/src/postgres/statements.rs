@@ -387,6 +387,7 @@ statements! {
     // Numbers within a tenant have no gap: whoever appends holds the tenant's head until his transaction ends, and nobody else's.
     // The links are made here, since only whoever holds the head knows what they hang on; what needs the key, the marks, was made before.
     // `link_before`: of a head that is inserted, the mark; else the link that was found. A null mark leaves the link as it was.
+    // `lines`: how many the tenant gets; `back`: how many of them come after this one.
     AuditCount: concat!(
         "INSERT INTO audit_head AS h (tenant_no, audit_no, link, link_before)
          SELECT a.tenant_no, a.lines, sha256(", start!(), " || int8send(a.lines) || a.mark), a.mark
@@ -394,17 +395,15 @@ statements! {
          ON CONFLICT (tenant_no) DO UPDATE SET audit_no = h.audit_no + excluded.audit_no, link_before = coalesce(h.link, ", start!(), "),
          link = coalesce(sha256(coalesce(h.link, ", start!(), ") || int8send(h.audit_no + excluded.audit_no) || excluded.link_before), h.link)"
     );
-    // After the count: the last line of a tenant has the head's number, those before it count down.
+    // After the count: the last line of a tenant has the head's number, the one with `back` lines behind it a number that is so much less.
     AuditInsert: concat!(
         "INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id, link)
-         SELECT n.tenant_no, n.audit_no, n.at, n.actor, n.source, n.action, n.subject, n.before, n.after, n.request_id,
-         sha256(CASE WHEN n.last = n.lines THEN ", start!(), " ELSE n.link_before END || int8send(n.audit_no) || n.mark)
-         FROM (SELECT a.*, h.link_before, h.audit_no AS last, count(*) OVER (PARTITION BY a.tenant_no) AS lines,
-         h.audit_no + 1 - row_number() OVER (PARTITION BY a.tenant_no ORDER BY a.place DESC) AS audit_no
-         FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-         $8::text[], $9::text[], $10::bytea[]) WITH ORDINALITY
-         AS a (tenant_no, at, actor, source, action, subject, before, after, request_id, mark, place)
-         JOIN audit_head h ON h.tenant_no = a.tenant_no) n"
+         SELECT a.tenant_no, h.audit_no - a.back, a.at, a.actor, a.source, a.action, a.subject, a.before, a.after, a.request_id,
+         sha256(CASE WHEN h.audit_no = a.lines THEN ", start!(), " ELSE h.link_before END || int8send(h.audit_no - a.back) || a.mark)
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+         $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[])
+         AS a (tenant_no, lines, back, at, actor, source, action, subject, before, after, request_id, mark)
+         JOIN audit_head h ON h.tenant_no = a.tenant_no"
     );
 
     // What a batch rests on. The lane is held against its being taken, the application against its being changed.

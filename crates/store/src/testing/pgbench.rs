@@ -28,12 +28,15 @@ head AS (
     ON CONFLICT (tenant_no, merchant_no) DO UPDATE SET version_no = excluded.version_no, config_id = excluded.config_id,
         base_version_no = excluded.base_version_no),
 counted AS (
-    INSERT INTO audit_head AS h (tenant_no, audit_no) VALUES (:tenant, 1)
-    ON CONFLICT (tenant_no) DO UPDATE SET audit_no = h.audit_no + 1 RETURNING audit_no)
-INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id)
+    INSERT INTO audit_head AS h (tenant_no, audit_no, link, link_before)
+    VALUES (:tenant, 1, sha256(decode(repeat('00', 32), 'hex') || int8send(1) || int8send(:a) || int8send(:b) || int8send(:b) || int8send(:a)), int8send(:a) || int8send(:b) || int8send(:b) || int8send(:a))
+    ON CONFLICT (tenant_no) DO UPDATE SET audit_no = h.audit_no + 1, link_before = h.link,
+        link = sha256(h.link || int8send(h.audit_no + 1) || excluded.link_before)
+    RETURNING audit_no, link)
+INSERT INTO audit (tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id, link)
 SELECT :tenant, counted.audit_no, claimed.stamped_at, 'application measure', '', 'fee_rule.upgrade', 'bank-1-1',
     repeat('b', 140), repeat('a', 140),
-    'measure' FROM counted, claimed;
+    'measure', counted.link FROM counted, claimed;
 ";
 
 impl Server {

@@ -28,6 +28,8 @@ pub struct ServerOptions {
     pub fsync: bool,
     /// Whether it listens on a free port of 127.0.0.1, too, and [`Server::url`] leads there instead of to its socket.
     pub tcp: bool,
+    /// Whether it has the memory and the log of a server in use, not of one of many beside each other: what is measured is measured so.
+    pub large: bool,
 }
 
 /// A PostgreSQL cluster that is nobody else's. It is stopped and removed when this is dropped.
@@ -204,8 +206,12 @@ impl Server {
         let (folder, port) = (self.folder.display().to_string(), self.port.to_string());
         let mut postgres = self.command("postgres");
         postgres.args(["-D", "d", "-k", &folder, "-p", &port]);
-        for setting in
-            [listen, fsync, "wal_level=replica", "max_connections=200", "shared_buffers=64MB", "wal_keep_size=256MB"]
+        let (buffers, wal) = if self.options.large {
+            ("shared_buffers=1GB", "max_wal_size=8GB")
+        } else {
+            ("shared_buffers=64MB", "max_wal_size=1GB")
+        };
+        for setting in [listen, fsync, buffers, wal, "wal_level=replica", "max_connections=200", "wal_keep_size=256MB"]
         {
             postgres.args(["-c", setting]);
         }

@@ -9,7 +9,7 @@ use crate::fixtures::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_with_a_synchronous_standby_is_on_it_when_the_primary_dies() {
     for tcp in [false, true] {
-        let mut primary = Server::start(ServerOptions { fsync: false, tcp });
+        let mut primary = Server::start(ServerOptions { fsync: false, tcp, ..ServerOptions::default() });
         let standby = primary.standby("b");
         primary.set_synchronous("*");
         let url = Server::url_of(&[&primary, &standby], "postgres");
@@ -46,7 +46,7 @@ async fn store_on(server: &Server, user: &str) -> PostgresStore {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_says_which_standbys_commits_wait_for() {
-    let primary = Server::start(ServerOptions { fsync: true, tcp: false });
+    let primary = Server::start(ServerOptions { fsync: true, ..ServerOptions::default() });
     let store = store_on(&primary, "postgres").await;
     let alone = Durability {
         standbys: 0,

@@ -391,7 +391,7 @@ async fn a_text_that_postgresql_cannot_hold_is_named_with_its_row() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_whose_database_crashes_midway_goes_on_when_it_is_back() {
     let (mut fresh, nowhere) = (furnished().await, Database::new().await);
-    let mut server = Server::start(ServerOptions { fsync: true, tcp: false });
+    let mut server = Server::start(ServerOptions { fsync: true, ..ServerOptions::default() });
     let order = |id| {
         let to = PostgresOptions::new(server.url("postgres"), [9; 16], [9; 16]);
         Move { to, ..order_of(&fresh, &nowhere, id) }

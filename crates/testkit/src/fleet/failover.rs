@@ -93,7 +93,7 @@ async fn round(round: usize, kind: Standby, report: &mut Report) -> Result<()> {
 
 /// A primary with an empty database and its standby.
 fn clusters(kind: Standby) -> (Server, Server) {
-    let primary = Server::start(ServerOptions { fsync: true, tcp: true });
+    let primary = Server::start(ServerOptions { fsync: true, tcp: true, ..ServerOptions::default() });
     primary.ask("postgres", &format!("CREATE DATABASE {DATABASE}"));
     let standby = primary.standby("standby");
     match kind {

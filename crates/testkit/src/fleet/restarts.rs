@@ -36,7 +36,7 @@ pub struct Report {
 /// So many restarts of one server. An error names what was lost or answered wrongly.
 pub async fn run(restarts: usize) -> Result<Report> {
     let mut server = tokio::task::block_in_place(|| {
-        let server = Server::start(ServerOptions { fsync: true, tcp: false });
+        let server = Server::start(ServerOptions { fsync: true, ..ServerOptions::default() });
         server.ask("postgres", &format!("CREATE DATABASE {DATABASE}"));
         server
     });

@@ -25,12 +25,7 @@ const CLIENTS: [usize; 3] = [1, 16, 128];
 
 /// Prints both tables.
 pub async fn run() -> Result<()> {
-    let server = Server::start(ServerOptions { fsync: true, ..ServerOptions::default() });
-    // Room for pgbench's clients and for us.
-    server.ask("postgres", "ALTER SYSTEM SET max_connections = 200");
-    let mut server = server;
-    server.stop();
-    server.start_again();
+    let server = Server::start(ServerOptions { fsync: true, large: true, ..ServerOptions::default() });
     let folder = tempfile::tempdir()?;
     beside_pgbench(&server, folder.path()).await?;
     nodes(&server, folder.path()).await

@@ -55,7 +55,9 @@ pub async fn run(store: StoreKind) -> Result<()> {
     let postgres = match store {
         StoreKind::Model => bail!("a server has no store in memory"),
         StoreKind::Sqlite => None,
-        StoreKind::Postgres => Some(Postgres::start(ServerOptions { fsync: true, ..ServerOptions::default() })),
+        StoreKind::Postgres => {
+            Some(Postgres::start(ServerOptions { fsync: true, large: true, ..ServerOptions::default() }))
+        }
     };
     if let Some(postgres) = &postgres {
         postgres.ask("postgres", "CREATE DATABASE measure");
