@@ -33,11 +33,15 @@ async fn main() -> anyhow::Result<()> {
     if let Some(old) = environment("COUNTERSIGN_SECRET_OLD") {
         verifier = verifier.also(old);
     }
-    let receiver = Arc::new(Receiver { verifier, processed: Mutex::default() });
     let listener = tokio::net::TcpListener::bind(&address).await?;
     println!("waiting for callbacks at http://{}/callback", listener.local_addr()?);
-    axum::serve(listener, Router::new().route("/callback", post(receive)).with_state(receiver)).await?;
+    axum::serve(listener, routes(verifier)).await?;
     Ok(())
+}
+
+pub(crate) fn routes(verifier: CallbackVerifier) -> Router {
+    let receiver = Arc::new(Receiver { verifier, processed: Mutex::default() });
+    Router::new().route("/callback", post(receive)).with_state(receiver)
 }
 
 async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {

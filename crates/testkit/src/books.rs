@@ -1,12 +1,30 @@
 //! What a deployment's own books say about fee rules and events, asked by its operator API: for checks after a kill.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::operator::OperatorAccess;
-use crate::wire::Connection;
+use crate::patience;
+use crate::wire::{Answer, Connection};
+
+/// How long the books may be out of reach: after a failover the proxy has no node for a moment.
+const AWAY_MAX: Duration = Duration::from_secs(5);
+
+/// Reads the books on this connection, or on another one where nobody is there to answer yet.
+pub async fn read(access: &OperatorAccess, connection: &mut Connection, path: &str) -> Result<Answer> {
+    let mut ask = async || {
+        let answer = access.call_on(connection, "GET", path).await?;
+        if !matches!(answer.status, 502..=504) {
+            return Ok(Some(answer));
+        }
+        *connection = Connection::open(access.address).await?;
+        Ok(None)
+    };
+    Ok(patience::until(path, AWAY_MAX, &mut ask).await?.0)
+}
 
 /// All versions of a sub-account, newest first.
 pub async fn versions(access: &OperatorAccess, sub: &str) -> Result<Vec<Value>> {
@@ -15,8 +33,8 @@ pub async fn versions(access: &OperatorAccess, sub: &str) -> Result<Vec<Value>> 
     let mut connection = Connection::open(access.address).await?;
     loop {
         let path = format!("/operator/v1/fee-rules?sub_merchant_id={sub}&limit=500{after}");
-        let page = access.call_on(&mut connection, "GET", &path).await?;
-        ensure!(page.status == 200, "fee rules cannot be listed: {}", page.json());
+        let page = read(access, &mut connection, &path).await?;
+        ensure!(page.status == 200, "fee rules cannot be listed: {} {}", page.status, page.json());
         let page = page.json();
         all.extend(page["items"].as_array().context("items")?.iter().cloned());
         match page["next"].as_str() {
@@ -63,7 +81,7 @@ pub async fn check_acknowledged<'a>(
     }
     let mut connection = Connection::open(access.address).await?;
     for event_id in events {
-        let answer = access.call_on(&mut connection, "GET", &format!("/operator/v1/events/{event_id}")).await?;
+        let answer = read(access, &mut connection, &format!("/operator/v1/events/{event_id}")).await?;
         ensure!(answer.status == 200, "the acknowledged event {event_id} is lost");
     }
     Ok(())

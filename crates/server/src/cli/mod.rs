@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 mod audit;
 mod backup;
+mod certify;
 pub mod demo;
 mod doctor;
 mod explain;
@@ -73,6 +74,8 @@ pub enum Command {
     Call(signed_call::CallArgs),
     /// Verify a captured callback
     Verify(sign::VerifyArgs),
+    /// Fire good and bad callbacks at a receiver, and say what it does not check and why that matters
+    Certify(certify::CertifyArgs),
     /// Institutions: main merchants with sub-accounts
     Institution(operator::Group<provision::Institution>),
     /// Plain merchants
@@ -126,6 +129,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Sign(args) => sign::sign(&args, environment),
         Command::Call(args) => signed_call::call(&args, environment),
         Command::Verify(args) => sign::verify(&args, environment),
+        Command::Certify(args) => certify::run(&args, environment),
         Command::Institution(group) => group.run(environment),
         Command::Merchant(group) => group.run(environment),
         Command::SubAccount(group) => group.run(environment),

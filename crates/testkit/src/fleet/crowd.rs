@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use countersign_store::testing::Database;
 
 use super::{Fleet, Node};
-use crate::books::{check_versions, config_ids};
+use crate::books::{check_versions, config_ids, read};
 use crate::kill::Inbox;
 use crate::kill::load::{Aim, Broken, Load, Sent, UPGRADE, query_target, upgrade_body};
 use crate::wire::{Answer, Connection, Draft, wall_ms};
@@ -212,7 +212,7 @@ impl Crowd {
         let mut lost: Vec<String> = versions.map(|(id, round)| format!("version {id} of round {round}")).collect();
         let mut connection = Connection::open(fleet.access().address).await?;
         for id in &self.owed {
-            let answer = fleet.access().call_on(&mut connection, "GET", &format!("/operator/v1/events/{id}")).await?;
+            let answer = read(fleet.access(), &mut connection, &format!("/operator/v1/events/{id}")).await?;
             if answer.status != 200 {
                 lost.push(format!("event {id}: {}", answer.status));
             }

@@ -1,5 +1,6 @@
 //! All tests that see more than one crate, in one binary: each binary would link the whole tree again.
 
+mod certify;
 mod cut_off;
 mod decimals;
 mod dispatch;

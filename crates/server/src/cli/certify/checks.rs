@@ -1,0 +1,289 @@
+//! What is checked, in order. A receiver that takes nothing passes no check: the good callback comes first.
+
+use std::time::Duration;
+
+use anyhow::bail;
+
+use super::courier::{Courier, Letter, Reaction};
+use super::{Finding, Verdict};
+
+const HOUR_MS: i64 = 60 * 60 * 1_000;
+/// Longer than any common server waits between two bytes is not asked for.
+const SLOW_PIECES: usize = 8;
+const SLOW_PAUSE: Duration = Duration::from_millis(400);
+/// Data of a genuine callback that a receiver must be able to take.
+const LARGE_BYTES: usize = 48 * 1024;
+/// A body that no genuine callback has.
+const HUGE_BYTES: usize = 16 * 1024 * 1024;
+/// The server waits three times as long; a receiver this slow fails on a bad day.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// What is known about a check before it is done.
+#[derive(Clone, Copy)]
+struct Check {
+    name: &'static str,
+    sent: &'static str,
+    why: &'static str,
+}
+
+impl Check {
+    fn found(self, verdict: Verdict, came: impl Into<String>) -> Finding {
+        Finding { check: self.name, verdict, sent: self.sent, came: came.into(), why: self.why }
+    }
+
+    fn must_take(self, reaction: &Reaction) -> Finding {
+        self.found(if reaction.is_taken() { Verdict::Pass } else { Verdict::Fail }, reaction.told())
+    }
+
+    fn must_refuse(self, reaction: &Reaction) -> Finding {
+        self.found(if reaction.is_taken() { Verdict::Fail } else { Verdict::Pass }, reaction.told())
+    }
+
+    fn had_better_take(self, reaction: &Reaction) -> Finding {
+        self.found(if reaction.is_taken() { Verdict::Pass } else { Verdict::Advice }, reaction.told())
+    }
+}
+
+const GOOD: Check = Check {
+    name: "good",
+    sent: "a callback as the server sends it",
+    why: "only HTTP 2xx with a JSON object whose returnCode is exactly SUCCESS counts as delivered; anything else is sent again for days, then given up",
+};
+const PROMPTLY: Check = Check {
+    name: "prompt",
+    sent: "a callback as the server sends it",
+    why: "the server waits 15 s in all; answer first and work afterwards, or a busy day makes every callback fail",
+};
+const UNSIGNED: Check = Check {
+    name: "no-signature",
+    sent: "a callback without its signature header",
+    why: "anybody who knows the URL could report payments that nobody made",
+};
+const STRANGER: Check = Check {
+    name: "wrong-secret",
+    sent: "a callback signed with another secret",
+    why: "anybody who knows the URL could report payments that nobody made",
+};
+const TAMPERED: Check = Check {
+    name: "tampered-body",
+    sent: "a callback whose amount was changed after it was signed",
+    why: "whoever stands between could turn a payment of 1 into one of 1,000",
+};
+const RESPACED: Check = Check {
+    name: "respaced-body",
+    sent: "a callback that got white space after it was signed",
+    why: "a receiver that parses the body and writes it anew before it checks the signature checks its own text, not what came; verify the raw bytes",
+};
+const UNUSUAL: Check = Check {
+    name: "raw-bytes",
+    sent: "a good callback whose JSON is spaced and escaped in an unusual, but correct way",
+    why: "the signature covers the bytes as they came; a receiver that parses the body and writes it anew refuses good callbacks, and takes bad ones",
+};
+const RESTAMPED: Check = Check {
+    name: "tampered-timestamp",
+    sent: "a callback of an hour ago whose timestamp header was set to now",
+    why: "whoever once recorded a callback could make it look new; sign timestamp and nonce with the body",
+};
+const STALE: Check = Check {
+    name: "stale",
+    sent: "a callback that was signed an hour ago",
+    why: "without a look at the timestamp a recorded callback can be sent again for ever; refuse what is more than 5 minutes away",
+};
+const FUTURE: Check = Check {
+    name: "future",
+    sent: "a callback that is stamped an hour ahead",
+    why: "it could be kept and sent when nonces of today are forgotten; refuse what is more than 5 minutes away",
+};
+const REPLAYED: Check = Check {
+    name: "replayed",
+    sent: "the very same signed request once more, under another event id",
+    why: "the event id is not covered by the signature, so it alone does not stop a replay; remember nonces for as long as timestamps are accepted",
+};
+const REFLECTED: Check = Check {
+    name: "reflected",
+    sent: "a well-signed request whose nonce does not begin with \"callback\"",
+    why: "one's own requests to the API carry the same kind of signature; turned round, they would pass for callbacks",
+};
+const DUPLICATE: Check = Check {
+    name: "duplicate",
+    sent: "an event that was taken already, as a second attempt",
+    why: "an answer can be lost; the event then comes again, and a receiver that does not answer SUCCESS gets it for days. Process it once, acknowledge it each time",
+};
+const OUT_OF_ORDER: Check = Check {
+    name: "out-of-order",
+    sent: "the second event of an order, then the first, then the second again",
+    why: "after a long outage a later event can come first; a receiver that never takes it blocks the order",
+};
+const UNKNOWN: Check = Check {
+    name: "unknown-kind",
+    sent: "a good callback of a bizType that nobody knows yet",
+    why: "new kinds come with new versions; acknowledge what you do not use, or it is sent again for days",
+};
+const ROTATION: Check = Check {
+    name: "rotation",
+    sent: "a callback signed with a secret you do not have, and with yours in the header Signature-Next",
+    why: "while a secret is rotated both sign; a receiver that looks at both headers can switch at any moment of the overlap",
+};
+const SLOW: Check = Check {
+    name: "slow",
+    sent: "a good callback whose body takes some seconds to arrive",
+    why: "lines are slow at times; a limit of one or two seconds turns that into failed callbacks",
+};
+const LARGE: Check = Check {
+    name: "large",
+    sent: "a good callback with 48 KiB of data",
+    why: "data has no fixed length; a receiver with a small limit fails for the largest orders only",
+};
+const HUGE: Check = Check {
+    name: "huge",
+    sent: "16 MiB that nobody signed, then a good callback",
+    why: "a receiver that reads without a bound before it checks anything can be stopped by anybody",
+};
+
+/// The checks that mean something only for a receiver that takes good callbacks.
+const BEYOND_GOOD: &[Check] = &[
+    PROMPTLY,
+    UNSIGNED,
+    STRANGER,
+    TAMPERED,
+    RESPACED,
+    UNUSUAL,
+    RESTAMPED,
+    STALE,
+    FUTURE,
+    REPLAYED,
+    REFLECTED,
+    DUPLICATE,
+    OUT_OF_ORDER,
+    UNKNOWN,
+    ROTATION,
+    SLOW,
+    LARGE,
+    HUGE,
+];
+
+/// Does every check. An error where the receiver cannot be reached at all.
+pub(super) async fn all(courier: &Courier) -> anyhow::Result<Vec<Finding>> {
+    let first = courier.bring(&courier.good()).await;
+    if let Reaction::Silent(why) = &first {
+        bail!("the receiver gave no answer to a good callback: {why}");
+    }
+    let mut findings = vec![GOOD.must_take(&first)];
+    let Reaction::Taken { took } = first else {
+        let untold = |check: &Check| check.found(Verdict::Untold, "not told: the good callback was not taken");
+        findings.extend(BEYOND_GOOD.iter().map(untold));
+        return Ok(findings);
+    };
+    findings.push(PROMPTLY.found(
+        if took <= PROMPT { Verdict::Pass } else { Verdict::Advice },
+        format!("answered after {} ms", took.as_millis()),
+    ));
+    findings.extend(signatures(courier).await);
+    findings.extend(times(courier).await);
+    findings.extend(repetitions(courier).await);
+    findings.extend(contents(courier).await);
+    Ok(findings)
+}
+
+async fn signatures(courier: &Courier) -> Vec<Finding> {
+    let good = courier.good();
+    let unsigned = Letter { signature: None, ..courier.good() };
+    let strange = Letter { signature: Some(courier.signature_of_a_stranger(&good)), ..good };
+    let good = courier.good();
+    let tampered = Letter { body: replaced(&good.body, "12.50", "92.50"), ..good };
+    let good = courier.good();
+    let respaced = Letter { body: replaced(&good.body, ",\"bizId\":", ", \"bizId\": "), ..good };
+    let good = courier.good();
+    let unusual = courier.letter(unusual(&good.body));
+    let letter = courier.good();
+    let rotated = Letter {
+        signature: Some(courier.signature_of_a_stranger(&letter)),
+        signature_next: letter.signature.clone(),
+        ..letter
+    };
+    vec![
+        UNSIGNED.must_refuse(&courier.bring(&unsigned).await),
+        STRANGER.must_refuse(&courier.bring(&strange).await),
+        TAMPERED.must_refuse(&courier.bring(&tampered).await),
+        RESPACED.must_refuse(&courier.bring(&respaced).await),
+        UNUSUAL.must_take(&courier.bring(&unusual).await),
+        ROTATION.had_better_take(&courier.bring(&rotated).await),
+    ]
+}
+
+async fn times(courier: &Courier) -> Vec<Finding> {
+    let old = courier.signed_at(courier.good(), -HOUR_MS);
+    let restamped = Letter { timestamp: courier.good().timestamp, ..old };
+    let stale = courier.signed_at(courier.good(), -HOUR_MS);
+    let future = courier.signed_at(courier.good(), HOUR_MS);
+    vec![
+        RESTAMPED.must_refuse(&courier.bring(&restamped).await),
+        STALE.must_refuse(&courier.bring(&stale).await),
+        FUTURE.must_refuse(&courier.bring(&future).await),
+    ]
+}
+
+async fn repetitions(courier: &Courier) -> Vec<Finding> {
+    let good = courier.good();
+    let taken = courier.bring(&good).await;
+    let replayed = Letter { event_id: courier.good().event_id, ..good.clone() };
+    let replayed = courier.bring(&replayed).await;
+    let again = courier.bring(&courier.signed(Letter { attempt: 2, ..good.clone() })).await;
+    let reflected = courier.good();
+    let nonce = reflected.nonce.trim_start_matches("callback").to_owned();
+    let reflected = courier.bring(&courier.with_signature(Letter { nonce, ..reflected })).await;
+    let duplicate = if taken.is_taken() { DUPLICATE.must_take(&again) } else { DUPLICATE.must_take(&taken) };
+    vec![REPLAYED.must_refuse(&replayed), REFLECTED.must_refuse(&reflected), duplicate, out_of_order(courier).await]
+}
+
+/// The later one may be put off until the earlier one has come.
+async fn out_of_order(courier: &Courier) -> Finding {
+    let biz_id = courier.biz_id();
+    let first = courier.letter(courier.body(&biz_id, r#"{"status":"PROCESS"}"#));
+    let second = Letter { sequence: 2, ..courier.letter(courier.body(&biz_id, r#"{"status":"SUCCESS"}"#)) };
+    let early = courier.bring(&second).await;
+    let first = courier.bring(&first).await;
+    let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;
+    let all_right = first.is_taken() && again.is_taken() && !matches!(early, Reaction::Silent(_));
+    OUT_OF_ORDER.found(
+        if all_right { Verdict::Pass } else { Verdict::Fail },
+        format!("the second {}; the first {}; the second again {}", early.told(), first.told(), again.told()),
+    )
+}
+
+async fn contents(courier: &Courier) -> Vec<Finding> {
+    let good = courier.good();
+    let unknown = courier.letter(replaced(&good.body, "PAYMENT_ORDER", "KIND_OF_TOMORROW"));
+    let slow = courier.good();
+    let large = courier.letter(courier.body(&courier.biz_id(), &padded(LARGE_BYTES)));
+    let huge = Letter { body: vec![b'x'; HUGE_BYTES], ..courier.good() };
+    let mut findings = vec![
+        UNKNOWN.had_better_take(&courier.bring(&unknown).await),
+        SLOW.must_take(&courier.bring_slowly(&slow, SLOW_PIECES, SLOW_PAUSE).await),
+        LARGE.must_take(&courier.bring(&large).await),
+    ];
+    let huge = courier.bring(&huge).await;
+    // Closing the connection on it is a good answer; being gone afterwards is not.
+    let alive = courier.bring(&courier.good()).await;
+    findings.push(HUGE.found(
+        if !huge.is_taken() && alive.is_taken() { Verdict::Pass } else { Verdict::Fail },
+        format!("{}; the good one after it {}", huge.told(), alive.told()),
+    ));
+    findings
+}
+
+fn replaced(body: &[u8], from: &str, to: &str) -> Vec<u8> {
+    let text = String::from_utf8_lossy(body);
+    assert!(text.contains(from), "a callback holds {from}");
+    text.replace(from, to).into_bytes()
+}
+
+/// The same JSON as a person or another library might write it.
+fn unusual(body: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(body).replace("\",\"", "\" ,\n  \"").replace("SUCCESS", "SU\\u0043CESS");
+    text.into_bytes()
+}
+
+fn padded(bytes: usize) -> String {
+    format!(r#"{{"status":"SUCCESS","note":"{}"}}"#, "n".repeat(bytes))
+}

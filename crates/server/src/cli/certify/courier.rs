@@ -1,0 +1,203 @@
+//! Letters to the receiver that is certified: a callback as the server would send it, and what it may be spoiled into.
+
+use std::time::{Duration, Instant};
+
+use countersign_protocol::callback::{
+    ACKNOWLEDGEMENT_BYTES_MAX, Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement,
+};
+use countersign_protocol::headers::HeaderNames;
+use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
+use hyper::Method;
+
+use crate::chance::Chance;
+use crate::cli::http::{Answer, Ask, exchange, exchange_in_pieces};
+use crate::clock::Clock;
+
+/// One request, not signed yet or signed already.
+#[derive(Clone, Debug)]
+pub(super) struct Letter {
+    pub(super) timestamp: String,
+    pub(super) nonce: String,
+    /// None: the header is not sent.
+    pub(super) signature: Option<String>,
+    pub(super) signature_next: Option<String>,
+    pub(super) event_id: String,
+    pub(super) attempt: u32,
+    pub(super) sequence: u32,
+    pub(super) body: Vec<u8>,
+}
+
+/// What a receiver did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reaction {
+    /// It said SUCCESS, as the server wants to hear it.
+    Taken { took: Duration },
+    /// Anything else that is an answer.
+    NotTaken(String),
+    /// No answer.
+    Silent(String),
+}
+
+impl Reaction {
+    pub(super) const fn is_taken(&self) -> bool {
+        matches!(self, Self::Taken { .. })
+    }
+
+    /// For people.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::Taken { took } => format!("taken: SUCCESS after {} ms", took.as_millis()),
+            Self::NotTaken(what) => format!("not taken: {what}"),
+            Self::Silent(what) => format!("no answer: {what}"),
+        }
+    }
+}
+
+/// Writes letters and brings them.
+#[derive(Debug)]
+pub(super) struct Courier {
+    base: String,
+    path: String,
+    names: HeaderNames,
+    client_id: String,
+    key: SigningKey,
+    encoding: Encoding,
+    chance: Chance,
+}
+
+impl Courier {
+    pub(super) fn new(
+        base: String,
+        path: String,
+        names: HeaderNames,
+        client_id: String,
+        key: SigningKey,
+        encoding: Encoding,
+    ) -> Self {
+        Self { base, path, names, client_id, key, encoding, chance: Chance::default() }
+    }
+
+    /// A business id that nobody has.
+    pub(super) fn biz_id(&self) -> String {
+        format!("certify-{}", self.chance.hex(8))
+    }
+
+    /// The bytes of a callback about it.
+    pub(super) fn body(&self, biz_id: &str, data: &str) -> Vec<u8> {
+        let body = CallbackBody {
+            biz_type: "PAYMENT_ORDER".to_owned(),
+            biz_id: biz_id.to_owned(),
+            biz_status: "SUCCESS".to_owned(),
+            client_id: self.client_id.clone(),
+            data: data.to_owned(),
+        };
+        body.to_bytes()
+    }
+
+    /// A good callback about something new.
+    pub(super) fn good(&self) -> Letter {
+        let biz_id = self.biz_id();
+        let data =
+            format!(r#"{{"merchantTradeNo":"{biz_id}","currency":"USDT","orderAmount":"12.50","status":"SUCCESS"}}"#);
+        self.letter(self.body(&biz_id, &data))
+    }
+
+    /// A good callback with this body, stamped now.
+    pub(super) fn letter(&self, body: Vec<u8>) -> Letter {
+        let event_id = format!("evt_{}", self.chance.hex(16));
+        self.signed(Letter {
+            timestamp: String::new(),
+            nonce: String::new(),
+            signature: None,
+            signature_next: None,
+            event_id,
+            attempt: 1,
+            sequence: 1,
+            body,
+        })
+    }
+
+    /// The same event once more: stamped now, with a nonce and a signature of its own.
+    pub(super) fn signed(&self, letter: Letter) -> Letter {
+        self.signed_at(letter, 0)
+    }
+
+    /// The same, stamped so many ms from now.
+    pub(super) fn signed_at(&self, letter: Letter, from_now_ms: i64) -> Letter {
+        let timestamp = (Clock::System.now().0 + from_now_ms).to_string();
+        let nonce = callback_nonce(self.chance.bits128());
+        self.with_signature(Letter { timestamp, nonce, ..letter })
+    }
+
+    /// Signed as it stands.
+    pub(super) fn with_signature(&self, letter: Letter) -> Letter {
+        let signature = Some(self.signature(&self.key, &letter));
+        Letter { signature, ..letter }
+    }
+
+    /// What somebody with another secret would make of it.
+    pub(super) fn signature_of_a_stranger(&self, letter: &Letter) -> String {
+        self.signature(&SigningKey::new(format!("sk_{}", self.chance.hex(32)).as_bytes()), letter)
+    }
+
+    fn signature(&self, key: &SigningKey, letter: &Letter) -> String {
+        encode_signature(&key.sign(&letter.timestamp, &letter.nonce, &letter.body), self.encoding)
+    }
+
+    /// Brings it, and looks how it is taken.
+    pub(super) async fn bring(&self, letter: &Letter) -> Reaction {
+        self.in_time(exchange(&self.base, &self.ask(letter))).await
+    }
+
+    /// The same over a slow line: the body in pieces, with a pause before each.
+    pub(super) async fn bring_slowly(&self, letter: &Letter, pieces: usize, pause: Duration) -> Reaction {
+        self.in_time(exchange_in_pieces(&self.base, &self.ask(letter), pieces, pause)).await
+    }
+
+    async fn in_time(&self, exchange: impl Future<Output = anyhow::Result<Answer>>) -> Reaction {
+        let began = Instant::now();
+        match exchange.await {
+            Ok(answer) => judged(&answer, began.elapsed()),
+            Err(error) => Reaction::Silent(format!("{error:#}")),
+        }
+    }
+
+    fn ask(&self, letter: &Letter) -> Ask {
+        let names = &self.names;
+        let mut headers = vec![
+            ("content-type".to_owned(), "application/json".to_owned()),
+            (names.timestamp.clone(), letter.timestamp.clone()),
+            (names.nonce.clone(), letter.nonce.clone()),
+            (names.event_id.clone(), letter.event_id.clone()),
+            (names.attempt.clone(), letter.attempt.to_string()),
+            (names.sequence.clone(), letter.sequence.to_string()),
+        ];
+        headers.extend(letter.signature.iter().map(|signature| (names.signature.clone(), signature.clone())));
+        headers.extend(letter.signature_next.iter().map(|next| (names.signature_next.clone(), next.clone())));
+        Ask { method: Method::POST, path: self.path.clone(), headers, body: Some(letter.body.clone()) }
+    }
+}
+
+/// By the rules by which the server calls a callback delivered.
+fn judged(answer: &Answer, took: Duration) -> Reaction {
+    let status = answer.status.as_u16();
+    if !answer.status.is_success() {
+        let redirect = if answer.status.is_redirection() { "; redirects are not followed" } else { "" };
+        return Reaction::NotTaken(format!("status {status}{redirect}"));
+    }
+    if answer.body.len() > ACKNOWLEDGEMENT_BYTES_MAX {
+        return Reaction::NotTaken(format!("status {status}, and an answer of more than 64 KiB"));
+    }
+    match read_acknowledgement(answer.body.as_bytes()) {
+        Acknowledgement::Success => Reaction::Taken { took },
+        Acknowledgement::Fail { .. } => {
+            Reaction::NotTaken(format!("status {status}, and a returnCode that is not SUCCESS"))
+        }
+        Acknowledgement::Unreadable if answer.body.trim_start().starts_with('<') => {
+            Reaction::NotTaken(format!("status {status}, and an HTML page instead of a JSON object with a returnCode"))
+        }
+        Acknowledgement::Unreadable => {
+            Reaction::NotTaken(format!("status {status}, and no JSON object with a returnCode"))
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `countersign certify` against receivers that leave something out, and against the one that the SDK shows.
+
+use std::net::SocketAddr;
+use std::process::Output;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::post;
+use countersign_protocol::signing::SigningKey;
+use countersign_sdk::{CallbackVerifier, callback};
+use countersign_testkit::process::bare;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+#[expect(dead_code, reason = "the example's own main reads the command line")]
+#[path = "../../../sdk/examples/receiver.rs"]
+mod example;
+
+const SECRET: &str = "sk_of_the_receiver_that_is_certified";
+
+async fn listens(routes: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("has one");
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    address
+}
+
+async fn certify(address: SocketAddr, arguments: &'static [&'static str]) -> Output {
+    let run = move || {
+        bare()
+            .args(["certify", &format!("http://{address}/callback")])
+            .args(arguments)
+            .env("COUNTERSIGN_CLIENT_ID", "app_of_the_receiver")
+            .env("COUNTERSIGN_SECRET", SECRET)
+            .output()
+            .expect("runs")
+    };
+    tokio::task::spawn_blocking(run).await.expect("ends")
+}
+
+/// The checks that did not pass, and the exit code.
+async fn found(routes: Router) -> (Vec<(String, String)>, Option<i32>) {
+    let output = certify(listens(routes).await, &["--json"]).await;
+    let report: Value = serde_json::from_slice(&output.stdout).expect("prints JSON");
+    let checks = report["checks"].as_array().expect("a list");
+    assert!(checks.len() > 15, "{report}");
+    let text = |check: &Value, name: &str| check[name].as_str().expect("a text").to_owned();
+    let found = checks
+        .iter()
+        .filter(|check| check["verdict"] != "pass")
+        .map(|check| (text(check, "check"), text(check, "verdict")))
+        .collect();
+    (found, output.status.code())
+}
+
+fn pair(check: &str, verdict: &str) -> (String, String) {
+    (check.to_owned(), verdict.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_receiver_that_the_sdk_shows_passes() {
+    let address = listens(example::routes(CallbackVerifier::new(SECRET))).await;
+    let output = certify(address, &[]).await;
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.ends_with("19 of 19 checks passed.\n"), "{said}");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!said.contains(SECRET) && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_skips_the_timestamp_is_named() {
+    // As old as anything can be.
+    let verifier = CallbackVerifier::new(SECRET).tolerance_ms(i64::from(i32::MAX));
+    let (found, code) = found(example::routes(verifier)).await;
+    assert_eq!(found, [pair("stale", "fail"), pair("future", "fail")]);
+    assert_eq!(code, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_answers_with_a_page_is_named() {
+    let routes = Router::new().route("/callback", post(|| async { Html("<html><body>Thank you</body></html>") }));
+    let address = listens(routes).await;
+    let output = certify(address, &[]).await;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let line = said.lines().find(|line| line.trim_start().starts_with("FAIL  good")).expect("is named");
+    assert!(line.contains("status 200, and an HTML page instead of a JSON object"), "{said}");
+    assert!(said.ends_with("0 of 19 checks passed, 1 failed, 18 could not be told.\n"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// What a careless receiver does between the bytes that came and the check of their signature.
+type Treat = fn(&Bytes) -> Vec<u8>;
+
+struct Careless {
+    verifier: CallbackVerifier,
+    treat: Treat,
+}
+
+async fn receive(State(receiver): State<Arc<Careless>>, headers: HeaderMap, body: Bytes) -> Response {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match receiver.verifier.verify_now(header, &(receiver.treat)(&body)) {
+        Ok(_) => (StatusCode::OK, callback::processed()).into_response(),
+        Err(refused) => (StatusCode::UNAUTHORIZED, callback::failed(&refused.to_string())).into_response(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_writes_the_body_anew_is_named() {
+    let treat = |body: &Bytes| {
+        // Fields in their order, as most libraries do.
+        let parsed: Result<countersign_protocol::callback::CallbackBody, _> = serde_json::from_slice(body);
+        parsed.map_or_else(|_| body.to_vec(), |parsed| parsed.to_bytes())
+    };
+    let state = Arc::new(Careless { verifier: CallbackVerifier::new(SECRET), treat });
+    let (found, code) = found(Router::new().route("/callback", post(receive)).with_state(state)).await;
+    assert_eq!(found, [pair("respaced-body", "fail"), pair("raw-bytes", "fail")]);
+    assert_eq!(code, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_believes_everybody_is_named() {
+    let routes = Router::new().route("/callback", post(|_: Bytes| async { callback::processed() }));
+    let (found, code) = found(routes).await;
+    let failed: Vec<&str> = found.iter().map(|(check, _)| check.as_str()).collect();
+    let forged = [
+        "no-signature",
+        "wrong-secret",
+        "tampered-body",
+        "respaced-body",
+        "tampered-timestamp",
+        "stale",
+        "future",
+        "replayed",
+        "reflected",
+    ];
+    assert_eq!(failed, forged);
+    assert!(found.iter().all(|(_, verdict)| verdict == "fail"));
+    assert_eq!(code, Some(1));
+}
+
+/// Verifies by hand: the signature alone, nothing remembered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_remembers_nothing_is_named() {
+    async fn receive(headers: HeaderMap, body: Bytes) -> Response {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (timestamp, nonce) = (text("x-service-timestamp"), text("x-service-nonce"));
+        let verdict = countersign_protocol::callback::verify(
+            &SigningKey::new(SECRET.as_bytes()),
+            timestamp,
+            nonce,
+            &body,
+            text("x-service-signature"),
+            countersign_testkit::wire::wall_ms(),
+            300_000,
+        );
+        match verdict {
+            Ok(()) => (StatusCode::OK, callback::processed()).into_response(),
+            Err(refused) => (StatusCode::UNAUTHORIZED, callback::failed(&refused.to_string())).into_response(),
+        }
+    }
+    let (found, code) = found(Router::new().route("/callback", post(receive))).await;
+    assert_eq!(found, [pair("rotation", "advice"), pair("replayed", "fail")]);
+    assert_eq!(code, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_is_not_there_is_one_sentence() {
+    let address = TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr().expect("has one");
+    let output = certify(address, &[]).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("countersign: the receiver gave no answer to a good callback:"), "{said}");
+    assert_eq!(said.lines().count(), 1);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+}
