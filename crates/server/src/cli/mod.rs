@@ -12,11 +12,13 @@ use clap::{Parser, Subcommand};
 mod audit;
 mod backup;
 mod certify;
+mod courier;
 pub mod demo;
 mod doctor;
 mod explain;
 mod http;
 mod init;
+mod listen;
 mod master_key;
 mod moving;
 mod operator;
@@ -76,6 +78,8 @@ pub enum Command {
     Verify(sign::VerifyArgs),
     /// Fire good and bad callbacks at a receiver, and say what it does not check and why that matters
     Certify(certify::CertifyArgs),
+    /// Bring an application's events to a handler on this machine, as callbacks, from where it left off
+    Listen(listen::ListenArgs),
     /// Institutions: main merchants with sub-accounts
     Institution(operator::Group<provision::Institution>),
     /// Plain merchants
@@ -130,6 +134,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Call(args) => signed_call::call(&args, environment),
         Command::Verify(args) => sign::verify(&args, environment),
         Command::Certify(args) => certify::run(&args, environment),
+        Command::Listen(args) => listen::run(&args, environment),
         Command::Institution(group) => group.run(environment),
         Command::Merchant(group) => group.run(environment),
         Command::SubAccount(group) => group.run(environment),

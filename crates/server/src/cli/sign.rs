@@ -31,6 +31,15 @@ pub enum SignatureForm {
     Base64,
 }
 
+impl From<SignatureForm> for Encoding {
+    fn from(form: SignatureForm) -> Self {
+        match form {
+            SignatureForm::Hex => Self::Hex,
+            SignatureForm::Base64 => Self::Base64,
+        }
+    }
+}
+
 /// Flags of `sign`.
 #[derive(Debug, Args)]
 pub struct SignArgs {
@@ -138,13 +147,9 @@ fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyh
     if args.timestamp.as_ref().is_some_and(|t| t.len() != 13 || !t.bytes().all(|b| b.is_ascii_digit())) {
         bail!("--timestamp: 13 digits are wanted, Unix milliseconds");
     }
-    let encoding = match args.encoding {
-        SignatureForm::Hex => Encoding::Hex,
-        SignatureForm::Base64 => Encoding::Base64,
-    };
     let body = body_of(args.body.as_deref())?;
     let names = header_names(&args.prefix)?;
-    let signed = signed(secret, &body, args.timestamp.clone(), args.nonce.clone(), encoding);
+    let signed = signed(secret, &body, args.timestamp.clone(), args.nonce.clone(), args.encoding.into());
     let lines = [
         (Header::ClientId, client_id),
         (Header::Timestamp, &signed.timestamp),

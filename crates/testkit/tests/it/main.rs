@@ -17,6 +17,7 @@ mod journey_rule_query;
 mod journey_rule_upgrade;
 mod keeping;
 mod kills;
+mod listening;
 mod moves;
 mod nodes;
 mod operator;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use super::courier::{Courier, Letter, Reaction};
+use super::super::courier::{Courier, Letter, Reaction};
 use super::{Finding, Verdict};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
@@ -240,7 +240,7 @@ async fn repetitions(courier: &Courier) -> Vec<Finding> {
 async fn out_of_order(courier: &Courier) -> Finding {
     let biz_id = courier.biz_id();
     let first = courier.letter(courier.body(&biz_id, r#"{"status":"PROCESS"}"#));
-    let second = Letter { sequence: 2, ..courier.letter(courier.body(&biz_id, r#"{"status":"SUCCESS"}"#)) };
+    let second = Letter { sequence: Some(2), ..courier.letter(courier.body(&biz_id, r#"{"status":"SUCCESS"}"#)) };
     let early = courier.bring(&second).await;
     let first = courier.bring(&first).await;
     let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;

@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail};
 use clap::Args;
-use countersign_protocol::signing::{Encoding, SigningKey};
-use hyper::Uri;
 use serde::Serialize;
 
-use self::courier::Courier;
+use super::courier::Courier;
 use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, SignatureForm, header_names, required};
 
 mod checks;
-mod courier;
 
 /// Flags of `certify`.
 #[derive(Debug, Args)]
@@ -81,19 +77,8 @@ struct Report<'a> {
 pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let client_id = required(environment, CLIENT_ID_VARIABLE)?;
     let secret = required(environment, SECRET_VARIABLE)?;
-    let (base, path) = split(&args.url)?;
-    let encoding = match args.encoding {
-        SignatureForm::Hex => Encoding::Hex,
-        SignatureForm::Base64 => Encoding::Base64,
-    };
-    let courier = Courier::new(
-        base,
-        path,
-        header_names(&args.prefix)?,
-        client_id.to_owned(),
-        SigningKey::new(secret.as_bytes()),
-        encoding,
-    );
+    let names = header_names(&args.prefix)?;
+    let courier = Courier::new(&args.url, names, client_id, secret, args.encoding.into())?;
     let findings = super::small_runtime()?.block_on(checks::all(&courier))?;
     let certified = findings.iter().all(|finding| matches!(finding.verdict, Verdict::Pass | Verdict::Advice));
     if args.json {
@@ -103,19 +88,6 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
         super::say(&told(&args.url, &findings));
     }
     Ok(if certified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// `https://host:port` and the path with its query.
-fn split(url: &str) -> anyhow::Result<(String, String)> {
-    let uri: Uri = url.parse().map_err(|_| anyhow!("{url:?} is no URL such as https://shop.example/callback"))?;
-    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        bail!("{url:?} is no URL such as https://shop.example/callback");
-    };
-    if !matches!(scheme, "http" | "https") {
-        bail!("{url:?} must begin with https:// or http://");
-    }
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    Ok((format!("{scheme}://{authority}"), path.to_owned()))
 }
 
 fn told(url: &str, findings: &[Finding]) -> String {

@@ -1,16 +1,18 @@
-//! Letters to the receiver that is certified: a callback as the server would send it, and what it may be spoiled into.
+//! Callbacks by hand: as the server would send them, and what they may be spoiled into.
 
 use std::time::{Duration, Instant};
 
+use anyhow::{anyhow, bail};
 use countersign_protocol::callback::{
     ACKNOWLEDGEMENT_BYTES_MAX, Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement,
 };
+use countersign_protocol::endpoint::events::Event;
 use countersign_protocol::headers::HeaderNames;
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
-use hyper::Method;
+use hyper::{Method, Uri};
 
+use super::http::{Answer, Ask, exchange, exchange_in_pieces};
 use crate::chance::Chance;
-use crate::cli::http::{Answer, Ask, exchange, exchange_in_pieces};
 use crate::clock::Clock;
 
 /// One request, not signed yet or signed already.
@@ -23,7 +25,8 @@ pub(super) struct Letter {
     pub(super) signature_next: Option<String>,
     pub(super) event_id: String,
     pub(super) attempt: u32,
-    pub(super) sequence: u32,
+    /// None: the header is not sent.
+    pub(super) sequence: Option<u32>,
     pub(super) body: Vec<u8>,
 }
 
@@ -66,15 +69,17 @@ pub(super) struct Courier {
 }
 
 impl Courier {
+    /// To this URL, signed with this secret.
     pub(super) fn new(
-        base: String,
-        path: String,
+        url: &str,
         names: HeaderNames,
-        client_id: String,
-        key: SigningKey,
+        client_id: &str,
+        secret: &str,
         encoding: Encoding,
-    ) -> Self {
-        Self { base, path, names, client_id, key, encoding, chance: Chance::default() }
+    ) -> anyhow::Result<Self> {
+        let (base, path) = split(url)?;
+        let key = SigningKey::new(secret.as_bytes());
+        Ok(Self { base, path, names, client_id: client_id.to_owned(), key, encoding, chance: Chance::default() })
     }
 
     /// A business id that nobody has.
@@ -90,6 +95,18 @@ impl Courier {
             biz_status: "SUCCESS".to_owned(),
             client_id: self.client_id.clone(),
             data: data.to_owned(),
+        };
+        body.to_bytes()
+    }
+
+    /// The bytes of the callback that tells of this event: the server's own.
+    pub(super) fn body_of(event: &Event) -> Vec<u8> {
+        let body = CallbackBody {
+            biz_type: event.biz_type.clone(),
+            biz_id: event.biz_id.clone(),
+            biz_status: event.biz_status.clone(),
+            client_id: event.client_id.clone(),
+            data: event.data.clone(),
         };
         body.to_bytes()
     }
@@ -112,7 +129,7 @@ impl Courier {
             signature_next: None,
             event_id,
             attempt: 1,
-            sequence: 1,
+            sequence: Some(1),
             body,
         })
     }
@@ -170,12 +187,25 @@ impl Courier {
             (names.nonce.clone(), letter.nonce.clone()),
             (names.event_id.clone(), letter.event_id.clone()),
             (names.attempt.clone(), letter.attempt.to_string()),
-            (names.sequence.clone(), letter.sequence.to_string()),
         ];
+        headers.extend(letter.sequence.map(|sequence| (names.sequence.clone(), sequence.to_string())));
         headers.extend(letter.signature.iter().map(|signature| (names.signature.clone(), signature.clone())));
         headers.extend(letter.signature_next.iter().map(|next| (names.signature_next.clone(), next.clone())));
         Ask { method: Method::POST, path: self.path.clone(), headers, body: Some(letter.body.clone()) }
     }
+}
+
+/// `https://host:port` and the path with its query.
+fn split(url: &str) -> anyhow::Result<(String, String)> {
+    let uri: Uri = url.parse().map_err(|_| anyhow!("{url:?} is no URL such as https://shop.example/callback"))?;
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        bail!("{url:?} is no URL such as https://shop.example/callback");
+    };
+    if !matches!(scheme, "http" | "https") {
+        bail!("{url:?} must begin with https:// or http://");
+    }
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    Ok((format!("{scheme}://{authority}"), path.to_owned()))
 }
 
 /// By the rules by which the server calls a callback delivered.

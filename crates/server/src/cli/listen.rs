@@ -1,0 +1,231 @@
+//! `listen`: an application's events as callbacks to a handler on this machine, which nobody outside can reach.
+//!
+//! It asks for events in the order of their `seq` over one connection of its own (docs/PROTOCOL.md, Events), signs each as the server would,
+//! and asks for the next only when the handler has said SUCCESS. So a pause of the machine, of the network or of the handler leaves
+//! no gap. Where the cursor is kept in a file, neither does a new start; an event that was taken just before the end comes again then,
+//! with the same event id, as from the server.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use countersign_domain::time::rfc3339;
+use countersign_protocol::code::Code;
+use countersign_protocol::endpoint::events::{Event, Request, Response};
+use countersign_sdk::{Client, Error};
+use tokio::time::sleep;
+
+use super::courier::{Courier, Letter};
+use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, SignatureForm, header_names, required};
+use crate::clock::Clock;
+
+/// Between two questions while nothing happens.
+const QUIET: Duration = Duration::from_secs(1);
+/// Waits grow from the first to the last.
+const WAITS: [Duration; 5] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+];
+/// No application has so many events.
+const SEQ_MAX: i64 = 1 << 52;
+
+/// Flags of `listen`.
+#[derive(Debug, Args)]
+pub struct ListenArgs {
+    /// The handler: http://127.0.0.1:3000/callback
+    #[arg(long, value_name = "URL")]
+    forward: String,
+    /// Address of the merchant API
+    #[arg(long, value_name = "URL", env = "COUNTERSIGN_URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// Begin after this `seq`; 0 is the first event [default: what happens from now on]
+    #[arg(long, value_name = "SEQ")]
+    after: Option<i64>,
+    /// File that remembers the last event that was taken; where it is there, --after does not count
+    #[arg(long, value_name = "FILE")]
+    cursor: Option<PathBuf>,
+    /// How signatures are written
+    #[arg(long, value_enum, default_value = "hex")]
+    encoding: SignatureForm,
+    /// What the header names begin with
+    #[arg(long, default_value = "X-Service-")]
+    prefix: String,
+}
+
+/// Listens until it is interrupted, or until nothing is to be had any more.
+pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let client_id = required(environment, CLIENT_ID_VARIABLE)?;
+    let secret = required(environment, SECRET_VARIABLE)?;
+    let names = header_names(&args.prefix)?;
+    let courier = Courier::new(&args.forward, names, client_id, secret, args.encoding.into())?;
+    let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build()?;
+    super::small_runtime()?.block_on(async {
+        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+        tokio::select! {
+            ended = follow(args, &client, &courier) => ended,
+            _ = &mut interrupted => Ok(()),
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn follow(args: &ListenArgs, client: &Client, courier: &Courier) -> anyhow::Result<()> {
+    let mut after = match (args.cursor.as_deref().map(remembered).transpose()?.flatten(), args.after) {
+        (Some(seq), _) | (None, Some(seq)) => seq,
+        (None, None) => last(client).await?,
+    };
+    told(&format!("bringing events after seq {after} to {}", args.forward));
+    loop {
+        let page = page(client, Request { after, ..Request::default() }).await?;
+        for event in &page.events {
+            if event.seq != after + 1 {
+                bail!("after seq {after} comes seq {}: events between them are missing", event.seq);
+            }
+            bring(courier, event).await;
+            after = event.seq;
+            if let Some(file) = &args.cursor {
+                remember(file, after)?;
+            }
+        }
+        if page.events.is_empty() {
+            sleep(QUIET).await;
+        }
+    }
+}
+
+/// Brings an event again and again until it is taken.
+async fn bring(courier: &Courier, event: &Event) {
+    let body = Courier::body_of(event);
+    let mut letter = Letter { event_id: event.event_id.clone(), sequence: None, ..courier.letter(body) };
+    let name = format!("seq {} {} {} {} {}", event.seq, event.event_id, event.biz_type, event.biz_id, event.biz_status);
+    let mut waits = Waits::default();
+    loop {
+        let reaction = courier.bring(&letter).await;
+        told(&format!("{name}: {}", reaction.told()));
+        if reaction.is_taken() {
+            return;
+        }
+        sleep(waits.next()).await;
+        letter = courier.signed(Letter { attempt: letter.attempt + 1, ..letter });
+    }
+}
+
+/// One page, as often as it takes: a server that is away comes back. An error where to ask again is of no use.
+async fn page(client: &Client, request: Request) -> anyhow::Result<Response> {
+    let mut waits = Waits::default();
+    loop {
+        let error = match client.events(&request).await {
+            Ok(page) => return Ok(page),
+            Err(error) => error,
+        };
+        if !may_pass(&error) {
+            return Err(error).with_context(|| format!("events after seq {} cannot be had", request.after));
+        }
+        told(&format!("no events now: {}; asking again", causes(&error)));
+        sleep(waits.next()).await;
+    }
+}
+
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Transport(_) => true,
+        Error::Refused { http_status, .. } | Error::RefusedNewly { http_status, .. } => {
+            *http_status >= 500 || *http_status == 429
+        }
+        Error::Unreadable { http_status, .. } => *http_status >= 500,
+        // Built wrongly, or newer than this program knows.
+        _ => false,
+    }
+}
+
+fn causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(deeper) = cause {
+        text = format!("{text}: {deeper}");
+        cause = deeper.source();
+    }
+    text
+}
+
+/// The `seq` of the newest event; 0 where there is none. Asks some dozens of times at most.
+async fn last(client: &Client) -> anyhow::Result<i64> {
+    let (mut there, mut beyond) = (0, 1);
+    while beyond < SEQ_MAX && has_more(client, beyond).await? {
+        there = beyond;
+        beyond *= 2;
+    }
+    // Something comes after `there`, unless that is 0; nothing comes after `beyond`.
+    if !has_more(client, there).await? {
+        return Ok(there);
+    }
+    while there + 1 < beyond {
+        let middle = there + (beyond - there) / 2;
+        if has_more(client, middle).await? {
+            there = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    Ok(beyond)
+}
+
+/// Whether there are events after this one, kept or not.
+async fn has_more(client: &Client, after: i64) -> anyhow::Result<bool> {
+    match page(client, Request { after, limit: 1 }).await {
+        Ok(page) => Ok(!page.events.is_empty()),
+        Err(error) if error.downcast_ref::<Error>().and_then(Error::code) == Some(Code::EventsGone) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+#[derive(Default)]
+struct Waits(usize);
+
+impl Waits {
+    fn next(&mut self) -> Duration {
+        let wait = WAITS[self.0.min(WAITS.len() - 1)];
+        self.0 += 1;
+        wait
+    }
+}
+
+/// The cursor in the file; none where there is no file yet.
+fn remembered(file: &Path) -> anyhow::Result<Option<i64>> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("the cursor {} cannot be read", file.display())),
+    };
+    match text.trim().parse::<i64>() {
+        Ok(seq) if seq >= 0 => Ok(Some(seq)),
+        Ok(_) | Err(_) => bail!("the cursor {} holds no seq; remove it, and say --after", file.display()),
+    }
+}
+
+/// Replaces the file whole: a cut leaves the old cursor or the new one.
+fn remember(file: &Path, seq: i64) -> anyhow::Result<()> {
+    let write = || {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut fresh = file.as_os_str().to_owned();
+        fresh.push(".unfinished");
+        let mut new = fs::File::create(&fresh)?;
+        writeln!(new, "{seq}")?;
+        new.sync_all()?;
+        fs::rename(&fresh, file)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().with_context(|| format!("the cursor {} cannot be written", file.display()))
+}
+
+fn told(line: &str) {
+    super::say(&format!("{} {line}\n", rfc3339(Clock::System.now())));
+}

@@ -1,0 +1,170 @@
+//! `countersign listen`: every event to a handler on this machine, in order, once, whatever happens in between.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
+
+use countersign_sdk::CallbackVerifier;
+use countersign_testkit::patience;
+use countersign_testkit::process::bare;
+use countersign_testkit::receiver::{Received, Receiver, Reply};
+use countersign_testkit::world::World;
+use serde_json::json;
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+struct Shop {
+    world: World,
+    client_id: String,
+    secret: String,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let world = World::start().await.expect("starts");
+        let shop = json!({"name": "shop", "merchant_id": "shop"});
+        world.access.provision("POST", "/merchants", shop).await.expect("is made");
+        let made = world.access.provision("POST", "/merchants/shop/applications", json!({"name": "till"})).await;
+        let made = made.expect("is made");
+        let text = |name: &str| made[name].as_str().expect("a text").to_owned();
+        Self { client_id: text("client_id"), secret: text("payment_api_secret"), world }
+    }
+
+    async fn happens(&self, order: usize) {
+        let event = json!({"client_id": self.client_id, "bizType": "PAYMENT_ORDER", "bizId": format!("order-{order}"),
+            "bizStatus": "SUCCESS", "data": {"merchantTradeNo": format!("T-{order}"), "amount": "1.10"}});
+        self.world.access.provision("POST", "/events", event).await.expect("is written");
+    }
+
+    fn listens(&self, forward: &str, more: &[&str]) -> Listener {
+        let mut command = bare();
+        command
+            .args(["listen", "--forward", forward, "--url", &format!("http://{}", self.world.listen())])
+            .args(more)
+            .env("COUNTERSIGN_CLIENT_ID", &self.client_id)
+            .env("COUNTERSIGN_SECRET", &self.secret)
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().expect("runs");
+        let said = BufReader::new(child.stdout.take().expect("is piped"));
+        Listener { child, said }
+    }
+}
+
+/// The program. Killed when it is dropped.
+struct Listener {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Listener {
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).expect("is read");
+        line
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn orders(received: &[Received]) -> Vec<(String, String)> {
+    let of = |request: &Received| {
+        let body: serde_json::Value = serde_json::from_slice(&request.body).expect("JSON");
+        (body["bizId"].as_str().expect("a text").to_owned(), request.need("x-service-attempt").to_owned())
+    };
+    received.iter().map(of).collect()
+}
+
+fn pair(order: &str, attempt: &str) -> (String, String) {
+    (order.to_owned(), attempt.to_owned())
+}
+
+fn cursor(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_event_comes_in_order_through_failures_and_a_new_start() {
+    let shop = Shop::open().await;
+    let handler = Receiver::start().await.expect("starts");
+    let file = shop.world.folder().join("cursor");
+    let flags = ["--after", "0", "--cursor", file.to_str().expect("a path")];
+    for order in 1..=3 {
+        shop.happens(order).await;
+    }
+    handler.script([Reply::Success, Reply::Fail, Reply::Reset, Reply::Success, Reply::Success]);
+    let mut listener = shop.listens(&handler.url(), &flags);
+    assert!(listener.line().contains("bringing events after seq 0 to"));
+    let received = handler.wait_for(5, WITHIN).await.expect("comes");
+    let wanted =
+        [pair("order-1", "1"), pair("order-2", "1"), pair("order-2", "2"), pair("order-2", "3"), pair("order-3", "1")];
+    assert_eq!(orders(&received), wanted);
+    // What the server itself would send: a receiver cannot tell the difference.
+    let verifier = CallbackVerifier::new(&*shop.secret);
+    for request in &received {
+        let callback = verifier.verify_now(|name| request.header(name), &request.body).expect("is genuine");
+        assert_eq!(callback.client_id, shop.client_id);
+    }
+    for said in ["seq 1 ", "seq 2 ", "seq 2 ", "seq 2 ", "seq 3 "] {
+        assert!(listener.line().contains(said), "a line for each attempt");
+    }
+    let written = async || Ok((cursor(&file) == "3\n").then_some(()));
+    patience::until("the cursor", WITHIN, written).await.expect("is written");
+    drop(listener);
+
+    shop.happens(4).await;
+    shop.happens(5).await;
+    let mut listener = shop.listens(&handler.url(), &flags);
+    assert!(listener.line().contains("bringing events after seq 3 to"));
+    let received = handler.wait_for(7, WITHIN).await.expect("comes");
+    assert_eq!(orders(&received)[5..], [pair("order-4", "1"), pair("order-5", "1")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_cursor_it_begins_with_what_happens_from_now_on() {
+    let shop = Shop::open().await;
+    let handler = Receiver::start().await.expect("starts");
+    for so_far in 0..=6 {
+        let mut listener = shop.listens(&handler.url(), &[]);
+        let line = listener.line();
+        assert!(line.contains(&format!("bringing events after seq {so_far} to")), "{line}");
+        shop.happens(so_far + 1).await;
+        handler.wait_for(so_far + 1, WITHIN).await.expect("comes");
+    }
+    let all: Vec<String> = orders(&handler.received()).into_iter().map(|(order, _)| order).collect();
+    assert_eq!(all, (1..=7).map(|n| format!("order-{n}")).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_go_well_ends_with_one_sentence() {
+    let mut shop = Shop::open().await;
+    shop.secret = "sk_of_somebody_else".to_owned();
+    let output = |more: &[&str]| {
+        let mut command = bare();
+        command
+            .args(["listen", "--forward", "http://127.0.0.1:9/callback"])
+            .args(["--url", &format!("http://{}", shop.world.listen())])
+            .args(more)
+            .env("COUNTERSIGN_CLIENT_ID", &shop.client_id)
+            .env("COUNTERSIGN_SECRET", &shop.secret);
+        command.output().expect("runs")
+    };
+    let file = shop.world.folder().join("no-cursor");
+    std::fs::write(&file, "three").expect("is written");
+    let unreadable = ["--cursor", file.to_str().expect("a path")];
+    for (more, wanted) in [
+        (&["--after", "0"][..], "countersign: events after seq 0 cannot be had: "),
+        (&unreadable[..], "countersign: the cursor "),
+    ] {
+        let output = tokio::task::block_in_place(|| output(more));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with(wanted), "{said}");
+        assert_eq!((said.lines().count(), output.status.code()), (1, Some(1)), "{said}");
+        assert!(!said.contains(&shop.secret));
+    }
+}
