@@ -347,10 +347,19 @@ fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
 }
 
+/// Line and column of a byte, each from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
 fn lay_file(table: &mut Table, text: &str, origin: &str) -> Result<(), ConfigRefused> {
-    let over: Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| ConfigRefused(format!("{origin}: {}", error.to_string().trim_end())))?;
+    let over: Table = text.parse().map_err(|error: toml::de::Error| {
+        // Never the line itself, which may hold a password or a key.
+        let (line, column) = place(text, error.span().map_or(0, |span| span.start));
+        ConfigRefused(format!("{origin}: line {line}, column {column}: {}", error.message()))
+    })?;
     for (name, variable) in
         [("master_key", "COUNTERSIGN_MASTER_KEY"), ("master_key_previous", "COUNTERSIGN_MASTER_KEY_PREVIOUS")]
     {

@@ -120,6 +120,11 @@ impl DataDir {
         }
     }
 
+    /// A folder that need not be there.
+    pub fn named(path: &Path) -> Self {
+        Self { path: path.to_path_buf() }
+    }
+
     /// Refuses a folder that everybody may enter: whoever reads the files in it reads the database.
     pub fn demand_closed(&self) -> Result<(), DataRefused> {
         let mode = self.mode()?;
@@ -162,6 +167,35 @@ impl DataDir {
                 Ok(id)
             }
             Err(error) => Err(io(&path, "cannot be read")(error)),
+        }
+    }
+
+    /// Where the fingerprint of the key of the audit log's chain is, as this node has seen it.
+    pub fn chain_key_file(&self) -> PathBuf {
+        self.path.join("audit.chain")
+    }
+
+    /// That fingerprint; none before the first start.
+    pub fn chain_key_seen(&self) -> Result<Option<String>, DataRefused> {
+        let path = self.chain_key_file();
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io(&path, "cannot be read")(error)),
+        }
+    }
+
+    /// Notes it. On the disk when this returns.
+    pub fn note_chain_key(&self, fingerprint: &str) -> Result<(), DataRefused> {
+        write_new(&self.chain_key_file(), fingerprint)
+    }
+
+    /// Forgets it, where the folder becomes that of another deployment.
+    pub fn forget_chain_key(&self) -> Result<(), DataRefused> {
+        let path = self.chain_key_file();
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(io(&path, "cannot be removed")(error)),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Everything is read from the request's own log line: what this node keeps of its last refusals in memory, or a file of the log.
 
+use std::io::{BufRead, Read as _};
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -28,15 +30,29 @@ pub fn explain(line: &[u8]) -> Option<Explained> {
     Some(Explained { why: why(&line), request_id, line })
 }
 
-/// The line of a request in a text of many, the last one.
-pub fn find<'t>(log: &'t str, request_id: &str) -> Option<&'t str> {
-    log.lines().rev().find(|line| names(line.as_bytes(), request_id) && line.contains("\"status\":"))
+/// Longest line that is looked at; a request's is a tenth of it at the most.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// The line of a request in a log of many, the last one. Holds two lines at a time, however long the log is.
+pub fn find(mut log: impl BufRead, request_id: &str) -> std::io::Result<Option<Vec<u8>>> {
+    let (mut line, mut found) = (Vec::new(), None);
+    loop {
+        line.clear();
+        if (&mut log).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
+            return Ok(found);
+        }
+        if names(&line, request_id) && line.windows(STATUS.len()).any(|part| part == STATUS) {
+            found = Some(line.clone());
+        }
+    }
 }
+
+const STATUS: &[u8] = b"\"status\":";
 
 fn why(line: &Map<String, Value>) -> String {
     let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
     let number = |name: &str| line.get(name).and_then(Value::as_i64);
-    let client = text("client_id");
+    let (client, merchant) = (text("client_id"), text("merchant_id"));
     let drift = number("drift_ms").map_or_else(String::new, |ms| {
         let side = if ms >= 0 { "behind" } else { "ahead of" };
         format!(" Its timestamp was {} ms {side} the server's time.", ms.abs())
@@ -49,6 +65,12 @@ fn why(line: &Map<String, Value>) -> String {
         }
         (_, "disabled") => format!(
             "The application {client} is disabled: `countersign application update {client} --enabled true` ends that."
+        ),
+        (_, "merchant_disabled") => format!(
+            "The merchant {merchant} of the application {client} is disabled: `countersign merchant update {merchant} --enabled true` ends that."
+        ),
+        (_, "institution_disabled") => format!(
+            "The institution {merchant} over the application {client} is disabled: `countersign institution update {merchant} --enabled true` ends that."
         ),
         (_, "wrong_signature") => format!(
             "No live secret of {client} gives this signature. Other bytes were signed than were sent (the body as it goes over the wire, \
@@ -80,15 +102,17 @@ mod tests {
     use super::*;
 
     fn said(more: &str) -> String {
-        let line = format!(r#"{{"request_id":"r1","status":401,"client_id":"app_1"{more}}}"#);
+        let line = format!(r#"{{"request_id":"r1","status":401,"client_id":"app_1","merchant_id":"m1"{more}}}"#);
         explain(line.as_bytes()).expect("a line of a request").why
     }
 
     #[test]
-    fn the_three_reasons_that_look_alike_outside_are_told_apart() {
+    fn the_reasons_that_look_alike_outside_are_told_apart() {
         for (reason, words) in [
             ("unknown_client", "No application has"),
-            ("disabled", "is disabled"),
+            ("disabled", "application update app_1"),
+            ("merchant_disabled", "merchant update m1 --enabled true"),
+            ("institution_disabled", "institution update m1 --enabled true"),
             ("wrong_signature", "No live secret"),
         ] {
             let why = said(&format!(r#","code":"400002","reason":"{reason}","drift_ms":-12"#));
@@ -101,11 +125,35 @@ mod tests {
         assert!(said(r#","code":"400021","nonce_first_stamped":1767225600000"#).contains("stamped 1767225600000"));
     }
 
+    /// A log without end of a line, and how much of it was read at once.
+    struct Endless(usize);
+
+    impl std::io::Read for Endless {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let count = into.len().min(self.0);
+            into[..count].fill(b'x');
+            self.0 -= count;
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_log_of_one_endless_line_and_bytes_that_are_no_text_is_read_in_parts() {
+        let end = b"\xff\xfe\n{\"request_id\":\"r1\",\"status\":401}";
+        let log = std::io::BufReader::new(std::io::Read::chain(Endless(1 << 20), &end[..]));
+        let line = find(log, "r1").expect("it is read").expect("it is found");
+        assert!(line.capacity() < 256 * 1024, "{} bytes are held", line.capacity());
+        assert!(explain(&line).is_some());
+    }
+
     #[test]
     fn the_last_line_of_the_request_is_found_and_other_lines_are_not() {
         let log = "{\"message\":\"x\",\"request_id\":\"r1\"}\n{\"request_id\":\"r1\",\"status\":401}\n{\"request_id\":\"r12\",\"status\":400}\n";
-        assert_eq!(find(log, "r1"), Some("{\"request_id\":\"r1\",\"status\":401}"));
-        assert_eq!(find(log, "r2"), None);
+        let found = |id: &str| {
+            find(log.as_bytes(), id).expect("it is read").map(|line| String::from_utf8_lossy(&line).into_owned())
+        };
+        assert_eq!(found("r1").as_deref(), Some("{\"request_id\":\"r1\",\"status\":401}\n"));
+        assert_eq!(found("r2"), None);
         assert!(explain(b"{\"message\":\"x\",\"request_id\":\"r1\"}").is_none());
         assert!(explain(b"no json").is_none());
     }

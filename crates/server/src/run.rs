@@ -44,10 +44,12 @@ use crate::{keys, meters, operator};
 
 pub mod backup;
 mod certificate;
+pub mod chain;
 mod database;
 pub mod durability;
 pub mod fixed;
 mod initialise;
+mod machine;
 mod nodes;
 mod recover;
 mod trials;
@@ -56,6 +58,7 @@ pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
 use certificate::Renewal;
 pub use database::{Database, close_store, moved_away, open_store, postgres_options, sqlite_options};
 pub use initialise::{Initialised, Prepared, initialise, prepare};
+pub use machine::Machine;
 pub use nodes::clock_ahead_ms;
 pub use recover::{Recovered, recover};
 
@@ -114,7 +117,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     fixed::compare(&config, &vault, &store).await?;
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
     nodes::first_time(&app.store, &app.clock).await?;
-    Box::pin(audit_chain::begin(&app.vault, &app.store, &app.chance, app.clock.now())).await?;
+    chain::take_up(&data, &app.vault, &app.store).await?;
     let handle = meters::install().context("the meters cannot be started")?;
     delivery::look(&app).await?;
     let certificate = certificate(&config)?;
@@ -208,7 +211,7 @@ pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -
     let store = database::open_store_with(config, &data, group_max).await?;
     fixed::compare(config, &vault, &store).await?;
     let app = make_app(config, vault, store, clock)?;
-    Box::pin(audit_chain::begin(&app.vault, &app.store, &app.chance, app.clock.now())).await?;
+    chain::take_up(&data, &app.vault, &app.store).await?;
     delivery::look(&app).await?;
     Ok(app)
 }
@@ -246,6 +249,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         turns: Turns::default(),
         due: Bell::new(lanes),
         trouble: Trouble::default(),
+        walks: audit_chain::Walks::default(),
     })
 }
 

@@ -42,6 +42,15 @@ impl ChainKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
+    /// What tells this key from others, and nothing of it.
+    pub fn fingerprint(&self) -> [u8; 8] {
+        // No line is fed so: a line's mark begins with 32 bytes and goes on.
+        let whole = hmac::sign(&self.0, b"fingerprint");
+        let mut first = [0; 8];
+        first.copy_from_slice(&whole.as_ref()[..8]);
+        first
+    }
+
     /// The mark of a line; `before`: that of the line before it in the same transaction and tenant.
     pub(crate) fn mark(&self, before: Option<&Mark>, row: &AuditRow) -> Mark {
         let mut context = hmac::Context::with_key(&self.0);
@@ -102,7 +111,7 @@ pub struct ChainHead {
     pub link: Option<Link>,
 }
 
-/// The first place where the log is not what was written.
+/// A place where the log is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainFault {
     /// Of which tenant; none for the system's own.
@@ -113,7 +122,7 @@ pub struct ChainFault {
     pub what: String,
 }
 
-/// What a walk over the whole log found in order.
+/// What a walk over the whole log came by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChainReport {
     /// Lines read.
@@ -124,6 +133,8 @@ pub struct ChainReport {
     pub unlinked: u64,
     /// SHA-256 over those; it says nothing where there are none.
     pub unlinked_digest: Link,
+    /// Lines with a link.
+    pub linked: u64,
     /// The system's lines of this action that hold, in their order: where the chain began says what it found.
     pub begun: Vec<AuditRow>,
 }
@@ -145,96 +156,133 @@ impl Walk {
     const fn new() -> Self {
         Self { no: 0, last: START, found: START, mark: None, unlinked: 0, unlinked_digest: START }
     }
+
+    /// Takes the link of a faulty line as it stands, so that what hangs on it can be looked at.
+    fn go_on(&mut self, key: &ChainKey, line: &ChainLine) {
+        let Some(stored) = line.link else { return };
+        (self.found, self.mark, self.last) = (self.last, Some(key.mark(None, &line.row)), stored);
+    }
 }
+
+/// Faults that a walk names. It goes on behind a fault, so that one known place does not hide others.
+pub const FAULTS_MAX: usize = 20;
 
 /// Walks over the log of all tenants, each tenant's lines by their number.
 #[derive(Debug)]
-pub struct ChainWalk<'k> {
-    key: &'k ChainKey,
-    begins_with: &'k str,
+pub struct ChainWalk {
+    key: ChainKey,
+    begins_with: &'static str,
     walks: BTreeMap<i64, Walk>,
     /// Heads that must be passed: by tenant and number.
     heads: HashMap<(i64, i64), Option<Link>>,
     lines: u64,
+    linked: u64,
     begun: Vec<AuditRow>,
+    faults: Vec<ChainFault>,
 }
 
-impl<'k> ChainWalk<'k> {
+impl ChainWalk {
     /// `heads`: read before the first line, or kept elsewhere. `begins_with`: the action of the line that covers what was there before it.
-    pub fn new(key: &'k ChainKey, heads: impl IntoIterator<Item = ChainHead>, begins_with: &'k str) -> Self {
-        let mut expected: HashMap<(i64, i64), Option<Link>> = HashMap::new();
+    pub fn new(key: ChainKey, heads: impl IntoIterator<Item = ChainHead>, begins_with: &'static str) -> Self {
+        let mut walk = Self {
+            key,
+            begins_with,
+            walks: BTreeMap::new(),
+            heads: HashMap::new(),
+            lines: 0,
+            linked: 0,
+            begun: Vec::new(),
+            faults: Vec::new(),
+        };
+        walk.must_pass(heads);
+        walk
+    }
+
+    /// More heads, before the first line.
+    pub fn must_pass(&mut self, heads: impl IntoIterator<Item = ChainHead>) {
         for head in heads {
-            let place = expected.entry((of_audit_tenant(head.tenant), head.no)).or_insert(head.link);
+            let place = self.heads.entry((of_audit_tenant(head.tenant), head.no)).or_insert(head.link);
             // Two that contradict each other cannot both hold: keep one that is a link, so that a line is named.
             *place = place.or(head.link);
         }
-        Self { key, begins_with, walks: BTreeMap::new(), heads: expected, lines: 0, begun: Vec::new() }
+    }
+
+    /// Heads that are to be passed still.
+    pub fn heads_left(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Lines walked over.
+    pub const fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Whether as many faults were found as are named.
+    pub const fn is_full(&self) -> bool {
+        self.faults.len() >= FAULTS_MAX
+    }
+
+    /// A fault that another has found: the line cannot be read at all.
+    pub fn fault(&mut self, fault: ChainFault) {
+        if !self.is_full() {
+            self.faults.push(fault);
+        }
     }
 
     /// The next line.
-    pub fn line(&mut self, line: &ChainLine) -> Result<(), ChainFault> {
+    pub fn line(&mut self, line: &ChainLine) {
         let (row, tenant) = (&line.row, of_audit_tenant(line.row.tenant));
-        let fault = |no: i64, what: String| Err(ChainFault { tenant: row.tenant, no, what });
         self.lines += 1;
+        self.linked += u64::from(line.link.is_some());
         let walk = self.walks.entry(tenant).or_insert_with(Walk::new);
-        if row.no != walk.no + 1 {
-            return fault(walk.no + 1, format!("line {} stands where this one should", row.no));
+        let expected = walk.no + 1;
+        walk.no = walk.no.max(row.no);
+        let found = if row.no == expected {
+            step(&self.key, walk, line).err().map(|what| (row.no, what.to_owned()))
+        } else {
+            if row.no > expected {
+                // Its link hangs on a line that is not there.
+                walk.go_on(&self.key, line);
+            }
+            Some((expected, format!("line {} stands where this one should", row.no)))
+        };
+        if found.is_none() && line.link.is_some() && row.tenant.is_none() && row.action == self.begins_with {
+            self.begun.push(row.clone());
         }
-        walk.no = row.no;
-        match &line.link {
-            None if walk.mark.is_some() => {
-                return fault(
-                    row.no,
-                    "it has no link, but lines before it have: added, or written by an older program".to_owned(),
-                );
-            }
-            None => {
-                let mut context = digest::Context::new(&digest::SHA256);
-                context.update(&walk.unlinked_digest);
-                context.update(&row.no.to_be_bytes());
-                feed(row, |bytes| context.update(bytes));
-                walk.unlinked_digest = bytes(context.finish().as_ref());
-                walk.unlinked += 1;
-            }
-            Some(stored) => {
-                let Some((found, mark)) = holds(self.key, walk, row, stored) else {
-                    let what = "its link does not fit: this line, or what came before it, is not what was written";
-                    return fault(row.no, what.to_owned());
-                };
-                (walk.found, walk.mark, walk.last) = (found, Some(mark), *stored);
-                if row.tenant.is_none() && row.action == self.begins_with {
-                    self.begun.push(row.clone());
-                }
-            }
-        }
-        match self.heads.remove(&(tenant, row.no)) {
+        let of_head = match self.heads.remove(&(tenant, row.no)) {
             Some(Some(kept)) if line.link != Some(kept) => {
-                fault(row.no, "its link is not the one that the head has, or that was kept".to_owned())
+                Some((row.no, "its link is not the one that the head has, or that was kept".to_owned()))
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => None,
+        };
+        if let Some((no, what)) = found.or(of_head) {
+            self.fault(ChainFault { tenant: row.tenant, no, what });
         }
     }
 
-    /// After the last line; `heads_now` are read after it.
-    pub fn end(self, heads_now: impl IntoIterator<Item = ChainHead>) -> Result<ChainReport, ChainFault> {
+    /// After the last line; `heads_now` are read after it. What was read, and the first [`FAULTS_MAX`] faults in the order in which they were
+    /// found.
+    pub fn end(mut self, heads_now: impl IntoIterator<Item = ChainHead>) -> (ChainReport, Vec<ChainFault>) {
         let of = crate::words::audit_tenant;
         let mut missed: Vec<(i64, i64)> = self.heads.keys().copied().collect();
         missed.sort_unstable();
-        if let Some((tenant, no)) = missed.first() {
-            let last = self.walks.get(tenant).map_or(0, |walk| walk.no);
+        // The nearest of each tenant: what lies behind it is missing, too.
+        missed.dedup_by_key(|(tenant, _)| *tenant);
+        for (tenant, no) in missed {
+            let last = self.walks.get(&tenant).map_or(0, |walk| walk.no);
             let what = format!("it is missing: the log ends with line {last}");
-            return Err(ChainFault { tenant: of(*tenant), no: last.min(no - 1) + 1, what });
+            self.fault(ChainFault { tenant: of(tenant), no: last.min(no.saturating_sub(1)) + 1, what });
         }
         let now: HashMap<i64, i64> =
             heads_now.into_iter().map(|head| (of_audit_tenant(head.tenant), head.no)).collect();
-        let mut report = ChainReport { lines: self.lines, begun: self.begun, ..ChainReport::default() };
+        let mut report = ChainReport { lines: self.lines, ..ChainReport::default() };
         let mut digest = digest::Context::new(&digest::SHA256);
-        for (tenant, walk) in &self.walks {
+        for (tenant, walk) in std::mem::take(&mut self.walks) {
             report.tenants += 1;
-            if now.get(tenant).is_none_or(|last| *last < walk.no) {
+            let given = now.get(&tenant).copied().unwrap_or(0);
+            if given < walk.no {
                 let what = "it lies beyond the last number that was given".to_owned();
-                let no = now.get(tenant).copied().unwrap_or(0) + 1;
-                return Err(ChainFault { tenant: of(*tenant), no, what });
+                self.fault(ChainFault { tenant: of(tenant), no: given + 1, what });
             }
             if walk.unlinked > 0 {
                 report.unlinked += walk.unlinked;
@@ -242,9 +290,34 @@ impl<'k> ChainWalk<'k> {
                 digest.update(&walk.unlinked_digest);
             }
         }
+        report.linked = self.linked;
         report.unlinked_digest = bytes(digest.finish().as_ref());
-        Ok(report)
+        report.begun = self.begun;
+        (report, self.faults)
     }
+}
+
+/// One line further. What is wrong with it; the walk stands behind it all the same.
+fn step(key: &ChainKey, walk: &mut Walk, line: &ChainLine) -> Result<(), &'static str> {
+    let Some(stored) = &line.link else {
+        if walk.mark.is_some() {
+            // Lines behind it hang on the last link, as if it were not there.
+            return Err("it has no link, but lines before it have: added, or written by an older program");
+        }
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(&walk.unlinked_digest);
+        context.update(&line.row.no.to_be_bytes());
+        feed(&line.row, |bytes| context.update(bytes));
+        walk.unlinked_digest = bytes(context.finish().as_ref());
+        walk.unlinked += 1;
+        return Ok(());
+    };
+    let Some((found, mark)) = holds(key, walk, &line.row, stored) else {
+        walk.go_on(key, line);
+        return Err("its link does not fit: this line, or what came before it, is not what was written");
+    };
+    (walk.found, walk.mark, walk.last) = (found, Some(mark), *stored);
+    Ok(())
 }
 
 /// Whether the link is the right one, and what the line's transaction found and its mark are: it may go on with the transaction of the line
@@ -257,4 +330,76 @@ fn holds(key: &ChainKey, walk: &Walk, row: &AuditRow, stored: &Link) -> Option<(
     let next = key.mark(Some(walk.mark.as_ref()?), row);
     let fits = constant_time::verify_slices_are_equal(&link(&walk.found, row.no, &next), stored).is_ok();
     fits.then_some((walk.found, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::time::UnixMillis;
+
+    use super::*;
+
+    fn row(no: i64, action: &str) -> AuditRow {
+        let empty = String::new;
+        AuditRow {
+            no,
+            tenant: None,
+            at: UnixMillis(no),
+            actor: empty(),
+            source: empty(),
+            action: action.to_owned(),
+            subject: empty(),
+            before: empty(),
+            after: empty(),
+            request_id: empty(),
+        }
+    }
+
+    fn line(no: i64, row: AuditRow, link: Option<Link>) -> ChainLine {
+        ChainLine { place: ChainPlace(no, 0), row, link }
+    }
+
+    fn walked(key: &ChainKey, lines: &[ChainLine]) -> (ChainReport, Vec<i64>) {
+        let last = lines.last().map_or(0, |line| line.row.no);
+        let head = ChainHead { tenant: None, no: last, link: None };
+        let mut walk = ChainWalk::new(key.clone(), [head], "begin");
+        for line in lines {
+            walk.line(line);
+        }
+        let (report, faults) = walk.end([head]);
+        (report, faults.iter().map(|fault| fault.no).collect())
+    }
+
+    #[test]
+    fn behind_a_line_of_an_older_program_and_behind_a_gap_every_change_is_named_still() {
+        let key = ChainKey::new(&[7; LINK_BYTES]);
+        let (mut lines, mut last) = (Vec::new(), START);
+        for no in 1..=8 {
+            let row = row(no, "x");
+            let link = (no != 3).then(|| link(&last, no, &key.mark(None, &row)));
+            last = link.unwrap_or(last);
+            lines.push(line(no, row, link));
+        }
+        assert_eq!(walked(&key, &lines).1, [3], "the older program's, and none of those that hang on the line before");
+        lines[4].row.actor = "changed".to_owned();
+        assert_eq!(walked(&key, &lines).1, [3, 5]);
+        lines.remove(6);
+        let (report, faults) = walked(&key, &lines);
+        assert_eq!(faults, [3, 5, 7]);
+        assert_eq!((report.lines, report.linked, report.unlinked), (7, 6, 0));
+    }
+
+    #[test]
+    fn faults_are_named_up_to_a_bound() {
+        let lines: Vec<ChainLine> = (1..=50).map(|no| line(no, row(no, "x"), Some([9; LINK_BYTES]))).collect();
+        let faults = walked(&ChainKey::new(&[7; LINK_BYTES]), &lines).1;
+        assert_eq!(faults, (1..=20).collect::<Vec<i64>>());
+    }
+
+    #[test]
+    fn keys_are_told_apart_by_their_fingerprints() {
+        let one = ChainKey::new(&[7; LINK_BYTES]);
+        assert_eq!(one.fingerprint(), one.clone().fingerprint());
+        assert_ne!(one.fingerprint(), ChainKey::new(&[8; LINK_BYTES]).fingerprint());
+        assert_ne!(one.fingerprint()[..], [7; 8]);
+    }
 }

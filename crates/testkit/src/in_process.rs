@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
@@ -119,5 +120,6 @@ fn in_memory(clock: Clock) -> Result<App> {
         turns: Turns::default(),
         due: Bell::new(LaneSet::ALL),
         trouble: Trouble::default(),
+        walks: Walks::default(),
     })
 }

@@ -75,6 +75,8 @@ pub async fn run(kind: StoreKind, rounds: usize, seed: u64) -> Result<Report> {
         deployment.config = format!("master_key_file = \"{}\"\nrate_limit_per_s = 0\n", next.display());
         let server = deployment.serve()?;
         report.proofs += prove(&server, &signers, &order).await?;
+        // One application was made in each round before, and its secret is sealed again in each round after.
+        ensure_told(&server, SECRETS + round - 1).await?;
         let verified = server.access.provision("POST", "/audit/verify", json!({})).await?;
         ensure!(verified["holds"] == true, "the audit log does not hold under the new key: {verified}");
         ensure!(server.terminate()?, "a process did not end with code 0 after SIGTERM");
@@ -104,6 +106,30 @@ async fn finish(server: &Server) -> Result<usize> {
             return Ok(sealed);
         }
     }
+}
+
+/// The audit log tells of every secret that was sealed again, whatever was killed, and of the chain's own key.
+async fn ensure_told(server: &Server, secrets: usize) -> Result<()> {
+    let key = server.access.call("GET", "/operator/v1/master-key", None).await?.json();
+    ensure!(key["all_rewrapped"] == true, "something is left under an old key: {key}");
+    let mut connection = Connection::open(server.access.address).await?;
+    let (mut after, mut told, mut chain) = (String::new(), 0, 0);
+    loop {
+        let target = format!("/operator/v1/audit?limit=500{after}");
+        let page = server.access.call_on(&mut connection, "GET", &target).await?.json();
+        for line in page["items"].as_array().into_iter().flatten().filter(|line| line["subject"] == key["key_id"]) {
+            match line["action"].as_str() {
+                Some("master_key.rewrap_secrets") => told += line["after"]["rewrapped"].as_u64().unwrap_or_default(),
+                Some("master_key.rewrap_chain_key") => chain += 1,
+                Some(_) | None => {}
+            }
+        }
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    ensure!(told == u64::try_from(secrets)?, "{secrets} secrets were sealed again, the audit log tells of {told}");
+    ensure!(chain == 1, "the chain's key was sealed again once, the audit log tells of {chain}");
+    Ok(())
 }
 
 /// Every secret signs a request that is accepted.

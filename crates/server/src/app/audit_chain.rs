@@ -1,18 +1,17 @@
 //! The chain of the audit log: its key, where it begins, and the walk that says whether it holds.
 //!
-//! The key is the deployment's own, made by `init` (or by the first start of a program that knows chains), and kept sealed under the master key.
-//! So another master key changes no link.
+//! The key is the deployment's own, made by `init`, and kept sealed under the master key. So another master key changes no link.
+//!
+//! Invariant: no program begins a chain by itself where there are lines. Who can write to the database could take links and key away, and would
+//! have his log signed by the next start. A deployment from before the chain is begun by a command ([`begin`]).
 
 use std::collections::BTreeMap;
 
 use countersign_domain::ids::TenantNo;
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Batch, Write};
-use countersign_store::chain::{
-    ChainFault, ChainHead, ChainKey, ChainLine, ChainPlace, ChainReport, ChainWalk, LINK_BYTES,
-};
-use countersign_store::contract::AuditRow;
-use countersign_store::contract::{CommitError, Cursor};
+use countersign_store::chain::{ChainHead, ChainKey, ChainLine, ChainPlace, LINK_BYTES};
+use countersign_store::contract::{AuditRow, Cursor};
 use countersign_store::{AnyStore, Store as _, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -23,6 +22,12 @@ use super::Actor;
 use super::error::AppError;
 use crate::chance::{Chance, hex, unhex};
 use crate::vault::{CHAIN_KEY_ROW, Vault, VaultError};
+
+mod verifying;
+mod walks;
+
+pub use verifying::{Portion, Verified, VerifiedFault, Verifying, verify_named};
+pub use walks::{Asked, Walks};
 
 /// The setting that holds the sealed key: the id of its master key, a colon, hexadecimal.
 pub const CHAIN_KEY: &str = "audit_chain_key";
@@ -66,45 +71,75 @@ pub fn sealed_again(vault: &Vault, chance: &Chance, setting: &str) -> Result<Opt
     Ok(Some(format!("{}:{}", vault.key_id(), hex(&sealed))))
 }
 
+/// The id of the master key that the chain's key is sealed under; none: there is no chain.
+pub async fn sealed_under(store: &AnyStore) -> Result<Option<String>, StoreError> {
+    let Some(setting) = store.setting(CHAIN_KEY).await? else { return Ok(None) };
+    Ok(Some(parts(&setting)?.0.to_owned()))
+}
+
 /// The key of a deployment's chain; none: it has not begun.
 pub async fn key(vault: &Vault, store: &AnyStore) -> Result<Option<ChainKey>, StoreError> {
     let Some(setting) = store.setting(CHAIN_KEY).await? else { return Ok(None) };
     Ok(Some(ChainKey::new(&*opened(vault, &setting)?)))
 }
 
-/// From here on the store links lines. Where there is no key yet, it is made, and what is in the log already is noted in the first line
-/// that is linked.
-pub async fn begin(vault: &Vault, store: &AnyStore, chance: &Chance, now: UnixMillis) -> Result<(), AppError> {
-    if let Some(key) = key(vault, store).await? {
-        store.chain_audit(key);
-        return Ok(());
+/// From here on the store links lines with the deployment's key. Whether there is one.
+pub async fn link(vault: &Vault, store: &AnyStore) -> Result<Option<ChainKey>, StoreError> {
+    let key = key(vault, store).await?;
+    if let Some(key) = &key {
+        store.chain_audit(key.clone());
     }
-    let (key, setting) = new_key(vault, chance);
-    let found = walk(store, &key, Vec::new()).await?;
-    let found = found
-        .map_err(|fault| StoreError::Unfit(format!("the audit log is broken at line {}: {}", fault.no, fault.what)))?;
-    let mut writes = vec![Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: None, to: setting }];
-    if found.unlinked > 0 {
-        let system = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
-        let before = json!({ "lines": found.unlinked, "sha256": hex(&found.unlinked_digest) }).to_string();
-        writes.push(Write::RecordAudit(Box::new(system.did(None, now, BEGIN, "audit", before, String::new()))));
-    }
-    // Before the commit, whose line is the first that is linked.
-    store.chain_audit(key);
-    match store.commit(Batch(writes)).await {
-        Ok(_) => Ok(()),
-        Err(CommitError::Conflict(_)) => {
-            let why = "another node began the chain of the audit log at the same moment: start this one again";
-            Err(StoreError::Unavailable(why.to_owned()).into())
-        }
-        Err(error) => Err(error.into()),
-    }
+    Ok(key)
 }
 
-#[derive(Deserialize)]
-struct Before {
-    lines: u64,
-    sha256: String,
+/// What a chain that was begun over lines that are there found.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// The chain's key.
+    pub key: ChainKey,
+    /// Lines without a link: the chain vouches for them as they are now.
+    pub unlinked: u64,
+    /// Lines with the link of a chain whose key is not there any more.
+    pub linked: u64,
+    /// Why not all of the log holds; nothing was begun over these unless they were accepted.
+    pub faults: Vec<VerifiedFault>,
+    /// Whether it was begun.
+    pub is_begun: bool,
+}
+
+/// Begins a chain where there is no key: makes one, and notes in the first line that is linked what is in the log already. A log with gaps, or
+/// with links of another key, is left alone unless `accept` says otherwise. For a deployment that nobody serves.
+pub async fn begin(app: &Opened<'_>, actor: &Actor, now: UnixMillis, accept: bool) -> Result<Begun, AppError> {
+    let (key, setting) = new_key(app.vault, app.chance);
+    let mut verifying = Verifying::new(key.clone());
+    verifying.go_on(app.store, &Portion::WHOLE, |_| {}).await?;
+    let (report, faults) = verifying.found(app.store).await?;
+    let mut begun = Begun { key, unlinked: report.unlinked, linked: report.linked, faults, is_begun: false };
+    if !accept && (begun.linked > 0 || !begun.faults.is_empty()) {
+        return Ok(begun);
+    }
+    let before = json!({ "lines": begun.unlinked, "sha256": hex(&report.unlinked_digest) }).to_string();
+    let after = json!({ "lines_of_another_chain": begun.linked, "accepted_faults": begun.faults.len() }).to_string();
+    let writes = vec![
+        Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: None, to: setting },
+        Write::RecordAudit(Box::new(actor.did(None, now, BEGIN, "audit", before, after))),
+    ];
+    // Before the commit, whose line is the first that is linked.
+    app.store.chain_audit(begun.key.clone());
+    app.store.commit(Batch(writes)).await?;
+    begun.is_begun = true;
+    Ok(begun)
+}
+
+/// A deployment that is open, and that nobody serves.
+#[derive(Debug)]
+pub struct Opened<'a> {
+    /// What opens the chain's key.
+    pub vault: &'a Vault,
+    /// Where the log is.
+    pub store: &'a AnyStore,
+    /// What a key is made of.
+    pub chance: &'a Chance,
 }
 
 /// Every head, read page by page.
@@ -121,72 +156,6 @@ pub async fn heads(store: &AnyStore) -> Result<Vec<ChainHead>, StoreError> {
 /// A page of lines in the order of the chain.
 pub async fn lines(store: &AnyStore, after: Option<ChainPlace>, limit: u32) -> Result<Vec<ChainLine>, StoreError> {
     store.audit_chain(Cursor { after, limit }).await
-}
-
-async fn walk(
-    store: &AnyStore,
-    key: &ChainKey,
-    kept: Vec<ChainHead>,
-) -> Result<Result<ChainReport, ChainFault>, StoreError> {
-    let before = heads(store).await?;
-    let mut walk = ChainWalk::new(key, kept.into_iter().chain(before), BEGIN);
-    let mut after = None;
-    loop {
-        let page = match lines(store, after, PAGE).await {
-            Ok(page) => page,
-            Err(StoreError::Corrupt { table, row }) => return Ok(Err(unreadable(table, &row))),
-            Err(error) => return Err(error),
-        };
-        let Some(last) = page.last() else { break };
-        after = Some(last.place);
-        for line in &page {
-            if let Err(fault) = walk.line(line) {
-                return Ok(Err(fault));
-            }
-        }
-        tokio::task::yield_now().await;
-    }
-    Ok(walk.end(heads(store).await?))
-}
-
-fn unreadable(table: &str, row: &str) -> ChainFault {
-    let mut numbers = row.split('/').map(|number| number.parse::<i64>().unwrap_or_default());
-    let (tenant, no) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    let what = format!("row {row} of {table} cannot be read back");
-    ChainFault { tenant: (tenant != 0).then_some(TenantNo(tenant)), no, what }
-}
-
-/// Walks over the whole log. `kept`: heads that were kept elsewhere; what was cut off since is found by them.
-pub async fn verify(
-    vault: &Vault,
-    store: &AnyStore,
-    kept: Vec<ChainHead>,
-) -> Result<Result<ChainReport, ChainFault>, StoreError> {
-    let Some(key) = key(vault, store).await? else {
-        let what = "the key of the chain is not in the settings: the log was never linked, or the key was taken away"
-            .to_owned();
-        return Ok(Err(ChainFault { tenant: None, no: 1, what }));
-    };
-    let report = match walk(store, &key, kept).await? {
-        Ok(report) => report,
-        Err(fault) => return Ok(Err(fault)),
-    };
-    if report.unlinked == 0 {
-        return Ok(Ok(report));
-    }
-    let fault = |no: i64, what: &str| Ok(Err(ChainFault { tenant: None, no, what: what.to_owned() }));
-    let Some(begun) = report.begun.first() else {
-        return fault(
-            1,
-            "lines have no link, and no line says that there were any before the chain: links were taken away",
-        );
-    };
-    match serde_json::from_str::<Before>(&begun.before) {
-        Ok(Before { lines, sha256 }) if lines == report.unlinked && sha256 == hex(&report.unlinked_digest) => {
-            Ok(Ok(report))
-        }
-        Ok(_) | Err(_) => fault(begun.no, "the lines from before the chain are not those that this line found"),
-    }
 }
 
 /// A head with the public id of its tenant, as it is kept elsewhere.
@@ -211,32 +180,6 @@ pub struct Line {
     pub row: AuditRow,
     /// Its link, hexadecimal.
     pub link: Option<String>,
-}
-
-/// What a walk over the whole log came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Verified {
-    /// Whether every line is what was written.
-    pub holds: bool,
-    /// Lines that hold; with a fault: 0.
-    pub lines: u64,
-    /// Chains: one for each institution and plain merchant, and the system's.
-    pub chains: u64,
-    /// Of those lines, how many are from before the chain; they hold as a whole.
-    pub lines_before_chain: u64,
-    /// The first wrong place.
-    pub fault: Option<VerifiedFault>,
-}
-
-/// The first line that is not what was written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct VerifiedFault {
-    /// The institution or plain merchant; null for the system's own lines.
-    pub merchant_id: Option<String>,
-    /// The number of the line.
-    pub no: i64,
-    /// What is wrong with it.
-    pub what: String,
 }
 
 /// The public id of a tenant. One that is nobody's is named by its number: somebody has changed it.
@@ -283,47 +226,4 @@ pub async fn named_lines(store: &AnyStore, after: Option<ChainPlace>, limit: u32
         all.push(Line { place, merchant_id, row, link: link.map(|link| hex(&link)) });
     }
     Ok(all)
-}
-
-/// As [`verify`], in the words of the outside.
-pub async fn verify_named(vault: &Vault, store: &AnyStore, kept: Vec<KeptHead>) -> Result<Verified, AppError> {
-    let mut heads = Vec::with_capacity(kept.len());
-    let fault = |merchant_id: Option<String>, no: i64, what: &str| Verified {
-        holds: false,
-        lines: 0,
-        chains: 0,
-        lines_before_chain: 0,
-        fault: Some(VerifiedFault { merchant_id, no, what: what.to_owned() }),
-    };
-    for head in kept {
-        let tenant = match &head.merchant_id {
-            None => None,
-            Some(id) => match store.merchant(id).await? {
-                Some(merchant) if merchant.tenant.0 == merchant.no.0 => Some(merchant.tenant),
-                Some(_) | None => {
-                    return Ok(fault(head.merchant_id, head.no, "a head was kept of this merchant, and it has no log"));
-                }
-            },
-        };
-        let link = head.link.as_deref().map(|link| unhex(link).and_then(|link| link.try_into().ok()));
-        let link = match link {
-            None => None,
-            Some(Some(link)) => Some(link),
-            Some(None) => {
-                let why = format!("the link of the kept head of line {} is not 64 hex digits", head.no);
-                return Err(AppError::InvalidParameter(why));
-            }
-        };
-        heads.push(ChainHead { tenant, no: head.no, link });
-    }
-    Ok(match verify(vault, store, heads).await? {
-        Ok(report) => Verified {
-            holds: true,
-            lines: report.lines,
-            chains: report.tenants,
-            lines_before_chain: report.unlinked,
-            fault: None,
-        },
-        Err(found) => fault(name(store, found.tenant).await?, found.no, &found.what),
-    })
 }

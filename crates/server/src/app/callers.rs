@@ -107,6 +107,18 @@ impl KnownApplication {
         CallbackKeys { signing, next }
     }
 
+    /// Who of its own is disabled, the nearest one.
+    fn disabled(&self) -> Authenticated {
+        let merchant = &self.merchant;
+        if !self.application.enabled {
+            Authenticated::No(SignatureRefusal::Disabled, merchant.merchant_id.clone())
+        } else if !merchant.enabled {
+            Authenticated::No(SignatureRefusal::MerchantDisabled, merchant.merchant_id.clone())
+        } else {
+            Authenticated::No(SignatureRefusal::InstitutionDisabled, self.tenant_id.clone())
+        }
+    }
+
     /// Whether one more request fits the application's rate. `Err`: seconds until one does.
     pub fn within_rate(&self) -> Result<(), u64> {
         let Some(limiter) = &self.limiter else { return Ok(()) };
@@ -117,13 +129,17 @@ impl KnownApplication {
     }
 }
 
-/// Why a signature was refused. All three look alike outside; the log tells them apart.
+/// Why a signature was refused. All look alike outside; the log tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureRefusal {
     /// No application has this ClientId.
     UnknownClient,
-    /// The application is disabled, or its merchant, or the institution over that.
+    /// The application is disabled.
     Disabled,
+    /// The application's merchant is disabled.
+    MerchantDisabled,
+    /// The institution over the application's sub-account is disabled.
+    InstitutionDisabled,
     /// No live secret gives this signature.
     WrongSignature,
 }
@@ -134,6 +150,8 @@ impl SignatureRefusal {
         match self {
             Self::UnknownClient => "unknown_client",
             Self::Disabled => "disabled",
+            Self::MerchantDisabled => "merchant_disabled",
+            Self::InstitutionDisabled => "institution_disabled",
             Self::WrongSignature => "wrong_signature",
         }
     }
@@ -144,8 +162,8 @@ impl SignatureRefusal {
 pub enum Authenticated {
     /// It is this application's request.
     Yes(Arc<KnownApplication>),
-    /// It is not proved.
-    No(SignatureRefusal),
+    /// It is not proved. Behind the reason: the `merchant_id` of who is disabled, or of whose application is; else empty.
+    No(SignatureRefusal, String),
 }
 
 #[derive(Default)]
@@ -332,11 +350,11 @@ impl App {
             return Ok(check.proved(known));
         }
         check.pad(&self.callers.nobody);
-        Ok(Authenticated::No(match &read {
-            None => SignatureRefusal::UnknownClient,
-            Some(known) if !known.is_enabled => SignatureRefusal::Disabled,
-            Some(_) => SignatureRefusal::WrongSignature,
-        }))
+        Ok(match &read {
+            None => Authenticated::No(SignatureRefusal::UnknownClient, String::new()),
+            Some(known) if !known.is_enabled => known.disabled(),
+            Some(_) => Authenticated::No(SignatureRefusal::WrongSignature, String::new()),
+        })
     }
 
     /// Reads an application and keeps it, unless the one that is kept already is the same.

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use countersign_store::batch::{Batch, Conflict, Write};
-use countersign_store::contract::{CommitError, SealedSecret};
+use countersign_store::contract::{AuditRow, CommitError, SealedSecret};
 use countersign_store::{AnyStore, Store as _, StoreError};
 use serde_json::json;
 
@@ -59,8 +59,11 @@ async fn stored(store: &AnyStore) -> Result<String, StoreError> {
     stored.ok_or_else(|| StoreError::Unfit(format!("the database lacks its setting {MASTER_KEY_ID}")))
 }
 
-/// A master key that secrets are sealed under and that is not here.
+/// A master key that secrets, or the key of the audit log's chain, are sealed under and that is not here.
 pub async fn missing(vault: &Vault, store: &AnyStore) -> Result<Option<String>, StoreError> {
+    if let Some(key_id) = audit_chain::sealed_under(store).await?.filter(|key_id| !vault.knows(key_id)) {
+        return Ok(Some(key_id));
+    }
     let mut after = None;
     loop {
         let page = store.secrets_not_under(vault.key_id(), after, LOOK).await?;
@@ -72,8 +75,11 @@ pub async fn missing(vault: &Vault, store: &AnyStore) -> Result<Option<String>, 
     }
 }
 
-/// Whether a secret is sealed under another key than the current one.
+/// Whether a secret, or the key of the audit log's chain, is sealed under another key than the current one.
 pub async fn is_left(app: &App) -> Result<bool, AppError> {
+    if audit_chain::sealed_under(&app.store).await?.is_some_and(|key_id| key_id != app.vault.key_id()) {
+        return Ok(true);
+    }
     Ok(!app.store.secrets_not_under(app.vault.key_id(), None, 1).await?.is_empty())
 }
 
@@ -81,7 +87,7 @@ pub async fn is_left(app: &App) -> Result<bool, AppError> {
 pub async fn rewrap(app: &App, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Result<Rewrapped, AppError> {
     let began = Instant::now();
     take_current(app, actor).await?;
-    rewrap_chain_key(app).await?;
+    rewrap_chain_key(app, actor).await?;
     let mut done =
         Rewrapped { key_id: app.vault.key_id().to_owned(), rewrapped: 0, unreadable: Vec::new(), is_done: false };
     let mut after = None;
@@ -92,8 +98,12 @@ pub async fn rewrap(app: &App, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Res
             break;
         };
         let last = last.row.secret_id.clone();
-        let writes: Vec<Write> = page.iter().filter_map(|secret| again(app, secret, &mut done)).collect();
+        let mut writes: Vec<Write> = page.iter().filter_map(|secret| again(app, secret, &mut done)).collect();
         let count = writes.len() as u64;
+        if count > 0 {
+            // With the rows that it tells of: a call that is cut off leaves none untold.
+            writes.push(Write::RecordAudit(Box::new(portion(app, &writes, actor))));
+        }
         match app.store.commit(Batch(writes)).await {
             Ok(_) => {
                 done.rewrapped += count;
@@ -108,7 +118,19 @@ pub async fn rewrap(app: &App, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Res
     Ok(done)
 }
 
-/// The line of the audit log, and the answer that is kept.
+/// The line of one batch.
+fn portion(app: &App, writes: &[Write], actor: &Actor) -> AuditRow {
+    let ids: Vec<&str> = writes
+        .iter()
+        .filter_map(
+            |write| if let Write::RewrapSecret { secret_id, .. } = write { Some(secret_id.as_str()) } else { None },
+        )
+        .collect();
+    let after = json!({ "rewrapped": ids.len(), "first": ids.first(), "last": ids.last() }).to_string();
+    actor.did(None, app.clock.now(), "master_key.rewrap_secrets", app.vault.key_id(), String::new(), after)
+}
+
+/// The line of the audit log of the whole call, and the answer that is kept.
 async fn tell(app: &App, done: &Rewrapped, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Result<(), AppError> {
     let after = json!({ "rewrapped": done.rewrapped, "unreadable": done.unreadable, "done": done.is_done }).to_string();
     let line = actor.did(None, app.clock.now(), "master_key.rewrap", &done.key_id, String::new(), after);
@@ -170,12 +192,18 @@ async fn take_current(app: &App, actor: &Actor) -> Result<(), AppError> {
     Err(AppError::Busy)
 }
 
-async fn rewrap_chain_key(app: &App) -> Result<(), AppError> {
+async fn rewrap_chain_key(app: &App, actor: &Actor) -> Result<(), AppError> {
     for _ in 0..TRIES_MAX {
         let Some(stored) = app.store.setting(CHAIN_KEY).await? else { return Ok(()) };
         let Some(to) = audit_chain::sealed_again(&app.vault, &app.chance, &stored)? else { return Ok(()) };
-        let write = Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: Some(stored), to };
-        match app.store.commit(Batch(vec![write])).await {
+        let key_id = app.vault.key_id();
+        let line =
+            actor.did(None, app.clock.now(), "master_key.rewrap_chain_key", key_id, String::new(), String::new());
+        let writes = vec![
+            Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: Some(stored), to },
+            Write::RecordAudit(Box::new(line)),
+        ];
+        match app.store.commit(Batch(writes)).await {
             Ok(_) | Err(CommitError::Conflict(_)) => {}
             Err(error) => return Err(error.into()),
         }

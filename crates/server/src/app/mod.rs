@@ -72,6 +72,8 @@ pub struct App {
     pub due: bell::Bell,
     /// Whether the store takes changes, as far as is known.
     pub trouble: trouble::Trouble,
+    /// Walks over the audit log that are under way.
+    pub walks: audit_chain::Walks,
 }
 
 /// Who does something, for the audit log.

@@ -1,8 +1,10 @@
 //! `audit`: the log of who did what, its chain, and its export. At the machine, without a server, too.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
@@ -13,17 +15,20 @@ use serde_json::value::RawValue;
 
 use super::operator::{Call, Direct, OperatorArgs, PageArgs, accepted, table};
 use super::settings::DataArgs;
-use crate::app::audit_chain::{self, KeptHead};
+use crate::app::audit_chain::{self, KeptHead, VerifiedFault};
+use crate::chance::hex;
 use crate::config::Config;
-use crate::datadir::DataDir;
+use crate::datadir::DataRefused;
 use crate::operator::audit_chain::AuditLink;
-use crate::run::Database;
-use crate::vault::Vault;
-use crate::{keys, run};
+use crate::run::{Machine, chain, fixed};
 
 const COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
 /// Lines asked for at a time.
 const PAGE: u32 = 500;
+/// Heads sent at a time: well below the largest body.
+const HEADS_PER_CALL: usize = 500;
+/// How often a long walk says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// The audit log.
 #[derive(Debug, Args)]
@@ -47,6 +52,19 @@ pub enum AuditCommand {
     Heads(AtMachine),
     /// Every line with its link, a JSON line each
     Export(AtMachine),
+    /// Begin the chain of a deployment that a program from before the chain made, at the machine, with every node stopped
+    Begin(BeginArgs),
+}
+
+/// Flags of `begin`.
+#[derive(Debug, Args)]
+pub struct BeginArgs {
+    /// Where the data is.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Begin it over a log that is broken already, or whose chain was taken away: what is wrong stays named
+    #[arg(long)]
+    pub accept: bool,
 }
 
 /// Where the log is: with --data or --database-url at the machine, without a server, else behind the operator API.
@@ -74,14 +92,9 @@ struct Verdict {
     lines: u64,
     chains: u64,
     lines_before_chain: u64,
-    fault: Option<Fault>,
-}
-
-#[derive(Deserialize)]
-struct Fault {
-    merchant_id: Option<String>,
-    no: i64,
-    what: String,
+    #[serde(default)]
+    faults: Vec<VerifiedFault>,
+    next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -99,43 +112,62 @@ impl Audit {
                 let call = Call::list("/audit", COLUMNS).page(page);
                 let answer = Direct::new(&self.operator, environment)?.send(&call)?;
                 let body = accepted(&answer)?;
-                super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) });
+                super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) })?;
                 Ok(ExitCode::SUCCESS)
             }
             AuditCommand::Verify(args) => self.verify(args, environment),
             AuditCommand::Heads(place) => self.print(place, "/audit/heads", environment),
             AuditCommand::Export(place) => self.print(place, "/audit/lines", environment),
+            AuditCommand::Begin(args) => self.begin(args, environment),
         }
     }
 
     fn verify(&self, args: &VerifyArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
         let kept = args.heads.as_deref().map(read_heads).transpose()?.unwrap_or_default();
+        let compared = args.heads.as_deref().map(|file| (kept.len(), file));
         let answer = if let Some(config) = args.place.config(environment)? {
-            let act = async |store: &AnyStore, vault: &Vault| Ok(audit_chain::verify_named(vault, store, kept).await?);
+            let mut progress = Progress::default();
+            let act = async |machine: &Machine| {
+                chain::compare(&machine.data, &machine.vault, &machine.store).await?;
+                let tell = |lines| progress.show(lines);
+                Ok(audit_chain::verify_named(&machine.vault, &machine.store, kept, tell).await?)
+            };
             serde_json::to_string(&at_machine(&config, act)?)?
         } else {
-            let heads = serde_json::to_string(&kept)?;
-            let call = Call::new(Method::POST, "/audit/verify").raw("heads", Some(heads));
-            accepted(&Direct::new(&self.operator, environment)?.send(&call)?)?.to_owned()
+            ask_until_the_end(&Direct::new(&self.operator, environment)?, &kept)?
         };
-        if self.operator.json {
-            super::say(&format!("{}\n", answer.trim_end()));
-        }
         let verdict: Verdict = serde_json::from_str(&answer).context("the answer cannot be read")?;
-        if let Some(Fault { merchant_id, no, what }) = verdict.fault {
-            let of = merchant_id.unwrap_or_else(|| "the system".to_owned());
-            bail!("the audit log does not hold: line {no} of {of}: {what}");
+        if self.operator.json {
+            super::say(&format!("{}\n", answer.trim_end()))?;
+        }
+        if !verdict.faults.is_empty() {
+            let said: Vec<String> = verdict.faults.iter().map(in_words).collect();
+            bail!("the audit log does not hold: {}", said.join("; "));
         }
         ensure!(verdict.holds, "the audit log does not hold");
         if !self.operator.json {
-            let before = match verdict.lines_before_chain {
-                0 => String::new(),
-                count => format!(", {count} of them from before the chain"),
-            };
-            super::say(&format!(
-                "The audit log holds: {} lines in {} chains{before}.\n",
-                verdict.lines, verdict.chains
-            ));
+            super::say(&verdict.in_words(compared))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Begins the chain, and says what it vouches for.
+    fn begin(&self, args: &BeginArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+        let config = args.data.load(environment)?;
+        let begun = super::small_runtime()?.block_on(chain::begin(&config, args.accept))?;
+        let (lines, key) = (begun.unlinked, hex(&begun.key.fingerprint()));
+        if self.operator.json {
+            let said = serde_json::json!({
+                "lines_before_chain": lines, "lines_of_another_chain": begun.linked, "faults": begun.faults, "chain_key": key
+            });
+            super::say(&format!("{said}\n"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        super::say(&format!(
+            "Began the chain of the audit log (key {key}). It vouches for the {lines} lines from before it as they are now, not as they were written.\n"
+        ))?;
+        for fault in &begun.faults {
+            super::say(&format!("Accepted: {}\n", in_words(fault)))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -148,8 +180,12 @@ impl Audit {
         environment: &BTreeMap<String, String>,
     ) -> anyhow::Result<ExitCode> {
         if let Some(config) = place.config(environment)? {
-            at_machine(&config, async |store, _| {
-                if path == "/audit/heads" { print_heads(store).await } else { print_lines(store).await }
+            at_machine(&config, async |machine| {
+                if path == "/audit/heads" {
+                    print_heads(&machine.store).await
+                } else {
+                    print_lines(&machine.store).await
+                }
             })?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -160,11 +196,77 @@ impl Audit {
             let answer = direct.send(&Call::new(Method::GET, path).page(&page))?;
             let page: Page<'_> = serde_json::from_str(accepted(&answer)?).context("the answer cannot be read")?;
             let lines: Vec<String> = page.items.iter().map(|item| format!("{item}\n")).collect();
-            super::say(&lines.concat());
+            let is_read = super::say_more(&lines.concat())?;
             match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(ExitCode::SUCCESS),
+                Some(next) if is_read => after = Some(next),
+                Some(_) | None => return Ok(ExitCode::SUCCESS),
             }
+        }
+    }
+}
+
+fn in_words(fault: &VerifiedFault) -> String {
+    let of = fault.merchant_id.as_deref().unwrap_or("the system");
+    format!("line {} of {of}: {}", fault.no, fault.what)
+}
+
+impl Verdict {
+    fn in_words(&self, compared: Option<(usize, &Path)>) -> String {
+        let before = match self.lines_before_chain {
+            0 => String::new(),
+            count => format!(", {count} of them from before the chain: they are what they were when it began"),
+        };
+        let heads = match compared {
+            Some((count, file)) => format!("It was compared with {count} heads kept in {}.\n", file.display()),
+            None => {
+                "It was compared with no heads: lines that were cut off at its end cannot be seen without --heads.\n"
+                    .to_owned()
+            }
+        };
+        format!("The audit log holds: {} lines in {} chains{before}.\n{heads}", self.lines, self.chains)
+    }
+}
+
+/// Says now and then how far a long walk is, to people.
+#[derive(Debug)]
+struct Progress {
+    said: Instant,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { said: Instant::now() }
+    }
+}
+
+impl Progress {
+    fn show(&mut self, lines: u64) {
+        if self.said.elapsed() < PROGRESS_EVERY {
+            return;
+        }
+        self.said = Instant::now();
+        // Nobody need be listening.
+        let _ = writeln!(std::io::stderr(), "{lines} lines so far");
+    }
+}
+
+/// Asks the server until its walk is at its end. What it said last.
+fn ask_until_the_end(direct: &Direct<'_>, kept: &[KeptHead]) -> anyhow::Result<String> {
+    let mut progress = Progress::default();
+    let mut pages = kept.chunks(HEADS_PER_CALL).peekable();
+    let mut after = None;
+    loop {
+        let page = pages.next().unwrap_or_default();
+        let call = Call::new(Method::POST, "/audit/verify")
+            .raw("heads", Some(serde_json::to_string(page)?))
+            .raw("more_heads", Some(pages.peek().is_some().to_string()))
+            .text("after", after.as_deref());
+        let answer = accepted(&direct.send(&call)?)?.to_owned();
+        let verdict: Verdict = serde_json::from_str(&answer).context("the answer cannot be read")?;
+        progress.show(verdict.lines);
+        match verdict.next {
+            Some(next) => after = Some(next),
+            None => return Ok(answer),
         }
     }
 }
@@ -183,7 +285,11 @@ impl AtMachine {
 fn read_heads(file: &Path) -> anyhow::Result<Vec<KeptHead>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let heads = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str);
-    heads.collect::<Result<_, _>>().with_context(|| format!("{} holds no heads of the audit log", file.display()))
+    let heads: Result<Vec<KeptHead>, _> = heads.collect();
+    let heads = heads.with_context(|| format!("{} holds no heads of the audit log", file.display()))?;
+    // Every deployment has the system's own, at least.
+    ensure!(!heads.is_empty(), "{} is empty: it holds no heads of the audit log", file.display());
+    Ok(heads)
 }
 
 async fn print_heads(store: &AnyStore) -> anyhow::Result<()> {
@@ -192,8 +298,9 @@ async fn print_heads(store: &AnyStore) -> anyhow::Result<()> {
         let page = audit_chain::named_heads(store, after, PAGE).await?;
         let Some((last, _)) = page.last() else { return Ok(()) };
         after = Some(*last);
-        for (_, head) in &page {
-            super::say(&format!("{}\n", serde_json::to_string(head)?));
+        let lines = page.iter().map(|(_, head)| Ok(format!("{}\n", serde_json::to_string(head)?)));
+        if !super::say_more(&lines.collect::<anyhow::Result<String>>()?)? {
+            return Ok(());
         }
     }
 }
@@ -204,29 +311,27 @@ async fn print_lines(store: &AnyStore) -> anyhow::Result<()> {
         let page = audit_chain::named_lines(store, after, PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.place);
-        for line in &page {
-            super::say(&format!("{}\n", serde_json::to_string(&AuditLink::from(line))?));
+        let lines = page.iter().map(|line| Ok(format!("{}\n", serde_json::to_string(&AuditLink::from(line))?)));
+        if !super::say_more(&lines.collect::<anyhow::Result<String>>()?)? {
+            return Ok(());
         }
     }
 }
 
-/// Opens the deployment without serving it. A folder is taken for this command alone; a shared database may be served meanwhile.
-fn at_machine<T>(config: &Config, act: impl AsyncFnOnce(&AnyStore, &Vault) -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let data = DataDir::open(&config.data)?;
-    let _lock = match Database::of(config)? {
-        Database::Sqlite => {
-            let path = data.database();
-            ensure!(path.exists(), "{} is not there: name the data folder with --data", path.display());
-            let lock = data.lock();
-            Some(lock.context("ask the running server instead (leave --data out), or stop it")?)
-        }
-        Database::Postgres(_) => None,
-    };
+/// Opens the deployment without serving it. A folder is taken for this command alone; a shared database may be served meanwhile, and is not
+/// changed.
+fn at_machine<T>(config: &Config, act: impl AsyncFnOnce(&Machine) -> anyhow::Result<T>) -> anyhow::Result<T> {
     super::small_runtime()?.block_on(async {
-        let vault = keys::vault(config, &data)?;
-        let store = run::open_store(config, &data).await?;
-        let outcome = act(&store, &vault).await;
-        run::close_store(&store)?;
-        outcome
+        let machine = Machine::open(config).await;
+        let locked = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(DataRefused::Locked(_)));
+        let machine = machine.map_err(|error| {
+            let advice = "ask the running server instead (leave --data out), or stop it";
+            if locked(&error) { error.context(advice) } else { error }
+        })?;
+        let outcome = match fixed::compare_key(config, &machine.vault, &machine.store).await {
+            Ok(()) => act(&machine).await,
+            Err(refused) => Err(refused),
+        };
+        machine.close(outcome)
     })
 }

@@ -70,7 +70,7 @@ pub fn backup(args: &BackupArgs, environment: &BTreeMap<String, String>) -> anyh
              The master key ({}) is not in it: keep it in another place.\n",
             trailer.bytes, trailer.sha256, trailer.master_key_id
         )
-    });
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -87,7 +87,7 @@ pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> an
                 "data": folder.to_string(), "database": place, "backup": trailer, "delivery_held": true,
                 "refused_through": refused_through.0, "has_master_key": has_key
             })
-        ));
+        ))?;
         return Ok(ExitCode::SUCCESS);
     }
     let place = place.map_or_else(|| folder.to_string(), |place| format!("{place}, with the data folder {folder}"));
@@ -103,6 +103,6 @@ pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> an
          Callbacks are held: when the deployment that this one takes the place of is down for good, run `countersign delivery release`.\n",
         trailer.taken_at,
         rfc3339(refused_through)
-    ));
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -79,7 +79,7 @@ pub fn doctor(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> an
     if let Some(config) = config {
         examine(&config, &mut findings)?;
     }
-    super::say(&findings.text());
+    super::say(&findings.text())?;
     let failed = findings.failed();
     ensure!(failed == 0, "{failed} of {} checks failed: `serve` would not start", findings.0.len());
     Ok(ExitCode::SUCCESS)

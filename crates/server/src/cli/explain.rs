@@ -1,6 +1,8 @@
 //! `explain`: why a request was refused.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,14 +31,14 @@ pub fn run(args: &ExplainArgs, environment: &BTreeMap<String, String>) -> anyhow
     let id = &args.request_id;
     let call = Call::new(Method::GET, format!("/requests/{}", escaped(id)));
     let body = if let Some(file) = &args.log {
-        let log = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
-        let log = String::from_utf8_lossy(&log);
-        let line = explain::find(&log, id).and_then(|line| explain::explain(line.as_bytes()));
+        let log = File::open(file).and_then(|log| explain::find(BufReader::new(log), id));
+        let line = log.with_context(|| format!("{} cannot be read", file.display()))?;
+        let line = line.and_then(|line| explain::explain(&line));
         let explained = line.ok_or_else(|| anyhow!("{} has no line of the request {id}", file.display()))?;
         serde_json::to_string(&explained)?
     } else {
         accepted(&Direct::new(&args.operator, environment)?.send(&call)?)?.to_owned()
     };
-    super::say(&if args.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, &body) });
+    super::say(&if args.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, &body) })?;
     Ok(ExitCode::SUCCESS)
 }

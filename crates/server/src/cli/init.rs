@@ -29,14 +29,14 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let made = match super::small_runtime()?.block_on(run::prepare(&config))? {
         Prepared::First(made) => made,
         Prepared::Joined(folder) => {
-            joined(args, &folder);
+            joined(args, &folder)?;
             return Ok(ExitCode::SUCCESS);
         }
     };
     let data = made.data.display().to_string();
     let token = made.operator_token.expose();
     if args.json {
-        super::say(&format!("{}\n", json!({ "data": data, "operator_token": token })));
+        super::say(&format!("{}\n", json!({ "data": data, "operator_token": token })))?;
         return Ok(ExitCode::SUCCESS);
     }
     let key = match (config.master_key.get(), config.master_key_file.get()) {
@@ -55,20 +55,20 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
          \x20 export COUNTERSIGN_OPERATOR_TOKEN=...   # the token above\n\
          \x20 countersign institution create --name \"My institution\"\n",
         made.token_ends()
-    ));
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Says that a further node is ready.
-fn joined(args: &InitArgs, folder: &Path) {
+fn joined(args: &InitArgs, folder: &Path) -> anyhow::Result<()> {
     let data = folder.display().to_string();
     if args.json {
-        super::say(&format!("{}\n", json!({ "data": data, "operator_token": null })));
+        super::say(&format!("{}\n", json!({ "data": data, "operator_token": null })))
     } else {
         super::say(&format!(
             "The database is initialised, and this is its master key: {data} is ready as a further node.\n\n\
              Start it with `countersign serve --data {data}` and the same --database-url and --master-key.\n"
-        ));
+        ))
     }
 }
 
@@ -78,7 +78,7 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
     if let Database::Postgres(url) = Database::of(&config)? {
         let options = run::postgres_options(&config, url)?;
         let state = super::small_runtime()?.block_on(PostgresStore::migrate(&options))?;
-        super::say(&format!("The schema of the database is up to date: step {} of {}.\n", state.applied, state.known));
+        super::say(&format!("The schema of the database is up to date: step {} of {}.\n", state.applied, state.known))?;
         return Ok(ExitCode::SUCCESS);
     }
     let data = DataDir::open(&config.data)?;
@@ -95,6 +95,6 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
         data.database().display(),
         state.applied,
         state.known
-    ));
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

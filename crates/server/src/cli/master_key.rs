@@ -47,7 +47,7 @@ impl MasterKey {
                 let call = Call::new(Method::GET, "/master-key");
                 let answer = direct.send(&call)?;
                 let body = accepted(&answer)?;
-                super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) });
+                super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) })?;
             }
             MasterKeyCommand::Rewrap => self.rewrap(&direct)?,
         }
@@ -71,7 +71,7 @@ impl MasterKey {
             super::say(&format!(
                 "{}\n",
                 serde_json::json!({ "key_id": key_id, "rewrapped": total, "unreadable": unreadable, "done": true })
-            ));
+            ))?;
         }
         if !unreadable.is_empty() {
             let names = unreadable.into_iter().collect::<Vec<_>>().join(", ");
@@ -82,7 +82,7 @@ impl MasterKey {
         if !self.operator.json {
             super::say(&format!(
                 "Sealed {total} secrets again under the master key {key_id}. All are under it now: take master_key_previous away at the next start.\n"
-            ));
+            ))?;
         }
         Ok(())
     }

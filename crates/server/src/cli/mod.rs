@@ -4,9 +4,10 @@
 //! Invariant: a secret is printed only by the command that makes it, once.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
 mod audit;
@@ -149,10 +150,19 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
     }
 }
 
-/// Writes to stdout. A reader that went away (`| head`) is no failure of ours.
-fn say(text: &str) {
+/// Writes to stdout. A reader that went away (`| head`) is no failure of ours; a full disk is.
+fn say(text: &str) -> anyhow::Result<()> {
+    say_more(text).map(|_| ())
+}
+
+/// The same for what is said in many parts: whether somebody reads on.
+fn say_more(text: &str) -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("what was to be printed could not be written"),
+    }
 }
 
 /// A runtime for commands that make a call or two.

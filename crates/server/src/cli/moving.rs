@@ -89,7 +89,7 @@ pub fn run(args: &MoveArgs, environment: &BTreeMap<String, String>) -> anyhow::R
         let said = anyhow::Error::from(error);
         said.context(if goes_on { "not moved; run the same command again, it goes on" } else { "not moved" })
     })?;
-    super::say(&if args.json { as_json(&report) } else { in_words(&report, &data) });
+    super::say(&if args.json { as_json(&report) } else { in_words(&report, &data) })?;
     Ok(ExitCode::SUCCESS)
 }
 

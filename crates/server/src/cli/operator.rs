@@ -149,7 +149,7 @@ impl<C: Subcommand + IntoCall> Group<C> {
         let call = self.command.call()?;
         let answer = Direct::new(&self.operator, environment)?.send(&call)?;
         let body = accepted(&answer)?;
-        super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) });
+        super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -23,7 +23,7 @@ fn recover(args: &RecoverArgs, json: bool, environment: &BTreeMap<String, String
     let made = super::small_runtime()?.block_on(run::recover(&config, args.life_days))?;
     let (id, token) = (&made.token_id, made.operator_token.expose());
     if json {
-        super::say(&format!("{}\n", json!({ "token_id": id, "operator_token": token })));
+        super::say(&format!("{}\n", json!({ "token_id": id, "operator_token": token })))?;
         return Ok(ExitCode::SUCCESS);
     }
     super::say(&format!(
@@ -31,6 +31,6 @@ fn recover(args: &RecoverArgs, json: bool, environment: &BTreeMap<String, String
          \x20                Shown this once. Id: {id}; role: security; ends {}.\n\n\
          Revoke what was lost: `countersign token list`, then `countersign token revoke TOKEN_ID`.\n",
         made.ends()
-    ));
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

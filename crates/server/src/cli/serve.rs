@@ -95,7 +95,10 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
         let mut stop = StopSignals::catch()?;
         let running = run::start_in(config, run::Surroundings { clock: crate::clock::Clock::System, log: sink }).await?;
         let addresses = json!({ "listen": running.listen.to_string(), "operator_listen": running.operator_listen.to_string() });
-        super::say(&format!("{addresses}\n"));
+        // Whoever waits for the line goes without it; those who call are served.
+        if let Err(error) = super::say(&format!("{addresses}\n")) {
+            tracing::warn!("The addresses could not be printed: {error:#}");
+        }
         tracing::info!(listen = %running.listen, operator_listen = %running.operator_listen, version = env!("CARGO_PKG_VERSION"), "Countersign serves");
         while stop.next().await != Told::ToStop {
             if !running.renew_certificate() {

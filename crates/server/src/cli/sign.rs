@@ -137,7 +137,7 @@ pub fn signed(
 
 /// Prints the headers of a request, one a line, as `curl -H @-` reads them.
 pub fn sign(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-    super::say(&header_lines(args, environment)?);
+    super::say(&header_lines(args, environment)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -167,7 +167,7 @@ fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyh
 
 /// Says whether a captured callback is ours, or what about it is not.
 pub fn verify(args: &VerifyArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-    super::say(&verdict(args, environment, Clock::System.now().0)?);
+    super::say(&verdict(args, environment, Clock::System.now().0)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -92,7 +92,7 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
     };
     let ask = ask(&caller, method, &args.path, body, &signed);
     let answer = super::small_runtime()?.block_on(http::exchange(&args.url, &ask))?;
-    super::say(&format!("HTTP {}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)));
+    super::say(&format!("HTTP {}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
     success(&answer)?;
     Ok(ExitCode::SUCCESS)
 }

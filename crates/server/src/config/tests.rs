@@ -134,3 +134,18 @@ fn the_master_key_is_not_shown() {
     assert_eq!(config.master_key.get().map(KeyText::expose), Some("f00dfeed"));
     assert!(!format!("{config:?}").contains("f00dfeed"));
 }
+
+#[test]
+fn a_file_that_cannot_be_read_is_refused_by_its_place_and_without_its_words() {
+    for (file, at) in [
+        ("listen = \"127.0.0.1:1\"\ndatabase_url = \"postgres://u:canary\"canary@h/d\"\n", "line 2, column "),
+        ("master_key = 0011canary\n", "line 1, column "),
+        ("master_key = \"canary\n", "line 1, column "),
+        ("canary\n", "line 1, column "),
+    ] {
+        let said = load(file, &[], &[]).expect_err("it is refused");
+        assert!(said.contains(at), "{said}");
+        assert!(!said.contains("canary") && said.trim().lines().count() == 1, "{said}");
+    }
+    assert_eq!([place("ab\ncd", 0), place("ab\ncd", 4), place("", 9)], [(1, 1), (2, 2), (1, 1)]);
+}

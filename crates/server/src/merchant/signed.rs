@@ -139,14 +139,16 @@ impl Edge {
 
     async fn prove(
         &self,
-        trace: &Trace,
+        trace: &mut Trace,
         headers: &SignedHeaders<'_>,
         body: &[u8],
         now: UnixMillis,
     ) -> Result<Arc<KnownApplication>, Failure> {
         match self.app.authenticate(headers, body, now).await? {
             Authenticated::Yes(caller) => Ok(caller),
-            Authenticated::No(refusal) => {
+            Authenticated::No(refusal, merchant_id) => {
+                // For the log, which says whom to enable.
+                trace.merchant_id = merchant_id;
                 if trace.source.is_some_and(|source| !self.failed.one_more(source)) {
                     let sentence =
                         "too many requests from this address had a wrong signature; wait and correct the signature";

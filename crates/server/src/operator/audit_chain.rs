@@ -6,6 +6,7 @@ use axum::extract::State;
 use countersign_protocol::body::Fields;
 use countersign_store::chain::ChainPlace;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Desk;
@@ -44,11 +45,17 @@ impl From<&Line> for AuditLink {
     }
 }
 
-/// Heads that were kept elsewhere.
+/// What a walk over the log is to begin with, or which one is to go on.
 #[derive(Debug, ToSchema)]
 pub struct VerifyRequest {
-    /// As `GET /audit/heads` gave them.
+    /// Heads that were kept elsewhere, as `GET /audit/heads` gave them.
     pub heads: Option<Vec<KeptHead>>,
+    /// More heads come with the next call: nothing is walked over yet.
+    pub more_heads: Option<bool>,
+    /// `next` of the answer before. A walk that is not at its end after five seconds answers it, and is kept for a minute.
+    pub after: Option<String>,
+    /// Lines that this call walks over, at the most.
+    pub limit: Option<i64>,
 }
 
 fn place(text: &str) -> Option<ChainPlace> {
@@ -88,20 +95,29 @@ pub async fn lines(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     Ok(json(&asked.page(lines, |line| format!("{}.{}", line.place.0, line.place.1), |line| AuditLink::from(line))))
 }
 
-fn kept(body: &[u8]) -> Result<Vec<KeptHead>, Problem> {
+fn asked_for(body: &[u8]) -> Result<audit_chain::Asked, Problem> {
     let fields = Fields::parse(body)?;
-    match fields.raw("heads") {
-        None => Ok(Vec::new()),
-        Some(list) => serde_json::from_str(list.get())
-            .map_err(|_| Problem::field("heads", "must be a list of heads as GET /audit/heads gives them")),
-    }
+    let heads = match fields.raw("heads").map(RawValue::get) {
+        None | Some("null") => Vec::new(),
+        Some(list) => serde_json::from_str(list)
+            .map_err(|_| Problem::field("heads", "must be a list of heads as GET /audit/heads gives them"))?,
+    };
+    let limit = match fields.integer("limit")? {
+        None => None,
+        Some(limit) => match u64::try_from(limit) {
+            Ok(limit) if limit > 0 => Some(limit),
+            Ok(_) | Err(_) => return Err(Problem::field("limit", "must be 1 or more")),
+        },
+    };
+    let more_heads = fields.boolean("more_heads")?.unwrap_or(false);
+    Ok(audit_chain::Asked { heads, more_heads, after: fields.text("after")?, limit })
 }
 
-/// Walks over the whole log, and names the first line that is not what was written.
+/// Walks over the whole log, and names the lines that are not what was written.
 #[utoipa::path(post, path = "/operator/v1/audit/verify", tag = "Audit", operation_id = "verify_audit", request_body = VerifyRequest,
     responses((status = 200, body = Verified)))]
 pub async fn verify(call: Call) -> Reply {
-    let kept = kept(&call.body)?;
+    let asked = asked_for(&call.body)?;
     let app = call.app();
-    Ok(json(&audit_chain::verify_named(&app.vault, &app.store, kept).await?))
+    Ok(json(&app.walks.verify(app, asked).await?))
 }

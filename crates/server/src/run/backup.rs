@@ -6,30 +6,29 @@
 //! Invariant: nothing has the name that was asked for before it is whole and on stable storage: neither a backup nor a restored database.
 //! Invariant: a restored deployment sends nothing until it is told to (`delivery_held`), and refuses what was stamped before it was complete.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{BufReader, ErrorKind, Read, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use aws_lc_rs::digest;
-use countersign_domain::time::{UnixMillis, rfc3339};
-use countersign_store::moving::{self, Move, ROWS_PER_PORTION};
-use countersign_store::sqlite::Revival;
+use countersign_domain::time::rfc3339;
+use countersign_store::sqlite::MoveMark;
 use countersign_store::{SqliteStore, backup};
 use serde::{Deserialize, Serialize};
 
-use super::{Database, fixed, postgres_options, sqlite_options};
-use crate::app::delivery::DELIVERY_HELD;
-use crate::chance::{Chance, hex};
+use super::{Database, fixed, postgres_options};
+use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::DataDir;
-use crate::keys;
 
-/// When a deployment was restored, and from the backup of which moment.
-const RESTORED_AT: &str = "restored_at";
-const RESTORED_FROM: &str = "restored_from";
+mod restoring;
+#[cfg(test)]
+mod tests;
+
+pub use restoring::{Restored, restore};
 
 /// The form of backups that this program writes; it reads this one and no other.
 const FORMAT: u32 = 1;
@@ -38,8 +37,6 @@ const MAGIC: &str = "countersign-backup ";
 const TRAILER_BYTES_MAX: u64 = 4096;
 const FILE_MODE: u32 = 0o600;
 const CHUNK_BYTES: usize = 256 * 1024;
-/// The end of a restore comes this much after the moment that it is reckoned from, at the most.
-const END_MARGIN_MS: i64 = 1_000;
 
 /// What a backup says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,21 +57,10 @@ pub struct Trailer {
     pub sha256: String,
 }
 
-/// Where a restored deployment is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
-    /// What it was restored from.
-    pub trailer: Trailer,
-    /// Host and database, where it is one; else it is in the folder.
-    pub place: Option<String>,
-    /// What is stamped by then is refused.
-    pub refused_through: UnixMillis,
-    /// Whether the master key is there.
-    pub has_key: bool,
-}
-
 /// Copies the deployment into a new file, while servers run on it.
 pub async fn take(config: &Config, to: &Path) -> anyhow::Result<Trailer> {
+    refuse_moved(config)?;
+    let _name = NameLock::take(to)?;
     ensure!(!to.exists(), "{} is there already: name a new file", to.display());
     let unfinished = beside(to, "unfinished")?;
     let outcome = write(config, to, &unfinished).await;
@@ -120,11 +106,86 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
     file.seek(SeekFrom::End(0)).with_context(unwritable)?;
     let line = format!("\n{MAGIC}{}\n", serde_json::to_string(&trailer)?);
     file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).with_context(unwritable)?;
-    // A link, not a rename: it never replaces a file that is there.
-    std::fs::hard_link(unfinished, to).with_context(|| format!("{} cannot be made", to.display()))?;
-    std::fs::remove_file(unfinished).with_context(unwritable)?;
+    give_file_name(unfinished, to).with_context(|| format!("{} cannot be made", to.display()))?;
     sync_folder(to)?;
     Ok(trailer)
+}
+
+/// The copy that a move has left behind is not what is served: its backups would look like the deployment's.
+fn refuse_moved(config: &Config) -> anyhow::Result<()> {
+    if Database::of(config)? != Database::Sqlite || config.serve_moved {
+        return Ok(());
+    }
+    let data = DataDir::open(&config.data)?;
+    let folder = data.path().display();
+    match SqliteStore::move_mark(&data.database())? {
+        None => Ok(()),
+        Some(MoveMark::Done(place)) => bail!(
+            "{folder} was moved to {place}: back that up, with --database-url; where the old copy is served all the same, set serve_moved"
+        ),
+        Some(MoveMark::Begun(place)) => bail!(
+            "a move of {folder} to {place} was begun and is not finished: finish it and back up what it was moved to, or end it \
+             by serving the folder with --serve-moved"
+        ),
+    }
+}
+
+/// Gives a file that is whole its name, which nobody has.
+fn give_file_name(unfinished: &Path, to: &Path) -> std::io::Result<()> {
+    // A link, not a rename: it never replaces a file that is there.
+    give_name_by(|from, to| std::fs::hard_link(from, to), unfinished, to)
+}
+
+fn give_name_by(
+    link: impl FnOnce(&Path, &Path) -> std::io::Result<()>,
+    unfinished: &Path,
+    to: &Path,
+) -> std::io::Result<()> {
+    match link(unfinished, to) {
+        Ok(()) => std::fs::remove_file(unfinished),
+        // Not every file system has links. There the lock keeps other backups away from the name.
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) && !to.exists() => {
+            std::fs::rename(unfinished, to)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The name of a backup is this process's until this is dropped: another one to the same name would write into the same unfinished file.
+#[derive(Debug)]
+struct NameLock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl NameLock {
+    fn take(to: &Path) -> anyhow::Result<Self> {
+        let path = beside(to, "lock")?;
+        let unusable = || format!("{} cannot be locked", path.display());
+        loop {
+            let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(&path);
+            let file = opened.with_context(unusable)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    bail!("another backup to {} is under way: wait for it, or name another file", to.display())
+                }
+                Err(TryLockError::Error(error)) => return Err(error).with_context(unusable),
+            }
+            // Whoever had it before may have removed the file after it was opened here: then this lock keeps nobody out.
+            let own = file.metadata().with_context(unusable)?;
+            if std::fs::metadata(&path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+                return Ok(Self { path, _file: file });
+            }
+        }
+    }
+}
+
+impl Drop for NameLock {
+    fn drop(&mut self) {
+        // While it is locked still. One that stays is taken by the next.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// The name of a file that is not whole yet.
@@ -195,116 +256,4 @@ pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
     let whole = trailer.bytes + (end.len() - at) as u64 == length && line.ends_with(b"\n");
     ensure!(whole, "{} has not the length that it says", file.display());
     Ok(trailer)
-}
-
-/// Makes a deployment of a backup, in an empty folder or database. Everything is verified before it counts.
-pub async fn restore(config: &Config, from: &Path) -> anyhow::Result<Restored> {
-    let trailer = read_trailer(from)?;
-    let database = Database::of(config)?;
-    let data = DataDir::create(&config.data)?;
-    let _lock = data.lock()?;
-    let has_key = may_restore(config, &data, &trailer)?;
-    let folder = data.path().join("restoring");
-    let copy = folder.join("countersign.db");
-    let tolerance_ms = config.timestamp_tolerance_ms;
-    let horizon = |now: UnixMillis| UnixMillis(now.0 + tolerance_ms + END_MARGIN_MS);
-    // A restore into a database that was cut off goes on with the copy that it was made from.
-    let goes_on = database != Database::Sqlite && SqliteStore::move_mark(&copy)?.is_some();
-    if !goes_on {
-        unpack(from, &trailer, &folder, &copy)?;
-    }
-    let now = Clock::System.now();
-    let settings =
-        [(DELIVERY_HELD, rfc3339(now)), (RESTORED_AT, rfc3339(now)), (RESTORED_FROM, trailer.taken_at.clone())];
-    let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
-    let revive = |now: UnixMillis| SqliteStore::revive(&copy, &Revival { settings: &settings, horizon: horizon(now) });
-    let (place, refused_through) = match database {
-        Database::Sqlite => {
-            let now = Clock::System.now();
-            revive(now)?;
-            let unwritable = || format!("{} cannot be written", data.database().display());
-            File::open(&copy).and_then(|file| file.sync_all()).with_context(unwritable)?;
-            std::fs::rename(&copy, data.database()).with_context(unwritable)?;
-            sync_folder(&data.database())?;
-            (None, horizon(now))
-        }
-        Database::Postgres(url) => {
-            if !goes_on {
-                revive(now)?;
-            }
-            let chance = Chance::default();
-            let mut id = [0; 16];
-            chance.fill(&mut id);
-            let order = Move {
-                from: copy.clone(),
-                sqlite: sqlite_options(&chance),
-                to: postgres_options(config, url)?,
-                id,
-                now,
-                rows_per_portion: ROWS_PER_PORTION,
-                refuse_ahead_ms: Some(tolerance_ms + END_MARGIN_MS),
-            };
-            let report = moving::run(order, |_| {}).await?;
-            (Some(report.place), report.horizon.unwrap_or_else(|| horizon(now)))
-        }
-    };
-    std::fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
-    Ok(Restored { trailer, place, refused_through, has_key })
-}
-
-/// Refuses a folder that holds anything but a master key and what an earlier, unfinished restore left; and a key that is not the backup's.
-/// Whether there is a key.
-fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Result<bool> {
-    let folder = data.path();
-    let entries = std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
-    for entry in entries {
-        let name = entry?.file_name();
-        let may_stay = ["master.key", "lock", "restoring", "node.id"].iter().any(|known| name == **known);
-        ensure!(
-            may_stay,
-            "{} is not empty ({} is in it): restore into a folder of its own, with at most a master.key in it",
-            folder.display(),
-            name.to_string_lossy()
-        );
-    }
-    if !keys::is_named(config) && !data.master_key().exists() {
-        return Ok(false);
-    }
-    let vault = keys::vault(config, data)?;
-    ensure!(
-        vault.knows(&trailer.master_key_id),
-        "this is not the master key of the backup (key id {}, wanted {}): bring the right one, or restore without one",
-        vault.key_id(),
-        trailer.master_key_id
-    );
-    Ok(true)
-}
-
-/// Copies the database out of the backup, and sees that it is what was written and hangs together.
-fn unpack(from: &Path, trailer: &Trailer, folder: &Path, copy: &Path) -> anyhow::Result<()> {
-    let unwritable = || format!("{} cannot be written", copy.display());
-    if folder.exists() {
-        std::fs::remove_dir_all(folder).with_context(unwritable)?;
-    }
-    DirBuilder::new().mode(0o700).create(folder).with_context(unwritable)?;
-    let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(copy).with_context(unwritable)?;
-    let mut to = BufWriter::new(file);
-    let mut source = BufReader::new(File::open(from).with_context(|| format!("{} cannot be read", from.display()))?);
-    let found = sum(&mut source, trailer.bytes, |chunk| to.write_all(chunk)).with_context(unwritable)?;
-    to.flush().with_context(unwritable)?;
-    drop(to);
-    let broken = |folder: &Path| {
-        // What is not to be trusted is not left behind.
-        let _ = std::fs::remove_dir_all(folder);
-    };
-    if found != trailer.sha256 {
-        broken(folder);
-        bail!("{} is not what was written: its SHA-256 is {found}, and should be {}", from.display(), trailer.sha256);
-    }
-    let faults = SqliteStore::faults(copy)?;
-    if let Some(fault) = faults.first() {
-        broken(folder);
-        bail!("{} was broken when it was taken: {fault}", from.display());
-    }
-    Ok(())
 }

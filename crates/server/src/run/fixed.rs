@@ -17,19 +17,40 @@ pub const RULE_TIMEZONE: &str = "rule_timezone";
 /// What `r_markup` means.
 pub const MARKUP_UNIT: &str = "markup_unit";
 
-/// The writes of `init`.
+/// The writes of `init`. Of two at once the second is refused.
 pub fn of(config: &Config, vault: &Vault, now: UnixMillis) -> Vec<Write> {
+    let first = Write::MoveSetting { name: INITIALISED_AT.to_owned(), from: None, to: rfc3339(now) };
     let settings = [
-        (INITIALISED_AT, rfc3339(now)),
         (MASTER_KEY_ID, vault.key_id().to_owned()),
         (RULE_TIMEZONE, config.rule_timezone.clone()),
         (MARKUP_UNIT, config.markup_unit.name().to_owned()),
     ];
-    settings.into_iter().map(|(name, value)| Write::PutSetting { name: name.to_owned(), value }).collect()
+    let settings = settings.into_iter().map(|(name, value)| Write::PutSetting { name: name.to_owned(), value });
+    std::iter::once(first).chain(settings).collect()
 }
 
 /// Refuses a master key or a rule setting other than the one that the data was made with.
 pub async fn compare(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
+    compare_key(config, vault, store).await?;
+    if let Some(missing) = master_key::missing(vault, store).await? {
+        bail!(
+            "secrets are sealed under the master key {missing} still, which is not here: name it as master_key_previous \
+             and finish with `countersign master-key rewrap`"
+        );
+    }
+    for (name, configured) in [(RULE_TIMEZONE, config.rule_timezone.as_str()), (MARKUP_UNIT, config.markup_unit.name())]
+    {
+        let stored = stored(store, name).await?;
+        ensure!(
+            stored == configured,
+            "{name} is configured as {configured:?}, but this deployment was initialised with {stored:?}, and its fee rules were made under that"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a master key other than the one that the data was made with.
+pub async fn compare_key(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
     if store.setting(INITIALISED_AT).await?.is_none() {
         let data = config.data.display();
         bail!("{data} is not initialised: run `countersign init --data {data}`");
@@ -43,20 +64,6 @@ pub async fn compare(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow
         vault.key_id()
     );
     vault.seal_with(&stored);
-    if let Some(missing) = master_key::missing(vault, store).await? {
-        bail!(
-            "secrets are sealed under the master key {missing} still, which is not here: name it as master_key_previous \
-             and finish with `countersign master-key rewrap`"
-        );
-    }
-    for (name, configured) in [(RULE_TIMEZONE, config.rule_timezone.as_str()), (MARKUP_UNIT, config.markup_unit.name())]
-    {
-        let stored = self::stored(store, name).await?;
-        ensure!(
-            stored == configured,
-            "{name} is configured as {configured:?}, but this deployment was initialised with {stored:?}, and its fee rules were made under that"
-        );
-    }
     Ok(())
 }
 

@@ -1,13 +1,13 @@
 //! What `init` does: data folder, master key, schema, the deployment's fixed settings, the first operator token.
 //!
-//! Invariant: settings and token are one batch, written last. So an `init` that was cut off can be repeated, and one that
-//! was finished cannot.
+//! Invariant: settings and token are one batch, written last, and guarded by [`fixed::INITIALISED_AT`]. So an `init` that was cut off can be
+//! repeated, one that was finished cannot, and of two at once one is done.
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
-use countersign_store::contract::Role;
+use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, Store as _, Write};
 
 use super::{Database, fixed};
@@ -79,18 +79,33 @@ async fn prepare_in(
 ) -> anyhow::Result<Prepared> {
     let folder = data.path().display();
     let Some(before) = store.setting(fixed::INITIALISED_AT).await? else {
+        let had_key = data.master_key().exists();
         let master = make_or_take_key(config, data, chance)?;
-        return first_batch(config, data, store, &Vault::new(&master), chance).await.map(Prepared::First);
+        if let Some(made) = first_batch(config, data, store, &Vault::new(&master), chance).await? {
+            return Ok(Prepared::First(made));
+        }
+        // Another `init` was first. A key that was made here opens nothing.
+        if !had_key && !keys::is_named(config) {
+            std::fs::remove_file(data.master_key())
+                .with_context(|| format!("{} cannot be removed", data.master_key().display()))?;
+        }
+        return joined(config, data, store, "by another `init` at the same moment").await;
     };
     ensure!(
         database != Database::Sqlite && !data.master_key().exists(),
         "{folder} is initialised already (on {before}): start it with `countersign serve --data {folder}`"
     );
+    joined(config, data, store, &format!("on {before}")).await
+}
+
+/// This folder as a further node of what was initialised before.
+async fn joined(config: &Config, data: &DataDir, store: &AnyStore, before: &str) -> anyhow::Result<Prepared> {
     ensure!(
         keys::is_named(config),
-        "the database is initialised already (on {before}): to add this machine as a node, give the deployment's master key with --master-key FILE"
+        "the database is initialised already ({before}): to add this machine as a node, give the deployment's master key with --master-key FILE"
     );
     fixed::compare(config, &keys::vault(config, data)?, store).await?;
+    data.forget_chain_key()?;
     Ok(Prepared::Joined(data.path().to_path_buf()))
 }
 
@@ -103,19 +118,22 @@ fn make_or_take_key(config: &Config, data: &DataDir, chance: &Chance) -> anyhow:
     Ok(key?)
 }
 
+/// None: another `init` was first, and nothing was written.
 async fn first_batch(
     config: &Config,
     data: &DataDir,
     store: &AnyStore,
     vault: &Vault,
     chance: &Chance,
-) -> anyhow::Result<Initialised> {
+) -> anyhow::Result<Option<Initialised>> {
     let now = Clock::System.now();
     let token_expires_at = UnixMillis(now.0 + FIRST_TOKEN_LIFE_MS);
     let (token, operator_token) =
         make_token(chance, now, "first operator token", Role::Security, Some(token_expires_at));
     let actor = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
     let audit = actor.did(None, now, "deployment.init", &token.token_id, String::new(), String::new());
+    // Of a deployment that was in this folder before.
+    data.forget_chain_key()?;
     let (chain, chain_key) = audit_chain::new_key(vault, chance);
     store.chain_audit(chain);
     let mut writes = fixed::of(config, vault, now);
@@ -123,8 +141,11 @@ async fn first_batch(
     writes.push(Write::PutSetting { name: uses::COUNTED_SINCE.to_owned(), value: now.0.to_string() });
     writes.push(Write::InsertToken(Box::new(token)));
     writes.push(Write::RecordAudit(Box::new(audit)));
-    store.commit(Batch(writes)).await.context("the first settings could not be written")?;
-    Ok(Initialised { data: data.path().to_path_buf(), operator_token, token_expires_at })
+    match store.commit(Batch(writes)).await {
+        Ok(_) => Ok(Some(Initialised { data: data.path().to_path_buf(), operator_token, token_expires_at })),
+        Err(CommitError::Conflict(_)) => Ok(None),
+        Err(error) => Err(error).context("the first settings could not be written"),
+    }
 }
 
 impl Initialised {

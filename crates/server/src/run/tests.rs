@@ -156,3 +156,42 @@ async fn a_database_that_is_not_there_is_refused_in_words() {
     let said = format!("{:#}", initialise(&config).await.expect_err("it is refused"));
     assert!(said.contains("cannot be reached") && !said.contains("letmein"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_that_initialise_one_database_at_once_one_does_and_the_others_join_it() {
+    let (database, keys) = (Database::new().await, tempfile::tempdir().expect("a temporary folder can be made"));
+    let key = keys.path().join("master.key");
+    datadir::make_key(&key, &Chance::default()).expect("it can be made");
+    let nodes: Vec<_> = std::iter::repeat_with(folder).take(4).collect();
+    // The last one brings no key: what it makes of its own is worth nothing unless it is the first.
+    let configs: Vec<Config> = nodes
+        .iter()
+        .enumerate()
+        .map(|(at, (_, config))| Config {
+            database_url: Optional(Some(database.url())),
+            master_key_file: Optional((at < 3).then(|| key.clone())),
+            ..config.clone()
+        })
+        .collect();
+    let tasks: Vec<_> =
+        configs.iter().cloned().map(|config| tokio::spawn(async move { prepare(&config).await })).collect();
+    let (mut first, mut refused) = (Vec::new(), 0);
+    for (task, config) in tasks.into_iter().zip(&configs) {
+        match task.await.expect("it ends") {
+            Ok(Prepared::First(_)) => first.push(config),
+            Ok(Prepared::Joined(_)) => {}
+            Err(error) => {
+                assert!(format!("{error:#}").contains("master key"), "{error:#}");
+                assert!(!config.data.join("master.key").exists(), "a key that opens nothing stays away");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(first.len(), 1, "of {} one makes the deployment", configs.len());
+    assert!(refused <= 3);
+    let running = started(first[0]).await.expect("it starts");
+    let verified = audit_chain::verify_named(&running.app.vault, &running.app.store, Vec::new(), |_| {}).await;
+    let verified = verified.expect("it answers");
+    assert!(verified.holds, "{verified:?}");
+    running.stop().await.expect("it stops");
+}

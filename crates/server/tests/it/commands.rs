@@ -180,3 +180,60 @@ fn while_a_server_runs_a_token_is_recovered_beside_it_only_where_many_may_write(
         assert_eq!(stdout, "");
     }
 }
+
+#[test]
+fn what_cannot_be_printed_is_a_failure_and_a_reader_that_goes_away_is_none() {
+    let place = Place::fresh();
+    place.init();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+    for arguments in [
+        &["audit", "export", "--data", "data"][..],
+        &["audit", "heads", "--data", "data"],
+        &["token", "recover", "--data", "data"],
+    ] {
+        let out = place.command(arguments).stdout(full()).output().expect("the binary runs");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("could not be written") && stderr.trim().lines().count() == 1, "{stderr}");
+    }
+    let mut child = place.command(&["audit", "export", "--data", "data"]);
+    let mut child = child.stdout(std::process::Stdio::piped()).spawn().expect("the binary runs");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn heads_that_were_not_kept_are_not_compared_in_silence() {
+    let place = Place::fresh();
+    place.init();
+    let (heads, _) = place.ends(&["audit", "heads", "--data", "data"], 0);
+    std::fs::write(place.path("heads"), &heads).expect("written");
+    let (said, _) = place.ends(&["audit", "verify", "--data", "data", "--heads", "heads"], 0);
+    assert!(said.contains("compared with 1 heads kept in heads"), "{said}");
+    let (said, _) = place.ends(&["audit", "verify", "--data", "data"], 0);
+    assert!(said.contains("compared with no heads"), "{said}");
+    std::fs::write(place.path("heads"), "\n").expect("written");
+    let (stdout, stderr) = place.ends(&["audit", "verify", "--data", "data", "--heads", "heads"], 1);
+    assert!(stdout.is_empty() && stderr.contains("heads is empty"), "{stdout}{stderr}");
+    let (_, stderr) = place.ends(&["audit", "begin", "--data", "data"], 1);
+    assert!(stderr.contains("nothing to begin"), "{stderr}");
+}
+
+#[test]
+fn a_server_is_given_its_heads_page_by_page_and_asked_until_the_end() {
+    let place = Place::fresh();
+    let token = place.init()["operator_token"].as_str().expect("a token").to_owned();
+    let serving = place.serve(&[]);
+    let url = format!("http://{}", serving.operator_listen);
+    let (code, heads) = called_with(&place, &token, &url, &["audit", "heads"]);
+    assert_eq!(code, 0, "{heads}");
+    // The same head over and over is one: what counts is that they do not go in one call.
+    std::fs::write(place.path("heads"), heads.repeat(1200)).expect("written");
+    let (code, said) = called_with(&place, &token, &url, &["audit", "verify", "--heads", "heads"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("\"holds\":true"), "{said}");
+    let other = heads.replace("\"no\":1", "\"no\":9");
+    std::fs::write(place.path("heads"), heads.repeat(1100) + &other).expect("written");
+    let (code, said) = called_with(&place, &token, &url, &["audit", "verify", "--heads", "heads"]);
+    assert!(code == 1 && said.contains("is missing"), "{code} {said}");
+}

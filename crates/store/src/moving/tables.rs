@@ -56,7 +56,18 @@ pub(crate) struct Table {
     pub(crate) columns: &'static [Column],
 }
 
+/// Rows of a fetch, and of one whose rows may be large: half a megabyte each, and several fetches are under way at once.
+const ROWS_PER_FETCH: u16 = 1000;
+const LARGE_ROWS_PER_FETCH: u16 = 50;
+/// Tables whose rows hold what callers sent: a body, or what was before and after.
+const LARGE: &[&str] = &["audit", "event", "idempotency"];
+
 impl Table {
+    /// How many rows are asked for at a time.
+    pub(crate) fn rows_per_fetch(&self) -> u16 {
+        if LARGE.contains(&self.name) { LARGE_ROWS_PER_FETCH } else { ROWS_PER_FETCH }
+    }
+
     /// A row by its key.
     pub(crate) fn row_in_words(&self, row: &[Cell]) -> String {
         let key = |name: &&str| {
@@ -424,5 +435,12 @@ mod tests {
         let schema = Columns::from(["audit.at".to_owned(), "audit.why".to_owned(), "nonce.claim".to_owned()]);
         assert_eq!(forgotten(&schema, &copied), ["audit.why"]);
         assert_eq!(forgotten(&Columns::new(), &copied), ["audit.at is copied and not there"]);
+    }
+
+    #[test]
+    fn few_rows_are_asked_for_at_a_time_where_callers_say_how_large_they_are() {
+        let rows = |name: &str| TABLES.iter().find(|table| table.name == name).expect("it is a table").rows_per_fetch();
+        assert!(LARGE.iter().all(|name| rows(name) == LARGE_ROWS_PER_FETCH));
+        assert_eq!(rows("fee_rule"), ROWS_PER_FETCH);
     }
 }

@@ -21,8 +21,6 @@ const LOCK: &str = "SELECT pg_advisory_lock(4851337210)";
 const SETTINGS: &str =
     "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET plan_cache_mode = auto;
     SET work_mem = '64MB'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = 0";
-/// Rows asked for at a time when a table is read.
-const ROWS_PER_FETCH: i32 = 500;
 
 /// Who moves into a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,7 +208,8 @@ pub(crate) struct Fetched<'t> {
 impl Fetched<'_> {
     /// The next rows; none is the end.
     pub(crate) async fn next(&mut self) -> Result<Vec<Vec<Cell>>, StoreError> {
-        let rows = self.transaction.query_portal(&self.portal, ROWS_PER_FETCH).await.map_err(fault)?;
+        let rows_max = i32::from(self.table.rows_per_fetch());
+        let rows = self.transaction.query_portal(&self.portal, rows_max).await.map_err(fault)?;
         let cells = rows.iter().map(|row| read(row, self.table.columns));
         cells.collect::<Result<_, _>>().map_err(|at| {
             StoreError::Unfit(format!("{}.{} is of another type", self.table.name, self.table.columns[at].name))

@@ -51,7 +51,8 @@ impl Snapshot {
             table.name
         );
         self.session.client().batch_execute(&declare).await.map_err(fault)?;
-        let fetch = self.session.client().prepare("FETCH 1000 FROM copied").await.map_err(fault)?;
+        let fetch = format!("FETCH {} FROM copied", table.rows_per_fetch());
+        let fetch = self.session.client().prepare(&fetch).await.map_err(fault)?;
         Ok(Rows { snapshot: self, table, fetch })
     }
 

@@ -60,6 +60,15 @@ pub(super) fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreErro
     conn.close().map_err(|(_, error)| fault(error))
 }
 
+/// Raises the horizon of a revived copy: what is stamped by then is refused. In the file itself when this returns.
+pub(super) fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<(), StoreError> {
+    let conn = connect(path, BUSY_MS)?;
+    let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1)";
+    conn.execute(raise, [horizon.0]).map_err(fault)?;
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(fault)?;
+    conn.close().map_err(|(_, error)| fault(error))
+}
+
 impl ToSql for Cell {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {

@@ -118,6 +118,11 @@ impl SqliteStore {
         copying::revive(path, revival)
     }
 
+    /// Raises what a copy that was revived refuses: everything stamped by then. Nobody may have it open.
+    pub fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<(), StoreError> {
+        copying::refuse_through(path, horizon)
+    }
+
     /// Finishes what waits, ends the threads, and puts the nonce journal on stable storage, so that even after a reboot of the
     /// machine every nonce is known. Everything asked later is `Unavailable`.
     pub fn close(&self) -> Result<(), StoreError> {

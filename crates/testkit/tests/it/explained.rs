@@ -14,7 +14,7 @@ async fn why(world: &World, answer: &Answer) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reasons_that_look_alike_outside_are_told_to_the_operator() {
     let world = World::start().await.expect("starts");
-    let signer = world.access.institution("bank", 0, None).await.expect("is made");
+    let signer = world.access.institution("bank", 1, None).await.expect("is made");
     let order = world.access.convert_order("bank").await.expect("is made");
     let target = format!("/v1/pay/convert/order?orderId={order}");
     let name = "X-Service-Certificate-ClientId";
@@ -51,6 +51,23 @@ async fn the_reasons_that_look_alike_outside_are_told_to_the_operator() {
     for other in [&wrong, &disabled] {
         assert_eq!(other.body, unknown.body);
     }
+    let enable = async |id: &str, on: bool| {
+        let path = format!("/merchants/{id}");
+        world.access.provision("PATCH", &path, json!({ "enabled": on })).await.expect("is changed");
+    };
+    let sub = world.access.application("bank-1", None).await.expect("is made");
+    for (id, reason, remedy) in [
+        ("bank-1", "merchant_disabled", "merchant update bank-1 --enabled true"),
+        ("bank", "institution_disabled", "institution update bank --enabled true"),
+    ] {
+        enable(id, false).await;
+        let answer = world.send(&world.draft(&sub, "GET", &target, "")).await.expect("answers");
+        assert_eq!(answer.body, unknown.body, "outside it is one answer");
+        let explained = why(&world, &answer).await;
+        assert_eq!(explained["line"]["reason"], reason, "{explained}");
+        assert!(explained["why"].as_str().is_some_and(|why| why.contains(remedy)), "{explained}");
+        enable(id, true).await;
+    }
     let nobody = world.access.call("GET", "/operator/v1/requests/none", None).await.expect("answers");
     assert_eq!(nobody.status, 404);
     let id = first.header("X-Service-Request-Id").expect("there").to_owned();
@@ -77,6 +94,27 @@ async fn the_audit_log_holds_is_exported_whole_and_against_heads_that_were_kept(
     let verify = async |body: Value| world.access.provision("POST", "/audit/verify", body).await.expect("answers");
     let holds = verify(json!({ "heads": heads })).await;
     assert_eq!((&holds["holds"], holds["lines"].as_u64()), (&json!(true), Some(lines.len() as u64)));
+    assert_eq!((&holds["faults"], &holds["next"]), (&json!([]), &Value::Null));
+    assert_eq!(verify(json!({ "heads": null })).await["holds"], true, "null is none");
+    assert_eq!(verify(json!({ "heads": [{"merchant_id": null, "no": i64::MIN, "link": null}] })).await["holds"], false);
+
+    // The same in many calls: heads page by page, then a line at a time.
+    let more = verify(json!({ "heads": [heads[0]], "more_heads": true, "limit": 1 })).await;
+    assert_eq!((&more["holds"], &more["lines"], &more["fault"]), (&json!(false), &json!(0), &Value::Null));
+    let id = more["next"].as_str().expect("it goes on").to_owned();
+    let mut answer = verify(json!({ "heads": [heads[1]], "after": id, "limit": 1 })).await;
+    let mut calls = 1;
+    while answer["next"].is_string() {
+        assert_eq!((&answer["holds"], &answer["lines"]), (&json!(false), &json!(calls)));
+        answer = verify(json!({ "after": id, "limit": 1 })).await;
+        calls += 1;
+    }
+    assert_eq!((&answer["holds"], answer["lines"].as_u64()), (&json!(true), Some(lines.len() as u64)));
+    assert!(calls >= lines.len(), "{calls} calls for {} lines", lines.len());
+    let body = json!({ "after": id });
+    let gone = world.access.call("POST", "/operator/v1/audit/verify", Some(body)).await.expect("answers");
+    assert_eq!((gone.status, gone.json()["code"].as_str()), (400, Some("400001")), "{}", gone.json());
+
     let mut more = heads.clone();
     more[1]["no"] = json!(99);
     let cut = verify(json!({ "heads": more })).await;

@@ -1,6 +1,7 @@
 //! All tests that see more than one crate, in one binary: each binary would link the whole tree again.
 
 mod certify;
+mod chains;
 mod cut_off;
 mod decimals;
 mod dispatch;

@@ -83,9 +83,9 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
     let certified = findings.iter().all(|finding| matches!(finding.verdict, Verdict::Pass | Verdict::Advice));
     if args.json {
         let report = Report { url: &args.url, certified, checks: &findings };
-        super::say(&format!("{}\n", serde_json::to_string(&report)?));
+        super::say(&format!("{}\n", serde_json::to_string(&report)?))?;
     } else {
-        super::say(&told(&args.url, &findings));
+        super::say(&told(&args.url, &findings))?;
     }
     Ok(if certified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -33,11 +33,12 @@ pub async fn walk(store: &AnyStore) -> Result<ChainReport, ChainFault> {
 
 pub async fn walk_with(store: &AnyStore, key: &ChainKey, kept: Vec<ChainHead>) -> Result<ChainReport, ChainFault> {
     let now = heads(store).await;
-    let mut walk = ChainWalk::new(key, now.iter().copied().chain(kept), BEGIN);
+    let mut walk = ChainWalk::new(key.clone(), now.iter().copied().chain(kept), BEGIN);
     for line in lines(store).await {
-        walk.line(&line)?;
+        walk.line(&line);
     }
-    walk.end(now)
+    let (report, faults) = walk.end(now);
+    faults.into_iter().next().map_or(Ok(report), Err)
 }
 
 pub async fn lines_are_linked_and_the_walk_finds_them_in_order(store: Any) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
+use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
@@ -117,6 +118,7 @@ impl House {
             turns: Turns::default(),
             due: Bell::new(LaneSet::ALL),
             trouble: Trouble::default(),
+            walks: Walks::default(),
         });
         let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
         app.store.commit(Batch(vec![key])).await.expect("is written");

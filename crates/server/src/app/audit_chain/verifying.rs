@@ -1,0 +1,247 @@
+//! A walk over the whole log that goes on from call to call.
+
+use std::time::Duration;
+
+use countersign_domain::ids::TenantNo;
+use countersign_store::chain::{
+    ChainFault, ChainHead, ChainKey, ChainPlace, ChainReport, ChainWalk, FAULTS_MAX, LINK_BYTES,
+};
+use countersign_store::{AnyStore, Store as _, StoreError};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use super::{BEGIN, KeptHead, PAGE, heads, key, lines, name};
+use crate::app::error::AppError;
+use crate::chance::{hex, unhex};
+use crate::vault::Vault;
+
+/// What a walk over the whole log came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Verified {
+    /// Whether every line is what was written. False also while the walk is not at its end.
+    pub holds: bool,
+    /// Lines that hold; with a fault: 0. While the walk is not at its end: lines walked over so far.
+    pub lines: u64,
+    /// Chains: one for each institution and plain merchant, and the system's.
+    pub chains: u64,
+    /// Of those lines, how many are from before the chain; they hold as a whole.
+    pub lines_before_chain: u64,
+    /// The first wrong place.
+    pub fault: Option<VerifiedFault>,
+    /// The first twenty wrong places, that one among them.
+    pub faults: Vec<VerifiedFault>,
+    /// Ask again with this as `after`; null: the walk is at its end.
+    pub next: Option<String>,
+}
+
+/// A line that is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VerifiedFault {
+    /// The institution or plain merchant; null for the system's own lines.
+    pub merchant_id: Option<String>,
+    /// The number of the line.
+    pub no: i64,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl Verified {
+    /// What a walk says that is not at its end.
+    pub(super) fn so_far(lines: u64, next: String) -> Self {
+        Self { lines, next: Some(next), ..Self::default() }
+    }
+
+    fn of(report: &ChainReport, faults: Vec<VerifiedFault>) -> Self {
+        if let Some(first) = faults.first() {
+            return Self { fault: Some(first.clone()), faults, ..Self::default() };
+        }
+        Self {
+            holds: true,
+            lines: report.lines,
+            chains: report.tenants,
+            lines_before_chain: report.unlinked,
+            ..Self::default()
+        }
+    }
+}
+
+/// How far one call walks.
+#[derive(Clone, Copy, Debug)]
+pub struct Portion {
+    /// Lines, at the most.
+    pub lines_max: u64,
+    /// How long; one page is read in any case.
+    pub time_max: Duration,
+}
+
+impl Portion {
+    /// To the end.
+    pub const WHOLE: Self = Self { lines_max: u64::MAX, time_max: Duration::MAX };
+}
+
+/// A walk, as far as it is.
+#[derive(Debug)]
+pub struct Verifying {
+    walk: ChainWalk,
+    after: Option<ChainPlace>,
+    has_begun: bool,
+    /// Faults of what was kept, before any line was read.
+    faults: Vec<VerifiedFault>,
+}
+
+impl Verifying {
+    /// Before the first line.
+    pub fn new(key: ChainKey) -> Self {
+        Self { walk: ChainWalk::new(key, [], BEGIN), after: None, has_begun: false, faults: Vec::new() }
+    }
+
+    /// Whether lines have been read, so that heads come too late.
+    pub const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Heads that are to be passed.
+    pub fn heads(&self) -> usize {
+        self.walk.heads_left()
+    }
+
+    /// Heads that were kept elsewhere: what was cut off since is found by them.
+    pub async fn must_pass(&mut self, store: &AnyStore, kept: Vec<KeptHead>) -> Result<(), AppError> {
+        let mut found = Vec::with_capacity(kept.len());
+        for head in kept {
+            let tenant = match &head.merchant_id {
+                None => None,
+                Some(id) => match store.merchant(id).await? {
+                    Some(merchant) if merchant.tenant.0 == merchant.no.0 => Some(merchant.tenant),
+                    Some(_) | None => {
+                        let what = "a head was kept of this merchant, and it has no log".to_owned();
+                        if self.faults.len() < FAULTS_MAX {
+                            self.faults.push(VerifiedFault { merchant_id: head.merchant_id, no: head.no, what });
+                        }
+                        continue;
+                    }
+                },
+            };
+            found.push(ChainHead { tenant, no: head.no, link: link_of(&head)? });
+        }
+        self.walk.must_pass(found);
+        Ok(())
+    }
+
+    /// Walks on. Whether it is at the end.
+    pub async fn go_on(
+        &mut self,
+        store: &AnyStore,
+        portion: &Portion,
+        mut tell: impl FnMut(u64),
+    ) -> Result<bool, StoreError> {
+        if !self.has_begun {
+            self.walk.must_pass(heads(store).await?);
+            self.has_begun = true;
+        }
+        let (began, mut left) = (Instant::now(), portion.lines_max);
+        loop {
+            let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
+            let page = match lines(store, self.after, limit).await {
+                Ok(page) => page,
+                Err(StoreError::Corrupt { table, row }) => {
+                    // What lies behind it cannot be read past it.
+                    self.walk.fault(unreadable(table, &row));
+                    return Ok(true);
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(last) = page.last() else { return Ok(true) };
+            self.after = Some(last.place);
+            for line in &page {
+                self.walk.line(line);
+            }
+            tell(self.walk.lines());
+            left = left.saturating_sub(page.len() as u64);
+            if left == 0 || began.elapsed() >= portion.time_max {
+                return Ok(false);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Lines walked over.
+    pub const fn lines(&self) -> u64 {
+        self.walk.lines()
+    }
+
+    /// At the end: what was read, and the faults, without a look at where the chain began.
+    pub async fn found(self, store: &AnyStore) -> Result<(ChainReport, Vec<VerifiedFault>), StoreError> {
+        let (report, found) = self.walk.end(heads(store).await?);
+        let mut faults = self.faults;
+        for ChainFault { tenant, no, what } in found {
+            faults.push(VerifiedFault { merchant_id: name(store, tenant).await?, no, what });
+        }
+        faults.truncate(FAULTS_MAX);
+        Ok((report, faults))
+    }
+
+    /// At the end: what it came to.
+    pub async fn end(self, store: &AnyStore) -> Result<Verified, StoreError> {
+        let (report, mut faults) = self.found(store).await?;
+        faults.extend(before_the_chain(&report));
+        faults.truncate(FAULTS_MAX);
+        Ok(Verified::of(&report, faults))
+    }
+}
+
+fn link_of(head: &KeptHead) -> Result<Option<[u8; LINK_BYTES]>, AppError> {
+    let Some(text) = head.link.as_deref() else { return Ok(None) };
+    let link = unhex(text).and_then(|link| link.try_into().ok());
+    let refused = || AppError::InvalidParameter(format!("heads: the link of line {} is not 64 hex digits", head.no));
+    link.map(Some).ok_or_else(refused)
+}
+
+fn unreadable(table: &str, row: &str) -> ChainFault {
+    let mut numbers = row.split('/').map(|number| number.parse::<i64>().unwrap_or_default());
+    let (tenant, no) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let what = format!("row {row} of {table} cannot be read back, nor what comes after it");
+    ChainFault { tenant: (tenant != 0).then_some(TenantNo(tenant)), no, what }
+}
+
+#[derive(Deserialize)]
+struct Before {
+    lines: u64,
+    sha256: String,
+}
+
+/// What is wrong with the lines from before the chain.
+fn before_the_chain(report: &ChainReport) -> Option<VerifiedFault> {
+    let fault = |no: i64, what: &str| Some(VerifiedFault { merchant_id: None, no, what: what.to_owned() });
+    let Some(begun) = report.begun.first() else {
+        let why = "lines have no link, and no line says that there were any before the chain: links were taken away";
+        return if report.unlinked == 0 { None } else { fault(1, why) };
+    };
+    match serde_json::from_str::<Before>(&begun.before) {
+        Ok(Before { lines, .. }) if lines == 0 && report.unlinked == 0 => None,
+        Ok(Before { lines, sha256 }) if lines == report.unlinked && sha256 == hex(&report.unlinked_digest) => None,
+        Ok(_) | Err(_) => fault(begun.no, "the lines from before the chain are not those that this line found"),
+    }
+}
+
+/// Walks over the whole log at once. `kept`: heads that were kept elsewhere. `tell` hears how far it is.
+pub async fn verify_named(
+    vault: &Vault,
+    store: &AnyStore,
+    kept: Vec<KeptHead>,
+    tell: impl FnMut(u64),
+) -> Result<Verified, AppError> {
+    let Some(key) = key(vault, store).await? else { return Ok(without_key()) };
+    let mut verifying = Verifying::new(key);
+    verifying.must_pass(store, kept).await?;
+    verifying.go_on(store, &Portion::WHOLE, tell).await?;
+    Ok(verifying.end(store).await?)
+}
+
+/// Nothing can be said without the key.
+pub(super) fn without_key() -> Verified {
+    let what = "the key of the chain is not in the settings: the log was never linked, or the key was taken away";
+    let fault = VerifiedFault { merchant_id: None, no: 1, what: what.to_owned() };
+    Verified::of(&ChainReport::default(), vec![fault])
+}

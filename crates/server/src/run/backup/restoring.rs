@@ -1,0 +1,246 @@
+//! The way back from a backup: into a folder, or by a move into a database.
+//!
+//! Invariant: a restore goes on with the copy that an earlier one left only if that was made from the same backup.
+//! Invariant: whatever is stamped before the restored database can be served, and for the tolerance after it, is refused there.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{BufReader, BufWriter, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_store::SqliteStore;
+use countersign_store::moving::{self, Move, MoveError, ROWS_PER_PORTION};
+use countersign_store::sqlite::{MoveMark, Revival};
+
+use super::{FILE_MODE, Trailer, read_trailer, sum, sync_folder};
+use crate::app::delivery::DELIVERY_HELD;
+use crate::chance::Chance;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::datadir::DataDir;
+use crate::keys;
+use crate::run::{Database, postgres_options, sqlite_options};
+
+/// When a deployment was restored, and from the backup of which moment.
+const RESTORED_AT: &str = "restored_at";
+const RESTORED_FROM: &str = "restored_from";
+/// Where a restore works, in the data folder, and in that the database and the trailer of the backup it is from.
+const FOLDER: &str = "restoring";
+const COPY: &str = "countersign.db";
+const OF: &str = "of.json";
+/// The end of a restore comes this much after the moment that it is reckoned from. Where it comes later, it is reckoned again with twice as much.
+const END_MARGIN_MS: i64 = 1_000;
+/// How often it is reckoned.
+const END_TRIES_MAX: u32 = 10;
+
+/// Where a restored deployment is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// What it was restored from.
+    pub trailer: Trailer,
+    /// Host and database, where it is one; else it is in the folder.
+    pub place: Option<String>,
+    /// What is stamped by then is refused.
+    pub refused_through: UnixMillis,
+    /// Whether the master key is there.
+    pub has_key: bool,
+}
+
+/// Makes a deployment of a backup, in an empty folder or database. Everything is verified before it counts.
+pub async fn restore(config: &Config, from: &Path) -> anyhow::Result<Restored> {
+    let trailer = read_trailer(from)?;
+    let database = Database::of(config)?;
+    let data = DataDir::create(&config.data)?;
+    let _lock = data.lock()?;
+    let has_key = may_restore(config, &data, &trailer)?;
+    let work = Work::in_folder(&data);
+    // A restore into a database that was cut off goes on with the copy that it was made from.
+    let goes_on = database != Database::Sqlite && work.goes_on(&trailer)?;
+    if !goes_on {
+        work.unpack(from, &trailer)?;
+    }
+    let now = Clock::System.now();
+    let tolerance_ms = config.timestamp_tolerance_ms;
+    if !goes_on {
+        let settings =
+            [(DELIVERY_HELD, rfc3339(now)), (RESTORED_AT, rfc3339(now)), (RESTORED_FROM, trailer.taken_at.clone())];
+        let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let horizon = UnixMillis(now.0 + tolerance_ms);
+        SqliteStore::revive(&work.copy, &Revival { settings: &settings, horizon })?;
+    }
+    // Of a deployment that was in this folder before.
+    data.forget_chain_key()?;
+    let (place, refused_through) = match database {
+        Database::Sqlite => (None, give_name(&work.copy, &data.database(), tolerance_ms, &mut || Clock::System.now())?),
+        Database::Postgres(url) => {
+            let chance = Chance::default();
+            let mut id = [0; 16];
+            chance.fill(&mut id);
+            let order = Move {
+                from: work.copy.clone(),
+                sqlite: sqlite_options(&chance),
+                to: postgres_options(config, url)?,
+                id,
+                now,
+                rows_per_portion: ROWS_PER_PORTION,
+                refuse_ahead_ms: Some(tolerance_ms + END_MARGIN_MS),
+            };
+            let report = moving::run(order, |_| {}).await.map_err(|error| work.explained(error))?;
+            (Some(report.place), report.horizon.unwrap_or(UnixMillis(now.0 + tolerance_ms + END_MARGIN_MS)))
+        }
+    };
+    std::fs::remove_dir_all(&work.folder).with_context(|| format!("{} cannot be removed", work.folder.display()))?;
+    Ok(Restored { trailer, place, refused_through, has_key })
+}
+
+/// Gives a database that is whole its name, once it refuses what is stamped by now and for the tolerance after it. The instant of it.
+///
+/// Writing may take any time. What it takes is measured, and the horizon is reckoned anew where it was too early; nobody serves the folder
+/// meanwhile, since the caller holds its lock.
+pub(super) fn give_name(
+    copy: &Path,
+    database: &Path,
+    tolerance_ms: i64,
+    now: &mut impl FnMut() -> UnixMillis,
+) -> anyhow::Result<UnixMillis> {
+    let unwritable = || format!("{} cannot be written", database.display());
+    let sync = || File::open(copy).and_then(|file| file.sync_all()).with_context(unwritable);
+    // The large part, before anything is reckoned.
+    sync()?;
+    for tries in 0..END_TRIES_MAX {
+        let margin_ms = END_MARGIN_MS << tries;
+        let end = now().plus_ms(margin_ms);
+        let horizon = end.plus_ms(tolerance_ms);
+        SqliteStore::refuse_through(copy, horizon)?;
+        sync()?;
+        if now() > end {
+            continue;
+        }
+        std::fs::rename(copy, database).with_context(unwritable)?;
+        sync_folder(database)?;
+        if now() <= end {
+            return Ok(horizon);
+        }
+        std::fs::rename(database, copy).with_context(unwritable)?;
+    }
+    bail!(
+        "{} is written too slowly: the last row took minutes; run the restore again on a disk that answers",
+        database.display()
+    )
+}
+
+/// What a restore works on until the end.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) folder: PathBuf,
+    pub(super) copy: PathBuf,
+    of: PathBuf,
+}
+
+impl Work {
+    pub(super) fn in_folder(data: &DataDir) -> Self {
+        let folder = data.path().join(FOLDER);
+        Self { copy: folder.join(COPY), of: folder.join(OF), folder }
+    }
+
+    /// Whether an earlier restore into a database left a copy of this backup to go on with. Refuses while it left one of another.
+    fn goes_on(&self, trailer: &Trailer) -> anyhow::Result<bool> {
+        let Some(mark) = SqliteStore::move_mark(&self.copy)? else { return Ok(false) };
+        let text = std::fs::read(&self.of).unwrap_or_default();
+        let earlier = serde_json::from_slice::<Trailer>(&text).ok();
+        if earlier.as_ref() == Some(trailer) {
+            return Ok(true);
+        }
+        match mark {
+            // That one came to its end, but for the folder.
+            MoveMark::Done(_) => Ok(false),
+            MoveMark::Begun(place) => {
+                let of =
+                    earlier.map_or_else(|| "another backup".to_owned(), |of| format!("the backup of {}", of.taken_at));
+                bail!(
+                    "a restore of {of} into {place} is not finished: run that one again, or remove {} and restore this one ({}) into an empty database",
+                    self.folder.display(),
+                    trailer.taken_at
+                )
+            }
+        }
+    }
+
+    /// What to do where the copy that was left is in the way.
+    fn explained(&self, error: MoveError) -> anyhow::Error {
+        let is_done = matches!(SqliteStore::move_mark(&self.copy), Ok(Some(MoveMark::Done(_))));
+        match error {
+            MoveError::Refused(why) if is_done => {
+                anyhow::anyhow!(
+                    "{why} by an earlier restore: to restore it once more, remove {} first",
+                    self.folder.display()
+                )
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Copies the database out of the backup, and sees that it is what was written and hangs together.
+    pub(super) fn unpack(&self, from: &Path, trailer: &Trailer) -> anyhow::Result<()> {
+        let (folder, copy) = (&self.folder, &self.copy);
+        let unwritable = || format!("{} cannot be written", copy.display());
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).with_context(unwritable)?;
+        }
+        DirBuilder::new().mode(0o700).create(folder).with_context(unwritable)?;
+        // Before the copy, and so before anything is there to go on with.
+        std::fs::write(&self.of, serde_json::to_vec(trailer)?).with_context(unwritable)?;
+        let file =
+            OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(copy).with_context(unwritable)?;
+        let mut to = BufWriter::new(file);
+        let source = File::open(from).with_context(|| format!("{} cannot be read", from.display()))?;
+        let found = sum(&mut BufReader::new(source), trailer.bytes, |chunk| to.write_all(chunk));
+        let found = found.with_context(unwritable)?;
+        to.flush().with_context(unwritable)?;
+        drop(to);
+        let broken = || {
+            // What is not to be trusted is not left behind.
+            let _ = std::fs::remove_dir_all(folder);
+        };
+        if found != trailer.sha256 {
+            broken();
+            let from = from.display();
+            bail!("{from} is not what was written: its SHA-256 is {found}, and should be {}", trailer.sha256);
+        }
+        if let Some(fault) = SqliteStore::faults(copy)?.first() {
+            broken();
+            bail!("{} was broken when it was taken: {fault}", from.display());
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a folder that holds anything but a master key and what an earlier, unfinished restore left; and a key that is not the backup's.
+/// Whether there is a key.
+fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Result<bool> {
+    let folder = data.path();
+    let entries = std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
+    for entry in entries {
+        let name = entry?.file_name();
+        let may_stay = ["master.key", "lock", FOLDER, "node.id", "audit.chain"].iter().any(|known| name == **known);
+        ensure!(
+            may_stay,
+            "{} is not empty ({} is in it): restore into a folder of its own, with at most a master.key in it",
+            folder.display(),
+            name.to_string_lossy()
+        );
+    }
+    if !keys::is_named(config) && !data.master_key().exists() {
+        return Ok(false);
+    }
+    let vault = keys::vault(config, data)?;
+    ensure!(
+        vault.knows(&trailer.master_key_id),
+        "this is not the master key of the backup (key id {}, wanted {}): bring the right one, or restore without one",
+        vault.key_id(),
+        trailer.master_key_id
+    );
+    Ok(true)
+}

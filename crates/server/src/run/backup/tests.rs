@@ -1,0 +1,187 @@
+//! What keeps a backup and a restore from being taken for another one.
+
+use std::path::PathBuf;
+
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+use countersign_store::Store as _;
+use countersign_store::contract::{ClaimKey, Claimed};
+use countersign_store::moving::{self, Move, ROWS_PER_PORTION};
+use countersign_store::testing::Database as Fresh;
+
+use super::restoring::{Work, give_name};
+use super::*;
+use crate::chance::Chance;
+use crate::config::Optional;
+use crate::run::{close_store, initialise, open_store, recover, sqlite_options};
+
+/// A deployment in a folder, and a place for what is made of it.
+struct Place {
+    folder: tempfile::TempDir,
+    config: Config,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("an empty folder can be initialised");
+        Self { folder, config }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A backup, after one more change.
+    async fn backup(&self, name: &str) -> (PathBuf, Trailer) {
+        recover(&self.config, 1).await.expect("a token can be made");
+        let file = self.path(name);
+        let trailer = take(&self.config, &file).await.expect("a backup can be taken");
+        (file, trailer)
+    }
+
+    /// The settings of a restore into another folder, with the master key.
+    fn elsewhere(&self, name: &str, database_url: Option<String>) -> Config {
+        Config {
+            data: self.path(name),
+            master_key_file: Optional(Some(self.config.data.join("master.key"))),
+            database_url: Optional(database_url),
+            ..Config::default()
+        }
+    }
+
+    fn order(&self, from: PathBuf, url: &str) -> Move {
+        Move {
+            from,
+            sqlite: sqlite_options(&Chance::default()),
+            to: postgres_options(&self.config, url).expect("it is an address"),
+            id: [7; 16],
+            now: Clock::System.now(),
+            rows_per_portion: ROWS_PER_PORTION,
+            refuse_ahead_ms: Some(0),
+        }
+    }
+}
+
+async fn refused<T: std::fmt::Debug>(outcome: impl Future<Output = anyhow::Result<T>>) -> String {
+    format!("{:#}", outcome.await.expect_err("it is refused"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_that_was_cut_off_goes_on_with_its_own_backup_only() {
+    let (place, database) = (Place::new().await, Fresh::new().await);
+    let (monday, of_monday) = place.backup("monday").await;
+    let (tuesday, of_tuesday) = place.backup("tuesday").await;
+    let config = place.elsewhere("restored", Some(database.url()));
+    let data = DataDir::create(&config.data).expect("it can be made");
+    let work = Work::in_folder(&data);
+    work.unpack(&monday, &of_monday).expect("it is whole");
+    let order = place.order(work.copy.clone(), &database.url());
+    // The copy has begun, and whoever made it is gone.
+    let here = tokio::task::LocalSet::new();
+    let moving = here.spawn_local(moving::run(order, |_| panic!("it dies here")));
+    let died = here.run_until(moving).await;
+    assert!(died.expect_err("it died").is_panic());
+
+    let said = refused(restore(&config, &tuesday)).await;
+    assert!(said.contains("is not finished") && said.contains(&of_monday.taken_at), "{said}");
+    assert!(said.contains("restoring"), "what to remove: {said}");
+    let restored = restore(&config, &monday).await.expect("it goes on");
+    assert_eq!(restored.trailer, of_monday);
+    assert_ne!(of_monday.sha256, of_tuesday.sha256);
+    assert!(!work.folder.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_finished_restore_left_is_in_no_other_ones_way() {
+    let (place, one, two) = (Place::new().await, Fresh::new().await, Fresh::new().await);
+    let (monday, of_monday) = place.backup("monday").await;
+    let (tuesday, of_tuesday) = place.backup("tuesday").await;
+    let first = place.elsewhere("restored", Some(one.url()));
+    let data = DataDir::create(&first.data).expect("it can be made");
+    let work = Work::in_folder(&data);
+    // It came to its end, and was killed before it could tidy up.
+    work.unpack(&monday, &of_monday).expect("it is whole");
+    moving::run(place.order(work.copy.clone(), &one.url()), |_| {}).await.expect("it is moved");
+
+    let second = place.elsewhere("restored", Some(two.url()));
+    let said = refused(restore(&second, &monday)).await;
+    assert!(said.contains("earlier restore") && said.contains("remove"), "{said}");
+    assert_eq!(restore(&second, &tuesday).await.expect("it begins anew").trailer, of_tuesday);
+}
+
+#[tokio::test]
+async fn a_slow_disk_at_the_end_of_a_restore_lets_nothing_in_that_was_accepted_meanwhile() {
+    const TOLERANCE_MS: i64 = 30_000;
+    let place = Place::new().await;
+    let (copy, database) = (place.path("copy.db"), place.path("data/countersign.db"));
+    std::fs::rename(&database, &copy).expect("it can be moved");
+    let mut time = Clock::System.now();
+    // Each step takes three seconds.
+    let mut slow = || {
+        time = time.plus_ms(3_000);
+        time
+    };
+    let horizon = give_name(&copy, &database, TOLERANCE_MS, &mut slow).expect("it gets its name");
+    assert!(horizon >= time.plus_ms(TOLERANCE_MS), "{horizon:?} is before the end, {time:?}, and the tolerance");
+    assert!(database.exists() && !copy.exists());
+
+    let data = DataDir::open(&place.config.data).expect("it is there");
+    let store = open_store(&place.config, &data).await.expect("it opens");
+    let claim = ClaimKey {
+        tenant: TenantNo(1),
+        application: ApplicationNo(1),
+        nonce: "stamped-at-the-end".to_owned(),
+        stamped_at: horizon,
+    };
+    let found = store.reserve(&claim).await.expect("it answers");
+    assert!(matches!(found, Claimed::TooOld), "{found:?}");
+    close_store(&store).expect("it closes");
+}
+
+#[tokio::test]
+async fn a_second_backup_to_one_name_is_refused_before_it_touches_the_first() {
+    let place = Place::new().await;
+    let file = place.path("backup");
+    let held = NameLock::take(&file).expect("nobody has it");
+    let unfinished = beside(&file, "unfinished").expect("it has a name");
+    std::fs::write(&unfinished, "half of it").expect("it can be written");
+    let said = refused(take(&place.config, &file)).await;
+    assert!(said.contains("under way"), "{said}");
+    assert_eq!(std::fs::read(&unfinished).expect("it is there"), b"half of it");
+    // Whoever held the name has died, and the next one begins anew.
+    drop(held);
+    let trailer = take(&place.config, &file).await.expect("it is free");
+    restore(&place.elsewhere("restored", None), &file).await.expect("it is whole");
+    assert_eq!(read_trailer(&file).expect("it is a backup"), trailer);
+    assert!(!unfinished.exists() && !beside(&file, "lock").expect("it has a name").exists());
+}
+
+#[test]
+fn where_there_are_no_links_a_name_is_given_all_the_same_and_never_taken_away() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    std::fs::write(&one, "1").expect("it can be written");
+    std::fs::write(&two, "2").expect("it can be written");
+    give_file_name(&one, &two).expect_err("somebody has the name");
+    assert_eq!(std::fs::read(&two).expect("it is there"), b"2");
+    let refuses = |_: &Path, _: &Path| Err(ErrorKind::PermissionDenied.into());
+    give_name_by(refuses, &one, &two).expect_err("somebody has the name");
+    assert_eq!(std::fs::read(&two).expect("it is there"), b"2");
+    let three = folder.path().join("three");
+    give_name_by(refuses, &one, &three).expect("nobody has it");
+    assert!(!one.exists() && three.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_copy_that_a_move_left_is_not_backed_up_unless_it_is_served() {
+    let (mut place, database) = (Place::new().await, Fresh::new().await);
+    let order = place.order(place.config.data.join("countersign.db"), &database.url());
+    let report = moving::run(order, |_| {}).await.expect("it is moved");
+    let file = place.path("backup");
+    let said = refused(take(&place.config, &file)).await;
+    assert!(said.contains(&report.place) && said.contains("--database-url"), "{said}");
+    assert!(!file.exists());
+    place.config.serve_moved = true;
+    take(&place.config, &file).await.expect("it is served on purpose");
+}

@@ -1,0 +1,143 @@
+//! The chain of the audit log, as a start and a command take it up.
+//!
+//! Invariant: each node notes in its data folder which key the chain has. Who can write to the database, and to no node's disk, can take key and
+//! links away, but the next start knows that there were any.
+
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use countersign_domain::time::UnixMillis;
+use countersign_store::nodes::{NodeId, Stage, Tend};
+use countersign_store::{AnyStore, Store as _};
+
+use super::fixed;
+use super::machine::Machine;
+use crate::app::audit_chain::{self, Begun, Opened};
+use crate::app::{Actor, audit_chain::VerifiedFault};
+use crate::chance::{Chance, hex};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::datadir::DataDir;
+use crate::vault::Vault;
+
+/// Who begins a chain, in the audit log: nobody with a token.
+const ACTOR: &str = "machine";
+
+/// From here on lines of the audit log are linked. Refused where the key of the chain is not there, or is not the one that this node knows.
+pub async fn take_up(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
+    let known = data.chain_key_seen()?;
+    let Some(key) = audit_chain::link(vault, store).await? else { bail!(missing(known.as_deref())) };
+    let fingerprint = hex(&key.fingerprint());
+    match known {
+        Some(known) => same(data, &known, &fingerprint),
+        None => Ok(data.note_chain_key(&fingerprint)?),
+    }
+}
+
+/// Refuses a chain whose key is not the one that this node knows; without changing anything.
+pub async fn compare(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
+    let (Some(known), Some(key)) = (data.chain_key_seen()?, audit_chain::key(vault, store).await?) else {
+        return Ok(());
+    };
+    same(data, &known, &hex(&key.fingerprint()))
+}
+
+fn same(data: &DataDir, known: &str, fingerprint: &str) -> anyhow::Result<()> {
+    ensure!(
+        known == fingerprint,
+        "the chain of the audit log has another key ({fingerprint}) than this node has seen ({known}): somebody began it anew, and what was there \
+         before it may have been changed; compare with heads that were kept, and where it was you, remove {}",
+        data.chain_key_file().display()
+    );
+    Ok(())
+}
+
+fn missing(known: Option<&str>) -> String {
+    match known {
+        Some(known) => format!(
+            "the key of the audit log's chain ({known}) was taken out of the database, so that nobody can tell any more whether lines were \
+             changed: restore a backup, or begin another chain over what is there with `countersign audit begin --accept`"
+        ),
+        None => "the database has no key for a chain of the audit log: if a program from before the chain made this deployment, stop every node and \
+                 run `countersign audit begin`; if not, somebody has taken the key away, and what the log says cannot be trusted"
+            .to_owned(),
+    }
+}
+
+/// Begins the chain of a deployment that a program from before the chain made, or with `accept` another one over whatever is there. Refused while
+/// nodes are alive: their lines would not be in it.
+pub async fn begin(config: &Config, accept: bool) -> anyhow::Result<Begun> {
+    DataDir::open(&config.data)?;
+    let machine = Machine::open(config).await?;
+    let outcome = begin_in(config, &machine, accept).await;
+    machine.close(outcome)
+}
+
+async fn begin_in(config: &Config, machine: &Machine, accept: bool) -> anyhow::Result<Begun> {
+    let Machine { data, vault, store, .. } = machine;
+    fixed::compare(config, vault, store).await?;
+    if let Some(key) = audit_chain::key(vault, store).await? {
+        bail!("the audit log has a chain already (key {}): there is nothing to begin", hex(&key.fingerprint()));
+    }
+    let chance = Chance::default();
+    let alive = nodes_alive(store, config.dispatch_lease.0, &chance).await?;
+    ensure!(
+        alive == 0,
+        "{alive} other nodes were seen within the last {:?}: stop all of them first, their lines would not be in the chain",
+        config.dispatch_lease.0
+    );
+    if let Some(known) = data.chain_key_seen()?.filter(|_| !accept) {
+        bail!(missing(Some(&known)));
+    }
+    let now = store.database_time().await?.unwrap_or_else(|| Clock::System.now());
+    let begun = begin_now(vault, store, &chance, now, accept).await?;
+    data.forget_chain_key()?;
+    data.note_chain_key(&hex(&begun.key.fingerprint()))?;
+    Ok(begun)
+}
+
+async fn begin_now(
+    vault: &Vault,
+    store: &AnyStore,
+    chance: &Chance,
+    now: UnixMillis,
+    accept: bool,
+) -> anyhow::Result<Begun> {
+    let actor = Actor { name: ACTOR.to_owned(), source: String::new(), request_id: String::new() };
+    let begun = audit_chain::begin(&Opened { vault, store, chance }, &actor, now, accept).await?;
+    if begun.is_begun {
+        return Ok(begun);
+    }
+    let why = match begun.faults.first() {
+        _ if begun.linked > 0 => {
+            format!("{} lines have links of a chain whose key was taken away", begun.linked)
+        }
+        Some(VerifiedFault { merchant_id, no, what }) => {
+            let of = merchant_id.as_deref().unwrap_or("the system");
+            format!("it is broken at line {no} of {of}: {what}")
+        }
+        None => "it cannot be read".to_owned(),
+    };
+    bail!(
+        "the audit log is not what an older program left, {why}; restore a backup, or begin a chain over what is there with --accept: \
+         `audit verify` goes on naming what is wrong"
+    )
+}
+
+/// Nodes that were seen within a lease. A node that was killed counts until its lease ends.
+async fn nodes_alive(store: &AnyStore, lease: Duration, chance: &Chance) -> anyhow::Result<u32> {
+    let mut nobody = [0; 16];
+    chance.fill(&mut nobody);
+    let question = Tend {
+        node: NodeId(nobody),
+        name: String::new(),
+        // It holds nothing and leaves nothing.
+        stage: Stage::Ends,
+        wants: 0,
+        held: Vec::new(),
+        give_back: Vec::new(),
+        lease_ms: i64::try_from(lease.as_millis()).unwrap_or(i64::MAX),
+        clock_ahead_ms: None,
+    };
+    Ok(store.tend_lanes(question).await?.nodes_alive)
+}

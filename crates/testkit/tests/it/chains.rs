@@ -1,0 +1,167 @@
+//! A chain that was taken away, one that was never there, and who may begin one.
+
+use std::pin::Pin;
+
+use countersign::app::audit_chain::{Verified, verify_named};
+use countersign::clock::Clock;
+use countersign::config::{Config, Optional};
+use countersign::run::chain::begin;
+use countersign::run::{Machine, close_store, fixed, initialise, open_app, postgres_options, prepare, recover};
+use countersign_store::nodes::{NodeId, Stage, Tend};
+use countersign_store::testing::Database;
+use countersign_store::{PostgresStore, Store as _};
+
+/// What a program from before the chain leaves, and what somebody leaves who takes the chain away.
+const UNCHAINED: &str = "UPDATE audit SET link = NULL; UPDATE audit_head SET link = NULL, link_before = NULL;
+    DELETE FROM setting WHERE name = 'audit_chain_key'";
+
+/// A deployment in a database, and the folder of its first node.
+struct Place {
+    folder: tempfile::TempDir,
+    database: Database,
+    config: Config,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let (folder, database) = (tempfile::tempdir().expect("a temporary folder can be made"), Database::new().await);
+        let data = folder.path().join("data");
+        let config = Config { data, database_url: Optional(Some(database.url())), ..Config::default() };
+        initialise(&config).await.expect("an empty database can be initialised");
+        Self { folder, database, config }
+    }
+
+    /// A node that knows the master key and has not served yet.
+    fn other(&self) -> Config {
+        Config {
+            data: self.folder.path().join("other"),
+            master_key_file: Optional(Some(self.config.data.join("master.key"))),
+            ..self.config.clone()
+        }
+    }
+
+    async fn behind(&self, sql: &str) {
+        self.database.client().await.batch_execute(sql).await.expect("it is done");
+    }
+}
+
+/// A start and what it finds, up to where listeners would be opened.
+fn start(config: &Config) -> Pin<Box<dyn Future<Output = anyhow::Result<Verified>> + '_>> {
+    Box::pin(async {
+        let app = open_app(config, Clock::System, None).await?;
+        let verified = verify_named(&app.vault, &app.store, Vec::new(), |_| {}).await?;
+        close_store(&app.store)?;
+        Ok(verified)
+    })
+}
+
+async fn refused<T: std::fmt::Debug>(outcome: impl Future<Output = anyhow::Result<T>>) -> String {
+    format!("{:#}", outcome.await.expect_err("it is refused"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_whose_chain_was_taken_away_is_signed_by_no_start() {
+    let place = Place::new().await;
+    assert!(start(&place.config).await.expect("it starts").holds);
+    recover(&place.config, 1).await.expect("a token can be made");
+    place.behind(UNCHAINED).await;
+    place.behind("UPDATE audit SET actor = 'nobody' WHERE action = 'token.recover'").await;
+
+    let said = refused(start(&place.config)).await;
+    assert!(said.contains("was taken out of the database"), "{said}");
+    assert!(refused(recover(&place.config, 1)).await.contains("was taken out of the database"));
+    assert!(refused(begin(&place.config, false)).await.contains("was taken out of the database"));
+    // A node that never saw it cannot know, and begins nothing by itself either.
+    prepare(&place.other()).await.expect("it joins");
+    assert!(refused(start(&place.other())).await.contains("countersign audit begin"));
+
+    let begun = begin(&place.config, true).await.expect("it is begun, as told");
+    assert_eq!((begun.unlinked, begun.linked), (2, 0));
+    let verified = start(&place.config).await.expect("it starts");
+    assert!(verified.holds && verified.lines_before_chain == 2, "{verified:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_from_before_the_chain_begins_it_once_by_a_command() {
+    let place = Place::new().await;
+    place.behind(UNCHAINED).await;
+    let said = refused(start(&place.config)).await;
+    assert!(said.contains("countersign audit begin"), "{said}");
+    let begun = begin(&place.config, false).await.expect("it is begun");
+    assert_eq!((begun.unlinked, begun.faults.len()), (1, 0));
+    let verified = start(&place.config).await.expect("it starts");
+    assert!(verified.holds && verified.lines_before_chain == 1 && verified.lines == 2, "{verified:?}");
+    assert!(refused(begin(&place.config, true)).await.contains("has a chain already"));
+
+    place.behind("UPDATE audit SET actor = 'nobody' WHERE action = 'deployment.init'").await;
+    let verified = start(&place.config).await.expect("it starts");
+    assert!(!verified.holds && verified.faults.len() == 1, "{verified:?}");
+    assert!(verified.fault.is_some_and(|fault| fault.what.contains("before the chain")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_links_whose_key_is_gone_and_over_gaps_a_chain_is_begun_only_where_that_is_accepted() {
+    let place = Place::new().await;
+    recover(&place.config, 1).await.expect("a token can be made");
+    prepare(&place.other()).await.expect("it joins");
+    place.behind("DELETE FROM setting WHERE name = 'audit_chain_key'").await;
+    let said = refused(begin(&place.other(), false)).await;
+    assert!(said.contains("2 lines have links") && said.contains("--accept"), "{said}");
+    place.behind("UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2").await;
+    let said = refused(begin(&place.other(), false)).await;
+    assert!(said.contains("broken at line 2 of the system"), "{said}");
+    assert!(refused(start(&place.other())).await.contains("countersign audit begin"), "nothing was begun");
+
+    begin(&place.other(), true).await.expect("it is begun, as told");
+    let verified = start(&place.other()).await.expect("it starts");
+    assert!(!verified.holds && verified.faults.iter().any(|fault| fault.no == 2), "{verified:?}");
+    // The first node knows the other chain.
+    let said = refused(start(&place.config)).await;
+    assert!(said.contains("another key") && said.contains("audit.chain"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_chain_is_begun_beside_a_node_that_is_alive() {
+    let place = Place::new().await;
+    let app = open_app(&place.config, Clock::System, None).await.expect("it opens");
+    let beat = |stage| Tend {
+        node: NodeId([3; 16]),
+        name: "it".to_owned(),
+        stage,
+        wants: 0,
+        held: Vec::new(),
+        give_back: Vec::new(),
+        lease_ms: 60_000,
+        clock_ahead_ms: None,
+    };
+    app.store.tend_lanes(beat(Stage::Begins)).await.expect("it is alive");
+    place.behind(UNCHAINED).await;
+    let said = refused(begin(&place.config, true)).await;
+    assert!(said.contains("1 other nodes") && said.contains("stop all of them"), "{said}");
+    app.store.tend_lanes(beat(Stage::Ends)).await.expect("it ends");
+    begin(&place.config, true).await.expect("nobody is alive");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_reads_the_log_changes_no_schema_and_needs_no_folder_for_what_is_elsewhere() {
+    let place = Place::new().await;
+    let key = place.config.data.join("master.key");
+    let nowhere = Config { data: place.folder.path().join("nowhere"), ..place.config.clone() };
+    let said = refused(Machine::open(&nowhere)).await;
+    assert!(said.contains("nowhere"), "{said}");
+    let named = Config { master_key_file: Optional(Some(key)), ..nowhere };
+    let machine = Machine::open(&named).await.expect("nothing of a folder is needed");
+    fixed::compare_key(&named, &machine.vault, &machine.store).await.expect("it is the key");
+    machine.close(Ok(())).expect("it closes");
+    assert!(!named.data.exists());
+
+    let steps = async || {
+        let options = postgres_options(&named, &place.database.url()).expect("it is an address");
+        PostgresStore::schema_state(&options).await.expect("it answers").applied
+    };
+    let all = steps().await;
+    place.behind(&format!("DELETE FROM schema_step WHERE number = {all}")).await;
+    let said = refused(Machine::open(&named)).await;
+    assert!(said.contains("countersign migrate"), "{said}");
+    assert_eq!(steps().await, all - 1, "nothing was brought up to date");
+}
