@@ -82,14 +82,14 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier) -> anyhow
         (Some(seq), _) | (None, Some(seq)) => seq,
         (None, None) => last(client).await?,
     };
-    told(&format!("bringing events after seq {after} to {}", args.forward));
+    told(&format!("bringing events after seq {after} to {}", args.forward))?;
     loop {
         let page = page(client, Request { after, ..Request::default() }).await?;
         for event in &page.events {
             if event.seq != after + 1 {
                 bail!("after seq {after} comes seq {}: events between them are missing", event.seq);
             }
-            bring(courier, event).await;
+            bring(courier, event).await?;
             after = event.seq;
             if let Some(file) = &args.cursor {
                 remember(file, after)?;
@@ -102,16 +102,16 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier) -> anyhow
 }
 
 /// Brings an event again and again until it is taken.
-async fn bring(courier: &Courier, event: &Event) {
+async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
     let body = Courier::body_of(event);
     let mut letter = Letter { event_id: event.event_id.clone(), sequence: None, ..courier.letter(body) };
     let name = format!("seq {} {} {} {} {}", event.seq, event.event_id, event.biz_type, event.biz_id, event.biz_status);
     let mut waits = Waits::default();
     loop {
         let reaction = courier.bring(&letter).await;
-        told(&format!("{name}: {}", reaction.told()));
+        told(&format!("{name}: {}", reaction.told()))?;
         if reaction.is_taken() {
-            return;
+            return Ok(());
         }
         sleep(waits.next()).await;
         letter = courier.signed(Letter { attempt: letter.attempt + 1, ..letter });
@@ -129,7 +129,7 @@ async fn page(client: &Client, request: Request) -> anyhow::Result<Response> {
         if !may_pass(&error) {
             return Err(error).with_context(|| format!("events after seq {} cannot be had", request.after));
         }
-        told(&format!("no events now: {}; asking again", causes(&error)));
+        told(&format!("no events now: {}; asking again", causes(&error)))?;
         sleep(waits.next()).await;
     }
 }
@@ -226,6 +226,6 @@ fn remember(file: &Path, seq: i64) -> anyhow::Result<()> {
     write().with_context(|| format!("the cursor {} cannot be written", file.display()))
 }
 
-fn told(line: &str) {
-    super::say(&format!("{} {line}\n", rfc3339(Clock::System.now())));
+fn told(line: &str) -> anyhow::Result<()> {
+    super::say(&format!("{} {line}\n", rfc3339(Clock::System.now())))
 }
