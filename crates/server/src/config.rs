@@ -130,6 +130,9 @@ pub struct Config {
     pub tls: Tls,
     /// Bounds on connections and requests.
     pub limits: Limits,
+    /// Where systemd puts credentials for this process, in the environment only: it shows files there to nobody else, whatever their mode says.
+    #[serde(skip)]
+    pub credentials: Option<PathBuf>,
 }
 
 /// TLS of the listeners: both files or none.
@@ -230,7 +233,8 @@ impl Config {
         for flag in flags {
             lay_text(&mut table, flag.setting, &flag.text, flag.flag)?;
         }
-        let config = Self::from_table(table)?;
+        let mut config = Self::from_table(table)?;
+        config.credentials = environment.get("CREDENTIALS_DIRECTORY").map(PathBuf::from);
         config.check()?;
         Ok(config)
     }
@@ -347,19 +351,16 @@ fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
 }
 
-/// Line and column of a byte, each from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+/// Where the text is no TOML. Never the line itself: it may hold a password, or a key that does not belong there.
+fn syntax(error: &toml::de::Error, text: &str, origin: &str) -> ConfigRefused {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |begun| begun.chars().count()) + 1;
+    ConfigRefused(format!("{origin}: line {line}, column {column}: {}", first_line(error.message())))
 }
 
 fn lay_file(table: &mut Table, text: &str, origin: &str) -> Result<(), ConfigRefused> {
-    let over: Table = text.parse().map_err(|error: toml::de::Error| {
-        // Never the line itself, which may hold a password or a key.
-        let (line, column) = place(text, error.span().map_or(0, |span| span.start));
-        ConfigRefused(format!("{origin}: line {line}, column {column}: {}", error.message()))
-    })?;
+    let over: Table = text.parse().map_err(|error: toml::de::Error| syntax(&error, text, origin))?;
     for (name, variable) in
         [("master_key", "COUNTERSIGN_MASTER_KEY"), ("master_key_previous", "COUNTERSIGN_MASTER_KEY_PREVIOUS")]
     {
@@ -380,7 +381,8 @@ fn guard_password(table: &Table, file: &Path) -> Result<(), ConfigRefused> {
     if has_password && crate::datadir::mode_of(file).is_ok_and(crate::datadir::is_open_to_everybody) {
         let path = file.display();
         return refused(format!(
-            "{path}: database_url holds a password, and everybody on this machine may read the file: run `chmod 600 {path}`, or use COUNTERSIGN_DATABASE_URL"
+            "{path}: database_url holds a password, and everybody on this machine may read the file: run `chmod 600 {path}` if it is the server's own, \
+             or use COUNTERSIGN_DATABASE_URL (systemd: in an EnvironmentFile)"
         ));
     }
     Ok(())

@@ -237,14 +237,21 @@ pub const fn is_open_to_everybody(mode: u32) -> bool {
     mode & 0o007 != 0
 }
 
-/// Reads a master key file that only its owner may read.
-pub fn read_key(path: &Path) -> Result<MasterKey, DataRefused> {
+/// Whether a file is one of systemd's credentials: their folder is the process's own, and their mode shows a group that there is not.
+fn is_credential(path: &Path, credentials: Option<&Path>) -> bool {
+    let folder = |path: &Path| path.canonicalize().ok();
+    credentials.is_some_and(|of| path.parent().and_then(folder).is_some_and(|at| folder(of) == Some(at)))
+}
+
+/// Reads a master key file that only its owner may read. `credentials`: the folder where systemd has put files for this process.
+pub fn read_key(path: &Path, credentials: Option<&Path>) -> Result<MasterKey, DataRefused> {
     let mode = match std::fs::metadata(path) {
         Ok(metadata) => metadata.mode() & 0o777,
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(DataRefused::NoKey(path.to_path_buf())),
         Err(error) => return Err(io(path, "cannot be read")(error)),
     };
-    if is_open_to_others(mode) {
+    let is_only_shown = mode & 0o077 == 0o040 && is_credential(path, credentials);
+    if is_open_to_others(mode) && !is_only_shown {
         return Err(DataRefused::KeyIsOpen { path: path.to_path_buf(), mode });
     }
     let mut text = Zeroizing::new(String::with_capacity(128));
@@ -327,10 +334,10 @@ mod tests {
     fn a_key_reads_back_as_it_was_made_and_is_never_overwritten() {
         let (_keep, data) = folder();
         let made = make_key(&data.master_key(), &Chance::default()).expect("it is made");
-        assert_eq!(*read_key(&data.master_key()).expect("it is read"), *made);
+        assert_eq!(*read_key(&data.master_key(), None).expect("it is read"), *made);
         assert_ne!(*made, [0; MASTER_KEY_BYTES]);
         assert!(make_key(&data.master_key(), &Chance::default()).is_err());
-        assert_eq!(*read_key(&data.master_key()).expect("it is still read"), *made);
+        assert_eq!(*read_key(&data.master_key(), None).expect("it is still read"), *made);
     }
 
     #[test]
@@ -339,7 +346,7 @@ mod tests {
         make_key(&data.master_key(), &Chance::default()).expect("it is made");
         for mode in [0o640, 0o604, 0o644] {
             std::fs::set_permissions(data.master_key(), std::fs::Permissions::from_mode(mode)).expect("it is ours");
-            let refused = read_key(&data.master_key()).expect_err("it is refused").to_string();
+            let refused = read_key(&data.master_key(), None).expect_err("it is refused").to_string();
             assert!(refused.contains("chmod 600"), "{refused}");
         }
     }
@@ -395,5 +402,29 @@ mod tests {
         assert!(matches!(DataDir::open(&file), Err(DataRefused::NotAFolder(_))));
         let missing = DataDir::open(&data.path().join("none")).expect_err("it is not there").to_string();
         assert!(missing.contains("countersign init"), "{missing}");
+    }
+
+    #[test]
+    fn a_credential_of_systemd_may_show_a_group_and_nothing_else_may() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+        std::fs::create_dir(&own).expect("made");
+        std::fs::create_dir(&other).expect("made");
+        let file = own.join("master.key");
+        std::fs::write(&file, "ab".repeat(32)).expect("written");
+        let as_mode = |mode, credentials: Option<&Path>| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+            read_key(&file, credentials).is_ok()
+        };
+        assert!(as_mode(0o440, Some(&own)), "as an access list makes it look");
+        for (mode, credentials) in [
+            (0o440, None),
+            (0o440, Some(&*other)),
+            (0o444, Some(&*own)),
+            (0o460, Some(&*own)),
+            (0o640, Some(folder.path())),
+        ] {
+            assert!(!as_mode(mode, credentials), "{mode:o} {credentials:?}");
+        }
     }
 }

@@ -23,11 +23,11 @@ const END_LOOK: Duration = Duration::from_millis(5);
 pub fn master_key(config: &Config, data: &DataDir) -> Result<MasterKey, DataRefused> {
     match (config.master_key.get(), config.master_key_file.get()) {
         (Some(text), _) => datadir::parse_key(text.expose(), "COUNTERSIGN_MASTER_KEY"),
-        (None, Some(file)) => datadir::read_key(file),
+        (None, Some(file)) => datadir::read_key(file, config.credentials.as_deref()),
         (None, None) if !config.master_key_command.is_empty() => {
             printed("master_key_command", &config.master_key_command, config.master_key_command_timeout.0)
         }
-        (None, None) => datadir::read_key(&data.master_key()),
+        (None, None) => datadir::read_key(&data.master_key(), None),
     }
 }
 
@@ -40,7 +40,7 @@ pub fn is_named(config: &Config) -> bool {
 fn previous(config: &Config) -> Result<Option<MasterKey>, DataRefused> {
     match (config.master_key_previous.get(), config.master_key_previous_file.get()) {
         (Some(text), _) => datadir::parse_key(text.expose(), "COUNTERSIGN_MASTER_KEY_PREVIOUS").map(Some),
-        (None, Some(file)) => datadir::read_key(file).map(Some),
+        (None, Some(file)) => datadir::read_key(file, config.credentials.as_deref()).map(Some),
         (None, None) if !config.master_key_previous_command.is_empty() => {
             let argv = &config.master_key_previous_command;
             printed("master_key_previous_command", argv, config.master_key_command_timeout.0).map(Some)

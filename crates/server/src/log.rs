@@ -22,6 +22,8 @@ pub use kept::{REFUSED_KEPT_MAX, names};
 const LINGER_MS: u64 = 10;
 /// More than this waiting to be written, and lines are dropped and counted.
 const WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest method in a line, in bytes. Methods are ASCII.
+const METHOD_BYTES_MAX: usize = 16;
 /// Longest path in a line, in bytes.
 const PATH_BYTES_MAX: usize = 256;
 
@@ -151,6 +153,7 @@ fn drain(shared: &Shared, out: &mut impl Write) {
         // Nobody is left to tell while the log itself cannot be written: a full disk, a reader that went away.
         lost.write(out, &batch);
         if dropped > 0 {
+            metrics::counter!("countersign_log_lines_lost_total").increment(dropped);
             let _ = writeln!(
                 out,
                 r#"{{"level":"WARN","message":"{dropped} log lines were dropped: the log is written too slowly"}}"#
@@ -221,14 +224,33 @@ pub fn shown(path: &str) -> &str {
     (0..=PATH_BYTES_MAX).rev().find_map(|end| path.get(..end)).unwrap_or_default()
 }
 
-/// What strangers wrote, without what may be a secret of ours: people put it where a ClientId or a path belongs.
+/// As much of a method: those that are known are shorter.
+pub fn shown_method(method: &str) -> &str {
+    method.get(..METHOD_BYTES_MAX).unwrap_or(method)
+}
+
+/// What strangers wrote, without what may be a secret of ours: people put it where a ClientId or a path belongs, with the word before it or without.
 pub fn blinded(text: &str) -> Cow<'_, str> {
     const KINDS: [&str; 2] = ["sk_", "cso_"];
     let begins = KINDS.iter().filter_map(|kind| text.find(kind).map(|at| at + kind.len()));
-    match begins.min() {
+    match begins.chain(digits(text)).min() {
         None => Cow::Borrowed(text),
         Some(end) => Cow::Owned(format!("{}(withheld)", &text[..end])),
     }
+}
+
+/// Where so many digits of hex stand in a row that they may be a secret.
+fn digits(text: &str) -> Option<usize> {
+    const ENOUGH: usize = 40;
+    let mut begun = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if !byte.is_ascii_hexdigit() {
+            begun = at + 1;
+        } else if at + 1 - begun >= ENOUGH {
+            return Some(begun);
+        }
+    }
+    None
 }
 
 /// The one canonical line of a request.
@@ -390,6 +412,12 @@ mod tests {
         assert_eq!(blinded("app_01"), "app_01");
         assert_eq!(blinded("/operator/v1/applications/sk_0011"), "/operator/v1/applications/sk_(withheld)");
         assert_eq!(blinded("a cso_77 b sk_88"), "a cso_(withheld)");
+        let bare = "0123456789abcdef".repeat(4);
+        for text in [&bare, &bare[..40], &bare.to_uppercase()] {
+            assert_eq!(blinded(text), "(withheld)");
+            assert_eq!(blinded(&format!("/v1/\u{e9}/{text}/x")), "/v1/\u{e9}/(withheld)");
+        }
+        assert_eq!(blinded(&bare[..39]), &bare[..39]);
     }
 
     #[test]

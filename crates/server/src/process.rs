@@ -79,6 +79,13 @@ mod tests {
     }
 
     #[test]
+    fn dumps_are_forbidden_by_the_limit_and_by_the_mark_that_counts_where_they_are_piped() {
+        forbid_dumps().expect("it may be lowered");
+        assert_eq!(dumps(), Dumps::Forbidden);
+        assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
+    }
+
+    #[test]
     fn files_are_raised_to_what_the_system_allows() {
         let files = allow_files(10);
         assert_eq!(files.needed, 10 + OTHER_FILES);

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
 use countersign_store::nodes::NodeId;
 use countersign_store::{AnyStore, Store as _};
-use hyper::Request;
-use hyper::body::Incoming;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -35,16 +37,17 @@ use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
 use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
-use crate::listen::{self, Crowd, ListenSettings};
+use crate::listen::{self, Crowd, ListenSettings, Throng};
 use crate::log::{LogGuard, LogSink};
-use crate::merchant::{Edge, EdgeSettings, IntakeLimits, Sources};
-use crate::operator::OperatorSettings;
+use crate::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use crate::operator::{Entrance, Gate, OperatorSettings};
 use crate::vault::Vault;
 use crate::{keys, meters, operator};
 
 pub mod backup;
 mod certificate;
 pub mod chain;
+pub mod dangers;
 mod database;
 pub mod durability;
 pub mod fixed;
@@ -56,7 +59,7 @@ mod trials;
 
 pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
 use certificate::Renewal;
-pub use database::{Database, close_store, moved_away, open_store, postgres_options, sqlite_options};
+pub use database::{Database, close_store, moved_away, nameless_boot, open_store, postgres_options, sqlite_options};
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;
 pub use nodes::clock_ahead_ms;
@@ -133,6 +136,8 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         dispatch.node_name = listen.to_string();
     }
     let operator = operator_settings(&config, &dispatch, handle.clone(), surroundings.log)?;
+    let gate = operator.gate.clone();
+    let entrance = Entrance { throng: throng(&config), sources: operator.sources.clone() };
     let router = operator::router(app.clone(), operator)?;
     let settings = listen_settings(&config, tls);
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
@@ -140,11 +145,12 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let mut tasks = vec![
         tokio::spawn(serve_merchants(merchants, settings, edge.clone(), ended.clone())),
-        tokio::spawn(serve_operators(operators, for_operators, router, ended.clone())),
+        tokio::spawn(serve_operators(operators, for_operators, router, entrance, ended.clone())),
         tokio::spawn(dispatcher.run(ended.clone())),
         tokio::spawn(durability::watch(app.clone(), ended.clone())),
         tokio::spawn(delivery::watch(app.clone(), ended.clone())),
-        tokio::spawn(keep_house(app.clone(), edge, handle, ended.clone())),
+        tokio::spawn(keep_house(app.clone(), ended.clone())),
+        tokio::spawn(keep_small(edge, gate, handle, ended.clone())),
         tokio::spawn(note_uses(app.clone(), ended.clone())),
         tokio::spawn(trials::watch(app.clone(), ended.clone())),
     ];
@@ -159,14 +165,17 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     Ok(Running { listen, operator_listen, app, certificate, shutdown, tasks, drain, log_guard: None, _lock: lock })
 }
 
-/// Says in the log what is allowed and dangerous; `doctor` says it too.
+/// Says in the log what is allowed and dangerous; `doctor` says the same.
 fn warn_of_danger(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     if data.is_open_to_others()? {
         let folder = data.path().display();
         tracing::warn!("The data folder {folder} may be entered by its group: run `chmod 700 {folder}`");
     }
-    if config.allow_private_callbacks {
-        tracing::warn!("Callbacks over http and to private addresses are allowed: for development only");
+    if let Some(told) = nameless_boot(config) {
+        tracing::warn!("{told}");
+    }
+    for danger in dangers::unsafe_settings(config) {
+        tracing::warn!("Less safe than it could be: {danger}");
     }
     Ok(())
 }
@@ -223,8 +232,6 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         clock => clock,
     };
     let chance = Chance::default();
-    let mut nobody = [0; 64];
-    chance.fill(&mut nobody);
     let policy = Policy {
         rule_zone: config
             .rule_zone()
@@ -238,7 +245,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
     // Where others may deliver, nothing is this node's until it has taken it.
     let lanes = if store.is_shared() { LaneSet::NONE } else { LaneSet::ALL };
     Ok(App {
-        callers: Callers::new(&nobody, store.is_shared()),
+        callers: Callers::new(&chance, &vault, store.is_shared()),
         store,
         clock,
         chance,
@@ -286,6 +293,11 @@ fn crowd(config: &Config) -> Arc<Crowd> {
     Arc::new(Crowd::new(config.limits.connections_per_address, config.trusted_networks(), config.limit_loopback))
 }
 
+/// As many requests over HTTP/2 as connections, and for each address the same share: whoever is served over HTTP/1 is bounded alike.
+fn throng(config: &Config) -> Arc<Throng> {
+    Arc::new(Throng::new(config.limits.connections, crowd(config)))
+}
+
 fn prefixes(config: &Config) -> anyhow::Result<Prefixes> {
     Prefixes::new(&config.header_prefixes).map_err(|refused| anyhow!("header_prefixes: {refused}"))
 }
@@ -306,10 +318,13 @@ fn edge_settings(config: &Config) -> anyhow::Result<EdgeSettings> {
         prefixes: prefixes(config)?,
         limits: intake_limits(config),
         sources: Sources::behind(config.trusted_networks()),
-        failed_auth_per_s: config.failed_auth_per_s,
-        failed_auth_burst: config.failed_auth_burst,
-        limit_loopback: config.limit_loopback,
+        budget: budget(config),
+        throng: throng(config),
     })
+}
+
+fn budget(config: &Config) -> Budget {
+    Budget { per_s: config.failed_auth_per_s, burst: config.failed_auth_burst, limit_loopback: config.limit_loopback }
 }
 
 fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSettings> {
@@ -337,6 +352,8 @@ fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSettings> {
     })
 }
 
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send>>;
+
 async fn serve_merchants(
     listener: TcpListener,
     settings: ListenSettings,
@@ -346,8 +363,14 @@ async fn serve_merchants(
     let service_for = |peer: IpAddr| {
         let edge = edge.clone();
         service_fn(move |request: Request<Incoming>| {
-            let edge = edge.clone();
-            async move { Ok::<_, Infallible>(edge.serve(request, peer).await) }
+            // At once: of what is turned away no task holds the head, nor the room that an answer would need.
+            match edge.admit(request, peer) {
+                Ok(admitted) => {
+                    let edge = edge.clone();
+                    Box::pin(async move { Ok(edge.answer(admitted).await) }) as Answering
+                }
+                Err(refusal) => Box::pin(std::future::ready(Ok(*refusal))),
+            }
         })
     };
     listen::serve(listener, settings, service_for, ended).await;
@@ -362,9 +385,11 @@ async fn serve_operators(
     listener: TcpListener,
     settings: ListenSettings,
     router: Router,
+    entrance: Entrance,
     ended: watch::Receiver<bool>,
 ) {
-    listen::serve(listener, settings, |peer: IpAddr| operator::connection::<Incoming>(&router, peer), ended).await;
+    let service_for = |peer: IpAddr| operator::connection::<Incoming>(&router, &entrance, peer);
+    listen::serve(listener, settings, service_for, ended).await;
 }
 
 fn operator_settings(
@@ -383,6 +408,7 @@ fn operator_settings(
         log,
         limits: intake_limits(config),
         is_tls: config.tls.cert.get().is_some(),
+        gate: Arc::new(Gate::new(&budget(config))),
     })
 }
 
@@ -401,17 +427,9 @@ async fn note_uses(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     }
 }
 
-/// Until the end: forgets nonces that no request can carry any more, and keeps meters and budgets small.
-async fn keep_house(app: Arc<App>, edge: Arc<Edge>, meters: PrometheusHandle, mut ended: watch::Receiver<bool>) {
-    let mut ticks = tokio::time::interval(HOUSEKEEPING_PERIOD);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = ended.wait_for(|ended| *ended) => return,
-            _ = ticks.tick() => {}
-        }
-        edge.tidy();
-        meters.run_upkeep();
+/// Until the end: forgets nonces that no request can carry any more, and old answers.
+async fn keep_house(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    while housekeeping_is_due(&mut ended).await {
         let horizon = UnixMillis(app.clock.now().0 - app.policy.timestamp_tolerance_ms - NONCE_MARGIN_MS);
         if let Err(error) = app.store.purge_nonces(horizon).await {
             tracing::warn!(%error, "Old nonces could not be forgotten: {error}; this is tried again");
@@ -420,6 +438,20 @@ async fn keep_house(app: Arc<App>, edge: Arc<Edge>, meters: PrometheusHandle, mu
             tracing::warn!(%error, "Old answers to idempotency keys could not be forgotten: {error}; this is tried again");
         }
     }
+}
+
+/// Until the end: keeps meters and budgets small. Beside the above, since a store that hangs must not let strangers fill the memory.
+async fn keep_small(edge: Arc<Edge>, gate: Arc<Gate>, meters: PrometheusHandle, mut ended: watch::Receiver<bool>) {
+    while housekeeping_is_due(&mut ended).await {
+        edge.tidy();
+        gate.tidy();
+        meters.run_upkeep();
+    }
+}
+
+/// Waits for the next time; false at the end.
+async fn housekeeping_is_due(ended: &mut watch::Receiver<bool>) -> bool {
+    tokio::time::timeout(HOUSEKEEPING_PERIOD, ended.wait_for(|ended| *ended)).await.is_err()
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ pub trait Store: Send + Sync + 'static {
     /// Forgets nonces stamped before `horizon`, durably noting the horizon first; from then on they are `TooOld`.
     fn purge_nonces(&self, horizon: UnixMillis) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// An application by its ClientId.
+    /// An application by its ClientId. Costs the same whether it is there or not, as soon as there is any.
     fn application(&self, client_id: &str) -> impl Future<Output = Result<Option<ApplicationView>, StoreError>> + Send;
 
     /// The revision of an application; none: there is no such. Costs the same whether it is there or not.

@@ -101,11 +101,13 @@ impl InProcess {
 /// As the server makes it, but in memory and with a key that protects nothing.
 fn in_memory(clock: Clock) -> Result<App> {
     let config = Config::default();
+    let (chance, vault) = (Chance::default(), Vault::new(&Zeroizing::new([7; 32])));
     Ok(App {
         store: AnyStore::Model(ModelStore::new()),
         clock,
-        chance: Chance::default(),
-        vault: Vault::new(&Zeroizing::new([7; 32])),
+        callers: Callers::new(&chance, &vault, false),
+        chance,
+        vault,
         policy: Policy {
             rule_zone: config.rule_zone().context("the default zone is known")?,
             markup_unit: config.markup_unit,
@@ -114,7 +116,6 @@ fn in_memory(clock: Clock) -> Result<App> {
             allow_private_callbacks: config.allow_private_callbacks,
             idempotency_life: config.idempotency_life.0,
         },
-        callers: Callers::new(&[0; 64], false),
         hints: Hints::default(),
         uses: Uses::default(),
         turns: Turns::default(),

@@ -1,8 +1,9 @@
 //! Who calls: applications with their keys, kept ready, and the proof that a request is theirs.
 //!
-//! Read-through: an application is read from the store once and kept. A refusal always reads the store once more, so that a
-//! change made elsewhere is seen, and so that a refusal costs the same for a ClientId that exists and one that does not:
-//! one look-up here, one in the store (of the revision alone), [`HMACS_PER_REFUSAL`] HMACs.
+//! Read-through: an application is read from the store once and kept. A refusal always reads it once more, so that a
+//! change made elsewhere is seen, and so that a refusal costs the same for a ClientId that exists, kept or not, and one that does not: one
+//! look-up here, one in the store (of the whole application, or of another one where there is none), [`HMACS_PER_REFUSAL`] HMACs, and
+//! [`LIVE_SECRETS_MAX`] sealed secrets opened, whether anybody needs them or not.
 //!
 //! Invariant: where other nodes change the same applications, nothing is accepted by what is kept unless a look at the directory of changes
 //! began less than [`FRESH`] ago. Without one, the store is asked for every request. So what was disabled or revoked anywhere is refused here
@@ -27,6 +28,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use super::App;
 use super::error::AppError;
 use super::uses::{Tally, Uses};
+use crate::chance::Chance;
 use crate::vault::{Vault, VaultError, secret_row};
 
 /// The most live secrets that an application can have.
@@ -38,6 +40,13 @@ pub const HMACS_PER_REFUSAL: usize = LIVE_SECRETS_MAX;
 pub const FRESH: Duration = Duration::from_millis(900);
 /// Nobody else changes anything: what is kept is always good.
 const ALWAYS: u64 = u64::MAX;
+
+/// A secret that has ended so long ago is left shut: no clock goes back that far.
+const ENDED_FOR_GOOD_MS: i64 = 60_000;
+/// As long as a Payment API Secret is.
+const SECRET_BYTES: usize = 67;
+/// What binds the sealed secret that is nobody's to its row, which there is none of.
+const NOBODYS_ROW: &str = "nobody";
 
 const SHARDS: usize = 16;
 /// Applications kept per shard; beyond, the shard starts anew.
@@ -108,15 +117,16 @@ impl KnownApplication {
     }
 
     /// Who of its own is disabled, the nearest one.
-    fn disabled(&self) -> Authenticated {
+    fn disabled(&self) -> Refused {
         let merchant = &self.merchant;
-        if !self.application.enabled {
-            Authenticated::No(SignatureRefusal::Disabled, merchant.merchant_id.clone())
+        let (why, merchant_id) = if !self.application.enabled {
+            (SignatureRefusal::Disabled, &merchant.merchant_id)
         } else if !merchant.enabled {
-            Authenticated::No(SignatureRefusal::MerchantDisabled, merchant.merchant_id.clone())
+            (SignatureRefusal::MerchantDisabled, &merchant.merchant_id)
         } else {
-            Authenticated::No(SignatureRefusal::InstitutionDisabled, self.tenant_id.clone())
-        }
+            (SignatureRefusal::InstitutionDisabled, &self.tenant_id)
+        };
+        Refused { why, merchant_id: merchant_id.clone() }
     }
 
     /// Whether one more request fits the application's rate. `Err`: seconds until one does.
@@ -162,8 +172,39 @@ impl SignatureRefusal {
 pub enum Authenticated {
     /// It is this application's request.
     Yes(Arc<KnownApplication>),
-    /// It is not proved. Behind the reason: the `merchant_id` of who is disabled, or of whose application is; else empty.
-    No(SignatureRefusal, String),
+    /// It is not proved.
+    No(Refused, Cost),
+    /// It is not proved by what is kept, and nothing was read.
+    NotLookedUp,
+}
+
+/// Why a request is not proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// For the log only.
+    pub why: SignatureRefusal,
+    /// The `merchant_id` of who is disabled, or of whose application is; else empty.
+    pub merchant_id: String,
+}
+
+/// What a refusal has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Look-ups in the store.
+    pub look_ups: usize,
+    /// Sealed secrets that were opened and made ready to sign.
+    pub opened: usize,
+    /// HMACs.
+    pub hmacs: usize,
+}
+
+/// Whether the store may be asked about a caller whom what is kept does not prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// As for everybody.
+    TheStore,
+    /// Their address has used its budget up.
+    Nobody,
 }
 
 #[derive(Default)]
@@ -183,6 +224,8 @@ pub struct Callers {
     hasher: RandomState,
     /// Stands in where there is no key, so that a refusal costs the same.
     nobody: SigningKey,
+    /// The same where there is no sealed secret: the id of its key, and the secret.
+    nobodys: (String, Vec<u8>),
     began: Instant,
     /// Until when what is kept may be believed, in ms after `began`.
     fresh_until: AtomicU64,
@@ -195,15 +238,19 @@ impl fmt::Debug for Callers {
 }
 
 impl Callers {
-    /// None seen yet. `chance`: 64 random bytes for the key that is nobody's. `is_shared`: other nodes change the same applications, and
+    /// None seen yet. Of chance and the vault comes the key that is nobody's. `is_shared`: other nodes change the same applications, and
     /// somebody calls [`Callers::checked`].
-    pub fn new(chance: &[u8; 64], is_shared: bool) -> Self {
+    pub fn new(chance: &Chance, vault: &Vault, is_shared: bool) -> Self {
+        let mut nobody = [0; SECRET_BYTES];
+        chance.fill(&mut nobody);
+        let sealed = vault.seal_under_current(chance, NOBODYS_ROW, &nobody);
         Self {
+            nobodys: (vault.key_id().to_owned(), sealed),
             began: Instant::now(),
             fresh_until: AtomicU64::new(if is_shared { 0 } else { ALWAYS }),
             shards: std::array::from_fn(|_| RwLock::default()),
             hasher: RandomState::new(),
-            nobody: SigningKey::new(chance),
+            nobody: SigningKey::new(&nobody),
         }
     }
 
@@ -320,41 +367,52 @@ impl App {
         headers: &SignedHeaders<'_>,
         body: &[u8],
         now: UnixMillis,
+        ask: Ask,
     ) -> Result<Authenticated, AppError> {
         let claimed = decode_signature(headers.signature);
-        let mut check = Check { headers, body, now, claimed: claimed.as_ref(), spent: 0, proof: 0 };
+        let mut check = Check { headers, body, now, claimed: claimed.as_ref(), cost: Cost::default(), proof: 0 };
         let freshness = self.callers.freshness();
         let kept = self.callers.get(headers.client_id);
-        let mut is_proved = false;
-        if let Some(known) = &kept
-            && check.proves(known)
-        {
-            is_proved = true;
-            if self.callers.is_still(freshness) {
+        let is_proved = kept.as_ref().is_some_and(|known| check.proves(known));
+        if let Some(known) = kept.as_ref().filter(|_| is_proved) {
+            if self.callers.is_still(freshness)
+                || self.store.application_revision(headers.client_id).await? == Some(known.application.revision)
+            {
+                return Ok(check.proved(known));
+            }
+        } else if ask == Ask::Nobody {
+            check.pad(&self.callers.nobody);
+            return Ok(Authenticated::NotLookedUp);
+        }
+        // Whole, also where it is kept and nothing has changed: that costs what the first read of one that exists does.
+        let read = self.read_application(headers.client_id, kept.as_ref()).await?;
+        check.cost.look_ups += 1;
+        let is_kept = |known: &Arc<KnownApplication>| kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, known));
+        if let Some(known) = &read {
+            check.cost.opened += if is_kept(known) { 0 } else { known.keys.len() };
+            if if is_kept(known) { is_proved } else { check.proves(known) } {
                 return Ok(check.proved(known));
             }
         }
-        // Only what has changed is read whole: reading an application takes longer than finding none.
-        let revision = self.store.application_revision(headers.client_id).await?;
-        let read = match &kept {
-            _ if revision.is_none() => None,
-            Some(known) if revision == Some(known.application.revision) => kept.clone(),
-            Some(_) | None => self.read_application(headers.client_id, kept.as_ref()).await?,
-        };
-        let is_kept = |known: &KnownApplication| {
-            kept.as_ref().is_some_and(|k| k.application.revision == known.application.revision)
-        };
-        if let Some(known) = &read
-            && (if is_kept(known) { is_proved } else { check.proves(known) })
-        {
-            return Ok(check.proved(known));
-        }
         check.pad(&self.callers.nobody);
-        Ok(match &read {
-            None => Authenticated::No(SignatureRefusal::UnknownClient, String::new()),
+        self.open_in_vain(&mut check.cost);
+        let refused = match &read {
+            None => Refused { why: SignatureRefusal::UnknownClient, merchant_id: String::new() },
             Some(known) if !known.is_enabled => known.disabled(),
-            Some(_) => Authenticated::No(SignatureRefusal::WrongSignature, String::new()),
-        })
+            Some(_) => Refused { why: SignatureRefusal::WrongSignature, merchant_id: String::new() },
+        };
+        Ok(Authenticated::No(refused, check.cost))
+    }
+
+    /// Opens the sealed secret that is nobody's, as often as an application's have not been opened.
+    fn open_in_vain(&self, cost: &mut Cost) {
+        let (key_id, sealed) = &self.callers.nobodys;
+        while cost.opened < LIVE_SECRETS_MAX {
+            cost.opened += 1;
+            std::hint::black_box(
+                self.vault.open(key_id, NOBODYS_ROW, sealed).map(|secret| SigningKey::new(&secret)).ok(),
+            );
+        }
     }
 
     /// Reads an application and keeps it, unless the one that is kept already is the same.
@@ -378,9 +436,10 @@ impl App {
     fn ready(&self, view: ApplicationView) -> Result<KnownApplication, AppError> {
         let (is_enabled, goes_out) = (view.is_enabled(), view.goes_out());
         let ApplicationView { application, merchant, tenant_id, secrets, .. } = view;
+        let ended = self.clock.now().plus_ms(-ENDED_FOR_GOOD_MS);
         let keys = secrets
             .into_iter()
-            .filter(|s| s.revoked_at.is_none())
+            .filter(|s| s.revoked_at.is_none() && s.not_after.is_none_or(|end| ended < end))
             .map(|s| open(&self.vault, &self.uses, &application.client_id, s))
             .collect::<Result<Vec<_>, _>>()?;
         let rate = application.rate_limit_per_s.unwrap_or(self.policy.rate_limit_per_s);
@@ -412,7 +471,7 @@ struct Check<'a> {
     body: &'a [u8],
     now: UnixMillis,
     claimed: Option<&'a [u8; 64]>,
-    spent: usize,
+    cost: Cost,
     /// Which of the application's keys it was.
     proof: usize,
 }
@@ -438,7 +497,7 @@ impl Check<'_> {
     }
 
     fn holds(&mut self, key: &SigningKey) -> bool {
-        self.spent += 1;
+        self.cost.hmacs += 1;
         // A signature that does not decode is compared all the same: it must not be refused sooner than another.
         let claimed = self.claimed.unwrap_or(&[0; 64]);
         let right = key.verify(self.headers.timestamp, self.headers.nonce, self.body, claimed);
@@ -446,7 +505,7 @@ impl Check<'_> {
     }
 
     fn pad(&mut self, nobody: &SigningKey) {
-        while self.spent < HMACS_PER_REFUSAL {
+        while self.cost.hmacs < HMACS_PER_REFUSAL {
             self.holds(nobody);
         }
     }

@@ -97,10 +97,21 @@ pub fn make_token(
     (row, plain)
 }
 
-/// The token that `text` is, where it is known, not ended and not revoked.
-pub async fn authenticate(app: &App, text: &str) -> Result<Option<TokenRow>, AppError> {
+/// The SHA-256 of a token's text: what the store knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenDigest([u8; 32]);
+
+impl TokenDigest {
+    /// Of this text.
+    pub fn of(text: &str) -> Self {
+        Self(sha256(text.as_bytes()))
+    }
+}
+
+/// The token that has this digest, where it is known, not ended and not revoked.
+pub async fn authenticate(app: &App, digest: &TokenDigest) -> Result<Option<TokenRow>, AppError> {
     let now = app.clock.now();
-    let found = app.store.token(&sha256(text.as_bytes())).await?;
+    let found = app.store.token(&digest.0).await?;
     let found = found.filter(|token| token.is_live(now));
     if let Some(token) = &found {
         app.uses.token(&token.token_id, now);

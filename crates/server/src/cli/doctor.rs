@@ -87,6 +87,9 @@ pub fn doctor(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> an
 
 fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
     safety::examine(config, findings);
+    if let Some(told) = run::nameless_boot(config) {
+        findings.note(Verdict::Warn, "boot", told);
+    }
     if let Some(data) = examine_folder(config, findings) {
         let key = keys::vault(config, &data).map(|vault| {
             let also =

@@ -108,7 +108,8 @@ pub enum Command {
 /// Reads the process's arguments, does what they say, and gives the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(cli.command, &crate::config::environment()) {
+    let outcome = close_memory(&cli.command).and_then(|()| run(cli.command, &crate::config::environment()));
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             // One line: causes after colons.
@@ -116,6 +117,14 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Keys and secrets are in the memory of most commands. `serve` does the same when it has read whether developers want it otherwise.
+fn close_memory(command: &Command) -> anyhow::Result<()> {
+    if matches!(command, Command::Serve(_)) {
+        return Ok(());
+    }
+    crate::process::forbid_dumps().context("core dumps cannot be forbidden")
 }
 
 /// Does one command. `environment` is the process's.

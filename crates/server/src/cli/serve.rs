@@ -72,14 +72,11 @@ pub async fn told_to_stop() -> anyhow::Result<()> {
 
 /// Before there are threads and keys: what a crash may leave, and how many files there may be.
 fn prepare_process(config: &Config) -> anyhow::Result<()> {
-    if config.core_dumps {
-        tracing::warn!("Core dumps are allowed: a crash writes the keys in use to a disk; for development only");
-    } else {
+    if !config.core_dumps {
         process::forbid_dumps().context("core dumps cannot be forbidden (core_dumps = true allows them)")?;
     }
-    if let Some(lack) = process::allow_files(config.connections_at_most()).lack() {
-        tracing::warn!("Too few files: {lack}");
-    }
+    // What is missing is said with all else that is less safe than it could be.
+    process::allow_files(config.connections_at_most());
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! How many connections one address may have open, so that one peer cannot take every place.
+//! How many places one address may have, of connections and of requests, so that one peer cannot take them all.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,28 +6,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::merchant::Network;
+use crate::merchant::{Network, block_of};
 
-/// How often the log says that connections were refused.
+/// How often the log says that somebody was refused.
 const SAID_EVERY: Duration = Duration::from_secs(60);
-/// Of an IPv6 address, what belongs to one customer of a network: whoever has one address of such a block has all of it.
-const V6_BLOCK_BITS: u32 = 64;
 
-/// The connections of each address. By default nobody is counted.
+/// The places of each address. By default nobody is counted.
 #[derive(Debug, Default)]
 pub struct Crowd {
     /// Most of one address; 0 is no limit.
     most: usize,
-    /// Whose connections are not counted: proxies, which carry everybody's.
+    /// Who is not counted: proxies, which carry everybody's.
     exempt: Vec<Network>,
-    /// Whether those of this machine are.
+    /// Whether this machine is.
     count_loopback: bool,
     present: Mutex<HashMap<u128, usize>>,
-    refused: AtomicU64,
+}
+
+/// Refusals that the log tells of now and then: a line for each would fill the disk for whoever wants that.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    count: AtomicU64,
     said: Mutex<Option<Instant>>,
 }
 
-/// A connection's place. Given back when it is dropped.
+impl Refusals {
+    /// One more. How many there were since the log told of them, where it is time to tell.
+    pub(super) fn one_more(&self) -> Option<u64> {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.is_none_or(|at| at.elapsed() >= SAID_EVERY).then(|| {
+            *said = Some(Instant::now());
+            self.count.fetch_sub(count, Ordering::Relaxed);
+            count
+        })
+    }
+}
+
+/// A place. Given back when it is dropped.
 #[derive(Debug)]
 pub struct Place {
     crowd: Arc<Crowd>,
@@ -35,13 +51,18 @@ pub struct Place {
 }
 
 impl Crowd {
-    /// At most `most` connections of one address, 0 for no limit, but for those of `exempt` networks and, unless
+    /// At most `most` places for one address, 0 for no limit, but for those of `exempt` networks and, unless
     /// `count_loopback`, of this machine. Of IPv6 a block of 64 bits counts as one address.
     pub fn new(most: usize, exempt: Vec<Network>, count_loopback: bool) -> Self {
         Self { most, exempt, count_loopback, ..Self::default() }
     }
 
-    /// A place for one more connection of `peer`; none if it has as many as it may.
+    /// Most of one address; 0 is no limit.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// One more place for `peer`; none if it has as many as it may.
     pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let peer = peer.to_canonical();
         let is_counted = self.most > 0
@@ -54,34 +75,10 @@ impl Crowd {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         let count = present.entry(block).or_default();
         if *count >= self.most {
-            drop(present);
-            self.refuse(peer);
             return None;
         }
         *count += 1;
         Some(Place { crowd: self.clone(), block: Some(block) })
-    }
-
-    /// Counts it, and says so now and then: a line for each would fill the disk for whoever wants that.
-    fn refuse(&self, peer: IpAddr) {
-        metrics::counter!("countersign_connections_refused_total").increment(1);
-        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.is_none_or(|at| at.elapsed() >= SAID_EVERY) {
-            *said = Some(Instant::now());
-            self.refused.fetch_sub(refused, Ordering::Relaxed);
-            let most = self.most;
-            tracing::warn!(source = %peer, refused, "Connections were refused: one address has {most} open already");
-        }
-    }
-}
-
-/// What is counted as one address.
-fn block_of(peer: IpAddr) -> u128 {
-    match peer {
-        // Where an IPv4 address stands inside of IPv6, which no block of 64 bits can be.
-        IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
-        IpAddr::V6(address) => u128::from(address) >> V6_BLOCK_BITS << V6_BLOCK_BITS,
     }
 }
 

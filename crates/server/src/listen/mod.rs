@@ -20,14 +20,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crowd::Refusals;
+
 mod crowd;
 mod expiry;
+mod throng;
 pub mod tls;
 
 #[cfg(test)]
 mod tests;
 
 pub use crowd::Crowd;
+pub use throng::{Throng, Turn};
 
 /// How a listener treats its connections.
 #[derive(Clone, Debug)]
@@ -93,7 +97,7 @@ pub async fn serve<S, B>(
     B::Error: std::error::Error + Send + Sync,
 {
     let permits = Arc::new(Semaphore::new(settings.connections_max));
-    let graceful = GracefulShutdown::new();
+    let (graceful, refusals) = (GracefulShutdown::new(), Refusals::default());
     let builder = builder(&settings);
     loop {
         let accepted = tokio::select! {
@@ -103,7 +107,10 @@ pub async fn serve<S, B>(
         };
         let Some((stream, peer, permit)) = accepted else { continue };
         // One address that has its share already is cut off at once: the rest of the places are for others.
-        let Some(place) = settings.crowd.enter(peer) else { continue };
+        let Some(place) = settings.crowd.enter(peer) else {
+            turn_away(&settings.crowd, &refusals, peer);
+            continue;
+        };
         let connection =
             Connection { settings: settings.clone(), builder: builder.clone(), watcher: graceful.watcher() };
         let service = service_for(peer);
@@ -118,6 +125,15 @@ pub async fn serve<S, B>(
             drain_s = settings.drain.as_secs(),
             "Connections were still busy at the end of the drain and were closed"
         );
+    }
+}
+
+/// Counts a connection that was closed at once, and says so now and then.
+fn turn_away(crowd: &Crowd, refusals: &Refusals, peer: IpAddr) {
+    metrics::counter!("countersign_connections_refused_total").increment(1);
+    if let Some(refused) = refusals.one_more() {
+        let most = crowd.most();
+        tracing::warn!(source = %peer, refused, "Connections were refused: one address has {most} open already");
     }
 }
 

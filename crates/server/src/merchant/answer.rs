@@ -1,6 +1,7 @@
 //! What goes back: an envelope, its status, its request id.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use countersign_protocol::code::Code;
@@ -39,8 +40,8 @@ pub struct Failure {
     pub allow: Option<&'static str>,
     /// What becomes of the nonce.
     pub nonce: NonceFate,
-    /// Whether the time of the answer must not tell why it is a refusal.
-    pub tells_no_time: bool,
+    /// The grid of times for the answer, where its time must not tell why it is a refusal.
+    pub grid: Option<Duration>,
     /// Whether the connection ends with the answer.
     pub ends_connection: bool,
     /// What the store said where it refused; for the log only.
@@ -61,7 +62,7 @@ impl Failure {
             retry_after_s,
             allow: None,
             nonce,
-            tells_no_time: false,
+            grid: None,
             ends_connection: false,
             trouble: None,
         }

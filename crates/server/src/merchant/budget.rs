@@ -1,40 +1,138 @@
-//! Failed authentications are budgeted per source address, never per ClientId: nobody can lock a victim out.
+//! Failed authentications are budgeted per source address, never per ClientId or token: nobody can lock a victim out.
+//!
+//! Of IPv6 a block of 64 bits is one address, as it is for connections. Whoever is over budget costs no look-up until there is room again.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 
+use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
-use super::EdgeSettings;
+use super::source::block_of;
+
+/// How many failures one address may have. By default there is no budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Failed authentications per second and source address; 0 is off.
+    pub per_s: u32,
+    /// How many of them at once.
+    pub burst: u32,
+    /// Whether loopback addresses are budgeted too.
+    pub limit_loopback: bool,
+}
 
 /// The budget of every source address.
 #[derive(Debug)]
 pub struct FailedAuthentications {
-    limiter: Option<DefaultKeyedRateLimiter<IpAddr>>,
+    limiter: Option<DefaultKeyedRateLimiter<u128>>,
     limit_loopback: bool,
+    clock: DefaultClock,
+    /// Who is over budget, and until when.
+    over: RwLock<HashMap<u128, Instant>>,
+    /// Whether anybody is: nobody else's request looks into the map.
+    is_anybody_over: AtomicBool,
 }
 
 impl FailedAuthentications {
     /// As configured; a rate or a burst of 0 is off.
-    pub fn new(settings: &EdgeSettings) -> Self {
-        let quota = NonZeroU32::new(settings.failed_auth_per_s)
-            .zip(NonZeroU32::new(settings.failed_auth_burst))
+    pub fn new(budget: &Budget) -> Self {
+        let quota = NonZeroU32::new(budget.per_s)
+            .zip(NonZeroU32::new(budget.burst))
             .map(|(rate, burst)| Quota::per_second(rate).allow_burst(burst));
-        Self { limiter: quota.map(RateLimiter::keyed), limit_loopback: settings.limit_loopback }
+        Self {
+            limiter: quota.map(RateLimiter::keyed),
+            limit_loopback: budget.limit_loopback,
+            clock: DefaultClock::default(),
+            over: RwLock::default(),
+            is_anybody_over: AtomicBool::new(false),
+        }
     }
 
     /// Counts one failure of `source`; false where its budget is used up.
     pub fn one_more(&self, source: IpAddr) -> bool {
-        match &self.limiter {
-            Some(limiter) if self.limit_loopback || !source.is_loopback() => limiter.check_key(&source).is_ok(),
-            Some(_) | None => true,
-        }
+        let Some(limiter) = self.limiter.as_ref().filter(|_| self.limit_loopback || !source.is_loopback()) else {
+            return true;
+        };
+        let block = block_of(source);
+        let Err(until) = limiter.check_key(&block) else { return true };
+        let until = Instant::now() + until.wait_time_from(self.clock.now());
+        let mut over = self.over.write().unwrap_or_else(PoisonError::into_inner);
+        over.insert(block, until);
+        self.is_anybody_over.store(true, Ordering::Relaxed);
+        false
+    }
+
+    /// Whether the budget of `source` was used up a moment ago and has no room yet for one more failure.
+    pub fn is_over(&self, source: IpAddr) -> bool {
+        self.is_anybody_over.load(Ordering::Relaxed)
+            && self
+                .over
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&block_of(source))
+                .is_some_and(|until| Instant::now() < *until)
     }
 
     /// Forgets sources whose budget is whole again.
     pub fn tidy(&self) {
-        if let Some(limiter) = &self.limiter {
-            limiter.retain_recent();
+        let Some(limiter) = &self.limiter else { return };
+        limiter.retain_recent();
+        limiter.shrink_to_fit();
+        let now = Instant::now();
+        let mut over = self.over.write().unwrap_or_else(PoisonError::into_inner);
+        over.retain(|_, until| now < *until);
+        over.shrink_to_fit();
+        self.is_anybody_over.store(!over.is_empty(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failures(budget: u32) -> FailedAuthentications {
+        FailedAuthentications::new(&Budget { per_s: 1, burst: budget, limit_loopback: false })
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_block_of_ipv6_has_one_budget() {
+        let failed = failures(100);
+        let fitted = (0..150).filter(|n| failed.one_more(address(&format!("2001:db8:0:7::{n:x}")))).count();
+        assert!((100..=101).contains(&fitted), "{fitted}");
+        assert!(failed.is_over(address("2001:db8:0:7:ffff::1")) && !failed.is_over(address("2001:db8:0:8::1")));
+        assert!(failed.one_more(address("2001:db8:0:8::1")), "the next block has its own");
+    }
+
+    #[test]
+    fn who_is_over_is_so_until_there_is_room_and_is_forgotten_then() {
+        let failed = FailedAuthentications::new(&Budget { per_s: 20, burst: 1, limit_loopback: false });
+        let (bad, good) = (address("192.0.2.1"), address("192.0.2.2"));
+        assert!(!failed.is_over(bad) && failed.one_more(bad) && !failed.is_over(bad));
+        let began = Instant::now();
+        assert!(!failed.one_more(bad));
+        assert!(failed.is_over(bad) || began.elapsed().as_millis() > 40);
+        assert!(!failed.is_over(good));
+        while failed.is_over(bad) {
+            std::thread::yield_now();
         }
+        assert!(failed.one_more(bad), "there is room again");
+        failed.tidy();
+        assert!(failed.over.read().expect("whole").is_empty() && !failed.is_anybody_over.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn this_machine_is_budgeted_only_where_it_shall_be_and_nobody_without_a_budget() {
+        let often = |failed: &FailedAuthentications| (0..10).all(|_| failed.one_more(address("127.0.0.1")));
+        assert!(often(&failures(1)));
+        assert!(often(&FailedAuthentications::new(&Budget { limit_loopback: true, ..Budget::default() })));
+        assert!(!often(&FailedAuthentications::new(&Budget { per_s: 1, burst: 1, limit_loopback: true })));
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Invariant: nothing here writes to the store but the fate of a nonce; endpoints translate and call `app`.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,13 +15,13 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::headers::Prefixes;
-use countersign_store::Store as _;
 use http_body_util::Full;
 use hyper::body::Body;
 use hyper::header::HeaderName;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Version};
 
 use crate::app::App;
+use crate::listen::{Throng, Turn};
 use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
 
@@ -41,6 +42,8 @@ mod rules;
 mod time;
 
 pub use answer::Failure;
+pub use budget::{Budget, FailedAuthentications};
+pub(crate) use source::block_of;
 pub use source::{Network, Sources};
 
 /// How much of a request is taken in. See docs/OPERATING.md.
@@ -79,12 +82,10 @@ pub struct EdgeSettings {
     pub limits: IntakeLimits,
     /// Who is asked whose address a request came from.
     pub sources: Sources,
-    /// Failed authentications per second and source address; 0 is off.
-    pub failed_auth_per_s: u32,
-    /// How many of them at once.
-    pub failed_auth_burst: u32,
-    /// Whether loopback addresses are budgeted too.
-    pub limit_loopback: bool,
+    /// How many failed authentications an address may have.
+    pub budget: Budget,
+    /// How many requests of HTTP/2 may be under way.
+    pub throng: Arc<Throng>,
 }
 
 /// The merchant listener's state.
@@ -94,7 +95,7 @@ pub struct Edge {
     settings: EdgeSettings,
     request_id_header: HeaderName,
     request_ids: answer::RequestIds,
-    failed: budget::FailedAuthentications,
+    failed: FailedAuthentications,
     log: LogSink,
     meters: RequestMeters,
 }
@@ -123,6 +124,15 @@ struct Told<'a> {
     outcome: Outcome,
 }
 
+/// A request that was let in, with its place among those under way.
+#[derive(Debug)]
+pub struct Admitted<B> {
+    request: Request<B>,
+    source: IpAddr,
+    started: Instant,
+    _turn: Option<Turn>,
+}
+
 /// How a request ended.
 #[derive(Clone, Copy)]
 enum Outcome {
@@ -134,10 +144,17 @@ enum Outcome {
     Failure(Code, &'static str),
 }
 
-/// Refused signatures are answered at multiples of this after their arrival. Far more than one takes, where a row is read from memory.
-const REFUSAL_GRID: Duration = Duration::from_micros(20);
-/// The same where the row is read from a database that nodes share.
-const REFUSAL_GRID_SHARED: Duration = Duration::from_micros(100);
+/// Refused signatures are answered at multiples of this after their arrival. More than one takes, where rows are read from memory.
+const REFUSAL_GRID: Duration = Duration::from_micros(100);
+/// The same where nothing was read.
+const REFUSAL_GRID_UNREAD: Duration = Duration::from_micros(20);
+
+/// 503: as many requests are under way as there may be, in all or of this address.
+fn crowded_out() -> Failure {
+    let sentence =
+        "too many requests are under way, of all callers or of this address; nothing was done, so repeat this one soon";
+    Failure::new(Code::ServiceUnavailable, sentence).because("crowded_out")
+}
 
 /// Waits for the next point of the grid. What is equal in look-ups and HMACs still differs by some tens of nanoseconds, such as a row that
 /// is found; whoever may ask often enough could see that. Not by a timer: the finest one would make a refusal a hundred times longer.
@@ -164,24 +181,22 @@ impl Drop for Told<'_> {
             Outcome::Gone => metrics::counter!("countersign_requests_cut_off_total").increment(1),
         }
         // A path that we know, and a ClientId that has signed, are no secrets.
-        let shown = log::shown(&self.path);
-        let path = if self.trace.endpoint.is_some() { shown.into() } else { log::blinded(shown) };
-        let client_id = match self.outcome {
-            Outcome::Success => self.trace.client_id.as_str().into(),
-            Outcome::Failure(..) | Outcome::Gone => log::blinded(&self.trace.client_id),
-        };
+        let path = if self.trace.endpoint.is_some() { self.path.as_str().into() } else { log::blinded(&self.path) };
+        let is_known = matches!(self.outcome, Outcome::Success);
+        let named = |name| if is_known { Cow::Borrowed(name) } else { log::blinded(name) };
         RequestLine {
             at: self.at,
             request_id: &self.trace.request_id,
             listener: "merchant",
-            method: self.method.as_str(),
-            path: &path,
+            method: log::shown_method(self.method.as_str()),
+            // Cut only now: of half a secret nobody can tell that it is one.
+            path: log::shown(&path),
             status,
             code,
             reason,
-            client_id: &client_id,
+            client_id: &named(&self.trace.client_id),
             merchant_id: &self.trace.merchant_id,
-            on_behalf_of: &self.trace.on_behalf_of,
+            on_behalf_of: &named(&self.trace.on_behalf_of),
             source: &self.trace.source.map(source::text).unwrap_or_default(),
             drift_ms: self.trace.drift_ms,
             nonce_first_stamped: self.trace.nonce_first_stamped,
@@ -198,7 +213,7 @@ impl Edge {
         Ok(Self {
             request_id_header,
             request_ids: answer::RequestIds::new(app.chance.bits64()),
-            failed: budget::FailedAuthentications::new(&settings),
+            failed: FailedAuthentications::new(&settings.budget),
             settings,
             app,
             log,
@@ -217,19 +232,55 @@ impl Edge {
         B: Body<Data = Bytes>,
         B::Error: std::error::Error,
     {
+        match self.admit(request, peer) {
+            Ok(admitted) => self.answer(admitted).await,
+            Err(refusal) => *refusal,
+        }
+    }
+
+    /// Lets a request in, or gives the answer that turns it away: what it holds is gone when this returns. To be called as soon as there is a head,
+    /// before a task is made of it: heads are what a flood fills the memory with.
+    pub fn admit<B>(&self, request: Request<B>, peer: IpAddr) -> Result<Admitted<B>, Box<Response<Full<Bytes>>>> {
+        let started = Instant::now();
         let source = self.settings.sources.of(peer, request.headers());
-        let mut told = Told {
+        // A connection of HTTP/1 has one request under way: the bound on connections is enough.
+        let is_one_of_many = request.version() == Version::HTTP_2;
+        let turn = is_one_of_many.then(|| self.settings.throng.enter(source));
+        if let Some(None) = turn {
+            let told = self.told(&request, source, started);
+            return Err(Box::new(self.finish(told, Err(crowded_out()))));
+        }
+        Ok(Admitted { request, source, started, _turn: turn.flatten() })
+    }
+
+    /// Answers what was let in.
+    pub async fn answer<B>(&self, admitted: Admitted<B>) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: std::error::Error,
+    {
+        let Admitted { request, source, started, _turn } = admitted;
+        let mut told = self.told(&request, source, started);
+        let outcome = caught::caught(self.route(&mut told.trace, request))
+            .await
+            .unwrap_or_else(|_| Err(Failure::internal("panic")));
+        self.finish(told, outcome)
+    }
+
+    fn told<B>(&self, request: &Request<B>, source: IpAddr, started: Instant) -> Told<'_> {
+        Told {
             edge: self,
-            started: Instant::now(),
+            started,
             at: self.app.clock.now(),
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
             trace: Trace { request_id: self.request_ids.next(), source: Some(source), ..Trace::default() },
             outcome: Outcome::Gone,
-        };
-        let outcome = caught::caught(self.route(&mut told.trace, request))
-            .await
-            .unwrap_or_else(|_| Err(Failure::internal("panic")));
+        }
+    }
+
+    /// Counts, writes the line, and makes the answer.
+    fn finish(&self, mut told: Told<'_>, outcome: Result<Vec<u8>, Failure>) -> Response<Full<Bytes>> {
         told.outcome = match &outcome {
             Ok(_) => Outcome::Success,
             Err(failure) => Outcome::Failure(failure.code, failure.reason),
@@ -237,13 +288,13 @@ impl Edge {
         if let Err(Failure { trouble: Some(cause), .. }) = &outcome {
             self.app.trouble.met(cause);
         }
-        let tells_no_time = matches!(&outcome, Err(failure) if failure.tells_no_time);
+        let grid = outcome.as_ref().err().and_then(|failure| failure.grid);
         let answer = answer::response(outcome, &self.request_id_header, &told.trace.request_id);
-        if tells_no_time {
+        if let Some(grid) = grid {
             let began = told.started;
             // The line is part of the time.
             drop(told);
-            await_grid(began, if self.app.store.is_shared() { REFUSAL_GRID_SHARED } else { REFUSAL_GRID });
+            await_grid(began, grid);
         }
         answer
     }

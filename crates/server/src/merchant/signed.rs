@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::code::Code;
@@ -12,8 +13,8 @@ use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, MerchantKin
 use hyper::http::request::Parts;
 
 use super::answer::{Failure, NonceFate};
-use super::{Edge, Trace};
-use crate::app::callers::{Authenticated, KnownApplication};
+use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
+use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
 use crate::app::error::AppError;
 use crate::app::{Actor, App};
 
@@ -115,23 +116,21 @@ impl Edge {
             stamped_at: UnixMillis(headers.timestamp_ms),
         };
         // A lower limit of the application's own is checked after the signature, so that it tells a stranger nothing.
-        let own_limit = own_limit_ms(&caller.application, headers.timestamp_ms)
+        let in_own_time = own_limit_ms(&caller.application, headers.timestamp_ms)
             .map_or(Ok(()), |ms| in_time(now, headers.timestamp_ms, ms));
-        if let Err(failure) = own_limit {
-            // The signature was right, so the nonce is used up all the same.
-            return match self.app.store.reserve(&claim).await? {
-                Claimed::Fresh => self.decide_nonce(&claim, O::ENDPOINT, Err(failure)).await,
-                Claimed::Used | Claimed::TooOld | Claimed::Unknowable | Claimed::InDoubt => Err(failure),
-            };
-        }
         if let Err(failure) = self.reserve(&claim).await {
+            in_own_time?;
             if failure.code == Code::NonceReused {
                 trace.nonce_first_stamped = self.app.store.first_stamped(&claim).map(|at| at.0);
             }
             return Err(failure);
         }
         let reservation = Reservation { app: &self.app, claim: &claim, is_decided: false };
-        let outcome = self.admitted::<O>(trace, caller, &headers, &claim, input).await;
+        let outcome = match within_rate(&caller).and(in_own_time) {
+            // The signature was right, so the nonce is used up all the same, unless it is 429.
+            Err(failure) => Err(failure),
+            Ok(()) => self.admitted::<O>(trace, caller, &headers, &claim, input).await,
+        };
         let outcome = self.decide_nonce(&claim, O::ENDPOINT, outcome).await;
         reservation.decided();
         outcome
@@ -144,21 +143,21 @@ impl Edge {
         body: &[u8],
         now: UnixMillis,
     ) -> Result<Arc<KnownApplication>, Failure> {
-        match self.app.authenticate(headers, body, now).await? {
+        let is_over = trace.source.is_some_and(|source| self.failed.is_over(source));
+        let ask = if is_over { Ask::Nobody } else { Ask::TheStore };
+        match self.app.authenticate(headers, body, now, ask).await? {
             Authenticated::Yes(caller) => Ok(caller),
-            Authenticated::No(refusal, merchant_id) => {
+            Authenticated::No(Refused { why: refusal, merchant_id }, _) => {
                 // For the log, which says whom to enable.
                 trace.merchant_id = merchant_id;
                 if trace.source.is_some_and(|source| !self.failed.one_more(source)) {
-                    let sentence =
-                        "too many requests from this address had a wrong signature; wait and correct the signature";
-                    let failure = Failure::new(Code::RateLimited, sentence).because(refusal.name());
-                    return Err(Failure { tells_no_time: true, ..failure });
+                    return Err(over_budget(refusal.name(), REFUSAL_GRID));
                 }
                 let sentence = "the ClientId or the signature is not right; sign timestamp, nonce and raw body with the Payment API Secret";
                 let failure = Failure::new(Code::InvalidSignature, sentence).because(refusal.name());
-                Err(Failure { tells_no_time: true, ..failure })
+                Err(Failure { grid: Some(REFUSAL_GRID), ..failure })
             }
+            Authenticated::NotLookedUp => Err(over_budget("over_budget", REFUSAL_GRID_UNREAD)),
         }
     }
 
@@ -180,7 +179,7 @@ impl Edge {
         }
     }
 
-    /// Rate, identity, body, and then the operation itself.
+    /// Identity, body, and then the operation itself.
     async fn admitted<O: Operation>(
         &self,
         trace: &mut Trace,
@@ -189,13 +188,6 @@ impl Edge {
         claim: &ClaimKey,
         input: Input<'_>,
     ) -> Result<Vec<u8>, Failure> {
-        if let Err(seconds) = caller.within_rate() {
-            let refusal = Failure::new(
-                Code::RateLimited,
-                "this application sends more requests than its limit allows; slow down",
-            );
-            return Err(Failure { retry_after_s: Some(seconds), ..refusal });
-        }
         let acts_for = self.identity(trace, O::ENDPOINT, &caller, headers).await?;
         let request = O::parse(input).map_err(|r| Failure::new(r.code, r.sentence))?;
         let actor = Actor {
@@ -304,6 +296,20 @@ impl Drop for Reservation<'_> {
             self.app.store.release(self.claim);
         }
     }
+}
+
+/// 429 where the application has used its rate up.
+fn within_rate(caller: &KnownApplication) -> Result<(), Failure> {
+    caller.within_rate().map_err(|seconds| {
+        let sentence = "this application sends more requests than its limit allows; slow down";
+        Failure { retry_after_s: Some(seconds), ..Failure::new(Code::RateLimited, sentence) }
+    })
+}
+
+/// 429 where an address has used its budget up.
+fn over_budget(reason: &'static str, grid: Duration) -> Failure {
+    let sentence = "too many requests from this address had a wrong signature; wait and correct the signature";
+    Failure { grid: Some(grid), ..Failure::new(Code::RateLimited, sentence).because(reason) }
 }
 
 /// Who does it, for the audit log: both parties where one acts for another.

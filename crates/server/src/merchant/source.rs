@@ -86,6 +86,18 @@ fn address(hop: &str) -> Option<IpAddr> {
     parsed.map(|a: IpAddr| a.to_canonical())
 }
 
+/// Of an IPv6 address, what belongs to one customer of a network: whoever has one address of such a block has all of it.
+const V6_BLOCK_BITS: u32 = 64;
+
+/// What is counted as one address.
+pub fn block_of(address: IpAddr) -> u128 {
+    match address {
+        // Where an IPv4 address stands inside of IPv6, which no block of 64 bits can be.
+        IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
+        IpAddr::V6(address) => u128::from(address) >> V6_BLOCK_BITS << V6_BLOCK_BITS,
+    }
+}
+
 /// The address as text; the commonest without a trip through the formatter.
 pub fn text(address: IpAddr) -> std::borrow::Cow<'static, str> {
     if address == IpAddr::V4(Ipv4Addr::LOCALHOST) {

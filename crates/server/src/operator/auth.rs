@@ -1,6 +1,7 @@
 //! Who may: bearer tokens and their roles.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -15,7 +16,50 @@ use super::Desk;
 use super::frame::Context;
 use super::problem::Problem;
 use crate::app::Actor;
-use crate::app::operators;
+use crate::app::operators::{self, TokenDigest};
+use crate::merchant::{Budget, FailedAuthentications};
+
+/// Tokens that are remembered to have been good; beyond, all are forgotten.
+const GOOD_MAX: usize = 1_024;
+
+/// Made-up tokens are budgeted per source address, so that trying them costs no look-up in the store beyond that. A token that was good here before is
+/// looked up all the same: nobody who shares an operator's address can lock them out.
+#[derive(Debug)]
+pub struct Gate {
+    failed: FailedAuthentications,
+    good: Mutex<HashSet<TokenDigest>>,
+}
+
+impl Gate {
+    /// With this budget for each address.
+    pub fn new(budget: &Budget) -> Self {
+        Self { failed: FailedAuthentications::new(budget), good: Mutex::default() }
+    }
+
+    /// Whether the store is asked about this token.
+    fn lets_ask(&self, context: Option<&Context>, token: &TokenDigest) -> bool {
+        !context.and_then(|context| context.address).is_some_and(|address| self.failed.is_over(address))
+            || self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(token)
+    }
+
+    fn was_good(&self, token: TokenDigest) {
+        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        if good.len() >= GOOD_MAX && !good.contains(&token) {
+            good.clear();
+        }
+        good.insert(token);
+    }
+
+    /// Counts a token that nobody has; false where the address has used its budget up.
+    fn one_more(&self, context: Option<&Context>) -> bool {
+        context.and_then(|context| context.address).is_none_or(|address| self.failed.one_more(address))
+    }
+
+    /// Forgets addresses that have behaved for a while.
+    pub fn tidy(&self) {
+        self.failed.tidy();
+    }
+}
 
 /// Who makes the call, proved by the token.
 #[derive(Clone, Debug)]
@@ -45,8 +89,19 @@ async fn caller(desk: &Desk, role: Role, headers: &HeaderMap, context: Option<Co
             "send Authorization: Bearer with an operator token that is neither ended nor revoked",
         )
     };
-    let text = bearer(headers).ok_or_else(stranger)?;
-    let token = operators::authenticate(&desk.app, text).await?.ok_or_else(stranger)?;
+    let over_budget = || {
+        let sentence = "too many requests from this address had no token that is good; wait and send one that is";
+        Problem::new(Code::RateLimited, sentence)
+    };
+    let digest = TokenDigest::of(bearer(headers).ok_or_else(stranger)?);
+    let known = context.as_ref();
+    if !desk.settings.gate.lets_ask(known, &digest) {
+        return Err(over_budget());
+    }
+    let Some(token) = operators::authenticate(&desk.app, &digest).await? else {
+        return Err(if desk.settings.gate.one_more(known) { stranger() } else { over_budget() });
+    };
+    desk.settings.gate.was_good(digest);
     if !operators::role_allows(token.role, role) {
         let (held, needed) = (operators::role_name(token.role), operators::role_name(role));
         return Err(Problem::new(

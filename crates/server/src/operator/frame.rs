@@ -1,6 +1,7 @@
 //! What is around every call: its id, its log line, its document where it was refused.
 
 use std::any::Any;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,12 +18,16 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::code::{self, Code};
 
 use super::problem::Problem;
-use super::{Desk, Peer};
+use super::{CrowdedOut, Desk, Peer};
 use crate::edges;
 use crate::log::{self, RequestLine};
 
 /// Bytes of chance in a request's id.
 const REQUEST_ID_BYTES: usize = 14;
+
+/// 503, and what to do about it.
+const CROWDED_OUT: &str =
+    "too many requests are under way, of all callers or of this address; nothing was done, so repeat this one soon";
 
 /// What is known of a request before anything is checked.
 #[derive(Clone, Debug)]
@@ -31,6 +36,8 @@ pub struct Context {
     pub request_id: String,
     /// The address it came from, or empty.
     pub source: String,
+    /// The same, where it is known.
+    pub address: Option<IpAddr>,
     /// When it came.
     pub at: UnixMillis,
 }
@@ -42,13 +49,17 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
     let context = Context {
         request_id: desk.app.chance.hex(REQUEST_ID_BYTES),
         source: peer.map(|address| address.to_string()).unwrap_or_default(),
+        address: peer,
         at: desk.app.clock.now(),
     };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route =
         request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
     request.extensions_mut().insert(context.clone());
-    let refused = refused_by_head(&desk, request);
+    let refused = match request.extensions().get::<CrowdedOut>() {
+        Some(_) => Err(Problem::new(Code::ServiceUnavailable, CROWDED_OUT)),
+        None => refused_by_head(&desk, request),
+    };
     let is_framing = matches!(&refused, Err(problem) if problem.code == Code::InvalidParameter);
     let mut response = match refused {
         Ok(request) => next.run(request).await,
@@ -74,8 +85,8 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
         at: context.at,
         request_id: &context.request_id,
         listener: "operator",
-        method: method.as_str(),
-        path: &log::blinded(log::shown(&path)),
+        method: log::shown_method(method.as_str()),
+        path: log::shown(&log::blinded(&path)),
         status: response.status().as_u16(),
         code,
         reason: "",

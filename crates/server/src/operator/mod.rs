@@ -28,6 +28,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi, Url};
 
 use crate::app::App;
 use crate::dispatch::egress::Egress;
+use crate::listen::Throng;
 use crate::log::LogSink;
 use crate::merchant::{IntakeLimits, Sources};
 use crate::openapi;
@@ -54,6 +55,7 @@ pub mod requests;
 pub mod secrets;
 pub mod tokens;
 
+pub use auth::Gate;
 pub use doors::{Door, doors};
 pub use problem::{Problem, ProblemDocument};
 
@@ -81,6 +83,8 @@ pub struct OperatorSettings {
     pub limits: IntakeLimits,
     /// Whether the listener speaks TLS.
     pub is_tls: bool,
+    /// Who tries tokens.
+    pub gate: Arc<Gate>,
 }
 
 /// The operator listener's state.
@@ -95,6 +99,19 @@ pub struct Desk {
 /// The address at the other end of the connection; whoever serves the router puts it into each request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+
+/// Who is let in, before anything of a call is looked at.
+#[derive(Clone, Debug)]
+pub struct Entrance {
+    /// How many calls may be under way.
+    pub throng: Arc<Throng>,
+    /// Who is asked whose address a request came from.
+    pub sources: Sources,
+}
+
+/// Stands in the extensions of a call that has found no place: nothing else is left of it but what its line in the log says.
+#[derive(Clone, Copy, Debug)]
+struct CrowdedOut;
 
 /// The operator listener's router. Fails where a prefix makes no header name.
 pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, InvalidHeaderName> {
@@ -135,6 +152,7 @@ type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>
 /// The service of one connection from `peer`, for hyper.
 pub fn connection<B>(
     router: &Router,
+    entrance: &Entrance,
     peer: IpAddr,
 ) -> impl hyper::service::Service<Request<B>, Response = Response<Body>, Error = Infallible, Future = Answering>
 + Send
@@ -144,13 +162,29 @@ where
     B: hyper::body::Body<Data = hyper::body::Bytes> + Send + 'static,
     B::Error: Into<axum::BoxError>,
 {
-    let router = router.clone();
+    let (router, entrance) = (router.clone(), entrance.clone());
     hyper::service::service_fn(move |request: Request<B>| {
         let router = router.clone();
-        let mut request = request.map(Body::new);
+        // At once: of what is turned away no task holds the head.
+        let turn = entrance.throng.enter(entrance.sources.of(peer, request.headers()));
+        let mut request = if turn.is_some() { request.map(Body::new) } else { nothing_but_its_line(&request) };
         request.extensions_mut().insert(Peer(peer));
-        // On a task of its own: a caller who hangs up must not cut off what follows a commit, such as forgetting a revoked secret.
-        let call = tokio::spawn(router.oneshot(request));
+        // On a task of its own: a caller who hangs up must not cut off what follows a commit, such as forgetting a revoked secret. It keeps its
+        // place until then.
+        let call = tokio::spawn(async move {
+            let _turn = turn;
+            router.oneshot(request).await
+        });
         Box::pin(async move { call.await.unwrap_or_else(|_| Ok(Problem::internal().into_response())) }) as Answering
     })
+}
+
+fn nothing_but_its_line<B>(request: &Request<B>) -> Request<Body> {
+    let mut bare = Request::new(Body::empty());
+    bare.method_mut().clone_from(request.method());
+    if let Ok(path) = crate::log::shown(request.uri().path()).parse() {
+        *bare.uri_mut() = path;
+    }
+    bare.extensions_mut().insert(CrowdedOut);
+    bare
 }

@@ -1,5 +1,6 @@
 //! Which database, and how it is opened.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
@@ -139,12 +140,28 @@ fn authorities(config: &Config) -> anyhow::Result<Arc<ClientConfig>> {
     Ok(Arc::new(tls))
 }
 
-/// Where the system does not name its boots, every start counts as one: that is safe, and costs some seconds of 503 for reads.
+/// Where the system does not name its boots, every start counts as one: that is safe, and costs some seconds of 503.
 fn boot_id(chance: &Chance) -> String {
-    match std::fs::read_to_string(BOOT_ID_FILE) {
-        Ok(id) if !id.trim().is_empty() => id.trim().to_owned(),
-        Ok(_) | Err(_) => chance.hex(16),
-    }
+    named_boot(Path::new(BOOT_ID_FILE)).unwrap_or_else(|| chance.hex(16))
+}
+
+fn named_boot(file: &Path) -> Option<String> {
+    std::fs::read_to_string(file).ok().map(|id| id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+/// What follows where this process cannot see the name of the machine's boot; none where it can. Only SQLite needs it.
+pub fn nameless_boot(config: &Config) -> Option<String> {
+    matches!(Database::of(config), Ok(Database::Sqlite)).then(|| nameless(Path::new(BOOT_ID_FILE))).flatten()
+}
+
+fn nameless(file: &Path) -> Option<String> {
+    named_boot(file).is_none().then(|| {
+        format!(
+            "{} cannot be read: each kill of the process counts as a crash of the machine, and requests are answered 503 \
+             for some seconds after it (systemd: no ProcSubset=pid)",
+            file.display()
+        )
+    })
 }
 
 /// Writes what the store still holds, and lets go of its files. Waits for its threads.
@@ -153,5 +170,21 @@ pub fn close_store(store: &AnyStore) -> anyhow::Result<()> {
         AnyStore::Sqlite(sqlite) => sqlite.close().context("the database could not be closed in order"),
         // What was acknowledged is in the database; its connections end with the store.
         AnyStore::Postgres(_) | AnyStore::Model(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_without_a_name_is_told_and_one_with_a_name_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("boot_id");
+        assert!(nameless(&file).is_some_and(|told| told.contains("boot_id") && told.contains("503")));
+        std::fs::write(&file, "\n").expect("written");
+        assert!(nameless(&file).is_some());
+        std::fs::write(&file, "0f-1\n").expect("written");
+        assert_eq!((nameless(&file), named_boot(&file).as_deref()), (None, Some("0f-1")));
     }
 }

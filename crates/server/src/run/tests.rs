@@ -57,7 +57,7 @@ async fn an_init_that_was_cut_off_after_the_key_can_be_repeated() {
     let data = DataDir::create(&config.data).expect("it can be made");
     let key = datadir::make_key(&data.master_key(), &Chance::default()).expect("it can be made");
     initialise(&config).await.expect("it is taken up where it was left");
-    assert_eq!(*datadir::read_key(&data.master_key()).expect("it is there"), *key);
+    assert_eq!(*datadir::read_key(&data.master_key(), None).expect("it is there"), *key);
     started(&config).await.expect("it starts").stop().await.expect("it stops");
 }
 

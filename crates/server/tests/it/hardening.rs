@@ -20,12 +20,19 @@ fn is_dumpable(serving: &Serving) -> bool {
         })
 }
 
+/// Then every file is root's, and the owner tells nothing.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").expect("own").uid() == 0
+}
+
 #[test]
 fn a_crash_leaves_no_picture_of_the_memory_unless_that_is_wanted() {
     let place = Place::fresh();
     place.init();
     let serving = place.serve(&[]);
     assert_eq!(limit(&serving, "Max core file size"), "0 0");
+    assert!(is_root() || !is_dumpable(&serving), "the limit alone does not hold where dumps are piped");
     serving.signal("-ABRT");
     assert!(serving.ended_by(6));
     let left: Vec<_> =
@@ -149,4 +156,61 @@ fn the_unit_of_systemd_is_scored_as_safe_where_that_can_be_asked() {
     };
     let score: f64 = score.split(' ').next().and_then(|number| number.parse().ok()).expect("a score");
     assert!(score < 2.0, "{said}");
+}
+
+#[test]
+fn the_unit_of_systemd_lets_the_server_do_what_it_has_to() {
+    let (_, text) = unit();
+    let has = |line: &str| text.lines().any(|is| is == line);
+    // The name of the boot is under /proc/sys; without it a kill counts as a crash of the machine.
+    assert!(!text.lines().any(|line| line.starts_with("ProcSubset=")), "ProcSubset hides /proc/sys");
+    // The folder stays root's, and the user is another.
+    assert!(has("ConfigurationDirectoryMode=0755"));
+    // A database that comes back later finds the unit still trying.
+    assert!(has("StartLimitIntervalSec=0") && has("Restart=on-failure"));
+    // A user namespace has no capabilities outside of itself.
+    let ports = text.lines().find(|line| line.contains("CAP_NET_BIND_SERVICE")).expect("a word about ports");
+    assert!(!has("PrivateUsers=yes") || ports.contains("PrivateUsers=no"), "{ports}");
+}
+
+#[test]
+fn a_settings_file_that_cannot_be_read_is_told_by_its_place_and_never_by_its_text() {
+    let place = Place::fresh();
+    place.init();
+    for text in [
+        "master_key = 0123abcdcanary456789\n".to_owned(),
+        "# a comment\n\ndatabase_url = \"postgres://u:canary@db/x\n".to_owned(),
+        "database_url = \"postgres://u:ca\"canary@db/x\"\n".to_owned(),
+        "database_url = 'postgres://u:canary@db/x\nlisten = \"x\"\n".to_owned(),
+        "database_url = \"postgres://u:\\canary@db/x\"\n".to_owned(),
+        "master_key = \"a\"\nmaster_key = \"canary\"\n".to_owned(),
+        "[canary\n".to_owned(),
+        format!("master_key = {}\n", "0123456789abcdefcanary"),
+    ] {
+        std::fs::write(place.path("s.toml"), &text).expect("written");
+        for command in ["serve", "doctor"] {
+            let (stdout, stderr) = place.ends(&[command, "--data", "data", "--config", "s.toml"], 1);
+            let said = stdout + &stderr;
+            assert!(
+                said.contains("s.toml: line ") && !said.contains("canary") && !said.contains("0123"),
+                "{text}: {said}"
+            );
+            assert!(stderr.trim().lines().count() == 1, "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn every_command_that_has_keys_in_its_memory_leaves_no_picture_of_it() {
+    let place = Place::fresh();
+    place.init();
+    let key = std::fs::read_to_string(place.data().join("master.key")).expect("a key");
+    // What prints the key looks at the limits of whoever asks for it.
+    let script = format!("grep core /proc/$PPID/limits > {}; echo {}", place.path("limits").display(), key.trim());
+    let settings = format!("master_key_command = [\"/bin/sh\", \"-c\", \"{script}\"]\n");
+    std::fs::write(place.path("s.toml"), settings).expect("written");
+    place.ends(&["doctor", "--data", "data", "--config", "s.toml"], 0);
+    let limits = std::fs::read_to_string(place.path("limits")).expect("it was asked");
+    let figures: Vec<_> = limits.trim_start_matches("Max core file size").split_whitespace().take(2).collect();
+    assert_eq!(figures, ["0", "0"], "{limits}");
 }

@@ -43,6 +43,8 @@ pub(super) async fn setting(from: &Readers, name: &str) -> Found<Option<String>>
     one(from, Sql::Setting, &[&name], |row| rows::Fields::new(row, "setting", 1, 0).text()).await
 }
 
+/// Where the ClientId stands among an application's columns.
+const CLIENT_ID: usize = 2;
 /// Where a secret's columns begin: after the application's 16, the merchant's 11, the tenant's id and whether it is enabled.
 const SECRET: usize = 29;
 
@@ -71,7 +73,11 @@ fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
 }
 
 pub(super) async fn application(from: &Readers, client_id: &str) -> Found<Option<ApplicationView>> {
-    Ok(views(&from.rows(Sql::Application, &[&client_id]).await?)?.pop())
+    // Where there is none, another one is read and left: strangers must not see from the time which ClientIds exist.
+    let rows = from.rows(Sql::Application, &[&client_id]).await?;
+    let found = views(&rows);
+    let is_it = rows.first().is_some_and(|row| row.try_get::<_, &str>(CLIENT_ID).is_ok_and(|id| id == client_id));
+    if is_it { Ok(found?.pop()) } else { Ok(None) }
 }
 
 pub(super) async fn application_revision(from: &Readers, client_id: &str) -> Found<Option<i64>> {

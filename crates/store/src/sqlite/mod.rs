@@ -18,6 +18,7 @@ mod queries;
 mod readers;
 mod rows;
 mod schema;
+mod secrets;
 mod statements;
 mod writer;
 mod writes;
@@ -245,7 +246,7 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Vec<SealedSecret>, StoreError> {
         let key_id = key_id.to_owned();
-        self.readers.away(move |conn| queries::secrets_not_under(conn, &key_id, after.as_deref(), limit)).await
+        self.readers.away(move |conn| secrets::not_under(conn, &key_id, after.as_deref(), limit)).await
     }
 
     async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
@@ -274,7 +275,7 @@ impl Store for SqliteStore {
     }
 
     async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
-        self.readers.here(|conn| queries::secret_uses(conn, of, since_minute))
+        self.readers.here(|conn| secrets::uses(conn, of, since_minute))
     }
 
     async fn rule_head(

@@ -8,11 +8,11 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Params, Row, params};
 
 use super::fault::fault;
-use super::rows;
+use super::{rows, secrets};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, RuleFilter, RulePage, SealedSecret, SecretRow, StoreError, TokenRow,
+    MerchantRow, RuleFilter, RulePage, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -140,7 +140,7 @@ fn one<T>(
 }
 
 /// Every row, read.
-fn many<T>(
+pub(super) fn many<T>(
     conn: &Connection,
     sql: &str,
     params: impl Params,
@@ -177,16 +177,29 @@ fn view(row: &Row<'_>) -> Found<ApplicationView> {
     Ok(ApplicationView { application, merchant, tenant_id, tenant_enabled, secrets: Vec::new() })
 }
 
-fn secrets(conn: &Connection, of: ApplicationNo) -> Found<Vec<SecretRow>> {
-    let sql = "SELECT application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks, created_at, not_after, \
-               revoked_at, last_used_at FROM secret WHERE application_no = ?1 AND revoked_at IS NULL ORDER BY created_at DESC, secret_id DESC";
-    many(conn, sql, [of.0], rows::secret)
-}
+/// Where two columns of an application stand among its columns.
+const APPLICATION_NO: usize = 1;
+const CLIENT_ID: usize = 2;
 
 pub(super) fn application(conn: &Connection, client_id: &str) -> Found<Option<ApplicationView>> {
-    let sql = concat!("SELECT ", application_columns!(), "WHERE a.client_id = ?1");
-    let Some(mut found) = one(conn, sql, [client_id], view)? else { return Ok(None) };
-    found.secrets = secrets(conn, found.application.no)?;
+    // Where there is none, another one is read and left: strangers must not see from the time which ClientIds exist.
+    let sql = concat!(
+        "SELECT ",
+        application_columns!(),
+        "WHERE a.application_no = coalesce((SELECT application_no FROM application WHERE client_id = ?1), \
+         (SELECT min(application_no) FROM application))"
+    );
+    let read = |row: &Row<'_>| {
+        let is_it = row.get_ref(CLIENT_ID).is_ok_and(|id| id.as_str() == Ok(client_id));
+        Ok((is_it, row.get(APPLICATION_NO).map(ApplicationNo).map_err(fault)?, view(row)))
+    };
+    let Some((is_it, no, found)) = one(conn, sql, [client_id], read)? else { return Ok(None) };
+    let secrets = secrets::of(conn, no);
+    if !is_it {
+        return Ok(None);
+    }
+    let mut found = found?;
+    found.secrets = secrets?;
     Ok(Some(found))
 }
 
@@ -205,21 +218,9 @@ pub(super) fn applications(conn: &Connection, of: Option<MerchantNo>, page: &Cur
     let after = page.after.unwrap_or(i64::MIN);
     let mut found = many(conn, sql, params![of.map(|m| m.0), after, page.limit], view)?;
     for view in &mut found {
-        view.secrets = secrets(conn, view.application.no)?;
+        view.secrets = secrets::of(conn, view.application.no)?;
     }
     Ok(found)
-}
-
-pub(super) fn secrets_not_under(
-    conn: &Connection,
-    key_id: &str,
-    after: Option<&str>,
-    limit: u32,
-) -> Found<Vec<SealedSecret>> {
-    let sql = "SELECT s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, s.signs_callbacks, s.created_at,
-               s.not_after, s.revoked_at, s.last_used_at, a.client_id FROM secret s JOIN application a ON a.application_no = s.application_no
-               WHERE s.key_id <> ?1 AND s.secret_id > ?2 ORDER BY s.secret_id LIMIT ?3";
-    many(conn, sql, params![key_id, after.unwrap_or_default(), limit], rows::sealed)
 }
 
 pub(super) fn merchant(conn: &Connection, merchant_id: &str) -> Found<Option<MerchantRow>> {
@@ -265,12 +266,6 @@ pub(super) fn tokens(conn: &Connection, page: &Cursor<String>) -> Found<Vec<Toke
         params![after, page.limit],
         rows::token,
     )
-}
-
-pub(super) fn secret_uses(conn: &Connection, of: ApplicationNo, since_minute: i64) -> Found<Vec<(String, i64)>> {
-    let sql = "SELECT u.secret_id, sum(u.uses) FROM secret s JOIN secret_use u ON u.secret_id = s.secret_id
-               WHERE s.application_no = ?1 AND u.minute >= ?2 GROUP BY u.secret_id ORDER BY u.secret_id";
-    many(conn, sql, [of.0, since_minute], rows::uses)
 }
 
 /// The last version and its base, where the row promises one.

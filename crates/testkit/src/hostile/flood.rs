@@ -1,12 +1,15 @@
 //! HTTP/2 by hand, frame by frame: what a client sends that wants to tire a server, and how the server takes it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -22,6 +25,11 @@ const END_HEADERS: u8 = 4;
 
 /// How long a server may take to end a connection that floods it.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whoever takes no byte for so long takes no more until somebody reads.
+const STUCK: Duration = Duration::from_secs(2);
+/// A whole flood.
+const WHOLE: Duration = Duration::from_secs(60);
 
 /// A way to tire a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,24 +85,30 @@ fn bomb() -> Vec<u8> {
 pub struct Ending {
     /// Whether the server ended the connection before the flood was over.
     pub is_cut_off: bool,
+    /// Whether it took no more for [`STUCK`]: then nothing can gather in it.
+    pub is_stuck: bool,
     /// Frames that say good-bye.
     pub goodbyes: usize,
+    /// Heads of answers.
+    pub answers: usize,
     /// Bytes that the server sent.
     pub answered_bytes: usize,
 }
 
-/// Sends `count` of a kind over one connection; reads what comes only where `reads`.
+/// Sends `count` of a kind over one connection, or until the server takes no more; reads what comes only where `reads`.
 pub async fn send(address: SocketAddr, flood: Flood, count: u32, reads: bool) -> Result<Ending> {
     let (mut reading, mut writing) = TcpStream::connect(address).await?.into_split();
     let mut bytes = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
     let mut n = 0;
     let writer = tokio::spawn(async move {
         loop {
-            if writing.write_all(&bytes).await.is_err() {
-                return true;
+            match tokio::time::timeout(STUCK, writing.write_all(&bytes)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return (true, false),
+                Err(_) => return (false, true),
             }
             if n >= count {
-                return false;
+                return (false, false);
             }
             bytes.clear();
             for _ in 0..100.min(count - n) {
@@ -108,13 +122,9 @@ pub async fn send(address: SocketAddr, flood: Flood, count: u32, reads: bool) ->
         // Ends with the connection; a server that bears it all is left when everything was sent and answered.
         let _ = tokio::time::timeout(PATIENCE / 4, listen(&mut reading, &mut said)).await;
     }
-    let is_cut_off = match tokio::time::timeout(PATIENCE, writer).await {
-        Ok(ended) => ended?,
-        // The server takes no more bytes: it waits until its own are read. That is a bound as well.
-        Err(_) => false,
-    };
-    let goodbyes = frames(&said).filter(|kind| *kind == GOAWAY).count();
-    Ok(Ending { is_cut_off, goodbyes, answered_bytes: said.len() })
+    let (is_cut_off, is_stuck) = tokio::time::timeout(WHOLE, writer).await.context("the flood has no end")??;
+    let of = |wanted| frames(&said).filter(|kind| *kind == wanted).count();
+    Ok(Ending { is_cut_off, is_stuck, goodbyes: of(GOAWAY), answers: of(HEADERS), answered_bytes: said.len() })
 }
 
 /// Takes what comes until nothing can come any more.
@@ -150,6 +160,97 @@ fn frames(mut bytes: &[u8]) -> impl Iterator<Item = u8> {
         bytes = bytes.get(end..)?;
         Some(head[3])
     })
+}
+
+/// Requests that one connection has open at once.
+pub const STREAMS: usize = 128;
+/// Headers of each, beside the four that HTTP/2 needs.
+const FIELDS: u8 = 97;
+
+/// Many connections, each with [`STREAMS`] requests whose bodies never come. They end when this is dropped.
+#[derive(Debug)]
+pub struct Unfinished {
+    refused: Arc<AtomicUsize>,
+    _connections: JoinSet<()>,
+}
+
+impl Unfinished {
+    /// Opens them from one address. Each head is some hundred bytes on the wire and many thousand in memory.
+    pub async fn open(from: IpAddr, to: SocketAddr, connections: usize) -> Result<Self> {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let mut all = JoinSet::new();
+        for _ in 0..connections {
+            let mut stream = connect(from, to).await?;
+            let mut bytes = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+            for n in 0..STREAMS {
+                let stream = u32::try_from(2 * n + 1)?;
+                bytes.extend(frame(HEADERS, END_HEADERS, stream, &large_head(n == 0)));
+            }
+            let refused = refused.clone();
+            all.spawn(async move {
+                let (mut said, mut counted) = (Vec::new(), 0);
+                if stream.write_all(&bytes).await.is_err() {
+                    return;
+                }
+                while let Ok(1..) = stream.read_buf(&mut said).await {
+                    let now = said.windows(CODE_503.len()).filter(|window| *window == CODE_503).count();
+                    refused.fetch_add(now - counted, Ordering::AcqRel);
+                    counted = now;
+                }
+            });
+        }
+        Ok(Self { refused, _connections: all })
+    }
+
+    /// How many were answered 503.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::Acquire)
+    }
+}
+
+const CODE_503: &[u8] = b"300503";
+
+/// `POST` with as many headers as are allowed: said once, and from then on by their numbers in the table.
+fn large_head(is_first: bool) -> Vec<u8> {
+    const PATH: &[u8] = b"/rate/commission_rule/upgrade";
+    // 3: POST; 6: http; 4 and 1 with values of their own: path, authority.
+    let mut head = vec![0x83, 0x86, 0x04, u8::try_from(PATH.len()).expect("short")];
+    head.extend_from_slice(PATH);
+    head.extend_from_slice(&[0x01, 1, b'x']);
+    for n in 0..FIELDS {
+        if is_first {
+            head.extend_from_slice(&[0x40, 2, b'a' + n / 26, b'a' + n % 26, 1, b'v']);
+        } else {
+            // From 62 on; what does not fit into seven bits goes on in a second byte.
+            let number = 62 + n;
+            head.extend(if number < 127 { vec![0x80 | number] } else { vec![0xff, number - 127] });
+        }
+    }
+    head
+}
+
+/// Whether a question over HTTP/2 is answered with success.
+pub async fn is_served(from: IpAddr, to: SocketAddr) -> Result<bool> {
+    let mut stream = connect(from, to).await?;
+    let question = frame(HEADERS, END_STREAM | END_HEADERS, 1, &small_head());
+    stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[]), &question].concat()).await?;
+    let mut said = Vec::new();
+    let read = async {
+        while stream.read_buf(&mut said).await? > 0 {
+            if said.windows(6).any(|window| window == b"000000" || window == CODE_503) {
+                break;
+            }
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(PATIENCE, read).await.context("no answer")??;
+    Ok(said.windows(6).any(|window| window == b"000000"))
+}
+
+async fn connect(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(from, 0))?;
+    Ok(socket.connect(to).await?)
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 //! In this process, without sockets: a network would only hide what there is to see.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use countersign::log::LogSink;
-use countersign::merchant::{Edge, EdgeSettings, IntakeLimits, Sources};
+use countersign::log::{LogGuard, LogSink};
+use countersign::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use countersign_protocol::headers::Prefixes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
@@ -35,16 +36,19 @@ pub enum Reason {
     Wrong,
     /// It exists and is disabled; the signature is right.
     Disabled,
+    /// It exists, nothing is kept of it, and the signature is another key's.
+    Forgotten,
 }
 
 impl Reason {
-    const ALL: [Self; 3] = [Self::Unknown, Self::Wrong, Self::Disabled];
+    const ALL: [Self; 4] = [Self::Unknown, Self::Wrong, Self::Disabled, Self::Forgotten];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown ClientId",
             Self::Wrong => "wrong signature",
             Self::Disabled => "disabled application",
+            Self::Forgotten => "wrong signature, not kept",
         }
     }
 }
@@ -77,6 +81,9 @@ struct Knocking {
     edge: Edge,
     known: Signer,
     disabled: Signer,
+    forgotten: Signer,
+    /// The log is written to the end: a line is part of what is measured.
+    _log: LogGuard,
 }
 
 impl Knocking {
@@ -84,19 +91,19 @@ impl Knocking {
         let world = World::start_on(store, |_| {}).await?;
         let known = world.access.institution("bank", 0, None).await?;
         let disabled = world.access.application("bank", None).await?;
+        let forgotten = world.access.application("bank", None).await?;
         let path = format!("/applications/{}", disabled.client_id);
         world.access.provision("PATCH", &path, json!({"enabled": false})).await?;
         let settings = EdgeSettings {
             prefixes: Prefixes::new(&["X-Service-".to_owned()])?,
             limits: IntakeLimits::default(),
             sources: Sources::default(),
-            failed_auth_per_s: 0,
-            failed_auth_burst: 0,
-            limit_loopback: false,
+            budget: Budget::default(),
+            throng: Arc::default(),
         };
-        let (log, _ended) = LogSink::start(std::io::sink())?;
+        let (log, guard) = LogSink::start(std::io::sink())?;
         let edge = Edge::new(world.running.app.clone(), settings, log).context("the prefix is good")?;
-        Ok(Self { world, edge, known, disabled })
+        Ok(Self { world, edge, known, disabled, forgotten, _log: guard })
     }
 
     fn request(&self, reason: Reason, dice: &mut Dice) -> Result<Request<Full<Bytes>>> {
@@ -104,6 +111,10 @@ impl Knocking {
         let draft = match reason {
             Reason::Disabled => draft(&self.disabled),
             Reason::Wrong => draft(&self.known).with("X-Service-Signature", &nonsense(dice)),
+            Reason::Forgotten => {
+                // In every case one is forgotten: what that does to the memory is the same for all.
+                draft(&self.forgotten).with("X-Service-Signature", &nonsense(dice))
+            }
             Reason::Unknown => {
                 let stranger: String = self.known.client_id.chars().map(|c| other(c, dice)).collect();
                 draft(&self.known)
@@ -116,6 +127,8 @@ impl Knocking {
 
     /// How long one refusal takes, from the parsed head to the whole answer.
     async fn knock(&self, request: Request<Full<Bytes>>) -> Result<Duration> {
+        // Before each knock, whoever knocks: forgetting itself must not be what is measured.
+        self.world.running.app.callers.forget(&self.forgotten.client_id);
         let began = Instant::now();
         let answer = self.edge.serve(request, IpAddr::V4(Ipv4Addr::LOCALHOST)).await;
         let took = began.elapsed();
@@ -159,7 +172,7 @@ fn bytes_of(draft: Draft, signs_again: bool, signer: &Signer) -> Result<Request<
 pub async fn run(store: StoreKind, samples: usize, seed: u64) -> Result<Report> {
     let knocking = Knocking::begin(store).await?;
     let mut dice = Dice::new(seed);
-    let mut times = [(); 3].map(|()| Vec::with_capacity(samples));
+    let mut times = [(); 4].map(|()| Vec::with_capacity(samples));
     for _ in 0..WARM_UP.min(samples) {
         for reason in Reason::ALL {
             knocking.knock(knocking.request(reason, &mut dice)?).await?;
@@ -176,7 +189,7 @@ pub async fn run(store: StoreKind, samples: usize, seed: u64) -> Result<Report> 
     let Knocking { world, edge, .. } = knocking;
     drop(edge);
     world.running.stop().await?;
-    let pairs = [(0, 1), (2, 1), (0, 2)];
+    let pairs = [(0, 1), (2, 1), (0, 2), (0, 3), (3, 1)];
     let verdicts = pairs.map(|(a, b)| judge([Reason::ALL[a], Reason::ALL[b]], &times[a], &times[b]));
     Ok(Report { samples, verdicts: verdicts.to_vec() })
 }

@@ -6,6 +6,10 @@ use countersign_store::contract::{MerchantKind, SignatureEncoding, Vocabulary};
 
 use super::*;
 
+fn callers(is_shared: bool) -> Callers {
+    Callers::new(&Chance::default(), &Vault::new(&zeroize::Zeroizing::new([7; 32])), is_shared)
+}
+
 fn known(revision: i64) -> Arc<KnownApplication> {
     let (tenant, merchant, at) = (TenantNo(1), MerchantNo(1), UnixMillis(1));
     let application = ApplicationRow {
@@ -54,7 +58,7 @@ fn known(revision: i64) -> Arc<KnownApplication> {
 
 #[test]
 fn a_bucket_stays_as_full_as_it_is_while_its_rate_stays() {
-    let callers = Callers::new(&[0; 64], false);
+    let callers = callers(false);
     let take = |rate| {
         let limiter = callers.limiter("app_1", rate).expect("a rate");
         std::iter::repeat_with(|| limiter.check().is_ok()).take(10).filter(|fits| *fits).count()
@@ -69,7 +73,7 @@ fn a_bucket_stays_as_full_as_it_is_while_its_rate_stays() {
 
 #[test]
 fn a_change_of_a_merchant_forgets_its_applications_and_no_other() {
-    let callers = Callers::new(&[0; 64], false);
+    let callers = callers(false);
     let keep = || callers.keep(&known(1), callers.changes("app_1"));
     for (tenant, merchant, stays) in [(2, None, true), (1, Some(2), true), (1, Some(1), false), (1, None, false)] {
         keep();
@@ -80,7 +84,7 @@ fn a_change_of_a_merchant_forgets_its_applications_and_no_other() {
 
 #[test]
 fn what_was_read_before_a_change_is_not_kept_after_it() {
-    let callers = Callers::new(&[0; 64], false);
+    let callers = callers(false);
     let before = callers.changes("app_1");
     callers.keep(&known(1), before);
     assert!(callers.get("app_1").is_some());
@@ -94,9 +98,9 @@ fn what_was_read_before_a_change_is_not_kept_after_it() {
 
 #[test]
 fn what_is_kept_is_believed_for_a_while_after_a_look_at_the_changes_and_no_longer() {
-    let alone = Callers::new(&[0; 64], false);
+    let alone = callers(false);
     assert!(alone.is_still(alone.freshness()), "nobody else changes anything");
-    let callers = Callers::new(&[0; 64], true);
+    let callers = callers(true);
     assert!(!callers.is_still(callers.freshness()), "nobody has looked yet");
     callers.checked(Instant::now());
     let freshness = callers.freshness();
@@ -114,7 +118,7 @@ fn what_is_kept_is_believed_for_a_while_after_a_look_at_the_changes_and_no_longe
 
 #[test]
 fn after_all_were_forgotten_nothing_that_was_read_before_is_kept() {
-    let callers = Callers::new(&[0; 64], true);
+    let callers = callers(true);
     let slow = callers.changes("app_1");
     callers.forget_all();
     callers.keep(&known(1), slow);

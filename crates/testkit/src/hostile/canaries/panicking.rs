@@ -6,11 +6,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::pin::Pin;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result, ensure};
 use countersign::log::{self, LogSink};
-use countersign::merchant::{Edge, EdgeSettings, IntakeLimits, Sources};
+use countersign::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use countersign_protocol::headers::Prefixes;
 use countersign_protocol::signing::SigningKey;
 use hyper::Request;
@@ -74,9 +75,8 @@ pub async fn panic_here() -> Result<()> {
         prefixes: Prefixes::new(&["X-Service-".to_owned()])?,
         limits: IntakeLimits::default(),
         sources: Sources::default(),
-        failed_auth_per_s: 0,
-        failed_auth_burst: 0,
-        limit_loopback: false,
+        budget: Budget::default(),
+        throng: Arc::default(),
     };
     let edge = Edge::new(world.running.app.clone(), settings, sink)?;
     for _ in 0..SECRETS {

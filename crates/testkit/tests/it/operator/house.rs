@@ -20,9 +20,9 @@ use countersign::chance::Chance;
 use countersign::clock::Clock;
 use countersign::dispatch::egress::Egress;
 use countersign::log::{LogGuard, LogSink};
-use countersign::merchant::{IntakeLimits, Sources};
+use countersign::merchant::{Budget, IntakeLimits, Sources};
 use countersign::meters;
-use countersign::operator::{OperatorSettings, Peer, router};
+use countersign::operator::{Gate, OperatorSettings, Peer, router};
 use countersign::run::fixed::MASTER_KEY_ID;
 use countersign::vault::Vault;
 use countersign_domain::fees::MarkupUnit;
@@ -106,13 +106,14 @@ impl House {
             allow_private_callbacks: egress.allow_private,
             idempotency_life: Duration::from_secs(86_400),
         };
+        let (chance, vault) = (Chance::default(), Vault::new(&Zeroizing::new([7; 32])));
         let app = Arc::new(App {
             store,
             clock: Clock::manual(START),
-            chance: Chance::default(),
-            vault: Vault::new(&Zeroizing::new([7; 32])),
+            callers: Callers::new(&chance, &vault, false),
+            chance,
+            vault,
             policy,
-            callers: Callers::new(&[9; 64], false),
             hints: Hints::default(),
             uses: Uses::default(),
             turns: Turns::default(),
@@ -133,6 +134,7 @@ impl House {
             log,
             limits: IntakeLimits::default(),
             is_tls: false,
+            gate: Arc::new(Gate::new(&Budget::default())),
         };
         let router = router(app.clone(), settings).expect("a router");
         let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder, _backing: backing };

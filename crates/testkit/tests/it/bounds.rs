@@ -1,0 +1,191 @@
+//! What strangers and merchants may cost: failed authentications, requests beyond a rate, lines of the log; and that a refusal tells nothing.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use countersign::app::callers::{Ask, Authenticated, Cost, HMACS_PER_REFUSAL, LIVE_SECRETS_MAX};
+use countersign::log::LogSink;
+use countersign::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use countersign_protocol::headers::Prefixes;
+use countersign_testkit::patience::until;
+use countersign_testkit::wire::{Draft, fresh_nonce, once};
+use countersign_testkit::world::{Heard, World};
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use serde_json::json;
+
+const QUERY: &str = "/v1/pay/events";
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+fn prefixes() -> Prefixes {
+    Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix")
+}
+
+/// What the refusal of this request costs.
+async fn cost(world: &World, draft: &Draft) -> Cost {
+    let fields: Vec<_> = draft.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    let prefixes = prefixes();
+    let headers =
+        prefixes.parse(fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes()))).expect("good headers");
+    let app = &world.running.app;
+    match app.authenticate(&headers, b"", app.clock.now(), Ask::TheStore).await.expect("the store answers") {
+        Authenticated::No(_, cost) => cost,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_costs_the_same_whoever_is_named_and_whatever_is_kept_of_them() {
+    let world = World::start().await.expect("a world starts");
+    let known = world.access.institution("bank", 0, None).await.expect("provisioned");
+    for _ in 1..LIVE_SECRETS_MAX - 1 {
+        let path = format!("/applications/{}/secrets", known.client_id);
+        world.access.provision("POST", &path, json!({"overlap_s": 3600})).await.expect("rotated");
+    }
+    let disabled = world.access.application("bank", None).await.expect("provisioned");
+    let path = format!("/applications/{}", disabled.client_id);
+    world.access.provision("PATCH", &path, json!({"enabled": false})).await.expect("disabled");
+    let draft = |signer| world.draft(signer, "GET", QUERY, "");
+    let wrong = draft(&known).with("X-Service-Signature", &"0".repeat(128));
+    let unknown = wrong.clone().with("X-Service-Certificate-ClientId", "app_nobody");
+    let same = Cost { look_ups: 1, opened: LIVE_SECRETS_MAX, hmacs: HMACS_PER_REFUSAL };
+    for kept in [false, true] {
+        for (kind, draft) in [("unknown", &unknown), ("wrong", &wrong), ("disabled", &draft(&disabled))] {
+            if !kept {
+                world.running.app.callers.forget_all();
+            }
+            assert_eq!(cost(&world, draft).await, same, "{kind}, kept: {kept}");
+        }
+    }
+}
+
+/// An edge of its own beside the world's server, with this budget; its lines.
+fn edge(world: &World, budget: Budget) -> (Edge, Heard, countersign::log::LogGuard) {
+    let heard = Heard::default();
+    let (log, guard) = LogSink::start(heard.clone()).expect("a log");
+    let settings = EdgeSettings {
+        prefixes: prefixes(),
+        limits: IntakeLimits::default(),
+        sources: Sources::default(),
+        budget,
+        throng: Arc::default(),
+    };
+    (Edge::new(world.running.app.clone(), settings, log).expect("a prefix"), heard, guard)
+}
+
+/// The status of the answer to a query without a body, from this address.
+async fn ask(edge: &Edge, draft: &Draft, from: &str) -> u16 {
+    let mut request = Request::builder().method(draft.method.as_str()).uri(&draft.target);
+    for (name, value) in &draft.headers {
+        request = request.header(name, value);
+    }
+    let request = request.body(Full::new(Bytes::new())).expect("a request");
+    edge.serve(request, from.parse::<IpAddr>().expect("an address")).await.status().as_u16()
+}
+
+#[tokio::test]
+async fn an_address_over_budget_costs_no_look_ups_and_its_right_signatures_are_accepted_all_the_same() {
+    const BURST: u32 = 50;
+    const TRIES: usize = 2_000;
+    let world = World::start().await.expect("a world starts");
+    let known = world.access.institution("bank", 0, None).await.expect("provisioned");
+    let (edge, heard, guard) = edge(&world, Budget { per_s: 10, burst: BURST, limit_loopback: false });
+    let wrong = |client_id: &str| {
+        let draft = world.draft(&known, "GET", QUERY, "").with("X-Service-Signature", &"0".repeat(128));
+        draft.with("X-Service-Certificate-ClientId", client_id).with("X-Service-Nonce", &fresh_nonce())
+    };
+    let right = || world.draft(&known, "GET", QUERY, "");
+    assert_eq!(ask(&edge, &right(), "192.0.2.1").await, 200);
+    let mut said = [0, 0];
+    for n in 0..TRIES {
+        let draft = if n % 2 == 0 { wrong("app_nobody") } else { wrong(&known.client_id) };
+        match ask(&edge, &draft, "192.0.2.1").await {
+            401 => said[0] += 1,
+            429 => said[1] += 1,
+            other => panic!("{other}"),
+        }
+        if n % 100 == 99 {
+            assert_eq!(ask(&edge, &right(), "192.0.2.1").await, 200, "after {n} wrong ones");
+        }
+    }
+    assert_eq!(ask(&edge, &wrong("app_nobody"), "192.0.2.2").await, 401, "another address has its own budget");
+    drop((edge, guard));
+    assert!(said[0] >= 50 && said[1] > TRIES / 2, "{said:?}");
+    let lines = heard.lines();
+    let unread = lines.iter().filter(|line| line["reason"] == "over_budget").count();
+    assert!(unread > TRIES - 400, "of {TRIES} wrong ones {unread} were refused without a look-up");
+    assert!(lines.len() > TRIES);
+}
+
+#[tokio::test]
+async fn requests_outside_an_applications_own_tolerance_count_in_its_rate() {
+    let world = World::start().await.expect("a world starts");
+    let signer = world.access.institution("bank", 0, None).await.expect("provisioned");
+    let path = format!("/applications/{}", signer.client_id);
+    let limits = json!({"timestamp_tolerance_ms": 1000, "rate_limit_per_s": 5});
+    world.access.provision("PATCH", &path, limits).await.expect("limited");
+    let mut codes = std::collections::BTreeMap::<String, usize>::new();
+    let late = world.clock.now().0 - 5_000;
+    let mut last: Option<Draft> = None;
+    for _ in 0..100 {
+        let draft = signer.draft_at("GET", QUERY, b"", late, &fresh_nonce());
+        let code = world.send(&draft).await.expect("an answer").code();
+        if code == "400429" {
+            last = Some(draft);
+        }
+        *codes.entry(code).or_default() += 1;
+    }
+    assert!(codes["400003"] >= 10 && codes["400429"] > 50 && codes.len() == 2, "{codes:?}");
+    let claimed = last.expect("one was limited");
+    world.access.provision("PATCH", &path, json!({"rate_limit_per_s": 1000})).await.expect("raised");
+    assert_eq!(world.send(&claimed).await.expect("an answer").code(), "400003", "429 leaves the nonce open");
+    assert_eq!(world.send(&claimed).await.expect("an answer").code(), "400003");
+}
+
+#[tokio::test]
+async fn made_up_tokens_are_budgeted_and_a_good_one_of_the_same_address_is_not_locked_out() {
+    let world = World::start_with(|config| {
+        config.limit_loopback = true;
+        config.failed_auth_per_s = 1;
+        config.failed_auth_burst = 20;
+    })
+    .await
+    .expect("a world starts");
+    let good = || world.access.call("GET", "/operator/v1/merchants", None);
+    assert_eq!(good().await.expect("an answer").status, 200);
+    let mut said = [0, 0];
+    for n in 0..60 {
+        let draft = world.access.draft("GET", "/operator/v1/merchants", None);
+        let draft = draft.with("Authorization", &format!("Bearer cso_made_up_{n}"));
+        let answer = once(world.access.address, &draft.bytes()).await.expect("an answer");
+        match (answer.status, answer.json()["code"].as_str()) {
+            (401, Some("400801")) => said[0] += 1,
+            (429, Some("400429")) => {
+                assert!(answer.header("retry-after").is_some());
+                said[1] += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(good().await.expect("an answer").status, 200, "after {n}");
+    }
+    assert!(said[0] >= 20 && said[1] > 10, "{said:?}");
+}
+
+#[tokio::test]
+async fn a_method_of_any_length_makes_a_short_line() {
+    let world = World::start().await.expect("a world starts");
+    for address in [world.listen(), world.access.address] {
+        let request = format!("{} /v1/time HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "G".repeat(40_000));
+        let answer = once(address, request.as_bytes()).await.expect("an answer");
+        assert!((400..500).contains(&answer.status), "{}", answer.head);
+    }
+    let lines = until("both are in the log", PATIENCE, async || {
+        let lines = world.heard.lines();
+        let of_them: Vec<_> =
+            lines.into_iter().filter(|line| line["method"].as_str().is_some_and(|m| m.starts_with("GGG"))).collect();
+        Ok((of_them.len() == 2).then_some(of_them))
+    });
+    let (lines, _) = lines.await.expect("they are written");
+    assert!(lines.iter().all(|line| line.to_string().len() < 1_024), "{lines:?}");
+}
