@@ -5,18 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::testing::Database;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::backing::{Backing, StoreKind};
 use crate::books::{check_acknowledged, check_versions};
 use crate::kill::load::{Aim, Broken, Load, Sent};
 use crate::patience::until;
 use crate::process::{Deployment, Server};
-use crate::wire::{Connection, once};
+use crate::wire::{Connection, once, wall_ms};
 
 /// Sub-accounts that upgrades are spread over.
 const SUB_ACCOUNTS: usize = 16;
+/// How long nothing may be sent though it is due.
+const DUE_AND_HELD: Duration = Duration::from_secs(3);
 /// How long a released deployment may take to send.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -27,8 +31,10 @@ pub struct Report {
     pub rounds: usize,
     /// Changes acknowledged before a backup began: all found in what was restored from it.
     pub acknowledged: usize,
-    /// Changes acknowledged while a backup was made.
+    /// Changes acknowledged from a moment before a backup until one after it.
     pub meanwhile: usize,
+    /// Upgrades acknowledged between the begin and the end of the command.
+    pub during: usize,
     /// Lines of the audit logs of what was restored: each a prefix of the original's.
     pub lines: u64,
     /// Requests that the original had accepted, refused by the restored.
@@ -63,10 +69,21 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
         let load = Load::start(&aim);
         load.until_acknowledged(20).await?;
         let file = folder.path().join(format!("backup-{round}"));
+        let at_begin = load.acknowledged();
         let said = tokio::task::block_in_place(|| deployment.backup(&file))?;
+        let during = load.acknowledged() - at_begin;
+        ensure!(during > 0, "nothing was acknowledged while the backup was made: it stops the service");
+        report.during += during;
         report.bytes = said["backup"]["bytes"].as_u64().unwrap_or_default();
         load.until_acknowledged(20).await?;
         let meanwhile = load.stop().await;
+        ensure!(
+            meanwhile.refused.is_empty() && meanwhile.away == 0 && meanwhile.broken == 0,
+            "a backup was noticed: {} answers of 503, {} broken connections, refused {:?}",
+            meanwhile.away,
+            meanwhile.broken,
+            meanwhile.refused.first()
+        );
         report.acknowledged += before.upgrades.len() + before.events.len();
         report.meanwhile += meanwhile.upgrades.len() + meanwhile.events.len();
         restored(
@@ -87,6 +104,7 @@ async fn worked(aim: &Aim) -> Result<Sent> {
     let load = Load::start(aim);
     load.until_acknowledged(20).await?;
     let sent = load.stop().await;
+    ensure!(sent.away == 0 && sent.broken == 0, "a server without trouble was away");
     ensure!(sent.refused.is_empty(), "an honest request was refused: {:?}", sent.refused.first());
     Ok(sent)
 }
@@ -120,7 +138,7 @@ async fn restored(of: &Round<'_>, original: &Server, before: &Sent, report: &mut
     let upgrades = check_versions(&server.access, SUB_ACCOUNTS).await?;
     check_effects(&server, upgrades).await?;
 
-    // What the original has accepted is not accepted again, and neither is what is stamped now.
+    // What the original has accepted is not accepted again.
     for draft in before.upgrades.iter().map(|(draft, _)| draft).take(5).chain(before.queries.iter().take(5)) {
         let answer = once(server.listen, &draft.bytes()).await?;
         ensure!(answer.code() == "400003", "an accepted request came to {} {}", answer.status, answer.json());
@@ -163,21 +181,41 @@ async fn attempts(server: &Server) -> Result<bool> {
     Ok(String::from_utf8_lossy(&answer.body).contains("countersign_callback_attempts_total{"))
 }
 
-/// Nothing was sent so far, though much is due; once it is told to, it sends.
+/// Nothing is sent though much is due, for as long as a released one would have needed three times over; once it is told to, it sends.
 async fn sends_when_told(server: &Server) -> Result<()> {
     let ready = once(server.access.address, &server.access.draft("GET", "/readyz", None).bytes()).await?.json();
     ensure!(ready["delivery"] == "held", "/readyz does not say that callbacks are held: {ready}");
+    until("something is due", PATIENCE, async || Ok(is_due(server).await?.then_some(()))).await?;
+    sleep(DUE_AND_HELD).await;
     ensure!(!attempts(server).await?, "a restored deployment has sent before it was told to");
     server.access.provision("POST", "/delivery/release", json!({})).await?;
-    until("a released deployment sends", PATIENCE, async || Ok(attempts(server).await?.then_some(()))).await?;
+    let sends = async || Ok(attempts(server).await?.then_some(()));
+    let ((), took) = until("a released deployment sends", PATIENCE, sends).await?;
+    ensure!(
+        took * 3 <= DUE_AND_HELD,
+        "it sent {took:?} after it was told to: nothing was shown by {DUE_AND_HELD:?} of silence"
+    );
     Ok(())
+}
+
+/// Whether any callback is due by now.
+async fn is_due(server: &Server) -> Result<bool> {
+    let events = items(server, "/events").await?;
+    let due =
+        events.iter().filter(|event| event["state"] == "pending").filter_map(|event| event["next_attempt_at"].as_str());
+    let now = rfc3339(UnixMillis(wall_ms()));
+    // Both are of one form, so that they compare as texts.
+    Ok(due.min().is_some_and(|first| first < now.as_str()))
 }
 
 /// Prints a report.
 pub fn print(report: &Report) {
     println!("backups under load, restored elsewhere    {}", report.rounds);
     println!("acknowledged before a backup, all found   {}", report.acknowledged);
-    println!("acknowledged while backups were made      {}", report.meanwhile);
+    println!(
+        "acknowledged while backups were made      {}, {} upgrades within the command",
+        report.meanwhile, report.during
+    );
     println!("lines of audit logs, each a prefix        {}", report.lines);
     println!("replays to what was restored, refused     {}", report.replays_refused);
     println!("bytes of the last backup                  {}", report.bytes);

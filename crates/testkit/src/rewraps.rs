@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -12,7 +12,7 @@ use crate::dice::Dice;
 use crate::process::{Deployment, Server};
 use crate::wire::{Connection, Signer};
 
-/// Secrets, one of each application.
+/// Secrets at the beginning, one of each application.
 const SECRETS: usize = 120;
 
 /// What all rounds together have shown.
@@ -24,6 +24,47 @@ pub struct Report {
     pub kills: (usize, usize, usize),
     /// Signed requests, each proving one secret readable.
     pub proofs: usize,
+}
+
+impl Report {
+    /// An error where too few kills came in the middle of a re-wrap: the others show nothing.
+    pub fn verdict(&self) -> Result<()> {
+        let (before, between, after) = self.kills;
+        ensure!(before + between + after == self.rounds, "{self:?}: a round without a kill");
+        let wanted = (self.rounds / 5).max(1);
+        ensure!(
+            between >= wanted,
+            "only {between} of {} kills came between the first secret and the last",
+            self.rounds
+        );
+        Ok(())
+    }
+}
+
+/// How much of a whole re-wrap the next kill waits for: every third anything, the others its middle, corrected by what was hit before.
+struct Point {
+    whole: Duration,
+    reach: f64,
+}
+
+impl Point {
+    fn next(&self, round: usize, dice: &mut Dice) -> Result<Duration> {
+        let (from, to) = if round.is_multiple_of(3) { (0, 1_100) } else { (300, 700) };
+        let part = f64::from(i32::try_from(dice.between(from, to))?) / 1_000.0;
+        Ok(self.whole.mul_f64(part * self.reach))
+    }
+
+    /// A kill left so many of `all` secrets under the old key.
+    fn hit(&mut self, left: usize, all: usize) {
+        let factor = if left == all {
+            1.25
+        } else if left == 0 {
+            0.75
+        } else {
+            1.0
+        };
+        self.reach = (self.reach * factor).clamp(0.05, 2.0);
+    }
 }
 
 /// Changes the key `rounds` times. An error names the first secret that could not be used.
@@ -42,34 +83,38 @@ pub async fn run(kind: StoreKind, rounds: usize, seed: u64) -> Result<Report> {
     ensure!(server.terminate()?, "the first process did not end in order");
     let mut report = Report { rounds, ..Report::default() };
     // How long a whole re-wrap takes: the first one, of its own, is let to its end.
-    let mut whole: Option<Duration> = None;
+    let mut point: Option<Point> = None;
     for round in 0..=rounds {
         let next = new_key(folder.path(), round, &mut dice)?;
         let (to, from) = (next.display(), key.display());
         deployment.config =
             format!("master_key_file = \"{to}\"\nmaster_key_previous_file = \"{from}\"\nrate_limit_per_s = 0\n");
         let server = deployment.serve()?;
-        let Some(whole) = whole else {
+        let Some(point) = &mut point else {
             let began = Instant::now();
-            ensure!(finish(&server).await? == SECRETS, "the first change seals every secret again");
-            whole = Some(began.elapsed());
+            ensure!(finish(&server).await? == signers.len(), "the first change seals every secret again");
+            point = Some(Point { whole: began.elapsed(), reach: 1.0 });
             ensure!(server.terminate()?, "a process did not end with code 0 after SIGTERM");
             key = next;
             continue;
         };
-        let point = whole.mul_f64(f64::from(u32::try_from(dice.below(1000))?) / 900.0);
         let call = server.access.provision("POST", "/master-key/rewrap", json!({}));
         // Whether the answer came or not: the kill comes at that point.
-        drop(timeout(point, call).await);
+        if let Ok(answered) = timeout(point.next(round, &mut dice)?, call).await {
+            answered.context("a re-wrap failed before its kill")?;
+        }
         server.kill();
         let server = deployment.serve()?;
         report.proofs += prove(&server, &signers, &order).await?;
-        match finish(&server).await? {
+        let left = finish(&server).await?;
+        point.hit(left, signers.len());
+        match left {
             0 => report.kills.2 += 1,
-            SECRETS => report.kills.0 += 1,
+            all if all == signers.len() => report.kills.0 += 1,
             _ => report.kills.1 += 1,
         }
-        signers[round % SECRETS] = server.access.application("bank", None).await?;
+        // One more each time: what was made under the last key is sealed under the next one.
+        signers.push(server.access.application("bank", None).await?);
         ensure!(server.terminate()?, "a process did not end with code 0 after SIGTERM");
         // Without the old key.
         deployment.config = format!("master_key_file = \"{}\"\nrate_limit_per_s = 0\n", next.display());

@@ -46,6 +46,22 @@ pub struct Report {
     pub shared: (usize, usize),
 }
 
+impl Report {
+    /// Bad signatures a second.
+    pub fn rate(&self) -> u128 {
+        u128::try_from(1_000 * (self.refused + self.limited)).unwrap_or(0) / self.took_ms.max(1)
+    }
+
+    /// An error where the victim was refused anything, or where the attack was none: `rate_min` bad signatures a second are one.
+    pub fn verdict(&self, rate_min: u128) -> Result<()> {
+        let is_served = |(good, all): (usize, usize)| good == all && all > 0;
+        ensure!(is_served(self.own) && is_served(self.shared), "an honest request was refused: {self:?}");
+        ensure!(self.rate() >= rate_min, "only {} bad signatures a second were sent", self.rate());
+        ensure!(self.limited > 0 && self.refused > 0, "no address had its budget used up: {self:?}");
+        Ok(())
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counts {
     refused: AtomicUsize,
@@ -125,7 +141,7 @@ async fn call(listen: SocketAddr, from: Ipv4Addr, victim: Arc<Signer>, end: Inst
 
 /// Prints a report, and what it comes to.
 pub fn print(report: &Report) {
-    let rate = u128::try_from(1_000 * (report.refused + report.limited)).unwrap_or(0) / report.took_ms.max(1);
+    let rate = report.rate();
     println!("bad signatures                {rate} a second, {} of them 401, {} 429", report.refused, report.limited);
     println!("the victim's own address      {} of {} succeeded", report.own.0, report.own.1);
     println!("an address that they share    {} of {} succeeded", report.shared.0, report.shared.1);

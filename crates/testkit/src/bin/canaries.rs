@@ -17,5 +17,5 @@ fn main() -> Result<()> {
     let store = words.get(1).map_or(Ok(StoreKind::Sqlite), |word| StoreKind::lasting(word))?;
     let report = runtime.block_on(canaries::run(store, count))?;
     canaries::print(store, &report);
-    report.verdict()
+    report.verdict_of_all()
 }

@@ -11,5 +11,5 @@ fn main() -> Result<()> {
     let kind = words.next().map_or(Ok(StoreKind::Sqlite), |word| StoreKind::lasting(&word))?;
     let report = tokio::runtime::Runtime::new()?.block_on(rewraps::run(kind, rounds, 1))?;
     rewraps::print(&report);
-    Ok(())
+    report.verdict()
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use countersign_testkit::hostile::slow::{self, Generator, Mode, Plan};
+use anyhow::{Context, Result, ensure};
+use countersign_testkit::hostile::slow::{self, Generator, Mode, Plan, Scarce};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -17,12 +17,35 @@ fn main() -> Result<()> {
     for generator in [Generator::Slowhttptest, Generator::Own] {
         for is_counted in [true, false] {
             for mode in Mode::ALL {
-                let plan = Plan { mode, generator, connections, lasts: Duration::from_secs(seconds), is_counted };
-                let report = runtime.block_on(slow::run(plan))?;
-                slow::print(&report);
-                verdict = verdict.and(report.verdict());
+                let lasts = Duration::from_secs(seconds);
+                let plan = Plan { mode, generator, connections, lasts, is_counted, scarce: None };
+                verdict = verdict.and(judge(&runtime, plan)?);
             }
         }
     }
+    // Fewer places than want one: what gives them back is all that there is. Without it, the same must fail.
+    let scarce = |mode, patience| Plan {
+        mode,
+        generator: Generator::Own,
+        connections: 200,
+        lasts: Duration::from_secs(seconds),
+        is_counted: false,
+        scarce: Some(Scarce { places: 150, patience: Duration::from_secs(patience) }),
+    };
+    for mode in [Mode::Headers, Mode::Body] {
+        verdict = verdict.and(judge(&runtime, scarce(mode, 1))?);
+    }
+    ensure!(
+        judge(&runtime, scarce(Mode::Headers, 600))?.is_err(),
+        "a server without limits passes: this shows nothing"
+    );
+    println!("  the last one is the control, and failed as it must");
     verdict
+}
+
+/// Runs a plan; what it comes to.
+fn judge(runtime: &tokio::runtime::Runtime, plan: Plan) -> Result<Result<()>> {
+    let report = runtime.block_on(slow::run(plan))?;
+    slow::print(&report);
+    Ok(report.verdict())
 }

@@ -13,7 +13,10 @@ use crate::patience::until;
 use crate::wire::once;
 
 /// Nothing more comes on a connection that has been silent for this long. What comes later is still found in the log.
-const SILENCE: Duration = Duration::from_millis(1_500);
+/// Longer than the server that is asked waits for a head or a body ([`SHORT`]).
+const SILENCE: Duration = Duration::from_millis(3_500);
+/// Settings of a server to which shapes are sent: it waits for nothing longer than a second.
+pub const SHORT: &str = "[limits]\nhead_timeout = \"1s\"\nbody_timeout = \"1s\"\n";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What came of a shape.
@@ -30,15 +33,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What is wrong with it, in words.
-    pub fn fault(&self) -> Option<String> {
-        let Self { name, wanted, statuses, .. } = self;
+    /// What is wrong with it, in words. `ends`: whether a connection must have been closed whose rest two readers may understand differently.
+    pub fn fault(&self, ends: bool) -> Option<String> {
+        let Self { name, wanted, statuses, is_closed } = self;
         let is_good = match wanted {
             Wanted::Refused => statuses.len() <= 1 && statuses.iter().all(|status| *status >= 400),
             Wanted::OnceAtMost => statuses.len() <= 1,
             Wanted::Answers(count) => statuses.len() == *count,
         };
-        (!is_good).then(|| format!("{name}: wanted {wanted:?}, got answers {statuses:?}"))
+        let is_ended = *is_closed || !ends || matches!(wanted, Wanted::Answers(_));
+        (!is_good || !is_ended)
+            .then(|| format!("{name}: wanted {wanted:?}, got answers {statuses:?}, closed: {is_closed}"))
     }
 }
 
@@ -107,9 +112,29 @@ pub fn print(title: &str, outcomes: &[Outcome]) {
     }
 }
 
-/// Every fault; none is what is wanted.
+/// Every fault of shapes that were sent to the server itself; none is what is wanted.
 pub fn faults(outcomes: &[Outcome]) -> Vec<String> {
-    outcomes.iter().filter_map(Outcome::fault).collect()
+    outcomes.iter().filter_map(|outcome| outcome.fault(true)).collect()
+}
+
+/// The same behind a proxy, which keeps its clients' connections as it likes.
+pub fn faults_behind(outcomes: &[Outcome]) -> Vec<String> {
+    outcomes.iter().filter_map(|outcome| outcome.fault(false)).collect()
+}
+
+/// Asks so many times through a proxy, each time for a path of its own: every answer must be the one to its question.
+pub async fn honest_ones_get_their_own(through: SocketAddr, count: usize) -> Result<()> {
+    let id = |answer: &crate::wire::Answer| answer.header("x-service-request-id").map(str::to_owned);
+    let mut ids = std::collections::HashSet::new();
+    for n in 0..count {
+        // Two kinds in turns: whose answer comes one too late is seen at once.
+        let (path, wanted) = if n % 2 == 0 { ("/v1/time", 200) } else { ("/v1/honest", 404) };
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answer = once(through, request.as_bytes()).await?;
+        ensure!(answer.status == wanted, "{path} was answered {}: {}", answer.status, answer.json());
+        ensure!(ids.insert(id(&answer).context("an id")?), "two requests got one answer");
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -125,11 +150,14 @@ mod tests {
     #[test]
     fn an_answer_too_many_is_a_fault() {
         let outcome = |wanted, statuses: &[u16]| {
-            Outcome { name: "x".to_owned(), wanted, statuses: statuses.to_vec(), is_closed: true }.fault().is_some()
+            Outcome { name: "x".to_owned(), wanted, statuses: statuses.to_vec(), is_closed: true }.fault(true).is_some()
         };
         assert!(!outcome(Wanted::Refused, &[]) && !outcome(Wanted::Refused, &[400]));
         assert!(outcome(Wanted::Refused, &[200]) && outcome(Wanted::Refused, &[400, 404]));
         assert!(!outcome(Wanted::OnceAtMost, &[200]) && outcome(Wanted::OnceAtMost, &[200, 404]));
+        let left_open =
+            Outcome { name: "x".to_owned(), wanted: Wanted::Refused, statuses: vec![400], is_closed: false };
+        assert!(left_open.fault(true).is_some() && left_open.fault(false).is_none());
         assert!(!outcome(Wanted::Answers(2), &[200, 200]) && outcome(Wanted::Answers(2), &[200]));
     }
 }

@@ -153,6 +153,11 @@ impl Load {
         Ok(())
     }
 
+    /// Upgrades acknowledged so far.
+    pub fn acknowledged(&self) -> usize {
+        self.shared.acknowledged.load(Ordering::SeqCst)
+    }
+
     /// Events acknowledged so far.
     pub fn events(&self) -> HashSet<String> {
         self.shared.look(|sent| sent.events.iter().cloned().collect())

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backing::{Backing, StoreKind};
 use crate::dice::Dice;
@@ -23,9 +23,11 @@ use crate::wire::{once, wall_ms};
 use shop::{Front, Shop};
 
 /// How long both secrets are good.
-const OVERLAP: Duration = Duration::from_secs(4);
+const OVERLAP: Duration = Duration::from_secs(6);
 /// Whoever changes his secret has done so by then: a request that is signed with the old one shall be there before its end.
-const LATEST_MS: i64 = 3_000;
+const LATEST_MS: i64 = 5_500;
+/// What was signed before a switch has arrived by then, also from a node that hears of it from another one.
+const SETTLED: Duration = Duration::from_millis(2_500);
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -148,6 +150,7 @@ impl Rotation {
         ensure!(made["old_secrets_end_at"].is_string(), "a rotation says when the old secret ends");
         let secret = made["payment_api_secret"].as_str().context("it is shown once")?.to_owned();
         let id = made["secret_id"].as_str().context("an id")?.to_owned();
+        let before = self.shop.replace(&secret);
         let mut moment = || began + Duration::from_millis(self.dice.between(0, LATEST_MS).unsigned_abs());
         let (signs, verifies, switches) = (moment(), moment(), moment());
         let old = self.shop.signer();
@@ -162,7 +165,15 @@ impl Rotation {
         let switching = async {
             if self.by_hand {
                 sleep_until(switches).await;
+            } else {
+                // Nobody says so: the end of the old one does.
+                sleep_until(ended.checked_sub(Duration::from_millis(500)).context("a moment before")?).await;
+            }
+            self.shop.signed_first_by(&[&before, &secret]);
+            if self.by_hand {
                 self.access.provision("POST", &format!("{path}/{id}/use-for-callbacks"), json!({})).await?;
+                sleep(SETTLED).await;
+                self.shop.signed_first_by(&[&secret]);
             }
             anyhow::Ok(())
         };
@@ -173,6 +184,8 @@ impl Rotation {
             let answer = once(*listen, &old.draft("GET", shop::TARGET, b"").bytes()).await?;
             ensure!(answer.code() == "400002", "after its end a secret came to {} {}", answer.status, answer.json());
         }
+        sleep(SETTLED).await;
+        self.shop.signed_first_by(&[&secret]);
         Ok(Rotated { by_hand: self.by_hand, refused: listeners.len() })
     }
 }

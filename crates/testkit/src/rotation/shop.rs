@@ -32,6 +32,9 @@ pub struct Shop {
     number: usize,
     signs: RwLock<Arc<Signer>>,
     verifies: RwLock<Arc<CallbackVerifier>>,
+    /// Whose signature may stand in the first header now: strict, whoever falls back on the second one would not see a switch that came too soon.
+    first_by: RwLock<Arc<Vec<CallbackVerifier>>>,
+    secret: RwLock<String>,
     answered: AtomicUsize,
     emitted: AtomicUsize,
     verified: AtomicUsize,
@@ -52,7 +55,9 @@ impl Shop {
         Ok(Self {
             number,
             signs: RwLock::new(Arc::new(signer(&client_id, &secret))),
-            verifies: RwLock::new(Arc::new(CallbackVerifier::new(secret))),
+            first_by: RwLock::new(Arc::new(vec![CallbackVerifier::new(secret.clone())])),
+            verifies: RwLock::new(Arc::new(CallbackVerifier::new(secret.clone()))),
+            secret: RwLock::new(secret),
             client_id,
             answered: AtomicUsize::default(),
             emitted: AtomicUsize::default(),
@@ -76,6 +81,17 @@ impl Shop {
     /// Verifies callbacks with this secret, and no other, from now on.
     pub fn verify_with(&self, secret: &str) {
         *self.verifies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(CallbackVerifier::new(secret));
+    }
+
+    /// From now on callbacks must be signed first by one of these.
+    pub fn signed_first_by(&self, secrets: &[&str]) {
+        let verifiers = secrets.iter().map(|secret| CallbackVerifier::new(*secret)).collect();
+        *self.first_by.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(verifiers);
+    }
+
+    /// The secret before the rotation that begins now; the next one's is `new`.
+    pub fn replace(&self, new: &str) -> String {
+        std::mem::replace(&mut *self.secret.write().unwrap_or_else(PoisonError::into_inner), new.to_owned())
     }
 
     /// Its senders end after the answer that they wait for.
@@ -162,6 +178,11 @@ impl Shop {
     /// A callback has come: whether it is genuine, by the one secret that is known now.
     fn received(&self, headers: &HeaderMap, body: &Bytes) -> Vec<u8> {
         let verifier = self.verifies.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let first_by = self.first_by.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let first = |name: &str| if name.ends_with("-next") { None } else { headers.get(name)?.to_str().ok() };
+        if !first_by.iter().any(|verifier| verifier.verify_now(first, body).is_ok()) {
+            return self.is_bad("the first signature is by another secret than the one that was chosen".to_owned());
+        }
         match verifier.verify_now(|name| headers.get(name).and_then(|value| value.to_str().ok()), body) {
             Ok(callback) if callback.attempt == 1 => {
                 self.verified.fetch_add(1, Ordering::SeqCst);

@@ -7,7 +7,7 @@ use countersign_testkit::{backups, rewraps};
 async fn a_change_of_the_master_key_that_is_killed_leaves_every_secret_readable() {
     let report = rewraps::run(StoreKind::of_this_run(), 3, 7).await.expect("every secret is readable");
     rewraps::print(&report);
-    assert_eq!(report.rounds, 3);
+    report.verdict().expect("kills came in the middle");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,6 +19,6 @@ async fn bad_signatures_in_its_name_take_nothing_from_a_merchant() {
     let report = victim::run(StoreKind::of_this_run(), 3).await.expect("a run");
     victim::print(&report);
     assert!(report.own.1 > 20 && report.shared.1 > 20, "{report:?}");
-    assert_eq!((report.own.0, report.shared.0), (report.own.1, report.shared.1), "{report:?}");
-    assert!(report.refused > 500 && report.limited > 0, "{report:?}");
+    report.verdict(200).expect("the merchant is served, and there was an attack");
+    assert!(report.refused > 500, "{report:?}");
 }

@@ -1,6 +1,5 @@
 //! Secrets that are easy to find are made, used, rotated and shown to a crash, and then looked for wherever a thief would look.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -51,6 +50,15 @@ pub struct Report {
 }
 
 impl Report {
+    /// The same, and an error where this machine could not show what a crash leaves.
+    pub fn verdict_of_all(&self) -> Result<()> {
+        ensure!(
+            self.core_of_control.is_some(),
+            "no core dump of the control: set kernel.core_pattern to `core`, and the limit of core files to unlimited"
+        );
+        self.verdict()
+    }
+
     /// An error that lists what was found.
     pub fn verdict(&self) -> Result<()> {
         let found: Vec<&String> = self.places.iter().flat_map(|place| &place.found).collect();
@@ -95,7 +103,7 @@ pub async fn run(store: StoreKind, count: usize) -> Result<Report> {
     let master = std::fs::read_to_string(data.join("master.key"))?;
     gathered.needles.add(master.trim());
     gathered.needles.add(deployment.operator_token());
-    let server = deployment.serve()?;
+    let server = with_cores(&deployment, &place_for(folder.path(), "shipped")?, LOG_LEVEL)?;
     while gathered.secrets < count {
         application(&server, &receiver, &mut gathered).await?;
         if gathered.secrets.is_multiple_of(30) {
@@ -127,7 +135,7 @@ pub async fn run(store: StoreKind, count: usize) -> Result<Report> {
     if let Some(database) = backing.database() {
         places.push(under("every file of the PostgreSQL server", &database.folder())?);
     }
-    let core_of_control = core_of_control(&deployment, folder.path(), master.trim())?;
+    let core_of_control = core_of_control(&deployment, &place_for(folder.path(), "control")?, master.trim())?;
     Ok(Report {
         secrets: (gathered.secrets, gathered.tokens + 1, 1),
         places,
@@ -166,6 +174,11 @@ async fn application(server: &Server, receiver: &Receiver, gathered: &mut Gather
         gathered.secrets += 1;
         use_well_and_badly(server, &client_id, secret, gathered).await?;
     }
+    // One ends at once; two are left.
+    let listed = access.call("GET", &format!("/operator/v1/applications/{client_id}/secrets"), None).await?;
+    let id = listed.json()["items"][LIVE - 1]["secret_id"].as_str().context("a secret's id")?.to_owned();
+    gathered.keep(&listed);
+    gathered.keep(&access.call("DELETE", &format!("/operator/v1/applications/{client_id}/secrets/{id}"), None).await?);
     let event = json!({"client_id": client_id, "bizType": "PAYMENT_ORDER", "bizId": merchant, "bizStatus": "SUCCESS", "data": {"n": 1}});
     let event = access.provision("POST", "/events", event).await?;
     let path = format!("/operator/v1/events/{}", event["event_id"].as_str().context("an event")?);
@@ -196,9 +209,14 @@ async fn use_well_and_badly(server: &Server, client_id: &str, secret: &str, gath
     let signer = Signer { client_id: client_id.to_owned(), key: SigningKey::new(secret.as_bytes()), merchant_id: None };
     let draft = || signer.draft("GET", "/v1/pay/events", b"");
     let good = draft();
+    let bare = secret.rsplit('_').next().unwrap_or(secret);
     let tries = [
         good.clone(),
         good,
+        draft().with("X-Service-Certificate-ClientId", bare),
+        draft().with("X-Service-On-Behalf-Of", bare),
+        signer.draft("GET", &format!("/nowhere/{bare}"), b""),
+        signer.draft("GET", &format!("/{}/{secret}", "x".repeat(225)), b""),
         draft().with("X-Service-Signature", secret),
         draft().with("X-Service-Certificate-ClientId", secret),
         draft().with("Authorization", &format!("Bearer {secret}")).without("X-Service-Signature"),
@@ -210,8 +228,10 @@ async fn use_well_and_badly(server: &Server, client_id: &str, secret: &str, gath
         signer.draft("GET", &format!("/nowhere/{secret}"), b""),
     ];
     let mut connection = Connection::open(server.listen).await?;
-    for draft in tries {
-        gathered.keep(&connection.send(&draft.bytes()).await?);
+    for (n, draft) in tries.into_iter().enumerate() {
+        let answer = connection.send(&draft.bytes()).await?;
+        ensure!(n > 0 || answer.code() == "000000", "the secret was not used at all: {}", answer.json());
+        gathered.keep(&answer);
     }
     let bearer =
         server.access.draft("GET", "/operator/v1/merchants", None).with("Authorization", &format!("Bearer {secret}"));
@@ -282,7 +302,7 @@ fn crash(server: Server, folder: &Path) -> Result<()> {
 /// Files that a crash left in `folder` or in the folder of the data.
 fn cores(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for place in [folder.to_owned(), folder.join("data"), std::env::current_dir()?] {
+    for place in [folder.to_owned(), folder.join("shipped"), folder.join("data"), std::env::current_dir()?] {
         for entry in std::fs::read_dir(place)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with("core") && entry.file_type()?.is_file() {
@@ -293,43 +313,57 @@ fn cores(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The same crash of a server that may leave its memory: the search must find the master key there, or it would find nothing anywhere.
-fn core_of_control(deployment: &Deployment, folder: &Path, master: &str) -> Result<Option<usize>> {
-    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
-    if pattern.trim() != "core" {
-        return Ok(None);
-    }
-    let place = folder.join("control");
+/// A folder for a server to stand in.
+fn place_for(folder: &Path, name: &str) -> Result<PathBuf> {
+    let place = folder.join(name);
     std::fs::create_dir(&place)?;
-    std::fs::write(place.join("s.toml"), "core_dumps = true\n")?;
+    Ok(place)
+}
+
+/// A server that stands in `place` and whose system would let it leave a core there.
+fn with_cores(deployment: &Deployment, place: &Path, settings: &str) -> Result<Server> {
+    std::fs::write(place.join("s.toml"), settings)?;
     let script = format!(
-        "ulimit -c unlimited; cd {}; exec {} serve --config s.toml --listen 127.0.0.1:0 --operator-listen 127.0.0.1:0 --data {}",
+        "ulimit -c unlimited && cd {} && exec {} serve --config s.toml --listen 127.0.0.1:0 --operator-listen 127.0.0.1:0 \
+         --allow-private-callbacks --data {}",
         place.display(),
         binary().display(),
         deployment.data.display()
     );
     let mut command = Command::new("sh");
-    command.args(["-c", &script]).stderr(File::create(place.join("log"))?);
-    let server = deployment.serve_as(command)?;
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(deployment.data.join("serve.log"))?;
+    command.args(["-c", &script]).stderr(log);
+    deployment.serve_as(command)
+}
+
+/// The same crash of a server that may leave its memory: the search must find the master key there, or it would find nothing anywhere.
+fn core_of_control(deployment: &Deployment, place: &Path, master: &str) -> Result<Option<usize>> {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.trim() != "core" {
+        return Ok(None);
+    }
+    // Nothing but this setting is different.
+    let server = with_cores(deployment, place, &format!("{LOG_LEVEL}core_dumps = true\n"))?;
     let told = Command::new("kill").args(["-ABRT", &server.pid().to_string()]).status()?;
     ensure!(told.success(), "kill failed");
     server.wait()?;
     let mut needles = Needles::default();
     needles.add(master);
     let Some(core) =
-        std::fs::read_dir(&place)?.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with("core"))
+        std::fs::read_dir(place)?.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with("core"))
     else {
         return Ok(None);
     };
     Ok(Some(needles.find(&std::fs::read(core.path())?).len()))
 }
 
-/// Every secret in every form in one text: how many of them the search finds, and how many there are.
+/// Every secret in every form in one text, whole and cut to 61 digits: how many of them the search finds, and how many there are.
 fn control(needles: &Needles) -> (usize, usize) {
     const TEXT: &str = "sk_00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     let mut own = Needles::default();
     own.add(TEXT);
-    let forms = search::forms(&TEXT.as_bytes()[3..]);
+    let mut forms = search::forms(&TEXT.as_bytes()[3..]);
+    forms.extend(search::forms(&TEXT.as_bytes()[3..64]));
     let found = forms.iter().filter(|(_, bytes)| !own.find(bytes).is_empty() && needles.find(bytes).is_empty()).count();
     (found, forms.len())
 }

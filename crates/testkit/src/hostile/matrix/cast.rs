@@ -30,6 +30,8 @@ pub struct Key {
     pub merchant: String,
     /// Signs, and sends no `MerchantId` of itself.
     pub signer: Signer,
+    /// An event of its own, which no other key may see: not even that of its institution.
+    pub event: String,
 }
 
 /// A merchant and what it owns.
@@ -99,11 +101,21 @@ impl Cast {
         Ok(cast)
     }
 
-    /// Whether `text` holds anything of a house other than `house`; what.
-    pub fn leak(&self, house: usize, text: &str) -> Option<String> {
-        let others = self.houses.iter().enumerate().filter(|(number, _)| *number != house);
-        let mut theirs = others.flat_map(|(_, other)| other.made.iter().chain([&other.mark]));
-        theirs.find(|word| text.contains(word.as_str())).cloned()
+    /// Whether `text` holds anything that this key must not see; what. Of its own house it sees its own events, and, if it is an institution's, the
+    /// orders and rules of its sub-accounts.
+    pub fn leak(&self, key: usize, text: &str) -> Option<String> {
+        let own = &self.keys[key];
+        let houses = self.houses.iter().enumerate().filter(|(number, _)| *number != own.house);
+        let theirs = houses.flat_map(|(_, other)| other.made.iter().chain([&other.mark]));
+        let events = self.keys.iter().enumerate().filter(|(number, _)| *number != key).map(|(_, other)| &other.event);
+        let house = &self.houses[own.house];
+        let owners = [&house.institution, &house.subs[0], &house.subs[1], &house.plain];
+        let is_seen = |owner: &Owner| match own.kind {
+            Kind::Institution => owner.merchant != house.plain.merchant,
+            Kind::SubAccount | Kind::Plain => owner.merchant == own.merchant,
+        };
+        let orders = owners.into_iter().filter(|owner| !is_seen(owner)).map(|owner| &owner.order);
+        theirs.chain(events).chain(orders).find(|word| text.contains(word.as_str())).cloned()
     }
 }
 
@@ -119,8 +131,9 @@ async fn house(world: &World, number: usize, mark: String) -> Result<(House, Vec
     for (kind, signer) in [(Kind::Institution, institution), (Kind::SubAccount, sub), (Kind::Plain, plain)] {
         let merchant = signer.merchant_id.clone().context("a signer knows its merchant")?;
         made.push(signer.client_id.clone());
-        made.push(emit(world, &signer.client_id, &mark).await?);
-        keys.push(Key { kind, house: number, merchant, signer: Signer { merchant_id: None, ..signer } });
+        let event = emit(world, &signer.client_id, &mark).await?;
+        made.push(event.clone());
+        keys.push(Key { kind, house: number, merchant, signer: Signer { merchant_id: None, ..signer }, event });
     }
     rules(world, &keys[0], &bank, &mut made).await?;
     let mut owners = Vec::new();

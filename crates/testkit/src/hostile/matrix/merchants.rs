@@ -5,7 +5,7 @@ use countersign_domain::time::RuleZone;
 use serde_json::json;
 
 use super::cast::{Cast, Key, Kind};
-use crate::wire::Draft;
+use crate::wire::{Answer, Draft};
 use crate::world::World;
 
 /// What `MerchantId` or `On-Behalf-Of` says.
@@ -236,6 +236,24 @@ pub fn due(cast: &Cast, group: &Group, target: &Target) -> Result<Due> {
     };
     let is_through = route == Route::Events || target.owner == owner;
     Ok(if is_through { Due::Through } else { Due::Refused("400202") })
+}
+
+/// What an answer of success must hold and does not: the order, the sub-account or the event that was meant, and no other's.
+pub fn missing(cast: &Cast, group: &Group, target: &Target, answer: &Answer) -> Result<Option<String>> {
+    let said = answer.json();
+    if said["code"] != "000000" {
+        return Ok(None);
+    }
+    let (is_there, wanted) = match route(&group.method, &group.path)? {
+        Route::Open | Route::RulesOfAll => return Ok(None),
+        Route::Order => (said["data"]["order_id"] == target.id.as_str(), &target.id),
+        Route::Rule(_) => (said["data"]["sub_merchant_id"] == target.id.as_str(), &target.id),
+        Route::Events => {
+            let event = &cast.keys[group.key].event;
+            (said["data"].to_string().contains(event.as_str()), event)
+        }
+    };
+    Ok((!is_there).then(|| wanted.clone()))
 }
 
 /// Codes that only somebody gets who was let through.

@@ -188,7 +188,6 @@ async fn ask_group(
     group: &merchants::Group,
     report: &mut Report,
 ) -> Result<()> {
-    let house = cast.keys[group.key].house;
     let mut first: Option<(Alike, &'static str)> = None;
     for target in &group.targets {
         let answer = asker.ask(&merchants::draft(world, cast, group, target)?).await?;
@@ -210,6 +209,9 @@ async fn ask_group(
                 if !merchants::BEHIND.contains(&code.as_str()) {
                     report.fault(format!("{}: {} in place of success", place(), answer.json()));
                 }
+                if let Some(missing) = merchants::missing(cast, group, target, &answer)? {
+                    report.fault(format!("{}: {} without {missing}", place(), answer.json()));
+                }
             }
             merchants::Due::Refused(wanted) => {
                 if code != wanted {
@@ -226,7 +228,7 @@ async fn ask_group(
             }
         }
         // What the caller wrote himself may come back.
-        if let Some(word) = cast.leak(house, &Alike::of(&answer, &asked).body) {
+        if let Some(word) = cast.leak(group.key, &Alike::of(&answer, &asked).body) {
             report.fault(format!("{}: the answer names {word}, which is another tenant's: {}", place(), answer.json()));
         }
     }

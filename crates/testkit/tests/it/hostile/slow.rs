@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use countersign_testkit::hostile::slow::{self, Generator, Mode, Plan};
+use countersign_testkit::hostile::slow::{self, Generator, Mode, Plan, Scarce};
 
 async fn honest_clients_notice_nothing(mode: Mode, is_counted: bool) -> slow::Report {
     let lasts = Duration::from_secs(2);
-    let report = slow::run(Plan { mode, generator: Generator::Own, connections: 300, lasts, is_counted })
+    let report = slow::run(Plan { mode, generator: Generator::Own, connections: 300, lasts, is_counted, scarce: None })
         .await
         .expect("it runs");
     report.verdict().expect("honest clients are served");
@@ -24,4 +24,30 @@ async fn honest_clients_notice_nothing_of_slow_bodies_ranges_and_readers() {
     for mode in [Mode::Body, Mode::Range, Mode::Read] {
         honest_clients_notice_nothing(mode, false).await;
     }
+}
+
+/// More clients than places; a head may take so long.
+async fn scarce(mode: Mode, patience: Duration) -> slow::Report {
+    let plan = Plan {
+        mode,
+        generator: Generator::Own,
+        connections: 100,
+        lasts: Duration::from_secs(8),
+        is_counted: false,
+        scarce: Some(Scarce { places: 80, patience }),
+    };
+    slow::run(plan).await.expect("it runs")
+}
+
+#[tokio::test]
+async fn who_dawdles_loses_the_place_to_honest_clients_where_there_are_too_few() {
+    for mode in [Mode::Headers, Mode::Body] {
+        scarce(mode, Duration::from_millis(500)).await.verdict().expect("honest clients are served");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_gives_no_place_back_would_be_noticed() {
+    let report = scarce(Mode::Headers, Duration::from_secs(600)).await;
+    assert!(report.verdict().is_err(), "{report:?}");
 }
