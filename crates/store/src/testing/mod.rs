@@ -9,6 +9,7 @@ mod lane_log;
 mod pgbench;
 mod programs;
 mod server;
+mod tampering;
 
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt as _, parent_id};
@@ -22,6 +23,7 @@ pub use chosen::{Chosen, VARIABLE};
 pub use lane_log::{LaneLog, Term};
 use programs::{command, given_folder, initdb, programs};
 pub use server::{Server, ServerOptions};
+pub use tampering::Tampering;
 
 /// Ends the server when process $2 is gone: looks each second. $0 is the program, $1 the folder. Asking for a process of somebody
 /// else's by `kill` says no, so a look into /proc comes after it.

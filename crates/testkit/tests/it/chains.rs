@@ -8,12 +8,8 @@ use countersign::config::{Config, Optional};
 use countersign::run::chain::begin;
 use countersign::run::{Machine, close_store, fixed, initialise, open_app, postgres_options, prepare, recover};
 use countersign_store::nodes::{NodeId, Stage, Tend};
-use countersign_store::testing::Database;
+use countersign_store::testing::{Database, Tampering};
 use countersign_store::{PostgresStore, Store as _};
-
-/// What a program from before the chain leaves, and what somebody leaves who takes the chain away.
-const UNCHAINED: &str = "UPDATE audit SET link = NULL; UPDATE audit_head SET link = NULL, link_before = NULL;
-    DELETE FROM setting WHERE name = 'audit_chain_key'";
 
 /// A deployment in a database, and the folder of its first node.
 struct Place {
@@ -39,10 +35,6 @@ impl Place {
             ..self.config.clone()
         }
     }
-
-    async fn behind(&self, sql: &str) {
-        self.database.client().await.batch_execute(sql).await.expect("it is done");
-    }
 }
 
 /// A start and what it finds, up to where listeners would be opened.
@@ -64,8 +56,8 @@ async fn a_log_whose_chain_was_taken_away_is_signed_by_no_start() {
     let place = Place::new().await;
     assert!(start(&place.config).await.expect("it starts").holds);
     recover(&place.config, 1).await.expect("a token can be made");
-    place.behind(UNCHAINED).await;
-    place.behind("UPDATE audit SET actor = 'nobody' WHERE action = 'token.recover'").await;
+    place.database.tamper(Tampering::Unchain).await;
+    place.database.tamper(Tampering::Blame("token.recover")).await;
 
     let said = refused(start(&place.config)).await;
     assert!(said.contains("was taken out of the database"), "{said}");
@@ -84,7 +76,7 @@ async fn a_log_whose_chain_was_taken_away_is_signed_by_no_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_from_before_the_chain_begins_it_once_by_a_command() {
     let place = Place::new().await;
-    place.behind(UNCHAINED).await;
+    place.database.tamper(Tampering::Unchain).await;
     let said = refused(start(&place.config)).await;
     assert!(said.contains("countersign audit begin"), "{said}");
     let begun = begin(&place.config, false).await.expect("it is begun");
@@ -93,7 +85,7 @@ async fn a_deployment_from_before_the_chain_begins_it_once_by_a_command() {
     assert!(verified.holds && verified.lines_before_chain == 1 && verified.lines == 2, "{verified:?}");
     assert!(refused(begin(&place.config, true)).await.contains("has a chain already"));
 
-    place.behind("UPDATE audit SET actor = 'nobody' WHERE action = 'deployment.init'").await;
+    place.database.tamper(Tampering::Blame("deployment.init")).await;
     let verified = start(&place.config).await.expect("it starts");
     assert!(!verified.holds && verified.faults.len() == 1, "{verified:?}");
     assert!(verified.fault.is_some_and(|fault| fault.what.contains("before the chain")));
@@ -104,10 +96,10 @@ async fn over_links_whose_key_is_gone_and_over_gaps_a_chain_is_begun_only_where_
     let place = Place::new().await;
     recover(&place.config, 1).await.expect("a token can be made");
     prepare(&place.other()).await.expect("it joins");
-    place.behind("DELETE FROM setting WHERE name = 'audit_chain_key'").await;
+    place.database.tamper(Tampering::TakeChainKey).await;
     let said = refused(begin(&place.other(), false)).await;
     assert!(said.contains("2 lines have links") && said.contains("--accept"), "{said}");
-    place.behind("UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2").await;
+    place.database.tamper(Tampering::UnlinkAndGap).await;
     let said = refused(begin(&place.other(), false)).await;
     assert!(said.contains("broken at line 2 of the system"), "{said}");
     assert!(refused(start(&place.other())).await.contains("countersign audit begin"), "nothing was begun");
@@ -135,7 +127,7 @@ async fn no_chain_is_begun_beside_a_node_that_is_alive() {
         clock_ahead_ms: None,
     };
     app.store.tend_lanes(beat(Stage::Begins)).await.expect("it is alive");
-    place.behind(UNCHAINED).await;
+    place.database.tamper(Tampering::Unchain).await;
     let said = refused(begin(&place.config, true)).await;
     assert!(said.contains("1 other nodes") && said.contains("stop all of them"), "{said}");
     app.store.tend_lanes(beat(Stage::Ends)).await.expect("it ends");
@@ -160,7 +152,7 @@ async fn a_command_that_reads_the_log_changes_no_schema_and_needs_no_folder_for_
         PostgresStore::schema_state(&options).await.expect("it answers").applied
     };
     let all = steps().await;
-    place.behind(&format!("DELETE FROM schema_step WHERE number = {all}")).await;
+    place.database.tamper(Tampering::StepBack).await;
     let said = refused(Machine::open(&named)).await;
     assert!(said.contains("countersign migrate"), "{said}");
     assert_eq!(steps().await, all - 1, "nothing was brought up to date");
