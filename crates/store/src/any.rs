@@ -12,6 +12,7 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
+    TurningRow,
 };
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -172,6 +173,14 @@ impl Store for AnyStore {
 
     async fn next_due_at(&self, after: UnixMillis, lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
         either!(self, s => s.next_due_at(after, lanes).await)
+    }
+
+    async fn turning(
+        &self,
+        lanes: LaneSet,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Result<Vec<TurningRow>, StoreError> {
+        either!(self, s => s.turning(lanes, page).await)
     }
 
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {

@@ -13,6 +13,8 @@ use crate::contract::{
 
 /// Answers that one [`Write::ForgetAnswers`] forgets at the most, so that no change waits long behind it.
 pub const ANSWERS_FORGOTTEN_MAX: usize = 5_000;
+/// Deliveries that one [`Write::ReleaseHeld`] or [`Write::HoldPending`] turns at the most, so that a backlog of any size keeps nobody waiting.
+pub const DELIVERIES_TURNED_MAX: usize = 2_000;
 /// Counts of minutes that one [`Write::AddUses`] forgets at the most.
 pub const USES_FORGOTTEN_MAX: usize = 5_000;
 
@@ -48,8 +50,8 @@ pub enum Write {
     InsertMerchant(Box<MerchantRow>),
     /// Replaces a merchant's changeable fields: `name` and `enabled`. Guard: the stored revision is `row.revision - 1`.
     UpdateMerchant(Box<MerchantRow>),
-    /// What applications may do has changed with their merchants: raises the revision of each, so that everybody reads it anew, releases the
-    /// held events of those whose callbacks go out, and holds the pending ones of the others. Guard: none.
+    /// What applications may do has changed with their merchants: raises the revision of each, so that everybody reads it anew, and does
+    /// [`Write::Turn`] for those that have open events. Guard: none.
     Reassess {
         /// The tenant.
         tenant: TenantNo,
@@ -114,7 +116,18 @@ pub enum Write {
         /// When it is due next; `None` unless `Pending`.
         due_at: Option<UnixMillis>,
     },
-    /// Makes held events of an application pending and due at `due_at`. Guard: none.
+    /// Notes that open events of an application are to be held or released, as its callbacks go out or not: [`crate::Store::turning`] names it
+    /// until that is done. Guard: none.
+    Turn {
+        /// Tenant of the application.
+        tenant: TenantNo,
+        /// Whose.
+        application: ApplicationNo,
+        /// When released events are due.
+        due_at: UnixMillis,
+    },
+    /// Makes held events of an application pending and due at `due_at`, at most [`DELIVERIES_TURNED_MAX`]; what somebody else has locked is
+    /// left. Where none is left, the note of [`Write::Turn`] is taken away. Guard: none.
     ReleaseHeld {
         /// Tenant of the application.
         tenant: TenantNo,
@@ -123,7 +136,7 @@ pub enum Write {
         /// When they are due.
         due_at: UnixMillis,
     },
-    /// Makes pending events of an application held. Guard: none.
+    /// Makes pending events of an application held: as many, and with the same end, as [`Write::ReleaseHeld`]. Guard: none.
     HoldPending {
         /// Tenant of the application.
         tenant: TenantNo,

@@ -27,6 +27,7 @@ pub(crate) fn well_formed(batch: &Batch) -> Result<Option<TenantNo>, StoreError>
 const fn tenant_of(write: &Write) -> Option<TenantNo> {
     match write {
         Write::AppendRule { tenant, .. }
+        | Write::Turn { tenant, .. }
         | Write::InsertConvertOrder { tenant, .. }
         | Write::MoveConvertOrder { tenant, .. }
         | Write::RecordAttempt { tenant, .. }
@@ -89,6 +90,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
         | Write::UpdateSecret(_)
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
+        | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
         | Write::Redeliver { .. }

@@ -78,6 +78,26 @@ pub struct RulePage {
     pub total: i64,
 }
 
+/// An application with open events that are still to be held or released.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurningRow {
+    /// Its tenant.
+    pub tenant: TenantNo,
+    /// Its number.
+    pub application: ApplicationNo,
+    /// Its public id.
+    pub client_id: String,
+    /// When released events are due.
+    pub due_at: UnixMillis,
+}
+
+impl TurningRow {
+    /// Its place in the list.
+    pub const fn place(&self) -> (TenantNo, ApplicationNo) {
+        (self.tenant, self.application)
+    }
+}
+
 /// Which events to list, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
@@ -85,7 +105,8 @@ pub struct EventFilter {
     pub client_id: Option<String>,
     /// Only of this business id.
     pub biz_id: Option<String>,
-    /// Only in this state.
+    /// Only in this state. What is open is `Pending` where its application's callbacks go out and `Held` where they do not, however it is
+    /// noted: what is to be turned is turned in portions.
     pub state: Option<DeliveryState>,
 }
 
@@ -259,6 +280,14 @@ pub trait Store: Send + Sync + 'static {
         after: UnixMillis,
         lanes: LaneSet,
     ) -> impl Future<Output = Result<Option<UnixMillis>, StoreError>> + Send;
+
+    /// Applications in these lanes whose open events are still to be held or released, by tenant and number. Stores of one node know no
+    /// lanes: all.
+    fn turning(
+        &self,
+        lanes: LaneSet,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> impl Future<Output = Result<Vec<TurningRow>, StoreError>> + Send;
 
     /// An event, whoever's, with all its attempts.
     fn event(

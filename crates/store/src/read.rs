@@ -12,7 +12,7 @@ use rust_decimal::Decimal;
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantRow, SealedSecret, SecretRow, StoreError,
-    TokenRow,
+    TokenRow, TurningRow,
 };
 use crate::words;
 
@@ -346,6 +346,16 @@ pub(crate) fn event<R: Columns>(row: &R) -> Result<EventRow, StoreError> {
         return Err(f.corrupt());
     }
     Ok(event)
+}
+
+pub(crate) fn turning<R: Columns>(row: &R) -> Result<TurningRow, StoreError> {
+    let mut f = Fields::new(row, "delivery_turn", 0, 1);
+    Ok(TurningRow {
+        tenant: TenantNo(f.int()?),
+        application: ApplicationNo(f.int()?),
+        client_id: f.text()?,
+        due_at: f.millis()?,
+    })
 }
 
 pub(crate) fn attempt<R: Columns>(row: &R) -> Result<AttemptRow, StoreError> {

@@ -1,5 +1,7 @@
 //! Callback events: what happened, that it is owed, and what became of it.
 
+use std::collections::HashMap;
+
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::time::UnixMillis;
@@ -171,7 +173,29 @@ fn audit(event: &EventRow, actor: &Actor) -> countersign_store::contract::AuditR
 
 /// An event with all its attempts.
 pub async fn find(app: &App, event_id: SortedId) -> Result<(EventRow, Vec<AttemptRow>), AppError> {
-    app.store.event(event_id).await?.ok_or_else(|| no_event(event_id))
+    let (event, attempts) = app.store.event(event_id).await?.ok_or_else(|| no_event(event_id))?;
+    let goes_out = is_open(event.state) && goes_out(app, &event.client_id).await?;
+    Ok((as_it_stands(event, goes_out, app.clock.now()), attempts))
+}
+
+const fn is_open(state: DeliveryState) -> bool {
+    match state {
+        DeliveryState::Pending | DeliveryState::Held => true,
+        DeliveryState::Delivered | DeliveryState::Dead => false,
+    }
+}
+
+async fn goes_out(app: &App, client_id: &str) -> Result<bool, AppError> {
+    Ok(app.store.application(client_id).await?.is_some_and(|view| view.goes_out()))
+}
+
+/// What is open goes by its application as it is now: a large backlog is held or released in portions, and some rows are late.
+fn as_it_stands(event: EventRow, goes_out: bool, now: UnixMillis) -> EventRow {
+    match event.state {
+        DeliveryState::Pending if !goes_out => EventRow { state: DeliveryState::Held, due_at: None, ..event },
+        DeliveryState::Held if goes_out => EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event },
+        DeliveryState::Pending | DeliveryState::Held | DeliveryState::Delivered | DeliveryState::Dead => event,
+    }
 }
 
 fn no_event(event_id: SortedId) -> AppError {
@@ -189,7 +213,19 @@ pub async fn list(
         None => None,
         Some(id) => Some(find(app, id).await?.0.no.0),
     };
-    Ok(app.store.events(filter, Cursor { after, limit }).await?)
+    let rows = app.store.events(filter, Cursor { after, limit }).await?;
+    let mut known: HashMap<String, bool> = HashMap::new();
+    for row in rows.iter().filter(|row| is_open(row.state)) {
+        if !known.contains_key(&row.client_id) {
+            known.insert(row.client_id.clone(), goes_out(app, &row.client_id).await?);
+        }
+    }
+    let now = app.clock.now();
+    let stands = |row: EventRow| {
+        let goes_out = known.get(&row.client_id).is_some_and(|goes_out| *goes_out);
+        as_it_stands(row, goes_out, now)
+    };
+    Ok(rows.into_iter().map(stands).collect())
 }
 
 /// Makes a delivered or dead event pending again, due now.

@@ -36,6 +36,7 @@ mod record;
 mod retry_after;
 mod settings;
 mod tend;
+mod turn;
 
 pub use settings::{DispatchError, DispatchSettings};
 
@@ -103,6 +104,8 @@ pub struct Dispatcher {
     desk: AsyncMutex<Desk>,
     ended: Mutex<Vec<(Flight, Ended)>>,
     landed: Notify,
+    /// Something may be to be held or released.
+    turns: Notify,
     /// Attempts made since the start.
     attempts: AtomicUsize,
 }
@@ -146,6 +149,7 @@ impl Dispatcher {
             desk: AsyncMutex::new(desk),
             ended: Mutex::default(),
             landed: Notify::new(),
+            turns: Notify::new(),
             attempts: AtomicUsize::new(0),
         })
     }
@@ -154,14 +158,17 @@ impl Dispatcher {
     /// What does not end by then stays as it is in the store and is sent again by the next start. What other nodes can deliver for is given
     /// back at the end.
     pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
+        let mut beside = JoinSet::new();
+        let turner = self.clone();
+        beside.spawn(async move { turner.turn_always().await });
         if !self.app.store.is_shared() {
-            return self.work(shutdown).await;
+            self.work(shutdown).await;
+            return beside.shutdown().await;
         }
         // The leases are renewed until the last attempt has landed.
-        let mut tending = JoinSet::new();
-        tending.spawn(self.clone().tend());
+        beside.spawn(self.clone().tend());
         self.clone().work(shutdown).await;
-        tending.shutdown().await;
+        beside.shutdown().await;
         self.leave().await;
     }
 
@@ -198,6 +205,9 @@ impl Dispatcher {
         if self.app.store.is_shared() {
             self.beat().await;
         }
+        if let Err(error) = self.turn_all().await {
+            tracing::warn!(%error, "What is to be held or released could not be");
+        }
         self.look().await;
         loop {
             if let Err(error) = self.pass(now, &|| false).await {
@@ -213,6 +223,7 @@ impl Dispatcher {
     }
 
     async fn look(&self) {
+        self.turns.notify_one();
         self.desk.lock().await.must_look = true;
     }
 

@@ -12,7 +12,7 @@ use countersign_store::batch::{Conflict, Guard, Key};
 use countersign_store::contract::{ApplicationRow, AttemptRow, EventRow};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use metrics::{counter, histogram};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
@@ -24,6 +24,10 @@ use crate::app::turns::TurnKey;
 /// First and longest pause before a commit is tried again.
 const COMMIT_PAUSE_MIN: Duration = Duration::from_millis(50);
 const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long a commit is tried again while the store is away. Beyond, the attempt is not counted and is made again.
+const COMMIT_FOR: Duration = Duration::from_secs(30);
+/// As long where changes of the application wait for it.
+const COMMIT_IN_TURN_FOR: Duration = Duration::from_secs(4);
 
 /// What became of a batch.
 enum Fate {
@@ -31,6 +35,8 @@ enum Fate {
     Conflict(Conflict),
     /// Another node has taken over: this one has no say any more.
     Fenced,
+    /// The store was away for too long.
+    Away,
     /// The store cannot, and repeating would not help.
     Broken,
 }
@@ -60,17 +66,19 @@ impl Dispatcher {
             Verdict::DisableEndpoint => self.disable(event, &attempt, url).await,
             Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
-                match self.commit(fence, Batch(vec![record_attempt(event, &attempt, state, due_at)])).await {
+                match self.commit(fence, Batch(vec![record_attempt(event, &attempt, state, due_at)]), COMMIT_FOR).await
+                {
                     Fate::Fenced => Ended::Again,
                     // Moved: the commit was done before, and its answer was lost.
                     Fate::Committed | Fate::Conflict(_) => Ended::Attempted { next: due_at },
+                    Fate::Away => Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
                     Fate::Broken => Ended::Waits { until: now.plus_ms(FAULT_MS) },
                 }
             }
         }
     }
 
-    /// Holds all events of an application that has no URL, or whose callbacks or merchant are disabled.
+    /// Holds a portion of the events of an application that has no URL, or whose callbacks or merchant are disabled; what is more has a note.
     pub(super) async fn hold(&self, event: &EventRow, fence: Fence) -> Ended {
         // In turn with changes of the application, so that a URL set in this moment is seen and nothing stays held behind it.
         let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
@@ -91,10 +99,11 @@ impl Dispatcher {
         let writes = vec![
             Write::Guard(Guard::Lane { application: event.application, fence }),
             Write::Guard(as_read(&view.application)),
-            Write::HoldPending { tenant: event.tenant, application: event.application },
         ];
-        match self.commit(fence, Batch(writes)).await {
+        let writes = writes.into_iter().chain(holding(event, now)).collect();
+        match self.commit(fence, Batch(writes), COMMIT_IN_TURN_FOR).await {
             Fate::Committed => {
+                self.turns.notify_one();
                 tracing::info!(client_id = %event.client_id, "Callbacks are held: the application has no URL, or they or its merchant are disabled");
                 Ended::Held
             }
@@ -103,15 +112,20 @@ impl Dispatcher {
                 self.app.callers.forget(&event.client_id);
                 Ended::Again
             }
-            Fate::Broken => Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) },
+            Fate::Away | Fate::Broken => Ended::ApplicationWaits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
         }
     }
 
-    /// The endpoint said 410: its callbacks are disabled and all its pending events held, with the attempt, in one batch.
+    /// The endpoint said 410: its callbacks are disabled and a portion of its pending events held, with the attempt, in one batch.
     async fn disable(&self, event: &EventRow, attempt: &AttemptRow, url: &str) -> Ended {
         let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
+        let end = Instant::now() + COMMIT_IN_TURN_FOR;
         loop {
             let now = self.app.clock.now();
+            if Instant::now() >= end {
+                tracing::warn!(client_id = %event.client_id, "That an endpoint is gone could not be recorded; it will be asked again");
+                return Ended::Waits { until: now.plus_ms(RECHECK_MS) };
+            }
             let row = match self.app.store.application(&event.client_id).await {
                 Ok(Some(view)) => view.application,
                 Ok(None) => return Ended::Waits { until: now.plus_ms(FAULT_MS) },
@@ -128,7 +142,7 @@ impl Dispatcher {
                 let again = record_attempt(event, attempt, DeliveryState::Pending, Some(now));
                 let again = vec![again, Write::Guard(as_read(&row))];
                 if matches!(
-                    self.commit(attempt.fence, Batch(again)).await,
+                    self.commit(attempt.fence, Batch(again), COMMIT_IN_TURN_FOR).await,
                     Fate::Conflict(Conflict::Moved(Key::Application(_)))
                 ) {
                     continue;
@@ -136,20 +150,24 @@ impl Dispatcher {
                 self.app.callers.forget(&event.client_id);
                 return Ended::Again;
             }
-            let fate = self.commit(attempt.fence, batch_of_disabling(event, attempt, row, now)).await;
+            let fate =
+                self.commit(attempt.fence, batch_of_disabling(event, attempt, row, now), COMMIT_IN_TURN_FOR).await;
             self.app.callers.forget(&event.client_id);
+            self.turns.notify_one();
             match fate {
                 Fate::Committed => return Ended::Held,
                 Fate::Conflict(Conflict::Moved(Key::Application(_))) => {}
                 Fate::Fenced | Fate::Conflict(_) => return Ended::Again,
+                Fate::Away => return Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
                 Fate::Broken => return Ended::Waits { until: now.plus_ms(FAULT_MS) },
             }
         }
     }
 
-    /// Commits, for as long as the store is away: an attempt that was made should be counted. Repeating is safe, since
+    /// Commits, also where the store is away for a while: an attempt that was made should be counted. Repeating is safe, since
     /// the guard of `RecordAttempt` holds once.
-    async fn commit(&self, fence: Fence, batch: Batch) -> Fate {
+    async fn commit(&self, fence: Fence, batch: Batch, patience: Duration) -> Fate {
+        let end = Instant::now() + patience;
         let mut pause = COMMIT_PAUSE_MIN;
         loop {
             match self.app.store.commit(batch.clone()).await {
@@ -173,6 +191,12 @@ impl Dispatcher {
                     tracing::warn!(%error, "A callback's attempt is not recorded yet; the store is asked again");
                 }
             }
+            if Instant::now() + pause >= end {
+                tracing::warn!(
+                    "The store was away for too long: a callback's attempt is not recorded, and is made again"
+                );
+                return Fate::Away;
+            }
             sleep(pause).await;
             pause = (pause * 2).min(COMMIT_PAUSE_MAX);
         }
@@ -191,9 +215,18 @@ fn batch_of_disabling(event: &EventRow, attempt: &AttemptRow, mut row: Applicati
         let audit = system.did(Some(row.tenant), now, action, &row.client_id, before, after);
         writes.push(Write::UpdateApplication(Box::new(row)));
         writes.push(Write::RecordAudit(Box::new(audit)));
+    } else {
+        // Who enables them in this moment releases what is held by then.
+        writes.push(Write::Guard(as_read(&row)));
     }
-    writes.push(Write::HoldPending { tenant: event.tenant, application: event.application });
+    writes.extend(holding(event, now));
     Batch(writes)
+}
+
+/// A portion of what the application has pending is held; if that is not all, there is a note.
+fn holding(event: &EventRow, now: UnixMillis) -> [Write; 2] {
+    let (tenant, application) = (event.tenant, event.application);
+    [Write::Turn { tenant, application, due_at: now }, Write::HoldPending { tenant, application }]
 }
 
 fn record_attempt(event: &EventRow, attempt: &AttemptRow, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {

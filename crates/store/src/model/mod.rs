@@ -21,7 +21,7 @@ use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, SecretRow, Store, StoreError,
-    TokenRow,
+    TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::page::PageBuilder;
@@ -255,6 +255,20 @@ impl Store for ModelStore {
         Ok(pending.filter_map(|e| e.due_at).filter(|due_at| *due_at > after).min())
     }
 
+    async fn turning(
+        &self,
+        _lanes: LaneSet,
+        cursor: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Result<Vec<TurningRow>, StoreError> {
+        let state = self.state();
+        let rest = state.turning.iter().filter(|(place, _)| cursor.after.is_none_or(|after| **place > after));
+        let named = rest.filter_map(|((tenant, application), due_at)| {
+            let client_id = state.applications.get(application)?.client_id.clone();
+            Some(TurningRow { tenant: *tenant, application: *application, client_id, due_at: *due_at })
+        });
+        Ok(page(named, cursor.limit))
+    }
+
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
         let state = self.state();
         let found = state.events.values().find(|e| e.event_id == event_id);
@@ -266,7 +280,7 @@ impl Store for ModelStore {
         let rows = state.events.values().rev().filter(|e| {
             filter.client_id.as_ref().is_none_or(|id| e.client_id == *id)
                 && filter.biz_id.as_ref().is_none_or(|id| e.biz_id == *id)
-                && filter.state.is_none_or(|wanted| e.state == wanted)
+                && filter.state.is_none_or(|wanted| state.stands(e) == wanted)
                 && cursor.after.is_none_or(|after| e.no.0 < after)
         });
         Ok(page(rows.cloned(), cursor.limit))

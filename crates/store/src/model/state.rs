@@ -9,7 +9,10 @@ use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
-use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, EventNumbers, Guard, Key, USES_FORGOTTEN_MAX, Write};
+use crate::batch::{
+    ANSWERS_FORGOTTEN_MAX, Committed, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Guard, Key, USES_FORGOTTEN_MAX,
+    Write,
+};
 use crate::chain::{self, ChainKey, Link, START};
 use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
@@ -30,6 +33,8 @@ pub(super) struct State {
     pub(super) orders: BTreeMap<OrderId, (MerchantNo, ConvertOrder)>,
     pub(super) events: BTreeMap<EventNo, EventRow>,
     pub(super) attempts: BTreeMap<EventNo, Vec<AttemptRow>>,
+    /// Applications whose open events are to be held or released, and when released ones are due.
+    pub(super) turning: BTreeMap<(TenantNo, ApplicationNo), UnixMillis>,
     pub(super) answers: BTreeMap<(String, String), IdempotencyRow>,
     pub(super) audit: Vec<(AuditRow, Option<Link>)>,
     /// What its lines are linked with.
@@ -53,6 +58,7 @@ impl Default for State {
             orders: BTreeMap::new(),
             events: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            turning: BTreeMap::new(),
             answers: BTreeMap::new(),
             audit: Vec::new(),
             chain: None,
@@ -123,7 +129,10 @@ impl State {
             Write::AppendRule { tenant, merchant, version } => self.append_rule(*tenant, *merchant, version),
             Write::InsertMerchant(row) => self.insert_merchant(row),
             Write::UpdateMerchant(row) => self.update_merchant(row),
-            Write::Reassess { tenant, merchant, due_at } => self.reassess(*tenant, *merchant, *due_at),
+            Write::Reassess { tenant, merchant, due_at } => {
+                self.reassess(*tenant, *merchant, *due_at);
+                Ok(())
+            }
             Write::InsertApplication(row) => self.insert_application(row),
             Write::UpdateApplication(row) => self.update_application(row),
             Write::InsertSecret(row) => self.insert_secret(row),
@@ -141,6 +150,12 @@ impl State {
                 lane_at(*application, attempt.fence)?;
                 self.record_attempt(*tenant, attempt, *state, *due_at)
             }
+            Write::Turn { tenant, application, due_at } => {
+                if self.applications.get(application).is_some_and(|a| a.tenant == *tenant) {
+                    self.turning.insert((*tenant, *application), *due_at);
+                }
+                Ok(())
+            }
             Write::ReleaseHeld { tenant, application, due_at } => {
                 self.turn((*tenant, *application), DeliveryState::Held, DeliveryState::Pending, Some(*due_at));
                 Ok(())
@@ -152,12 +167,7 @@ impl State {
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at),
             Write::RememberAnswer(row) => self.remember(row),
             Write::ForgetAnswers { kept_before } => {
-                let old = self.answers.values().filter(|a| a.created_at < *kept_before);
-                let mut old: Vec<_> = old.map(|a| (a.created_at, a.scope.clone(), a.key.clone())).collect();
-                old.sort_unstable();
-                for (_, scope, key) in old.into_iter().take(ANSWERS_FORGOTTEN_MAX) {
-                    self.answers.remove(&(scope, key));
-                }
+                self.forget_answers(*kept_before);
                 Ok(())
             }
             Write::RecordAudit(row) => {
@@ -178,6 +188,15 @@ impl State {
                 let stored = self.applications.get(application).map(|a| a.revision);
                 guard(stored == Some(*revision), || Conflict::Moved(Key::Application(client_id.clone())))
             }
+        }
+    }
+
+    fn forget_answers(&mut self, kept_before: UnixMillis) {
+        let old = self.answers.values().filter(|a| a.created_at < kept_before);
+        let mut old: Vec<_> = old.map(|a| (a.created_at, a.scope.clone(), a.key.clone())).collect();
+        old.sort_unstable();
+        for (_, scope, key) in old.into_iter().take(ANSWERS_FORGOTTEN_MAX) {
+            self.answers.remove(&(scope, key));
         }
     }
 
@@ -247,26 +266,33 @@ impl State {
         Ok(())
     }
 
-    fn reassess(
-        &mut self,
-        tenant: TenantNo,
-        merchant: Option<MerchantNo>,
-        due_at: UnixMillis,
-    ) -> Result<(), CommitError> {
+    fn reassess(&mut self, tenant: TenantNo, merchant: Option<MerchantNo>, due_at: UnixMillis) {
         let of = |a: &&ApplicationRow| a.tenant == tenant && merchant.is_none_or(|m| a.merchant == m);
         let touched: Vec<ApplicationRow> = self.applications.values().filter(of).cloned().collect();
         for application in touched {
             if let Some(stored) = self.applications.get_mut(&application.no) {
                 stored.revision += 1;
             }
-            let whose = (tenant, application.no);
-            if self.view(&application)?.goes_out() {
-                self.turn(whose, DeliveryState::Held, DeliveryState::Pending, Some(due_at));
-            } else {
-                self.turn(whose, DeliveryState::Pending, DeliveryState::Held, None);
+            if self.is_open(application.no) {
+                self.turning.insert((tenant, application.no), due_at);
             }
         }
-        Ok(())
+    }
+
+    fn is_open(&self, application: ApplicationNo) -> bool {
+        let open = [DeliveryState::Pending, DeliveryState::Held];
+        self.events.values().any(|e| e.application == application && open.contains(&e.state))
+    }
+
+    /// The state as it is to be: what is open goes by whether the application's callbacks go out.
+    pub(super) fn stands(&self, event: &EventRow) -> DeliveryState {
+        let goes_out =
+            || self.applications.get(&event.application).is_some_and(|a| self.view(a).is_ok_and(|v| v.goes_out()));
+        match event.state {
+            DeliveryState::Pending | DeliveryState::Held if goes_out() => DeliveryState::Pending,
+            DeliveryState::Pending | DeliveryState::Held => DeliveryState::Held,
+            over @ (DeliveryState::Delivered | DeliveryState::Dead) => over,
+        }
     }
 
     /// Uses of a secret since a minute.
@@ -415,9 +441,13 @@ impl State {
         to: DeliveryState,
         due_at: Option<UnixMillis>,
     ) {
-        for event in self.events.values_mut().filter(|e| (e.tenant, e.application) == of && e.state == from) {
+        let mut left = self.events.values_mut().filter(|e| (e.tenant, e.application) == of && e.state == from);
+        for event in left.by_ref().take(DELIVERIES_TURNED_MAX) {
             event.state = to;
             event.due_at = due_at;
+        }
+        if left.next().is_none() {
+            self.turning.remove(&of);
         }
     }
 

@@ -278,6 +278,13 @@ pub(crate) const TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "delivery_turn",
+        source: "delivery_turn",
+        key: &["tenant_no", "application_no"],
+        order: "tenant_no, application_no",
+        columns: &[int("tenant_no"), int("application_no"), int("due_at")],
+    },
+    Table {
         name: "attempt",
         source: "attempt",
         key: &["event_no", "attempt"],

@@ -12,7 +12,9 @@ use super::plan::{read_numbers, step};
 use super::rows::Fields;
 use super::session::{Params, Session};
 use super::statements::Sql;
-use crate::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Committed, Conflict, Guard, Key, USES_FORGOTTEN_MAX, Write};
+use crate::batch::{
+    ANSWERS_FORGOTTEN_MAX, Batch, Committed, Conflict, DELIVERIES_TURNED_MAX, Guard, Key, USES_FORGOTTEN_MAX, Write,
+};
 use crate::chain::ChainKey;
 use crate::contract::{
     ApplicationRow, CommitError, IdempotencyRow, MerchantRow, SecretRow, StoreError, TokenRow, Uses,
@@ -65,6 +67,10 @@ fn guard(found: &[Row], conflict: Conflict) -> Result<(), Stop> {
     if found.is_empty() { Err(Stop::Refused(CommitError::Conflict(conflict))) } else { Ok(()) }
 }
 
+fn turned_max() -> i64 {
+    i64::try_from(DELIVERIES_TURNED_MAX).unwrap_or(i64::MAX)
+}
+
 /// Whether other nodes may have in memory what a batch changes.
 pub(super) fn changes_directory(batch: &Batch) -> bool {
     batch.0.iter().any(|write| matches!(write, Write::Reassess { .. })) || !directory_of(batch).is_empty()
@@ -87,6 +93,7 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
         | Write::MoveConvertOrder { .. }
         | Write::EnqueueEvent(_)
         | Write::RecordAttempt { .. }
+        | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
         | Write::Redeliver { .. }
@@ -176,11 +183,18 @@ impl<'a> Alone<'a> {
             }
             Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order).await,
             Write::MoveConvertOrder { tenant, order, at } => self.move_order(*tenant, order, *at).await,
+            Write::Turn { tenant, application, due_at } => {
+                self.run(Sql::DeliveryTurn, &[&tenant.0, &application.0, &due_at.0]).await.map(|_| ())
+            }
             Write::ReleaseHeld { tenant, application, due_at } => {
-                self.run(Sql::DeliveryRelease, &[&tenant.0, &application.0, &due_at.0]).await.map(|_| ())
+                let of: Params<'_> = &[&tenant.0, &application.0];
+                self.run(Sql::DeliveryRelease, &[of[0], of[1], &due_at.0, &turned_max()]).await?;
+                self.run(Sql::TurnReleased, of).await.map(|_| ())
             }
             Write::HoldPending { tenant, application } => {
-                self.run(Sql::DeliveryHold, &[&tenant.0, &application.0]).await.map(|_| ())
+                let of: Params<'_> = &[&tenant.0, &application.0];
+                self.run(Sql::DeliveryHold, &[of[0], of[1], &turned_max()]).await?;
+                self.run(Sql::TurnHeld, of).await.map(|_| ())
             }
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
             Write::RememberAnswer(row) => self.remember(row).await,
@@ -244,8 +258,7 @@ impl<'a> Alone<'a> {
         for row in &self.run(Sql::ApplicationsTouch, &[&tenant.0, &merchant]).await? {
             self.touched.push(Fields::new(row, "application", 0, 0).int()?);
         }
-        self.run(Sql::DeliveriesRelease, &[&tenant.0, &merchant, &due_at.0]).await?;
-        self.run(Sql::DeliveriesHold, &[&tenant.0, &merchant]).await.map(|_| ())
+        self.run(Sql::DeliveriesTurn, &[&tenant.0, &merchant, &due_at.0]).await.map(|_| ())
     }
 
     async fn add_uses(&self, uses: &Uses) -> Result<(), Stop> {

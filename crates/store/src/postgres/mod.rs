@@ -49,6 +49,7 @@ use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
+    TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
@@ -196,6 +197,7 @@ const fn row_of(write: &Write) -> Option<i64> {
         | Write::MoveConvertOrder { .. }
         | Write::EnqueueEvent(_)
         | Write::RecordAttempt { .. }
+        | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
         | Write::Reassess { .. }
@@ -342,6 +344,14 @@ impl Store for PostgresStore {
 
     async fn next_due_at(&self, after: UnixMillis, lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
         queries::next_due_at(&self.readers, after, lanes).await
+    }
+
+    async fn turning(
+        &self,
+        lanes: LaneSet,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Result<Vec<TurningRow>, StoreError> {
+        queries::turning(&self.readers, lanes, &page).await
     }
 
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {

@@ -321,6 +321,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::RevokeToken { .. }
         | Write::InsertConvertOrder { .. }
         | Write::MoveConvertOrder { .. }
+        | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
         | Write::Redeliver { .. }

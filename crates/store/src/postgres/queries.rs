@@ -18,7 +18,7 @@ use super::statements::{EVENTS, Sql};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow,
+    MerchantRow, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -218,6 +218,17 @@ pub(super) async fn next_due_at(from: &Readers, after: UnixMillis, lanes: LaneSe
     one(from, Sql::NextDueAt, &[&after.0, &numbers(lanes)], read).await
 }
 
+pub(super) async fn turning(
+    from: &Readers,
+    lanes: LaneSet,
+    page: &Cursor<(TenantNo, ApplicationNo)>,
+) -> Found<Vec<TurningRow>> {
+    let (tenant, application) =
+        page.after.map_or((i64::MIN, i64::MIN), |(tenant, application)| (tenant.0, application.0));
+    let params: Params<'_> = &[&tenant, &application, &numbers(lanes), &i64::from(page.limit)];
+    many(from, Sql::Turning, params, rows::turning).await
+}
+
 pub(super) async fn event(from: &Readers, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
     let Some(event) = one(from, Sql::Event, &[&event_id.0.to_be_bytes().as_slice()], rows::event).await? else {
         return Ok(None);
@@ -229,6 +240,7 @@ pub(super) async fn event(from: &Readers, event_id: SortedId) -> Found<Option<(E
 /// The statement for this filter: a condition that is not asked for is not in it, so that the plan fits.
 pub(super) async fn events(from: &Readers, filter: &EventFilter, page: &Cursor) -> Found<Vec<EventRow>> {
     let mut sql = EVENTS.to_owned();
+    sql.push_str(filter.state.map_or("", words::stands_in));
     let mut values: Vec<(Box<dyn ToSql + Send + Sync>, Type)> = Vec::new();
     let mut also = |condition: &str, value: Option<(Box<dyn ToSql + Send + Sync>, Type)>| {
         if let Some(value) = value {
@@ -239,7 +251,6 @@ pub(super) async fn events(from: &Readers, filter: &EventFilter, page: &Cursor) 
     };
     also(" AND e.client_id = $", filter.client_id.clone().map(|id| (Box::new(id) as _, Type::TEXT)));
     also(" AND e.biz_id = $", filter.biz_id.clone().map(|id| (Box::new(id) as _, Type::TEXT)));
-    also(" AND d.state = $", filter.state.map(|state| (Box::new(state.name()) as _, Type::TEXT)));
     also(" AND e.event_no < $", page.after.map(|after| (Box::new(after) as _, Type::INT8)));
     also(" ORDER BY e.event_no DESC LIMIT $", Some((Box::new(i64::from(page.limit)) as _, Type::INT8)));
     let (sql, values) = (Arc::new(sql), Arc::new(values));

@@ -94,16 +94,6 @@ macro_rules! token_select {
     };
 }
 
-/// The applications of a tenant, or of one of its merchants, that send their callbacks out.
-macro_rules! going_out {
-    () => {
-        "SELECT a.application_no FROM application a JOIN merchant m ON m.merchant_no = a.merchant_no \
-         JOIN merchant t ON t.merchant_no = a.tenant_no WHERE a.tenant_no = $1 \
-         AND ($2::bigint IS NULL OR a.merchant_no = $2) AND a.callback_url IS NOT NULL AND a.callback_enabled \
-         AND m.enabled AND t.enabled"
-    };
-}
-
 /// What the first link of a tenant hangs on.
 macro_rules! start {
     () => {
@@ -211,6 +201,10 @@ statements! {
     NextDueAt: "SELECT p.due_at FROM unnest($2::bigint[]) AS l (lane) CROSS JOIN LATERAL (
                 SELECT due_at FROM delivery WHERE (application_no & 63) = l.lane AND state = 'pending' AND due_at > $1
                 ORDER BY due_at LIMIT 1) p ORDER BY p.due_at LIMIT 1";
+    Turning: "SELECT t.tenant_no, t.application_no, a.client_id, t.due_at FROM delivery_turn t
+              JOIN application a ON a.application_no = t.application_no
+              WHERE (t.tenant_no, t.application_no) > ($1, $2) AND (t.application_no & 63) = ANY($3::bigint[])
+              ORDER BY t.tenant_no, t.application_no LIMIT $4";
     Event: concat!(
         "SELECT ", event_columns!(), " FROM event e \
          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE e.event_id = $1"
@@ -284,15 +278,12 @@ statements! {
                         ORDER BY application_no FOR NO KEY UPDATE)
                         UPDATE application a SET revision = a.revision + 1 FROM held
                         WHERE a.application_no = held.application_no RETURNING a.application_no";
-    DeliveriesRelease: concat!(
-        "UPDATE delivery SET state = 'pending', due_at = $3 WHERE tenant_no = $1 AND state = 'held' AND application_no = ANY(ARRAY(",
-        going_out!(), "))"
-    );
-    DeliveriesHold: concat!(
-        "UPDATE delivery SET state = 'held', due_at = NULL WHERE tenant_no = $1 AND state = 'pending'
-         AND application_no = ANY(ARRAY(SELECT application_no FROM application WHERE tenant_no = $1
-         AND ($2::bigint IS NULL OR merchant_no = $2))) AND application_no <> ALL(ARRAY(", going_out!(), "))"
-    );
+    // LIMIT keeps the plan at one look for each application, however many open deliveries they have together.
+    DeliveriesTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
+                     SELECT a.tenant_no, a.application_no, $3 FROM application a CROSS JOIN LATERAL (SELECT 1 FROM delivery d
+                     WHERE d.tenant_no = $1 AND d.application_no = a.application_no AND d.state IN ('pending', 'held') LIMIT 1) open
+                     WHERE a.tenant_no = $1 AND ($2::bigint IS NULL OR a.merchant_no = $2)
+                     ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
                         tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, revision, created_at)
@@ -375,10 +366,20 @@ statements! {
                      AS a (tenant_no, event_no, state, attempts, due_at)
                      WHERE d.tenant_no = a.tenant_no AND d.event_no = a.event_no";
     DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = $3 WHERE tenant_no = $1 AND event_no = $2";
-    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = $3
-                      WHERE tenant_no = $1 AND application_no = $2 AND state = 'held'";
-    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL
-                   WHERE tenant_no = $1 AND application_no = $2 AND state = 'pending'";
+    DeliveryTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
+                   SELECT tenant_no, application_no, $3 FROM application WHERE application_no = $2 AND tenant_no = $1
+                   ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
+    // A portion waits for nobody: what others have locked is left to the next one. The array is made once.
+    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = $3 WHERE tenant_no = $1 AND event_no = ANY(ARRAY(
+                      SELECT event_no FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'held'
+                      LIMIT $4 FOR UPDATE SKIP LOCKED))";
+    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE tenant_no = $1 AND event_no = ANY(ARRAY(
+                   SELECT event_no FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'pending'
+                   LIMIT $3 FOR UPDATE SKIP LOCKED))";
+    TurnReleased: "DELETE FROM delivery_turn WHERE tenant_no = $1 AND application_no = $2 AND NOT EXISTS
+                   (SELECT 1 FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'held')";
+    TurnHeld: "DELETE FROM delivery_turn WHERE tenant_no = $1 AND application_no = $2 AND NOT EXISTS
+               (SELECT 1 FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'pending')";
     AttemptsInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence)
                      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[],
                      $7::bigint[], $8::text[], $9::text[], $10::bigint[])";

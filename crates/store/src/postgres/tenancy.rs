@@ -6,7 +6,7 @@ use super::schema::STEPS;
 use super::statements::{EVENTS, NAMES, TEXTS};
 
 /// What grows with a tenant's business and is spread by its number.
-const OF_TENANTS: [&str; 13] = [
+const OF_TENANTS: [&str; 14] = [
     "nonce",
     "commit_mark",
     "fee_rule",
@@ -15,6 +15,7 @@ const OF_TENANTS: [&str; 13] = [
     "convert_order_move",
     "event",
     "delivery",
+    "delivery_turn",
     "attempt",
     "event_counter",
     "biz_counter",
@@ -41,9 +42,10 @@ const OTHERS: [&str; 14] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 9] = [
+const ACROSS: [(&str, &str); 10] = [
     ("DueEvents", "the dispatcher looks for what is due, whosever it is"),
     ("NextDueAt", "as DueEvents"),
+    ("Turning", "as DueEvents"),
     ("Event", "an operator names an event by its id alone; its key begins with it"),
     ("EVENTS", "an operator's list over all"),
     ("Audit", "an operator's list over all"),

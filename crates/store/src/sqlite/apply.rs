@@ -76,6 +76,7 @@ const fn family(write: &Write) -> u32 {
         Write::InsertConvertOrder { .. } | Write::MoveConvertOrder { .. } => 1 << 6,
         Write::EnqueueEvent(_)
         | Write::RecordAttempt { .. }
+        | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
         | Write::Redeliver { .. } => 1 << 7,

@@ -97,7 +97,8 @@ impl Applier<'_> {
                 self.fresh(Sql::AnswerTaken, params![row.scope, row.key], Key::Idempotency)?;
             }
             Write::Guard(rests_on) => self.check_alone(rests_on)?,
-            Write::ReleaseHeld { .. }
+            Write::Turn { .. }
+            | Write::ReleaseHeld { .. }
             | Write::HoldPending { .. }
             | Write::Reassess { .. }
             | Write::AddUses(_)

@@ -20,6 +20,7 @@ mod rows;
 mod schema;
 mod secrets;
 mod statements;
+mod turning;
 mod writer;
 mod writes;
 
@@ -41,6 +42,7 @@ use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
     IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
+    TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
@@ -326,6 +328,14 @@ impl Store for SqliteStore {
 
     async fn next_due_at(&self, after: UnixMillis, _lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
         self.readers.here(|conn| queries::next_due_at(conn, after))
+    }
+
+    async fn turning(
+        &self,
+        _lanes: LaneSet,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Result<Vec<TurningRow>, StoreError> {
+        self.readers.here(|conn| turning::turning(conn, &page))
     }
 
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {

@@ -17,7 +17,7 @@ use crate::contract::{
 use crate::page::PageBuilder;
 use crate::words;
 
-type Found<T> = Result<T, StoreError>;
+pub(super) type Found<T> = Result<T, StoreError>;
 
 macro_rules! merchant_columns {
     ($m:literal) => {
@@ -431,6 +431,7 @@ pub(super) fn events(conn: &Connection, filter: &EventFilter, page: &Cursor) -> 
     let mut sql =
         concat!("SELECT ", event_columns!(), "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE true")
             .to_owned();
+    sql.push_str(filter.state.map_or("", words::stands_in));
     let mut values: Vec<Value> = Vec::new();
     let mut also = |condition: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -440,7 +441,6 @@ pub(super) fn events(conn: &Connection, filter: &EventFilter, page: &Cursor) -> 
     };
     also(" AND e.client_id = ?", filter.client_id.clone().map(Value::from));
     also(" AND e.biz_id = ?", filter.biz_id.clone().map(Value::from));
-    also(" AND d.state = ?", filter.state.map(|state| Value::from(state.name().to_owned())));
     also(" AND e.event_no < ?", page.after.map(Value::from));
     also(" ORDER BY e.event_no DESC LIMIT ?", Some(Value::from(page.limit)));
     many(conn, &sql, rusqlite::params_from_iter(values), rows::event)

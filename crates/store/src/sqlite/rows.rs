@@ -4,7 +4,9 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use crate::chain::{ChainHead, ChainLine};
-use crate::contract::{AttemptRow, AuditRow, EventRow, IdempotencyRow, SealedSecret, SecretRow, StoreError, TokenRow};
+use crate::contract::{
+    AttemptRow, AuditRow, EventRow, IdempotencyRow, SealedSecret, SecretRow, StoreError, TokenRow, TurningRow,
+};
 use crate::read::{self, Columns, WrongType, hex};
 
 pub(super) use crate::read::{Fields, application, convert_order, merchant, rule};
@@ -22,6 +24,7 @@ whole! {
     uses: (String, i64),
     event: EventRow,
     attempt: AttemptRow,
+    turning: TurningRow,
     remembered: IdempotencyRow,
     audit: AuditRow,
     chain_line: ChainLine,

@@ -49,16 +49,11 @@ statements! {
     MerchantUpdate: "UPDATE merchant SET name = ?2, enabled = ?3, revision = ?4 WHERE merchant_no = ?1";
     ApplicationsTouch: "UPDATE application SET revision = revision + 1
                         WHERE tenant_no = ?1 AND (?2 IS NULL OR merchant_no = ?2)";
-    DeliveriesRelease: "UPDATE delivery SET state = 'pending', due_at = ?3 WHERE state = 'held' AND tenant_no = ?1
-                        AND application_no IN (SELECT a.application_no FROM application a
-                        JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no
-                        WHERE a.tenant_no = ?1 AND (?2 IS NULL OR a.merchant_no = ?2)
-                        AND a.callback_url IS NOT NULL AND a.callback_enabled AND m.enabled AND t.enabled)";
-    DeliveriesHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE state = 'pending' AND tenant_no = ?1
-                     AND application_no IN (SELECT a.application_no FROM application a
-                     JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no
+    DeliveriesTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
+                     SELECT a.tenant_no, a.application_no, ?3 FROM application a
                      WHERE a.tenant_no = ?1 AND (?2 IS NULL OR a.merchant_no = ?2)
-                     AND NOT (a.callback_url IS NOT NULL AND a.callback_enabled AND m.enabled AND t.enabled))";
+                     AND EXISTS (SELECT 1 FROM delivery d WHERE d.application_no = a.application_no AND d.state IN ('pending', 'held'))
+                     ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
 
     ApplicationTaken: "SELECT 1 FROM application WHERE application_no = ?1 OR client_id = ?2";
     ApplicationOfTenant: "SELECT 1 FROM application WHERE application_no = ?1 AND tenant_no = ?2";
@@ -113,10 +108,17 @@ statements! {
     DeliverySelect: "SELECT attempts, state FROM delivery WHERE event_no = ?1 AND tenant_no = ?2";
     DeliveryUpdate: "UPDATE delivery SET state = ?2, attempts = ?3, due_at = ?4 WHERE event_no = ?1";
     DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = ?2 WHERE event_no = ?1";
-    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = ?3
-                      WHERE application_no = ?2 AND state = 'held' AND tenant_no = ?1";
-    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL
-                   WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1";
+    DeliveryTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
+                   SELECT tenant_no, application_no, ?3 FROM application WHERE application_no = ?2 AND tenant_no = ?1
+                   ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
+    DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = ?3 WHERE event_no IN (SELECT event_no FROM delivery
+                      WHERE application_no = ?2 AND state = 'held' AND tenant_no = ?1 ORDER BY event_no LIMIT ?4)";
+    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE event_no IN (SELECT event_no FROM delivery
+                   WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1 ORDER BY event_no LIMIT ?3)";
+    TurnReleased: "DELETE FROM delivery_turn WHERE tenant_no = ?1 AND application_no = ?2 AND NOT EXISTS
+                   (SELECT 1 FROM delivery WHERE application_no = ?2 AND state = 'held' AND tenant_no = ?1)";
+    TurnHeld: "DELETE FROM delivery_turn WHERE tenant_no = ?1 AND application_no = ?2 AND NOT EXISTS
+               (SELECT 1 FROM delivery WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1)";
     AttemptInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address,
                     detail, fence) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 

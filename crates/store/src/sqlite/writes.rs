@@ -1,7 +1,7 @@
 //! What each write does once its guard held.
 
 use countersign_domain::convert::ConvertOrder;
-use countersign_domain::ids::{MerchantNo, TenantNo};
+use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
 use rusqlite::params;
@@ -10,7 +10,7 @@ use super::apply::Found;
 use super::audit::{AuditHeads, Head};
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
-use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, EventNumbers, USES_FORGOTTEN_MAX, Write};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, DELIVERIES_TURNED_MAX, EventNumbers, USES_FORGOTTEN_MAX, Write};
 use crate::contract::{ApplicationRow, AttemptRow, AuditRow, EventRow, MerchantRow, SecretRow, TokenRow, Uses};
 use crate::words;
 
@@ -57,12 +57,11 @@ pub(super) fn write(
             kept.run(Sql::DeliveryUpdate, params![attempt.event.0, state.name(), attempt.attempt, due_at])?;
             insert_attempt(kept, *tenant, attempt)?;
         }
-        Write::ReleaseHeld { tenant, application, due_at } => {
-            kept.run(Sql::DeliveryRelease, [tenant.0, application.0, due_at.0])?;
+        Write::Turn { tenant, application, due_at } => {
+            kept.run(Sql::DeliveryTurn, [tenant.0, application.0, due_at.0])?;
         }
-        Write::HoldPending { tenant, application } => {
-            kept.run(Sql::DeliveryHold, [tenant.0, application.0])?;
-        }
+        Write::ReleaseHeld { tenant, application, due_at } => turn(kept, (*tenant, *application), Some(*due_at))?,
+        Write::HoldPending { tenant, application } => turn(kept, (*tenant, *application), None)?,
         Write::Redeliver { event, due_at, .. } => {
             kept.run(Sql::DeliveryAgain, [event.0, due_at.0])?;
         }
@@ -114,8 +113,24 @@ fn reassess(
 ) -> rusqlite::Result<()> {
     let merchant = merchant.map(|m| m.0);
     kept.run(Sql::ApplicationsTouch, params![tenant.0, merchant])?;
-    kept.run(Sql::DeliveriesRelease, params![tenant.0, merchant, due_at.0])?;
-    kept.run(Sql::DeliveriesHold, params![tenant.0, merchant])?;
+    kept.run(Sql::DeliveriesTurn, params![tenant.0, merchant, due_at.0])?;
+    Ok(())
+}
+
+/// A portion, released at `due_at` or held, and the end of its note.
+fn turn(
+    kept: &mut Kept<'_>,
+    (TenantNo(tenant), ApplicationNo(application)): (TenantNo, ApplicationNo),
+    due_at: Option<UnixMillis>,
+) -> rusqlite::Result<()> {
+    let most = i64::try_from(DELIVERIES_TURNED_MAX).unwrap_or(i64::MAX);
+    if let Some(due_at) = due_at {
+        kept.run(Sql::DeliveryRelease, [tenant, application, due_at.0, most])?;
+        kept.run(Sql::TurnReleased, [tenant, application])?;
+    } else {
+        kept.run(Sql::DeliveryHold, [tenant, application, most])?;
+        kept.run(Sql::TurnHeld, [tenant, application])?;
+    }
     Ok(())
 }
 

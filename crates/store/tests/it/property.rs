@@ -111,6 +111,8 @@ fn events() -> impl Strategy<Value = Write> {
         4 => (1..9i64, 1..4i64, state()).prop_map(|(no, number, (state, due))| attempt(no, number, state, due.map(at))),
         1 => (0..50i64).prop_map(|due| Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(due) }),
         1 => Just(Write::HoldPending { tenant: TENANT, application: APP }),
+        1 => (0..50i64).prop_map(|due| Write::Turn { tenant: TENANT, application: APP, due_at: at(due) }),
+        1 => (0..50i64).prop_map(|due| Write::Reassess { tenant: TENANT, merchant: None, due_at: at(due) }),
         1 => (0..2i64).prop_map(|f| Write::Guard(Guard::Lane { application: APP, fence: Fence(f) })),
         1 => (1..4i64).prop_map(|revision| Write::Guard(Guard::Application {
             application: APP,
@@ -185,6 +187,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.events_after(TENANT, APP, 1, 3).await.expect("reads")),
         format!("{:?}", store.due_events(at(25), LaneSet::ALL, 3).await.expect("reads")),
         format!("{:?}", store.next_due_at(at(25), LaneSet::ALL).await.expect("reads")),
+        format!("{:?}", store.turning(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
     ];
     for state in DeliveryState::ALL {
         let filter = EventFilter { state: Some(state), biz_id: Some("biz0".to_owned()), ..EventFilter::default() };

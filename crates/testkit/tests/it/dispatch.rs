@@ -21,6 +21,7 @@ use countersign_testkit::backing::Backing;
 use countersign_testkit::receiver::{Received, Receiver};
 use tempfile::TempDir;
 
+mod backlogs;
 mod endpoints;
 mod order;
 mod outcomes;

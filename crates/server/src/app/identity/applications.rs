@@ -218,8 +218,8 @@ fn raised(
     (before.into_iter().chain([limit(row.timestamp_tolerance_ms)]).min(), Some(now))
 }
 
-/// Changes an application. Where callbacks begin to go out, held events are released in the same batch; where they cease,
-/// pending ones are held.
+/// Changes an application. Where callbacks begin to go out, held events are released; where they cease, pending ones are held: many of
+/// them in portions, after the change.
 pub async fn update_application(
     app: &App,
     client_id: &str,
@@ -240,6 +240,8 @@ pub async fn update_application(
         let mut writes = vec![Write::UpdateApplication(Box::new(row.clone()))];
         let after = ApplicationView { application: row.clone(), ..before.clone() };
         if change.touches_callbacks() {
+            // A portion is turned with the change; if that is not all, the note stays, and the dispatcher goes on.
+            writes.push(Write::Turn { tenant: row.tenant, application: row.no, due_at: now });
             writes.push(if after.goes_out() {
                 Write::ReleaseHeld { tenant: row.tenant, application: row.no, due_at: now }
             } else {

@@ -173,8 +173,8 @@ pub struct MerchantChange {
     pub enabled: Option<bool>,
 }
 
-/// Changes a merchant of any kind. Where it is disabled, pending events of its applications are held in the same batch; where it is
-/// enabled, held ones are released, unless something else holds them.
+/// Changes a merchant of any kind. Where it is disabled, pending events of its applications are held; where it is enabled, held ones are
+/// released, unless something else holds them. That is noted here, and done in portions by the dispatcher.
 pub async fn update_merchant(
     app: &App,
     merchant_id: &str,

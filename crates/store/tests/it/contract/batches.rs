@@ -121,6 +121,7 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::MoveConvertOrder { tenant, order: Box::new(moved.clone()), at: at(1) },
             enqueue(row),
             Write::RecordAttempt { tenant, application: APP, attempt, state: DeliveryState::Dead, due_at: None },
+            Write::Turn { tenant, application: APP, due_at: at(1) },
             Write::ReleaseHeld { tenant, application: APP, due_at: at(1) },
             Write::HoldPending { tenant, application: APP },
             Write::Reassess { tenant, merchant: None, due_at: at(1) },

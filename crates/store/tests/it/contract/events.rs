@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{EventNo, SortedId};
+use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
-use countersign_store::batch::{Batch, Conflict, EventNumbers, Guard, Key, Write};
-use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow};
+use countersign_store::batch::{Batch, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Guard, Key, Write};
+use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow, TurningRow};
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -244,4 +244,110 @@ pub async fn nobody_writes_under_a_term_that_nobody_holds(store: Any) {
     let late = Write::RecordAttempt { tenant, application, attempt, state, due_at };
     assert_eq!(conflict(&*store, vec![late]).await, Conflict::Fenced(lane));
     assert_eq!(one(&store, 1).await.attempts, 0);
+}
+
+/// So many events of the application, from this number on.
+async fn backlog(store: &Any, from: i64, count: usize, state: DeliveryState) {
+    let due_at = (state == DeliveryState::Pending).then_some(at(0));
+    let numbers: Vec<i64> = (from..).take(count).collect();
+    for some in numbers.chunks(500) {
+        let writes = some.iter().map(|no| enqueue(EventRow { state, due_at, ..event(*no, "a") })).collect();
+        commit(&**store, writes).await;
+    }
+}
+
+async fn notes(store: &Any) -> Vec<(TenantNo, ApplicationNo, i64)> {
+    let found = store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }).await.expect("reads");
+    found.into_iter().map(|note| (note.tenant, note.application, note.due_at.0 - at(0).0)).collect()
+}
+
+async fn due_count(store: &Any) -> usize {
+    store.due_events(at(1_000), LaneSet::ALL, 10_000).await.expect("reads").len()
+}
+
+pub async fn a_backlog_is_turned_in_portions_until_the_note_goes(store: Any) {
+    let (tenant, application) = (TENANT, APP);
+    let most = DELIVERIES_TURNED_MAX;
+    backlog(&store, 1, 2 * most, DeliveryState::Pending).await;
+    commit(&*store, vec![enqueue(of_other(9_999, "a"))]).await;
+    let hold = || Write::HoldPending { tenant, application };
+    commit(&*store, vec![Write::Turn { tenant, application, due_at: at(3) }, hold()]).await;
+    assert_eq!((due_count(&store).await, notes(&store).await), (most + 1, vec![(TENANT, APP, 3)]));
+    commit(&*store, vec![hold()]).await;
+    assert_eq!((due_count(&store).await, notes(&store).await), (1, Vec::new()), "the other tenant's stays");
+
+    // One more than a portion; a second note has the later instant.
+    backlog(&store, 20_001, most + 1, DeliveryState::Held).await;
+    let note = |ms| Write::Turn { tenant, application, due_at: at(ms) };
+    commit(&*store, vec![note(4)]).await;
+    commit(&*store, vec![note(5)]).await;
+    let release = || Write::ReleaseHeld { tenant, application, due_at: at(5) };
+    for left in [2 * most + 1, most + 1] {
+        commit(&*store, vec![release()]).await;
+        assert_eq!((due_count(&store).await, notes(&store).await), (3 * most + 1 - left + 1, vec![(TENANT, APP, 5)]));
+    }
+    commit(&*store, vec![release()]).await;
+    assert_eq!((due_count(&store).await, notes(&store).await.len()), (3 * most + 1, 1));
+    commit(&*store, vec![release()]).await;
+    assert_eq!((due_count(&store).await, notes(&store).await), (3 * most + 2, Vec::new()));
+}
+
+pub async fn a_portion_that_was_decided_before_a_change_back_is_refused_and_leaves_its_note(store: Any) {
+    let (tenant, application) = (TENANT, APP);
+    backlog(&store, 1, 3, DeliveryState::Pending).await;
+    let as_read =
+        |revision| Write::Guard(Guard::Application { application, client_id: "app_one".to_owned(), revision });
+    commit(&*store, vec![Write::Turn { tenant, application, due_at: at(3) }]).await;
+    let back = ApplicationRow { revision: 2, ..application_row() };
+    commit(&*store, vec![Write::UpdateApplication(Box::new(back))]).await;
+    let late = vec![as_read(1), Write::HoldPending { tenant, application }];
+    assert_eq!(conflict(&*store, late).await, Conflict::Moved(Key::Application("app_one".to_owned())));
+    assert_eq!((due_count(&store).await, notes(&store).await.len()), (3, 1));
+    commit(&*store, vec![as_read(2), Write::ReleaseHeld { tenant, application, due_at: at(3) }]).await;
+    assert_eq!((due_count(&store).await, notes(&store).await), (3, Vec::new()));
+}
+
+pub async fn nobody_notes_anything_for_another_tenants_application(store: Any) {
+    for (tenant, application) in [(OTHER_TENANT, APP), (TENANT, OTHER_APP), (TENANT, ApplicationNo(404))] {
+        commit(&*store, vec![Write::Turn { tenant, application, due_at: at(1) }]).await;
+    }
+    assert_eq!(notes(&store).await, Vec::new());
+    for (tenant, application) in [(OTHER_TENANT, OTHER_APP), (TENANT, APP)] {
+        commit(&*store, vec![Write::Turn { tenant, application, due_at: at(1) }]).await;
+    }
+    assert_eq!(notes(&store).await, [(TENANT, APP, 1), (OTHER_TENANT, OTHER_APP, 1)]);
+    // Nor does a portion of another tenant take it away.
+    commit(&*store, vec![Write::HoldPending { tenant: OTHER_TENANT, application: APP }]).await;
+    assert_eq!(notes(&store).await.len(), 2);
+    let rest = store.turning(LaneSet::ALL, Cursor { after: Some((TENANT, APP)), limit: 10 }).await.expect("reads");
+    assert_eq!(rest.iter().map(|note| note.client_id.as_str()).collect::<Vec<_>>(), ["app_two"]);
+    let first = store.turning(LaneSet::ALL, Cursor { after: None, limit: 1 }).await.expect("reads");
+    assert_eq!(first.iter().map(TurningRow::place).collect::<Vec<_>>(), [(TENANT, APP)]);
+}
+
+pub async fn what_is_open_is_listed_as_its_application_stands(store: Any) {
+    let list = |state| {
+        let store = Arc::clone(&store);
+        async move {
+            let filter = EventFilter { state: Some(state), ..EventFilter::default() };
+            let rows = store.events(filter, Cursor { after: None, limit: 10 }).await.expect("reads");
+            rows.into_iter().map(|e| e.no.0).collect::<Vec<_>>()
+        }
+    };
+    backlog(&store, 1, 1, DeliveryState::Pending).await;
+    backlog(&store, 2, 1, DeliveryState::Held).await;
+    commit(&*store, vec![enqueue(event(3, "a")), attempt(3, 1, DeliveryState::Dead, None)]).await;
+    let row = |url: Option<&str>, revision| {
+        let row = ApplicationRow { callback_url: url.map(str::to_owned), callback_enabled: true, ..application_row() };
+        Write::UpdateApplication(Box::new(ApplicationRow { revision, ..row }))
+    };
+    commit(&*store, vec![row(Some("https://shop.example/"), 2)]).await;
+    assert_eq!((list(DeliveryState::Pending).await, list(DeliveryState::Held).await), (vec![2, 1], vec![]));
+    commit(&*store, vec![row(None, 3)]).await;
+    assert_eq!((list(DeliveryState::Pending).await, list(DeliveryState::Held).await), (vec![], vec![2, 1]));
+    assert_eq!(list(DeliveryState::Dead).await, [3]);
+}
+
+fn application_row() -> ApplicationRow {
+    application(APP, "app_one", INSTITUTION, TENANT)
 }

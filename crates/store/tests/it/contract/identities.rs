@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, SortedId};
+use countersign_domain::lanes::LaneSet;
 use countersign_store::batch::{Conflict, Key, Write};
-use countersign_store::contract::{ApplicationRow, Cursor, MerchantKind, MerchantRow, SecretUses, TokenUse, Uses};
+use countersign_store::contract::{
+    ApplicationRow, Cursor, MerchantKind, MerchantRow, SecretUses, TokenUse, TurningRow, Uses,
+};
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -84,32 +87,59 @@ async fn revisions(store: &Any) -> [i64; 4] {
     found
 }
 
+/// What the dispatcher does: portions for every application that has a note, as its callbacks go out or not.
+async fn turn_all(store: &Any) -> Vec<String> {
+    let notes = store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }).await.expect("reads");
+    for TurningRow { tenant, application, client_id, due_at } in &notes {
+        let (tenant, application) = (*tenant, *application);
+        let view = store.application(client_id).await.expect("reads").expect("there");
+        let hold = Write::HoldPending { tenant, application };
+        let release = Write::ReleaseHeld { tenant, application, due_at: *due_at };
+        commit(&**store, vec![if view.goes_out() { release } else { hold }]).await;
+    }
+    notes.into_iter().map(|note| note.client_id).collect()
+}
+
 pub async fn what_a_merchant_may_do_decides_what_is_held(store: Any) {
     use DeliveryState::{Held, Pending};
     furnish_further(&store).await;
     let off = MerchantRow { enabled: false, revision: 2, ..sub(SUB.0, "sub-a") };
     commit(&*store, vec![update(off.clone()), reassess(Some(SUB), 5)]).await;
-    assert_eq!(states(&store).await, [(Pending, Some(0)), (Held, None), (Pending, Some(0))]);
     assert_eq!(revisions(&store).await, [1, 2, 1, 1]);
+    assert_eq!(turn_all(&store).await, ["app_sub"]);
+    assert_eq!(states(&store).await, [(Pending, Some(0)), (Held, None), (Pending, Some(0))]);
 
     let institution_off = MerchantRow { enabled: false, revision: 2, ..institution() };
     commit(&*store, vec![update(institution_off), reassess(None, 6)]).await;
-    assert_eq!(states(&store).await, [(Held, None); 3]);
     assert_eq!(revisions(&store).await, [2, 3, 2, 1], "another tenant's applications stay as they are");
+    assert_eq!(turn_all(&store).await, ["app_one", "app_sub", "app_silent"]);
+    assert_eq!(states(&store).await, [(Held, None); 3]);
 
     // The sub-account is enabled again, but the institution over it is not.
     commit(&*store, vec![update(MerchantRow { enabled: true, revision: 3, ..off.clone() }), reassess(Some(SUB), 7)])
         .await;
+    turn_all(&store).await;
     assert_eq!(states(&store).await, [(Held, None); 3]);
     commit(&*store, vec![update(MerchantRow { enabled: false, revision: 4, ..off }), reassess(Some(SUB), 7)]).await;
     commit(&*store, vec![update(MerchantRow { revision: 3, ..institution() }), reassess(None, 8)]).await;
+    turn_all(&store).await;
     assert_eq!(
         states(&store).await,
         [(Pending, Some(8)), (Held, None), (Held, None)],
         "the sub-account is disabled itself, and the third has no URL"
     );
+    assert_eq!(turn_all(&store).await, [] as [&str; 0], "notes go with the last portion");
     let view = store.application("app_sub").await.expect("reads").expect("there");
     assert!(view.tenant_enabled && !view.merchant.enabled && !view.is_enabled() && !view.goes_out());
+}
+
+pub async fn an_application_without_open_events_gets_no_note_from_its_merchant(store: Any) {
+    furnish_further(&store).await;
+    for no in 1..=3 {
+        commit(&*store, vec![attempt(no, 1, DeliveryState::Dead, None)]).await;
+    }
+    commit(&*store, vec![reassess(None, 5)]).await;
+    assert_eq!(turn_all(&store).await, [] as [&str; 0]);
 }
 
 pub async fn what_was_decided_before_a_merchant_changed_is_refused(store: Any) {

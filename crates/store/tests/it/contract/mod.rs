@@ -92,6 +92,7 @@ contract! {
     identities: [
         a_merchant_changes_by_revision,
         what_a_merchant_may_do_decides_what_is_held,
+        an_application_without_open_events_gets_no_note_from_its_merchant,
         what_was_decided_before_a_merchant_changed_is_refused,
         uses_of_a_secret_add_up_and_are_forgotten_by_age,
         of_64_that_add_uses_at_once_none_is_lost,
@@ -114,6 +115,10 @@ contract! {
         a_due_time_belongs_to_pending_deliveries_only,
         what_was_decided_about_an_application_is_refused_once_it_has_changed,
         nobody_writes_under_a_term_that_nobody_holds,
+        a_backlog_is_turned_in_portions_until_the_note_goes,
+        a_portion_that_was_decided_before_a_change_back_is_refused_and_leaves_its_note,
+        nobody_notes_anything_for_another_tenants_application,
+        what_is_open_is_listed_as_its_application_stands,
     ]
     chain: [
         lines_are_linked_and_the_walk_finds_them_in_order,

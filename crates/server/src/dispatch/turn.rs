@@ -1,0 +1,113 @@
+//! Holds and releases, in portions, the open deliveries of applications whose callbacks have ceased or begun to go out.
+//!
+//! Whoever makes such a change leaves a note in the same batch (`Write::Turn`, `Write::Reassess`). The node that holds the application's
+//! lane turns one portion after the other, until the store takes the note away. Whoever dies in between leaves the note, and the next
+//! holder of the lane goes on from there.
+//! Which way to turn is decided anew for each portion, by the application as it is, and guarded by its revision: a change back in between
+//! turns back what was turned. Nothing is sent too much meanwhile, since every attempt looks at the application first.
+
+use std::time::Duration;
+
+use countersign_domain::lanes::Lane;
+use countersign_store::batch::{Conflict, Guard};
+use countersign_store::contract::{Cursor, TurningRow};
+use countersign_store::{Batch, CommitError, Store, StoreError, Write};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::leases::Leases;
+use super::{Dispatcher, LOOK_EVERY, STORE_PAUSE};
+use crate::app::events::as_read;
+
+/// Applications that are read at once.
+const PAGE: u32 = 64;
+/// Between two rounds, so that others who write have their turn.
+const ROUND_PAUSE: Duration = Duration::from_millis(5);
+/// Between two looks for notes, however often somebody rings.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// A portion that is under way in a lane; the lane is not given back meanwhile.
+struct Portion<'a> {
+    leases: &'a Leases,
+    lane: Lane,
+}
+
+impl Drop for Portion<'_> {
+    fn drop(&mut self) {
+        self.leases.land(self.lane);
+    }
+}
+
+impl Dispatcher {
+    /// Turns what is to be turned until it is cut off.
+    pub(super) async fn turn_always(&self) {
+        loop {
+            let pause = match self.turn_all().await {
+                Ok(()) => LOOK_PAUSE,
+                Err(error) => {
+                    tracing::warn!(%error, "What is to be held or released could not be; it is tried again shortly");
+                    self.turns.notify_one();
+                    STORE_PAUSE
+                }
+            };
+            sleep(pause).await;
+            // A note of another node, or of a lane that was taken, may have come without a ring.
+            let _rang = timeout(LOOK_EVERY, self.turns.notified()).await;
+        }
+    }
+
+    /// Turns until there is nothing left in the lanes of this node.
+    pub(super) async fn turn_all(&self) -> Result<(), StoreError> {
+        while self.turn_round().await? {
+            sleep(ROUND_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// One portion for each application with a note: whether there was one.
+    async fn turn_round(&self) -> Result<bool, StoreError> {
+        let (mut after, mut turned) = (None, false);
+        loop {
+            let lanes = self.leases.open(Instant::now());
+            if lanes.is_empty() {
+                return Ok(false);
+            }
+            let page = self.app.store.turning(lanes, Cursor { after, limit: PAGE }).await?;
+            let Some(last) = page.last() else { return Ok(turned) };
+            after = Some(last.place());
+            for row in &page {
+                turned |= self.turn(row).await?;
+            }
+        }
+    }
+
+    /// One portion of an application: whether it is worth coming back.
+    async fn turn(&self, row: &TurningRow) -> Result<bool, StoreError> {
+        let (tenant, application, lane) = (row.tenant, row.application, Lane::of(row.application));
+        let Some(fence) = self.leases.begin(lane, Instant::now()) else { return Ok(false) };
+        let _portion = Portion { leases: &self.leases, lane };
+        let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(false) };
+        let goes_out = view.goes_out();
+        let portion = if goes_out {
+            Write::ReleaseHeld { tenant, application, due_at: row.due_at }
+        } else {
+            Write::HoldPending { tenant, application }
+        };
+        let writes =
+            vec![Write::Guard(Guard::Lane { application, fence }), Write::Guard(as_read(&view.application)), portion];
+        match self.app.store.commit(Batch(writes)).await {
+            Ok(_) => {
+                if goes_out {
+                    self.app.due.ring();
+                }
+                Ok(true)
+            }
+            Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
+                self.leases.lose(lane, fence);
+                Ok(false)
+            }
+            // It has changed meanwhile, or nobody knows: the note says whether there is more to do.
+            Err(CommitError::Conflict(_) | CommitError::Unknown) => Ok(true),
+            Err(CommitError::Store(error)) => Err(error),
+        }
+    }
+}

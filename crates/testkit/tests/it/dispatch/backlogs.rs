@@ -1,0 +1,149 @@
+//! Backlogs that are too large to be held or released in one go: the change is small, the rest follows, whoever dies in between.
+
+use std::time::Instant;
+
+use countersign::app::identity::MerchantChange;
+use countersign_domain::ids::{EventNo, time_ordered};
+use countersign_domain::lanes::LaneSet;
+use countersign_store::batch::{Batch, Write};
+use countersign_store::contract::{Cursor, EventFilter};
+use countersign_testkit::patience;
+use countersign_testkit::receiver::Reply;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const BACKLOG: usize = 30_000;
+const ROWS_PER_BATCH: usize = 1_000;
+/// Far longer than a small batch takes, far shorter than what the whole backlog takes in one.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// So many events of an application, all due now; the last one.
+async fn backlog(bench: &Bench, owner: &Owner, count: usize) -> EventRow {
+    let first = bench.emit(owner, "order").await;
+    let (mut last, mut made) = (first.clone(), 1);
+    while made < count {
+        let some = ROWS_PER_BATCH.min(count - made);
+        let rows: Vec<EventRow> = (made..made + some)
+            .map(|n| EventRow {
+                // One in each millisecond of the past: those of the present are drawn.
+                no: EventNo(time_ordered(UnixMillis(START.0 - 1 - i64::try_from(n).expect("small")), 0)),
+                event_id: bench.app.chance.sorted_id(START),
+                ..first.clone()
+            })
+            .collect();
+        last = rows.last().expect("some").clone();
+        let writes = rows.into_iter().map(|row| Write::EnqueueEvent(Box::new(row))).collect();
+        bench.app.store.commit(Batch(writes)).await.expect("a backlog is written");
+        made += some;
+    }
+    last
+}
+
+/// Deliveries that are due by their rows.
+async fn due(bench: &Bench) -> usize {
+    bench.app.store.due_events(bench.clock.now(), LaneSet::ALL, 40_000).await.expect("the store reads").len()
+}
+
+async fn noted(bench: &Bench) -> usize {
+    let page = Cursor { after: None, limit: 10 };
+    bench.app.store.turning(LaneSet::ALL, page).await.expect("the store reads").len()
+}
+
+async fn enable_merchant(bench: &Bench, owner: &Owner, enabled: bool) {
+    let view = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");
+    let change = MerchantChange { enabled: Some(enabled), ..MerchantChange::default() };
+    let began = Instant::now();
+    identity::update_merchant(&bench.app, &view.merchant.merchant_id, &change, &|_| None, &actor())
+        .await
+        .expect("a merchant changes");
+    assert!(began.elapsed() < AT_ONCE, "the change took {:?}", began.elapsed());
+}
+
+fn run_dispatcher(bench: &Bench) -> (JoinHandle<()>, watch::Sender<bool>) {
+    let (stop, stopped) = watch::channel(false);
+    let dispatcher = Dispatcher::new(bench.app.clone(), settings()).expect("settings that hold");
+    (tokio::spawn(Arc::new(dispatcher).run(stopped)), stop)
+}
+
+/// Waits until it holds.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    patience::until(what, SOON, async || Ok(holds().await.then_some(()))).await.expect("it comes to hold");
+}
+
+async fn states(bench: &Bench, state: DeliveryState) -> Vec<EventRow> {
+    let filter = EventFilter { state: Some(state), ..EventFilter::default() };
+    events::list(&bench.app, filter, None, 10).await.expect("the list")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merchant_with_a_large_backlog_is_disabled_at_once_and_others_write_on() {
+    let bench = Arc::new(Bench::new().await);
+    let endpoint = receiver().await;
+    let (owner, neighbour) = (bench.owner(Some(endpoint.url())).await, bench.owner(None).await);
+    let last = backlog(&bench, &owner, BACKLOG).await;
+    enable_merchant(&bench, &owner, false).await;
+    assert_eq!((due(&bench).await, noted(&bench).await), (BACKLOG, 1), "nothing is turned with the change");
+    let (shown, _) = events::find(&bench.app, last.event_id).await.expect("the event");
+    assert_eq!((bench.row(&last).await.state, shown.state), (DeliveryState::Pending, DeliveryState::Held));
+    assert_eq!(events::next_attempt_at(&shown), None);
+    assert!(states(&bench, DeliveryState::Pending).await.is_empty());
+    assert!(states(&bench, DeliveryState::Held).await.iter().all(|row| row.state == DeliveryState::Held));
+
+    let (task, stop) = run_dispatcher(&bench);
+    let mut longest = Duration::ZERO;
+    while noted(&bench).await > 0 {
+        let began = Instant::now();
+        bench.emit(&neighbour, "theirs").await;
+        longest = longest.max(began.elapsed());
+    }
+    assert!(longest < AT_ONCE, "another tenant waited {longest:?}");
+    assert_eq!(due(&bench).await, 0);
+    assert!(endpoint.received().is_empty(), "nothing went out meanwhile");
+    stop.send(true).expect("the dispatcher runs");
+    task.await.expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_cut_off_between_portions_goes_on_and_a_change_back_turns_it_back() {
+    let bench = Arc::new(Bench::new().await);
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let last = backlog(&bench, &owner, BACKLOG).await;
+    // Turned, but not sent: what is due can be counted.
+    bench.app.due.pause(true);
+    enable_merchant(&bench, &owner, false).await;
+    let (task, _stop) = run_dispatcher(&bench);
+    until("some are held", async || due(&bench).await < BACKLOG).await;
+    task.abort();
+    let left = due(&bench).await;
+    assert!((1..BACKLOG).contains(&left), "cut off in the middle: {left}");
+    assert_eq!(noted(&bench).await, 1);
+
+    enable_merchant(&bench, &owner, true).await;
+    let (shown, _) = events::find(&bench.app, last.event_id).await.expect("the event");
+    assert_eq!(shown.state, DeliveryState::Pending, "whatever its row says");
+    assert!(states(&bench, DeliveryState::Held).await.is_empty());
+    let (task, stop) = run_dispatcher(&bench);
+    until("all are released", async || noted(&bench).await == 0).await;
+    assert_eq!(due(&bench).await, BACKLOG);
+    assert!(endpoint.received().is_empty(), "deliveries are paused");
+    stop.send(true).expect("the dispatcher runs");
+    task.await.expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_is_gone_is_disabled_at_once_however_much_waits_for_it() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Status(410));
+    let owner = bench.owner(Some(endpoint.url())).await;
+    backlog(&bench, &owner, BACKLOG / 3).await;
+    let made = bench.deliver().await;
+    assert!((1..=settings().per_application).contains(&made), "{made} attempts");
+    assert_eq!(bench.deliver().await, 0, "a portion was held with the attempt, the rest follows");
+    assert_eq!((due(&bench).await, noted(&bench).await), (0, 0));
+    let view = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");
+    assert!(!view.application.callback_enabled);
+}
