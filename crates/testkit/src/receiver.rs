@@ -55,6 +55,10 @@ pub enum Reply {
     Reset,
     /// Bytes that are not HTTP.
     Garbage,
+    /// These bytes as they are, and the end.
+    Raw(Vec<u8>),
+    /// These bytes as they are, and nothing more for as long as the other side waits.
+    HangAfter(Vec<u8>),
 }
 
 /// One request that came.
@@ -125,14 +129,27 @@ impl Receiver {
 
     /// HTTPS with a certificate of its own for these names.
     pub async fn start_tls_as(names: Vec<String>) -> Result<Self> {
-        let made = rcgen::generate_simple_self_signed(names)?;
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        Self::start_tls_with(rcgen::CertificateParams::new(names)?).await
+    }
+
+    /// The same as [`Receiver::start_tls`] with a certificate that ended in 2020.
+    pub async fn start_tls_expired() -> Result<Self> {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        Self::start_tls_with(params).await
+    }
+
+    async fn start_tls_with(params: rcgen::CertificateParams) -> Result<Self> {
+        let pair = rcgen::KeyPair::generate()?;
+        let cert = params.self_signed(&pair)?;
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pair.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)?;
-        Self::listen(Some(TlsAcceptor::from(Arc::new(config))), Some(made.cert.pem())).await
+            .with_single_cert(vec![cert.der().clone()], key)?;
+        Self::listen(Some(TlsAcceptor::from(Arc::new(config))), Some(cert.pem())).await
     }
 
     async fn listen(tls: Option<TlsAcceptor>, ca_pem: Option<String>) -> Result<Self> {
@@ -349,6 +366,18 @@ async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply) -> Res
         }
         Reply::Hang => {
             // Ends when the other side gives up.
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).await?;
+            return Ok(false);
+        }
+        Reply::Raw(bytes) => {
+            stream.write_all(&bytes).await?;
+            stream.shutdown().await?;
+            return Ok(false);
+        }
+        Reply::HangAfter(bytes) => {
+            stream.write_all(&bytes).await?;
+            stream.flush().await?;
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await?;
             return Ok(false);

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connect::{Connector, Line, Unreached};
 use super::egress::Target;
+use super::faults::{self, Stage};
 use super::retry_after::retry_after_ms;
 
 /// How an attempt ended.
@@ -39,6 +40,7 @@ pub(super) struct Letter {
 /// What is known of the answer so far; a deadline that passes keeps it.
 #[derive(Debug, Default)]
 struct Progress {
+    stage: Stage,
     address: Option<SocketAddr>,
     http_status: Option<u16>,
     retry_after_ms: Option<i64>,
@@ -71,7 +73,7 @@ pub(super) async fn make(
     let mut progress = Progress::default();
     let ending = match timeout_at(began + deadline, exchange(connector, url, letter, now, &mut progress)).await {
         Ok(ending) => ending,
-        Err(_) => ending(Outcome::Timeout, "the deadline of the attempt passed"),
+        Err(_) => ending(Outcome::Timeout, faults::too_late(progress.stage, deadline)),
     };
     Report {
         outcome: ending.outcome,
@@ -112,8 +114,10 @@ async fn try_exchange(
         response.headers().get(RETRY_AFTER).and_then(|value| retry_after_ms(value.as_bytes(), now));
     if !status.is_success() {
         // Its body is of no interest; the connection goes with it.
-        return Ok(ending(Outcome::HttpStatus, format!("answered {}", status.as_u16())));
+        let further = if status.is_redirection() { "; redirects are not followed" } else { "" };
+        return Ok(ending(Outcome::HttpStatus, format!("answered {}{further}", status.as_u16())));
     }
+    progress.stage = Stage::Body;
     let answer = read(response).await?;
     connector.keep(line);
     Ok(match read_acknowledgement(&answer) {
@@ -149,7 +153,7 @@ async fn send(
         if line.sender.ready().await.is_err() {
             continue;
         }
-        progress.address = Some(line.address);
+        (progress.address, progress.stage) = (Some(line.address), Stage::Head);
         match line.sender.try_send_request(request).await {
             Ok(response) => return Ok((line, response)),
             Err(mut error) => match error.take_message() {
@@ -159,21 +163,17 @@ async fn send(
         }
     }
     progress.address = None;
-    let mut line = connector.open(target, vetted).await?;
-    progress.address = Some(line.address);
+    let mut line = connector.open(target, vetted, &mut progress.stage).await?;
+    (progress.address, progress.stage) = (Some(line.address), Stage::Head);
     match line.sender.send_request(request).await {
         Ok(response) => Ok((line, response)),
         Err(error) => Err(broken(&error)),
     }
 }
 
-/// A connection that gave no answer's head.
 fn broken(error: &hyper::Error) -> Ending {
-    if error.is_parse() {
-        ending(Outcome::Unreadable, "the answer is not HTTP")
-    } else {
-        ending(Outcome::ConnectFailed, "the connection ended before an answer")
-    }
+    let (outcome, detail) = faults::no_head(error);
+    ending(outcome, detail)
 }
 
 async fn read(response: Response<Incoming>) -> Result<Bytes, Ending> {
@@ -182,6 +182,6 @@ async fn read(response: Response<Incoming>) -> Result<Bytes, Ending> {
         Err(error) if error.is::<LengthLimitError>() => {
             Err(ending(Outcome::Unreadable, "the answer is larger than 64 KiB"))
         }
-        Err(_) => Err(ending(Outcome::Unreadable, "the answer broke off")),
+        Err(error) => Err(ending(Outcome::Unreadable, faults::no_body(&*error))),
     }
 }

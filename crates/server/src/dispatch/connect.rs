@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::egress::{Egress, Target};
+use super::faults::{self, Stage};
 use super::settings::{DispatchError, DispatchSettings};
 
 /// Addresses of one name that are tried, at most.
@@ -95,27 +96,19 @@ impl Connector {
         self.egress.target(url).map_err(|refused| unreached(Outcome::RefusedAddress, refused.to_string()))
     }
 
-    /// Looks the name up and gives the addresses that may be connected to, at least one.
+    /// Looks the name up and gives the addresses that may be connected to, at least one. None where one of all that were found may not.
     pub(super) async fn vetted(&self, target: &Target) -> Result<Vec<SocketAddr>, Unreached> {
         let found = match target.literal() {
             Some(address) => vec![SocketAddr::new(address, target.port())],
             None => self.look_up(target).await?,
         };
-        let mut refused = None;
-        let mut vetted = Vec::new();
-        for address in found {
-            match self.egress.vet(address.ip()) {
-                Ok(()) if vetted.contains(&address) => {}
-                Ok(()) => vetted.push(address),
-                Err(why) => refused = Some(why),
-            }
+        let mut vetted =
+            self.egress.vet_all(found).map_err(|refused| unreached(Outcome::RefusedAddress, refused.to_string()))?;
+        if vetted.is_empty() {
+            return Err(unreached(Outcome::DnsFailed, "the name has no address"));
         }
         vetted.truncate(ADDRESSES_TRIED_MAX);
-        match (vetted.is_empty(), refused) {
-            (false, _) => Ok(vetted),
-            (true, Some(why)) => Err(unreached(Outcome::RefusedAddress, why.to_string())),
-            (true, None) => Err(unreached(Outcome::DnsFailed, "the name has no address")),
-        }
+        Ok(vetted)
     }
 
     async fn look_up(&self, target: &Target) -> Result<Vec<SocketAddr>, Unreached> {
@@ -142,16 +135,23 @@ impl Connector {
     }
 
     /// A new connection to the first of these addresses that takes it.
-    pub(super) async fn open(&self, target: &Target, vetted: &[SocketAddr]) -> Result<Line, Unreached> {
+    pub(super) async fn open(
+        &self,
+        target: &Target,
+        vetted: &[SocketAddr],
+        stage: &mut Stage,
+    ) -> Result<Line, Unreached> {
+        *stage = Stage::Connect;
         let (tcp, address) = self.connect(vetted).await?;
         let _ = tcp.set_nodelay(true);
         let sender = if target.is_https() {
+            *stage = Stage::Tls;
             let name = server_name(target)?;
             let tls = self
                 .tls
                 .connect(name, tcp)
                 .await
-                .map_err(|error| unreached(Outcome::TlsFailed, format!("TLS failed: {error}")))?;
+                .map_err(|error| unreached(Outcome::TlsFailed, faults::tls(&error)))?;
             handshake(tls).await?
         } else {
             handshake(tcp).await?
@@ -167,8 +167,8 @@ impl Connector {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
             last = match timeout(part, TcpStream::connect(address)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
-                Ok(Err(error)) => unreached(Outcome::ConnectFailed, format!("{address}: {error}")),
-                Err(_) => unreached(Outcome::ConnectFailed, format!("{address}: connecting took too long")),
+                Ok(Err(error)) => unreached(Outcome::ConnectFailed, faults::not_connected(*address, &error)),
+                Err(_) => unreached(Outcome::ConnectFailed, faults::connecting_took_too_long(*address)),
             };
         }
         Err(last)

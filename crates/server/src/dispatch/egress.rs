@@ -1,15 +1,21 @@
-//! Where callbacks may go: the URL's form, and a table of addresses that nobody outside should be able to make us connect to.
+//! Where callbacks may go: the URL's form, and the addresses ([`super::ranges`]) that nobody outside should be able to make us connect to.
 //!
-//! Invariant: what is vetted is the address that came out of the lookup, never the text of the URL: `2130706433` and `0x7f.1`
-//! are 127.0.0.1 to a resolver. Invariant: only an address that [`Egress::vet`] let pass is connected to.
+//! Invariant: what is vetted is the address that came out of the lookup, never the text of the URL. Invariant: only an address that
+//! [`Egress::vet`] let pass is connected to, and only if all that the same lookup found passed too.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use hyper::Uri;
 use thiserror::Error;
 
+use super::ranges::{Kind, special};
+
 /// Longest callback URL, in bytes.
 pub const URL_BYTES_MAX: usize = 2_048;
+
+/// Longest name of a host and longest part of one, in bytes (RFC 1035).
+const NAME_BYTES_MAX: usize = 254;
+const LABEL_BYTES_MAX: usize = 63;
 
 const HTTPS_PORT: u16 = 443;
 const HTTP_PORT: u16 = 80;
@@ -39,7 +45,7 @@ pub enum EgressRefused {
     /// A port that is not allowed.
     #[error("port {0} is not allowed for callbacks")]
     Port(u16),
-    /// The name stands for this address only, or the literal is this address.
+    /// The name stands for such an address, maybe beside others, or the literal is one.
     #[error("the address is in a forbidden range: {0}")]
     Range(&'static str),
 }
@@ -103,10 +109,10 @@ impl Egress {
         if authority.as_str().contains('@') {
             return Err(EgressRefused::UserInfo);
         }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let host = host_of(authority.host()).ok_or(EgressRefused::Malformed)?;
         // `https://host:/` and `https://host:99999/` have a port that is none.
         let has_port_text = authority.as_str().len() > authority.host().len();
-        if host.is_empty() || (has_port_text && authority.port_u16().is_none()) {
+        if has_port_text && authority.port_u16().is_none() {
             return Err(EgressRefused::Malformed);
         }
         let port = authority.port_u16().unwrap_or(if is_https { HTTPS_PORT } else { HTTP_PORT });
@@ -122,94 +128,54 @@ impl Egress {
 
     /// Whether this address may be connected to.
     pub fn vet(&self, address: IpAddr) -> Result<(), EgressRefused> {
-        let range = match address {
-            IpAddr::V4(v4) => range_of_v4(v4),
-            IpAddr::V6(v6) => range_of_v6(v6),
-        };
-        match range {
+        match special(address) {
             None => Ok(()),
             Some((Kind::Private, _)) if self.allow_private => Ok(()),
             Some((Kind::Private | Kind::Never, what)) => Err(EgressRefused::Range(what)),
         }
     }
+
+    /// What a look-up found, each address once; refused as a whole if one may not be connected to: a name that stands for such an address
+    /// beside others is asked for by nobody who means well.
+    pub fn vet_all(&self, found: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, EgressRefused> {
+        let mut vetted = Vec::new();
+        for address in found {
+            self.vet(address.ip())?;
+            if !vetted.contains(&address) {
+                vetted.push(address);
+            }
+        }
+        Ok(vetted)
+    }
 }
 
-/// Whether a range is open where private callbacks are allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Only where private callbacks are allowed.
-    Private,
-    /// Never.
-    Never,
-}
-
-/// Special-purpose IPv4 ranges (IANA registry, and metadata services of clouds). The first that matches decides.
-const V4: &[(Ipv4Addr, u32, Kind, &str)] = &[
-    (Ipv4Addr::new(100, 100, 100, 200), 32, Kind::Never, "metadata"),
-    (Ipv4Addr::new(168, 63, 129, 16), 32, Kind::Never, "metadata"),
-    (Ipv4Addr::new(169, 254, 0, 0), 16, Kind::Never, "link-local and metadata"),
-    (Ipv4Addr::UNSPECIFIED, 8, Kind::Never, "this network"),
-    (Ipv4Addr::new(10, 0, 0, 0), 8, Kind::Private, "private"),
-    (Ipv4Addr::new(100, 64, 0, 0), 10, Kind::Private, "shared address space of providers"),
-    (Ipv4Addr::new(127, 0, 0, 0), 8, Kind::Private, "loopback"),
-    (Ipv4Addr::new(172, 16, 0, 0), 12, Kind::Private, "private"),
-    (Ipv4Addr::new(192, 0, 0, 0), 24, Kind::Never, "protocol assignments and metadata"),
-    (Ipv4Addr::new(192, 0, 2, 0), 24, Kind::Never, "documentation"),
-    (Ipv4Addr::new(192, 31, 196, 0), 24, Kind::Never, "AS112"),
-    (Ipv4Addr::new(192, 52, 193, 0), 24, Kind::Never, "multicast tunnelling"),
-    (Ipv4Addr::new(192, 88, 99, 0), 24, Kind::Never, "6to4 relay"),
-    (Ipv4Addr::new(192, 168, 0, 0), 16, Kind::Private, "private"),
-    (Ipv4Addr::new(192, 175, 48, 0), 24, Kind::Never, "AS112"),
-    (Ipv4Addr::new(198, 18, 0, 0), 15, Kind::Never, "benchmarking"),
-    (Ipv4Addr::new(198, 51, 100, 0), 24, Kind::Never, "documentation"),
-    (Ipv4Addr::new(203, 0, 113, 0), 24, Kind::Never, "documentation"),
-    (Ipv4Addr::new(224, 0, 0, 0), 4, Kind::Never, "multicast"),
-    (Ipv4Addr::new(240, 0, 0, 0), 4, Kind::Never, "reserved and broadcast"),
-];
-
-/// Special-purpose IPv6 ranges. The first that matches decides; what is outside 2000::/3 and not named is refused too.
-const V6: &[(Ipv6Addr, u32, Kind, &str)] = &[
-    (Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0), 32, Kind::Never, "metadata"),
-    (Ipv6Addr::new(0xfd00, 0x0042, 0, 0, 0, 0, 0, 0), 32, Kind::Never, "metadata"),
-    (Ipv6Addr::new(0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0), 32, Kind::Never, "metadata"),
-    (Ipv6Addr::UNSPECIFIED, 128, Kind::Never, "unspecified"),
-    (Ipv6Addr::LOCALHOST, 128, Kind::Private, "loopback"),
-    (Ipv6Addr::UNSPECIFIED, 96, Kind::Never, "IPv4-compatible"),
-    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, Kind::Never, "IPv4-mapped"),
-    (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96, Kind::Never, "IPv4-translated"),
-    (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, Kind::Never, "NAT64"),
-    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, Kind::Never, "NAT64"),
-    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, Kind::Never, "discard"),
-    (Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 0), 64, Kind::Never, "dummy"),
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32, Kind::Never, "Teredo"),
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, Kind::Never, "protocol assignments"),
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, Kind::Never, "documentation"),
-    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, Kind::Never, "6to4"),
-    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48, Kind::Never, "AS112"),
-    (Ipv6Addr::new(0x3ffe, 0, 0, 0, 0, 0, 0, 0), 16, Kind::Never, "6bone"),
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, Kind::Never, "documentation"),
-    (Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0), 16, Kind::Never, "segment routing"),
-    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, Kind::Private, "unique local"),
-    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, Kind::Never, "link-local"),
-    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, Kind::Never, "site-local"),
-    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, Kind::Never, "multicast"),
-];
-
-/// Global unicast addresses are inside this.
-const V6_GLOBAL: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-
-fn range_of_v4(address: Ipv4Addr) -> Option<(Kind, &'static str)> {
-    let is_in = |net: Ipv4Addr, bits: u32| (address.to_bits() ^ net.to_bits()) >> (32 - bits) == 0;
-    V4.iter().find(|(net, bits, ..)| is_in(*net, *bits)).map(|(_, _, kind, what)| (*kind, *what))
-}
-
-fn range_of_v6(address: Ipv6Addr) -> Option<(Kind, &'static str)> {
-    let is_in = |net: Ipv6Addr, bits: u32| (address.to_bits() ^ net.to_bits()) >> (128 - bits) == 0;
-    let named = V6.iter().find(|(net, bits, ..)| is_in(*net, *bits)).map(|(_, _, kind, what)| (*kind, *what));
-    let outside = !is_in(V6_GLOBAL.0, V6_GLOBAL.1);
-    named.or(outside.then_some((Kind::Never, "not global unicast")))
+/// A host as it may stand in a URL: a name, or an address in its one plain form. Other spellings of addresses, such as `0x7f.1`, `2130706433`
+/// and `127.1`, are no names: whoever writes one wants a resolver to read it.
+fn host_of(written: &str) -> Option<String> {
+    if let Some(inside) = written.strip_prefix('[') {
+        let inside = inside.strip_suffix(']')?;
+        return inside.parse::<Ipv6Addr>().is_ok().then(|| inside.to_owned());
+    }
+    if written.parse::<Ipv4Addr>().is_ok() {
+        return Some(written.to_owned());
+    }
+    let labels: Vec<&str> = written.strip_suffix('.').unwrap_or(written).split('.').collect();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let is_label = |label: &&str| (1..=LABEL_BYTES_MAX).contains(&label.len()) && label.bytes().all(is_plain);
+    let is_number = |label: &&str| {
+        let hex = label.strip_prefix("0x").or_else(|| label.strip_prefix("0X"));
+        label.bytes().all(|byte| byte.is_ascii_digit()) || hex.is_some_and(|h| h.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    let is_name = written.len() <= NAME_BYTES_MAX
+        && labels.iter().all(is_label)
+        && labels.last().is_some_and(|last| !is_number(last));
+    is_name.then(|| written.to_owned())
 }
 
 #[cfg(test)]
 #[path = "egress_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "egress_hostile_tests.rs"]
+mod hostile_tests;

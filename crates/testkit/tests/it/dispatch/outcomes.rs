@@ -49,6 +49,84 @@ async fn every_answer_has_the_outcome_of_the_contract() {
 }
 
 #[tokio::test]
+async fn what_went_wrong_is_told_apart_by_its_words_and_by_the_stage_that_took_too_long() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let raw = |text: &str| Reply::Raw(text.as_bytes().to_vec());
+    let cases = [
+        (Reply::Reset, "the connection was reset before an answer"),
+        (raw(""), "the connection was closed before an answer"),
+        (raw("HTTP/1.1 200 OK\r\nContent-"), "the connection was closed before an answer"),
+        (Reply::Garbage, "the answer is not HTTP"),
+        (raw(&format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(200_000))), "the head of the answer is too large"),
+        (Reply::BrokenOff, "the answer broke off before its end"),
+        (raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnothing\r\n"), "the body of the answer is not HTTP"),
+        (Reply::Redirect(endpoint.url()), "answered 302; redirects are not followed"),
+        (Reply::Hang, "the deadline of 1.5s passed while waiting for the head of the answer"),
+        (raw("HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n{\"returnCode\""), "the answer broke off before its end"),
+        (
+            Reply::HangAfter(b"HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n{".to_vec()),
+            "the deadline of 1.5s passed while reading the body of the answer",
+        ),
+        (Reply::Padded(64 * 1024 + 1), "the answer is larger than 64 KiB"),
+        (Reply::Fail, "the answer's returnCode is not SUCCESS"),
+    ];
+    for (at, (reply, words)) in cases.into_iter().enumerate() {
+        endpoint.script([reply]);
+        let event = bench.emit(&owner, &format!("order {at}")).await;
+        assert_eq!(bench.deliver().await, 1, "{words}");
+        let (_, attempts) = bench.read(event.event_id).await;
+        assert_eq!(attempts[0].detail, words);
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_not_reached_says_why() {
+    let (old, silent) = (Receiver::start_tls_expired().await.expect("a loopback port"), silent().await);
+    let misnamed = Receiver::start_tls_as(vec!["other.example".to_owned()]).await.expect("a loopback port");
+    let strange = Receiver::start_tls().await.expect("a loopback port");
+    let roots = [old.ca_pem(), misnamed.ca_pem()].concat();
+    let bench = Bench::with(DispatchSettings { extra_roots: roots, ..settings() }).await;
+    let plain = receiver().await;
+    let nobody = { receiver().await.url() };
+    let silent = format!("https://{}/", silent.local_addr().expect("an address"));
+    for (url, outcome, words) in [
+        (nobody, Outcome::ConnectFailed, "the connection was refused; nobody listens there"),
+        (plain.url().replace("http://", "https://"), Outcome::TlsFailed, "TLS failed: the endpoint "),
+        (old.url(), Outcome::TlsFailed, "TLS failed: the certificate has expired"),
+        (misnamed.url(), Outcome::TlsFailed, "TLS failed: the certificate is for another name"),
+        (strange.url(), Outcome::TlsFailed, "TLS failed: the signature of the certificate is not its authority's"),
+        (silent, Outcome::Timeout, "the deadline of 1.5s passed while in the TLS handshake"),
+        ("http://no-such-name.invalid/".to_owned(), Outcome::DnsFailed, "the name cannot be looked up"),
+        (
+            "http://169.254.169.254/".to_owned(),
+            Outcome::RefusedAddress,
+            "the address is in a forbidden range: link-local and metadata",
+        ),
+        ("http://2130706433/".to_owned(), Outcome::RefusedAddress, "the callback URL is no absolute https URL"),
+    ] {
+        let owner = bench.owner(Some(url.clone())).await;
+        let event = bench.emit(&owner, "order").await;
+        assert_eq!(bench.deliver().await, 1, "{url}");
+        let (_, attempts) = bench.read(event.event_id).await;
+        assert_eq!(attempts[0].outcome, outcome, "{url}: {}", attempts[0].detail);
+        assert!(attempts[0].detail.contains(words), "{url}: {}", attempts[0].detail);
+    }
+    let trusts_nobody = Bench::new().await;
+    let owner = trusts_nobody.owner(Some(strange.url())).await;
+    let event = trusts_nobody.emit(&owner, "order").await;
+    trusts_nobody.deliver().await;
+    let detail = trusts_nobody.read(event.event_id).await.1[0].detail.clone();
+    assert!(detail.contains("from no authority that is trusted here"), "{detail}");
+}
+
+/// Takes connections, as the system does for whoever listens, and never says anything.
+async fn silent() -> tokio::net::TcpListener {
+    tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a loopback port")
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_not_reached_has_its_own_outcome() {
     use Outcome::{ConnectFailed, DnsFailed, RefusedAddress, TlsFailed};
     let bench = Bench::new().await;

@@ -1,0 +1,133 @@
+//! What went wrong on the way, in words that tell one fault from another: for the log, the attempt's row and whoever is asked at night.
+//!
+//! Nothing here repeats what the endpoint sent: its bytes are the merchant's.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use countersign_domain::delivery::Outcome;
+use rustls::{CertificateError, Error as TlsError};
+
+/// How far an attempt has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    #[default]
+    LookUp,
+    Connect,
+    Tls,
+    Head,
+    Body,
+}
+
+impl Stage {
+    const fn doing(self) -> &'static str {
+        match self {
+            Self::LookUp => "looking the name up",
+            Self::Connect => "connecting",
+            Self::Tls => "in the TLS handshake",
+            Self::Head => "waiting for the head of the answer",
+            Self::Body => "reading the body of the answer",
+        }
+    }
+}
+
+/// The one deadline passed.
+pub(super) fn too_late(stage: Stage, deadline: Duration) -> String {
+    format!("the deadline of {deadline:?} passed while {}", stage.doing())
+}
+
+/// No connection to this address.
+pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => format!("{address}: the connection was refused; nobody listens there"),
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => format!("{address}: there is no way to it"),
+        ErrorKind::TimedOut => connecting_took_too_long(address),
+        _ => format!("{address}: {error}"),
+    }
+}
+
+/// The time for connecting is over.
+pub(super) fn connecting_took_too_long(address: SocketAddr) -> String {
+    format!("{address}: connecting took too long")
+}
+
+/// What the handshake ended with.
+pub(super) fn tls(error: &io::Error) -> String {
+    let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) else {
+        return match error.kind() {
+            ErrorKind::UnexpectedEof => "TLS failed: the endpoint closed the connection in the handshake".to_owned(),
+            ErrorKind::ConnectionReset => "TLS failed: the endpoint reset the connection in the handshake".to_owned(),
+            _ => format!("TLS failed: {error}"),
+        };
+    };
+    match fault {
+        TlsError::InvalidCertificate(why) => format!("TLS failed: {}", certificate(why)),
+        TlsError::InvalidMessage(_) => "TLS failed: the endpoint does not speak TLS on this port".to_owned(),
+        TlsError::PeerIncompatible(_) => {
+            "TLS failed: the endpoint and this server have no version or cipher of TLS in common".to_owned()
+        }
+        TlsError::AlertReceived(alert) => {
+            format!("TLS failed: the endpoint ended the handshake with the alert {alert:?}")
+        }
+        other => format!("TLS failed: {other}"),
+    }
+}
+
+fn certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired".to_owned(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the certificate is not valid yet".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the certificate is for another name".to_owned()
+        }
+        CertificateError::UnknownIssuer => {
+            "the certificate is from no authority that is trusted here, or an intermediate certificate is missing"
+                .to_owned()
+        }
+        // Another authority of the same name, as with two that were made by the same tool.
+        CertificateError::BadSignature => "the signature of the certificate is not its authority's".to_owned(),
+        CertificateError::Revoked => "the certificate is revoked".to_owned(),
+        other => format!("the certificate is refused: {other}"),
+    }
+}
+
+/// A connection that gave no answer's head.
+pub(super) fn no_head(error: &hyper::Error) -> (Outcome, String) {
+    if error.is_parse_too_large() {
+        (Outcome::Unreadable, "the head of the answer is too large".to_owned())
+    } else if error.is_parse() {
+        (Outcome::Unreadable, "the answer is not HTTP".to_owned())
+    } else if is_reset(error) {
+        (Outcome::ConnectFailed, "the connection was reset before an answer".to_owned())
+    } else {
+        (Outcome::ConnectFailed, "the connection was closed before an answer".to_owned())
+    }
+}
+
+/// An answer whose body did not come to its end.
+pub(super) fn no_body(error: &(dyn std::error::Error + Send + Sync + 'static)) -> &'static str {
+    match io_kind(error) {
+        Some(ErrorKind::ConnectionReset) => "the connection was reset in the middle of the answer",
+        Some(ErrorKind::UnexpectedEof) => "the answer broke off before its end",
+        Some(_) | None => "the body of the answer is not HTTP",
+    }
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    io_kind(error) == Some(ErrorKind::ConnectionReset)
+}
+
+/// What the system, or whoever reads in its words, says at the bottom of a fault.
+fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
+    let mut inner = Some(error);
+    while let Some(cause) = inner {
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            return Some(io.kind());
+        }
+        inner = cause.source();
+    }
+    None
+}
