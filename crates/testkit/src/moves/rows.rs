@@ -98,6 +98,7 @@ fn people(of: i64, key: &str, writes: &mut Vec<Write>) -> Result<()> {
         revision: 1,
         created_at: at(of),
     })));
+    writes.push(Write::Turn { tenant, application, due_at: at(of) });
     writes.push(Write::InsertSecret(Box::new(SecretRow {
         secret_id: format!("sec_{of}"),
         application,
