@@ -140,8 +140,8 @@ statements! {
     Ping: "SELECT 1";
     Setting: "SELECT name, value FROM setting WHERE name = $1";
     Application: application_select!(
-        "(SELECT * FROM application WHERE client_id = coalesce((SELECT client_id FROM application WHERE client_id = $1), \
-         (SELECT client_id FROM application ORDER BY application_no LIMIT 1)))"
+        "(SELECT * FROM application WHERE client_id = (SELECT coalesce(f.client_id, d.client_id) FROM \
+         (SELECT client_id FROM application ORDER BY application_no LIMIT 1) d LEFT JOIN application f ON f.client_id = $1))"
     );
     Applications: application_select!(
         "(SELECT * FROM application WHERE ($1::bigint IS NULL OR merchant_no = $1) AND application_no > $2 \

@@ -186,8 +186,8 @@ pub(super) fn application(conn: &Connection, client_id: &str) -> Found<Option<Ap
     let sql = concat!(
         "SELECT ",
         application_columns!(),
-        "WHERE a.application_no = coalesce((SELECT application_no FROM application WHERE client_id = ?1), \
-         (SELECT min(application_no) FROM application))"
+        "WHERE a.application_no = (SELECT coalesce(f.application_no, d.least) FROM \
+         (SELECT min(application_no) AS least FROM application) d LEFT JOIN application f ON f.client_id = ?1)"
     );
     let read = |row: &Row<'_>| {
         let is_it = row.get_ref(CLIENT_ID).is_ok_and(|id| id.as_str() == Ok(client_id));
