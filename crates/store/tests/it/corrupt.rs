@@ -9,7 +9,7 @@ use countersign_domain::ids::{OrderId, SortedId};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::RuleVersion;
 use countersign_store::batch::{Batch, Write};
-use countersign_store::contract::{CommitError, EventFilter, RuleFilter, SecretUses, StoreError, Uses};
+use countersign_store::contract::{CommitError, Cursor, EventFilter, RuleFilter, SecretUses, StoreError, Uses};
 use countersign_store::{SqliteStore, Store};
 use rusqlite::Connection;
 
@@ -29,6 +29,7 @@ async fn lawless(dir: &Path) -> std::path::PathBuf {
     commit(&store, vec![insert_order(SUB, 7), enqueue(event(1, "a")), audit("everything"), put("name", "value")]).await;
     commit(&store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
     commit(&store, vec![Write::RememberAnswer(Box::new(answer("k")))]).await;
+    commit(&store, vec![Write::Turn { tenant: TENANT, application: APP, due_at: at(1) }]).await;
     store.close().expect("closes");
     drop(store);
     let file = dir.join("countersign.db");
@@ -70,6 +71,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.convert_order_owner(order),
         store.due_events(at(100), LaneSet::ALL, 10),
         store.next_due_at(at(0), LaneSet::ALL),
+        store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }),
         store.event(SortedId(1)),
         store.events(EventFilter::default(), all()),
         store.events_after(TENANT, APP, 0, 10),
