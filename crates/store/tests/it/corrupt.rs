@@ -60,7 +60,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.merchants(None, None, all()),
         store.token(&[1; 32]),
         store.token_by_id("tok_1"),
-        store.tokens(countersign_store::contract::Cursor { after: None, limit: 10 }),
+        store.tokens(Cursor { after: None, limit: 10 }),
         store.secret_uses(APP, 0),
         store.rule_head(TENANT, SUB, None),
         store.rule_head(TENANT, SUB, Some(at(1_500))),
