@@ -149,6 +149,9 @@ const REFUSAL_GRID: Duration = Duration::from_micros(100);
 /// The same where nothing was read.
 const REFUSAL_GRID_UNREAD: Duration = Duration::from_micros(20);
 
+/// A refusal is answered up to this long after its point of the grid, in ns.
+const REFUSAL_BLUR_NS: u64 = 10_000;
+
 /// 503: as many requests are under way as there may be, in all or of this address.
 fn crowded_out() -> Failure {
     let sentence =
@@ -158,9 +161,11 @@ fn crowded_out() -> Failure {
 
 /// Waits for the next point of the grid. What is equal in look-ups and HMACs still differs by some tens of nanoseconds, such as a row that
 /// is found; whoever may ask often enough could see that. Not by a timer: the finest one would make a refusal a hundred times longer.
-fn await_grid(began: Instant, grid: Duration) {
+/// What the processor remembers of the way to the wait shows in some nanoseconds after it; `chance` covers them.
+fn await_grid(began: Instant, grid: Duration, chance: u64) {
     let points = began.elapsed().as_nanos() / grid.as_nanos() + 1;
-    let end = began + grid * u32::try_from(points).unwrap_or(u32::MAX);
+    let blur = Duration::from_nanos(chance % REFUSAL_BLUR_NS);
+    let end = began + grid * u32::try_from(points).unwrap_or(u32::MAX) + blur;
     while Instant::now() < end {}
 }
 
@@ -294,7 +299,7 @@ impl Edge {
             let began = told.started;
             // The line is part of the time.
             drop(told);
-            await_grid(began, grid);
+            await_grid(began, grid, self.app.chance.bits64());
         }
         answer
     }
