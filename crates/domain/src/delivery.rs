@@ -101,6 +101,14 @@ impl DeliveryState {
 }
 
 impl DeliveryState {
+    /// Whether nothing more is sent, unless by hand.
+    pub const fn is_over(self) -> bool {
+        match self {
+            Self::Delivered | Self::Dead => true,
+            Self::Pending | Self::Held => false,
+        }
+    }
+
     /// Whether a delivery may go from here to `next`.
     pub const fn may_become(self, next: Self) -> bool {
         match self {

@@ -55,6 +55,18 @@ impl LaneSet {
         Self(self.0 | 1 << lane.0)
     }
 
+    /// The lanes of either.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The lanes of both.
+    #[must_use]
+    pub const fn shared(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Whether the lane is in it.
     pub const fn contains(self, lane: Lane) -> bool {
         self.0 & 1 << lane.0 != 0

@@ -106,8 +106,14 @@ pub struct Config {
     pub allow_private_callbacks: bool,
     /// Attempts under way at once, in all.
     pub callback_concurrency: usize,
+    /// Attempts under way at once for one merchant.
+    pub callback_concurrency_per_merchant: usize,
     /// Attempts under way at once for one application.
     pub callback_concurrency_per_application: usize,
+    /// Attempts under way at once that have taken longer than a second.
+    pub callback_concurrency_slow: usize,
+    /// Attempts in a second for one application; 0 is off.
+    pub callback_rate_per_s: u32,
     /// Time of a whole attempt.
     pub callback_deadline: Period,
     /// Time of a look-up, and of each connect.
@@ -267,8 +273,14 @@ impl Config {
         if self.callback_ports.contains(&0) {
             return refused("callback_ports: 0 is no port that can be called");
         }
-        if self.callback_concurrency == 0 || self.callback_concurrency_per_application == 0 {
-            return refused("callback_concurrency and callback_concurrency_per_application must be at least 1");
+        let attempts = [
+            self.callback_concurrency,
+            self.callback_concurrency_per_merchant,
+            self.callback_concurrency_per_application,
+            self.callback_concurrency_slow,
+        ];
+        if attempts.contains(&0) {
+            return refused("callback_concurrency and the limits that begin with it must be at least 1");
         }
         if let Some(bad) = self.trusted_proxies.iter().find(|text| Network::parse(text).is_none()) {
             return refused(format!("trusted_proxies: {bad:?} is no address and no network such as \"10.1.0.0/16\""));
@@ -337,7 +349,8 @@ impl Config {
 
     /// Connections that may be open at once: of both listeners, and to receivers of callbacks.
     pub fn connections_at_most(&self) -> u64 {
-        let connections = self.limits.connections.saturating_mul(2).saturating_add(self.callback_concurrency);
+        let attempts = self.callback_concurrency.saturating_add(self.callback_concurrency_slow);
+        let connections = self.limits.connections.saturating_mul(2).saturating_add(attempts);
         u64::try_from(connections).unwrap_or(u64::MAX)
     }
 

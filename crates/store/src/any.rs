@@ -1,7 +1,7 @@
 //! One store of several kinds, so that the server needs no type parameter.
 
 use countersign_domain::convert::ConvertOrder;
-use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -11,8 +11,8 @@ use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
-    TurningRow,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, Store, StoreError,
+    TokenRow, TurningRow,
 };
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -167,12 +167,16 @@ impl Store for AnyStore {
         either!(self, s => s.convert_order_owner(order).await)
     }
 
-    async fn due_events(&self, now: UnixMillis, lanes: LaneSet, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        either!(self, s => s.due_events(now, lanes, limit).await)
+    async fn owed(&self, lanes: LaneSet, page: Cursor<ApplicationNo>) -> Result<Vec<OwedRow>, StoreError> {
+        either!(self, s => s.owed(lanes, page).await)
     }
 
-    async fn next_due_at(&self, after: UnixMillis, lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
-        either!(self, s => s.next_due_at(after, lanes).await)
+    async fn pending_of(&self, of: Vec<(TenantNo, ApplicationNo)>, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        either!(self, s => s.pending_of(of, limit).await)
+    }
+
+    async fn pending_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+        either!(self, s => s.pending_before(event).await)
     }
 
     async fn turning(

@@ -152,6 +152,18 @@ pub enum Write {
         /// When it is due.
         due_at: UnixMillis,
     },
+    /// Makes a pending event wait for an earlier one of its `biz_id`, but not beyond an instant. When [`Write::RecordAttempt`] ends that one
+    /// (delivered or dead), it is due. Guard: both are pending.
+    Defer {
+        /// Tenant of both.
+        tenant: TenantNo,
+        /// Which waits.
+        event: EventNo,
+        /// For which.
+        behind: EventNo,
+        /// How long at the most.
+        until: UnixMillis,
+    },
     /// Remembers the answer to an `Idempotency-Key`. Guard: scope and key are new.
     RememberAnswer(Box<IdempotencyRow>),
     /// Forgets answers that were kept before an instant, oldest first, at most [`ANSWERS_FORGOTTEN_MAX`]. Guard: none.

@@ -33,6 +33,7 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::RecordAttempt { tenant, .. }
         | Write::ReleaseHeld { tenant, .. }
         | Write::HoldPending { tenant, .. }
+        | Write::Defer { tenant, .. }
         | Write::Reassess { tenant, .. }
         | Write::Redeliver { tenant, .. } => Some(*tenant),
         Write::ClaimNonce(claim) => Some(claim.tenant),
@@ -84,6 +85,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
             demand(attempt.fence.0 >= 0, "fences are counted from 0")?;
             due_iff_pending(*state, *due_at)
         }
+        Write::Defer { event, behind, .. } => demand(event != behind, "an event waits for another one"),
         Write::ClaimNonce(_)
         | Write::Reassess { .. }
         | Write::InsertSecret(_)

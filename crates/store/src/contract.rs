@@ -4,7 +4,7 @@ use std::future::Future;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -76,6 +76,17 @@ pub struct RulePage {
     pub records: Vec<RuleRecord>,
     /// How many there are in all.
     pub total: i64,
+}
+
+/// An application with pending events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwedRow {
+    /// Its tenant.
+    pub tenant: TenantNo,
+    /// Its number.
+    pub application: ApplicationNo,
+    /// When the first of them is due.
+    pub due_at: UnixMillis,
 }
 
 /// An application with open events that are still to be held or released.
@@ -266,20 +277,24 @@ pub trait Store: Send + Sync + 'static {
         order: OrderId,
     ) -> impl Future<Output = Result<Option<(MerchantRow, ConvertOrder)>, StoreError>> + Send;
 
-    /// Deliveries of all tenants in these lanes that are pending and due by `now`, oldest due first. Stores of one node know no lanes: all.
-    fn due_events(
+    /// Applications of all tenants in these lanes that have pending events, by number. Stores of one node know no lanes: all. However much
+    /// one of them has waiting, it costs no more than one.
+    fn owed(
         &self,
-        now: UnixMillis,
         lanes: LaneSet,
+        page: Cursor<ApplicationNo>,
+    ) -> impl Future<Output = Result<Vec<OwedRow>, StoreError>> + Send;
+
+    /// Pending events of these applications, whether they are due or not: of each the `limit` first due ones that were never attempted and
+    /// as many of those that were. By application, first attempts first, then by due time and number.
+    fn pending_of(
+        &self,
+        of: Vec<(TenantNo, ApplicationNo)>,
         limit: u32,
     ) -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
 
-    /// When the next pending delivery of any tenant in these lanes after `after` is due. Stores of one node know no lanes: all.
-    fn next_due_at(
-        &self,
-        after: UnixMillis,
-        lanes: LaneSet,
-    ) -> impl Future<Output = Result<Option<UnixMillis>, StoreError>> + Send;
+    /// A pending event of the same application and `biz_id` that has a lower `sequence`; where there are several, one of them.
+    fn pending_before(&self, event: &EventRow) -> impl Future<Output = Result<Option<EventNo>, StoreError>> + Send;
 
     /// Applications in these lanes whose open events are still to be held or released, by tenant and number. Stores of one node know no
     /// lanes: all.

@@ -11,8 +11,8 @@ use rust_decimal::Decimal;
 
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantRow, SealedSecret, SecretRow, StoreError,
-    TokenRow, TurningRow,
+    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantRow, OwedRow, SealedSecret, SecretRow,
+    StoreError, TokenRow, TurningRow,
 };
 use crate::words;
 
@@ -337,15 +337,24 @@ pub(crate) fn event<R: Columns>(row: &R) -> Result<EventRow, StoreError> {
         state: DeliveryState::Held,
         attempts: 0,
         due_at: None,
+        behind: None,
+        by_hand: false,
     };
     let mut f = Fields::new(row, "delivery", f.next(), 1);
     event.state = f.word(DeliveryState::from_name)?;
     event.attempts = f.count(0)?;
     event.due_at = f.opt_millis()?;
+    event.behind = f.opt_int()?.map(EventNo);
+    event.by_hand = f.flag()?;
     if (event.state == DeliveryState::Pending) != event.due_at.is_some() {
         return Err(f.corrupt());
     }
     Ok(event)
+}
+
+pub(crate) fn owed<R: Columns>(row: &R) -> Result<OwedRow, StoreError> {
+    let mut f = Fields::new(row, "delivery", 0, 1);
+    Ok(OwedRow { tenant: TenantNo(f.int()?), application: ApplicationNo(f.int()?), due_at: f.millis()? })
 }
 
 pub(crate) fn turning<R: Columns>(row: &R) -> Result<TurningRow, StoreError> {

@@ -280,8 +280,12 @@ pub struct EventRow {
     pub state: DeliveryState,
     /// Attempts made.
     pub attempts: i64,
-    /// When the next one is due; `None` unless `Pending`.
+    /// When the next one is due; `None` unless `Pending`. Of one that waits behind another: the end of its patience.
     pub due_at: Option<UnixMillis>,
+    /// The earlier event of its `biz_id` that it waits for; `None` unless `Pending`.
+    pub behind: Option<EventNo>,
+    /// Whether it is sent again by hand; how that ends says nothing about its endpoint.
+    pub by_hand: bool,
 }
 
 /// One attempt at delivery.

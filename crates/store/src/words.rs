@@ -1,9 +1,9 @@
 //! The words that stand for our enums in rows.
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::TenantNo;
+use countersign_domain::ids::{TenantNo, time_ordered};
 
-use crate::contract::{AuditKey, MerchantKind, Role, SignatureEncoding, Vocabulary};
+use crate::contract::{AuditKey, EventRow, MerchantKind, Role, SignatureEncoding, Vocabulary};
 
 /// Whether callbacks of an event `e` go out, in words of both dialects. As a value and not as a join: a plan that guesses how many
 /// applications do has been seen to read every delivery for every event.
@@ -13,6 +13,16 @@ macro_rules! goes_out {
          JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no \
          WHERE a.application_no = e.application_no)"
     };
+}
+
+/// Numbers are drawn before their event is committed, so an earlier event of the same bizId may have a number that is later by
+/// about the time of a commit, in ms.
+const NUMBER_SLACK_MS: i64 = 10_000;
+
+/// Where the numbers of events lie that may come before this one of their bizId: from, up to. The likeliest place first.
+pub(crate) const fn before(event: &EventRow) -> [(i64, i64); 2] {
+    let latest = time_ordered(event.created_at.plus_ms(NUMBER_SLACK_MS), 0);
+    [(i64::MIN, event.no.0), (event.no.0, latest)]
 }
 
 /// A condition on an event `e` with its delivery `d`: whether it stands so. What is open goes by its application, as it is now.

@@ -1,5 +1,6 @@
 //! Backups of the real server under load, each restored elsewhere: what is there is a prefix of what was acknowledged, and nothing is sent.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,11 +199,19 @@ async fn sends_when_told(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Whether any callback is due by now.
+/// Whether any callback may go by now: it is due, and waits for no earlier one of its bizId.
 async fn is_due(server: &Server) -> Result<bool> {
     let events = items(server, "/events").await?;
-    let due =
-        events.iter().filter(|event| event["state"] == "pending").filter_map(|event| event["next_attempt_at"].as_str());
+    let mut first: HashMap<(&str, &str), (i64, &str)> = HashMap::new();
+    // Of a bizId the first is the only one that is certain to go. Where callbacks do not go out, an open one is shown without a time.
+    for event in events.iter().filter(|event| event["state"] == "pending") {
+        let text = |key: &str| event[key].as_str().with_context(|| format!("an event's {key}: {event}"));
+        let sequence = event["sequence"].as_i64().context("a sequence")?;
+        let this = (sequence, text("next_attempt_at")?);
+        let known = first.entry((text("client_id")?, text("bizId")?)).or_insert(this);
+        *known = this.min(*known);
+    }
+    let due = first.values().map(|(_, at)| *at);
     let now = rfc3339(UnixMillis(wall_ms()));
     // Both are of one form, so that they compare as texts.
     Ok(due.min().is_some_and(|first| first < now.as_str()))

@@ -1,10 +1,13 @@
 //! Tells the dispatcher that deliveries may be due: the one of this process, or of the node that has the lane.
 //!
-//! The bell says "look", never what: a ring that is lost or doubled changes nothing, since every dispatcher also looks by itself.
+//! A ring says whose deliveries to look at, never what is due: that is read from the store. A ring that is lost or doubled changes
+//! nothing, since every dispatcher also looks by itself, only later.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use countersign_domain::ids::ApplicationNo;
+use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_store::Store as _;
 use tokio::sync::Notify;
@@ -12,10 +15,23 @@ use tokio::sync::futures::Notified;
 
 use super::App;
 
+/// Applications that are remembered by name; more are looked for.
+const NAMED_MAX: usize = 65_536;
+
+/// Whose deliveries are to be looked at.
+#[derive(Debug, Default)]
+pub struct Rung {
+    /// These applications, with their tenants.
+    pub applications: HashMap<ApplicationNo, TenantNo>,
+    /// Whoever has something due in these lanes.
+    pub lanes: LaneSet,
+}
+
 /// Rung after each commit that made a delivery due.
 #[derive(Debug)]
 pub struct Bell {
-    rung: Notify,
+    ring: Notify,
+    rung: Mutex<Rung>,
     /// Lanes that this process delivers for.
     held: AtomicU64,
     /// Whether nothing is delivered at all, whatever is due.
@@ -25,7 +41,12 @@ pub struct Bell {
 impl Bell {
     /// Of a process that delivers for these lanes at its start.
     pub fn new(held: LaneSet) -> Self {
-        Self { rung: Notify::new(), held: AtomicU64::new(held.0), is_paused: AtomicBool::new(false) }
+        Self {
+            ring: Notify::new(),
+            rung: Mutex::default(),
+            held: AtomicU64::new(held.0),
+            is_paused: AtomicBool::new(false),
+        }
     }
 
     /// This process delivers for these lanes from now on.
@@ -48,23 +69,47 @@ impl Bell {
         self.is_paused.load(Ordering::Acquire)
     }
 
-    /// Tells the dispatcher of this process to look.
-    pub fn ring(&self) {
-        self.rung.notify_one();
+    fn rung(&self) -> MutexGuard<'_, Rung> {
+        self.rung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the dispatcher of this process to look at an application.
+    pub fn ring(&self, tenant: TenantNo, application: ApplicationNo) {
+        let mut rung = self.rung();
+        if rung.applications.len() < NAMED_MAX {
+            rung.applications.insert(application, tenant);
+        } else {
+            rung.lanes = rung.lanes.with(Lane::of(application));
+        }
+        drop(rung);
+        self.ring.notify_one();
+    }
+
+    /// Tells it to look at every application in these lanes.
+    pub fn ring_lanes(&self, lanes: LaneSet) {
+        let mut rung = self.rung();
+        rung.lanes = rung.lanes.and(lanes);
+        drop(rung);
+        self.ring.notify_one();
+    }
+
+    /// What was rung for since this was asked last.
+    pub fn take(&self) -> Rung {
+        std::mem::take(&mut *self.rung())
     }
 
     /// Waits for the next ring.
     pub fn notified(&self) -> Notified<'_> {
-        self.rung.notified()
+        self.ring.notified()
     }
 }
 
 impl App {
     /// Deliveries of an application may be due: whoever delivers for it is told to look. Call it after the commit.
-    pub fn ring(&self, application: ApplicationNo) {
+    pub fn ring(&self, tenant: TenantNo, application: ApplicationNo) {
         let lane = Lane::of(application);
         if self.due.held().contains(lane) {
-            self.due.ring();
+            self.due.ring(tenant, application);
         } else {
             self.store.announce(LaneSet::NONE.with(lane));
         }
@@ -72,7 +117,7 @@ impl App {
 
     /// Deliveries of any application may be due.
     pub fn ring_all(&self) {
-        self.due.ring();
+        self.due.ring_lanes(LaneSet::ALL);
         self.store.announce(LaneSet::ALL);
     }
 }

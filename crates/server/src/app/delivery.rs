@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::CommitError;
@@ -47,7 +48,7 @@ fn set(app: &App, held: bool) {
     gauge!("countersign_delivery_held").set(if held { 1.0 } else { 0.0 });
     app.due.pause(held);
     if !held {
-        app.due.ring();
+        app.due.ring_lanes(LaneSet::ALL);
     }
 }
 

@@ -102,7 +102,7 @@ async fn write(
         writes.extend(kept(keep, &event));
         match app.store.commit(Batch(writes)).await {
             Ok(committed) => {
-                app.ring(event.application);
+                app.ring(event.tenant, event.application);
                 let numbers = committed.events.first().copied();
                 let numbered =
                     numbers.map_or(event.clone(), |n| EventRow { seq: n.seq, sequence: n.sequence, ..event });
@@ -137,6 +137,8 @@ fn new_event(app: &App, view: &ApplicationView, what: &Happening) -> EventRow {
         state: if pending { DeliveryState::Pending } else { DeliveryState::Held },
         attempts: 0,
         due_at: pending.then_some(now),
+        behind: None,
+        by_hand: false,
     }
 }
 
@@ -261,7 +263,7 @@ pub async fn redeliver(
     writes.extend(kept(keep, &again));
     match app.store.commit(Batch(writes)).await {
         Ok(_) => {
-            app.ring(event.application);
+            app.ring(event.tenant, event.application);
             Ok(again)
         }
         Err(CommitError::Conflict(Conflict::Moved(Key::Delivery(_)))) => {

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{prefix, time_ordered};
+use countersign_domain::ids::{EventNo, prefix};
 use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::callback_nonce;
 use countersign_protocol::headers::HeaderNames;
 use countersign_protocol::signing::{Encoding, encode_signature};
-use countersign_store::contract::{Cursor, EventFilter, EventRow, SignatureEncoding};
+use countersign_store::contract::{EventRow, SignatureEncoding};
 use countersign_store::{Store, StoreError};
 use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -19,11 +18,6 @@ use tokio::time::Instant;
 use super::attempt::{self, Letter};
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
-
-/// Numbers are drawn before their event is committed, so an earlier event of the same bizId may have a number that is later by
-/// about the time of a commit, in ms.
-const NUMBER_SLACK_MS: i64 = 10_000;
-const EARLIER_PAGE: u32 = 64;
 
 /// Names of the headers that are sent.
 #[derive(Debug)]
@@ -69,9 +63,9 @@ impl Dispatcher {
         let Some(url) = known.application.callback_url.as_deref().filter(|_| known.goes_out) else {
             return self.hold(&event, fence).await;
         };
-        match self.must_wait_until(&event, now).await {
+        match self.must_wait_for(&event, now).await {
             Ok(None) => {}
-            Ok(Some(until)) => return Ended::Waits { until },
+            Ok(Some(behind)) => return self.defer(&event, fence, behind, now).await,
             Err(error) => {
                 tracing::warn!(%error, event.id = %event.event_id, "Whether a callback is next in order could not be read");
                 return Ended::Waits { until: now.plus_ms(RECHECK_MS) };
@@ -122,33 +116,16 @@ impl Dispatcher {
         Letter { headers, body: Bytes::copy_from_slice(&event.body) }
     }
 
-    /// Until when a callback lets an earlier one of its bizId go first; none where it may go now.
-    async fn must_wait_until(&self, event: &EventRow, now: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
-        let patience = event.created_at.plus_ms(self.settings.order_hold_ms);
-        if event.sequence <= 1 || now >= patience || !self.earlier_is_owed(event).await? {
+    /// The earlier event of its bizId that a callback lets go first; none where it may go now.
+    async fn must_wait_for(&self, event: &EventRow, now: UnixMillis) -> Result<Option<EventNo>, StoreError> {
+        if event.sequence <= 1 || now >= self.patience(event) {
             return Ok(None);
         }
-        Ok(Some(patience.min(now.plus_ms(RECHECK_MS))))
+        self.app.store.pending_before(event).await
     }
 
-    /// Whether an event of the same application and bizId with a lower sequence is still pending.
-    async fn earlier_is_owed(&self, event: &EventRow) -> Result<bool, StoreError> {
-        let filter = EventFilter {
-            client_id: Some(event.client_id.clone()),
-            biz_id: Some(event.biz_id.clone()),
-            state: Some(DeliveryState::Pending),
-        };
-        let mut after = time_ordered(event.created_at.plus_ms(NUMBER_SLACK_MS), 0);
-        loop {
-            let page = Cursor { after: Some(after), limit: EARLIER_PAGE };
-            let pending = self.app.store.events(filter.clone(), page).await?;
-            if pending.iter().any(|e| e.sequence < event.sequence) {
-                return Ok(true);
-            }
-            match pending.last() {
-                Some(last) if pending.len() >= EARLIER_PAGE as usize => after = last.no.0,
-                Some(_) | None => return Ok(false),
-            }
-        }
+    /// How long a callback waits for earlier ones.
+    pub(super) const fn patience(&self, event: &EventRow) -> UnixMillis {
+        event.created_at.plus_ms(self.settings.order_hold_ms)
     }
 }

@@ -1,250 +1,362 @@
 //! Which callback goes next: bookkeeping in memory, without IO and without a clock.
 //!
 //! Invariant: an event that is ready or in flight here is not taken a second time. A caller lands what has ended *before* it
-//! reads what is due, so that a row read before an attempt was recorded can never begin that attempt again.
-//! Applications take turns, and none has more than its share in flight: a hung endpoint keeps its own events waiting only.
+//! reads what is owed, so that a row read before an attempt was recorded can never begin that attempt again.
+//!
+//! Who waits for whom:
+//! - An application waits for its own attempts: it has so many at once as its endpoint stands ([`Health`]).
+//! - Applications of a class share permits ([`Class`]): endpoints that fail, or that nothing is known of, leave a part to those that work.
+//!   Within a class merchants take turns, and of a merchant its applications.
+//! - An attempt that takes long gives its permit back and counts as slow; only so many may be slow. So a neighbour that hangs takes room
+//!   for a moment, and no more.
+//! - First attempts and repeated ones of an application take turns, so a backlog of failures does not delay what is new.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
-use countersign_domain::ids::{ApplicationNo, EventNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
 
-/// How much may be in memory and in flight.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Attempts at once.
-    pub(super) in_flight: usize,
-    /// Attempts at once of one application.
-    pub(super) per_application: usize,
-    /// Events kept ready for one application.
-    pub(super) ready_per_application: usize,
-}
+use super::health::{Class, Sign};
+use super::permits::{Held, Permits};
+use super::place::{Allows, Considered, Place, Stands};
+use super::queue::Queue;
+use super::timetable::Timetable;
 
-/// What became of an offered event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
-    /// It waits for its turn.
-    Ready,
-    /// It is ready or in flight already.
-    Known,
-    /// It waits for something else than its turn; ask again later.
-    Parked,
-    /// Its application has enough waiting: offer it again when some have left.
-    Full,
+pub(super) use super::permits::Bounds;
+
+/// Applications that are read at once.
+const READ_APPLICATIONS_MAX: usize = 16;
+/// Events that are read of an application beyond those that are in memory.
+const READ_ROWS: usize = 16;
+/// Bytes of events that wait for their turn; beyond it each application has one ready.
+const READY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Applications that are remembered though they have nothing to do.
+const IDLE_PLACES_MAX: usize = 65_536;
+/// Events that others are known to wait for.
+const AWAITED_MAX: usize = 65_536;
+
+/// What to do next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Begin this attempt.
+    Begin(Box<EventRow>),
+    /// Read these applications' pending events, so many of each kind, and offer them.
+    Read(Vec<(TenantNo, ApplicationNo)>, u32),
 }
 
 /// An attempt in flight, or just ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flight {
     pub(super) event: EventNo,
+    pub(super) tenant: TenantNo,
     pub(super) application: ApplicationNo,
-    pub(super) biz_id: String,
 }
 
 impl Flight {
-    pub(super) fn of(event: &EventRow) -> Self {
-        Self { event: event.no, application: event.application, biz_id: event.biz_id.clone() }
+    pub(super) const fn of(event: &EventRow) -> Self {
+        Self { event: event.no, tenant: event.tenant, application: event.application }
     }
 }
 
-/// An event in flight.
-#[derive(Debug)]
-struct Flying {
-    event: EventNo,
-    biz_id: String,
-    /// Another one of the same bizId has landed since this one began: what it waits for may be over.
-    neighbour_landed: bool,
-}
-
-#[derive(Debug)]
-struct Parked {
-    until: UnixMillis,
-    application: ApplicationNo,
-    biz_id: String,
-}
-
-/// Events that are ready, in flight or parked.
+/// Events that are ready, in flight or left alone, and when to look for more.
 #[derive(Debug)]
 pub(super) struct Lineup {
-    bounds: Bounds,
-    /// Every event that is ready or in flight.
-    taken: HashSet<EventNo>,
-    ready: HashMap<ApplicationNo, VecDeque<EventRow>>,
-    /// Applications with ready events, the next one first.
-    turns: VecDeque<ApplicationNo>,
-    in_flight: HashMap<ApplicationNo, Vec<Flying>>,
-    flights: usize,
-    parked: HashMap<EventNo, Parked>,
-    parked_applications: HashMap<ApplicationNo, UnixMillis>,
+    permits: Permits,
+    per_application: usize,
+    timetable: Timetable,
+    places: HashMap<ApplicationNo, Place>,
+    queues: [Queue; 3],
+    /// Applications whose rows are to be read next.
+    reading: Vec<(TenantNo, ApplicationNo)>,
+    ready_bytes: usize,
+    /// Events that others wait for: when they are over, there is something to read.
+    awaited: HashSet<EventNo>,
+    open: usize,
 }
 
 impl Lineup {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
-            bounds,
-            taken: HashSet::new(),
-            ready: HashMap::new(),
-            turns: VecDeque::new(),
-            in_flight: HashMap::new(),
-            flights: 0,
-            parked: HashMap::new(),
-            parked_applications: HashMap::new(),
+            permits: Permits::new(bounds),
+            per_application: bounds.per_application,
+            timetable: Timetable::default(),
+            places: HashMap::new(),
+            queues: Default::default(),
+            reading: Vec::new(),
+            ready_bytes: 0,
+            awaited: HashSet::new(),
+            open: 0,
         }
     }
 
     /// Attempts in flight.
-    pub(super) const fn flights(&self) -> usize {
-        self.flights
+    pub(super) fn flights(&self) -> usize {
+        self.permits.flights()
     }
 
-    /// Whether no further attempt may begin.
-    pub(super) const fn is_full(&self) -> bool {
-        self.flights >= self.bounds.in_flight
+    /// Endpoints whose breaker is not closed.
+    pub(super) const fn open_endpoints(&self) -> usize {
+        self.open
     }
 
-    /// Events of an application that wait for their turn only.
-    pub(super) fn ready_of(&self, application: ApplicationNo) -> usize {
-        self.ready.get(&application).map_or(0, VecDeque::len)
+    /// An application may have something due then.
+    pub(super) fn note(&mut self, tenant: TenantNo, application: ApplicationNo, at: UnixMillis) {
+        self.timetable.note(tenant, application, at);
     }
 
-    /// Whether every attempt that may begin now has an event ready.
-    pub(super) fn has_enough(&self) -> bool {
-        let free = self.bounds.in_flight.saturating_sub(self.flights);
-        let startable = self.ready.iter().map(|(application, waiting)| {
-            let flights = self.in_flight.get(application).map_or(0, Vec::len);
-            waiting.len().min(self.bounds.per_application.saturating_sub(flights))
-        });
-        startable.sum::<usize>() >= free
-    }
-
-    /// Takes a due event, unless it is known, parked or one too many.
-    pub(super) fn offer(&mut self, event: EventRow, now: UnixMillis) -> Offer {
-        if self.taken.contains(&event.no) {
-            return Offer::Known;
+    /// What to do next, if anything can be done now. What begins is in flight until it has landed.
+    pub(super) fn next(&mut self, now: UnixMillis) -> Option<Next> {
+        while let Some((tenant, application)) = self.timetable.take(now) {
+            let per_application = self.per_application;
+            let place = self.places.entry(application).or_insert_with(|| Place::new(tenant, per_application));
+            place.expect_more();
+            self.line_up(application);
         }
-        if self.is_parked(&event, now) {
-            return Offer::Parked;
-        }
-        let waiting = self.ready.entry(event.application).or_default();
-        if waiting.len() >= self.bounds.ready_per_application {
-            return Offer::Full;
-        }
-        if waiting.is_empty() {
-            self.turns.push_back(event.application);
-        }
-        self.taken.insert(event.no);
-        waiting.push_back(event);
-        Offer::Ready
-    }
-
-    fn is_parked(&mut self, event: &EventRow, now: UnixMillis) -> bool {
-        if self.parked_applications.get(&event.application).is_some_and(|until| now < *until) {
-            return true;
-        }
-        match self.parked.get(&event.no) {
-            Some(parked) if now < parked.until => true,
-            Some(_) => {
-                self.parked.remove(&event.no);
-                false
+        self.permits.age(now);
+        for class in Class::ALL {
+            while self.reading.len() < READ_APPLICATIONS_MAX && self.permits.has_room(class) {
+                let permits = &self.permits;
+                let Some(application) = self.queues[class as usize].pop(|of| permits.has_room_of(of)) else { break };
+                if self.places.get(&application).is_none_or(|place| place.stands != Stands::Queued(class)) {
+                    continue;
+                }
+                if let Some(event) = self.consider(application, now) {
+                    return Some(Next::Begin(event));
+                }
             }
-            None => false,
         }
-    }
-
-    /// The next event whose application may have one more attempt. It counts as in flight until it has landed.
-    pub(super) fn next(&mut self) -> Option<EventRow> {
-        if self.is_full() {
+        if self.reading.is_empty() {
             return None;
         }
-        for _ in 0..self.turns.len() {
-            let application = self.turns.pop_front()?;
-            let flights = self.in_flight.get(&application).map_or(0, Vec::len);
-            if flights >= self.bounds.per_application {
-                self.turns.push_back(application);
-                continue;
+        let mut reading = std::mem::take(&mut self.reading);
+        reading.sort_unstable_by_key(|(_, application)| *application);
+        let known = |(_, application): &(TenantNo, ApplicationNo)| self.places.get(application).map_or(0, Place::known);
+        let limit = reading.iter().map(known).max().unwrap_or(0) + READ_ROWS;
+        Some(Next::Read(reading, u32::try_from(limit).unwrap_or(u32::MAX)))
+    }
+
+    /// An application whose turn it is: its next event, or where it stands from here on.
+    fn consider(&mut self, application: ApplicationNo, now: UnixMillis) -> Option<Box<EventRow>> {
+        let place = self.places.get_mut(&application)?;
+        place.stands = Stands::Out;
+        match place.consider(now) {
+            Considered::Rests(until) => self.timetable.note(place.tenant, application, until),
+            Considered::AtLimit => place.stands = Stands::AtLimit,
+            Considered::Idle => self.leave(application),
+            Considered::Read => {
+                place.stands = Stands::Reads;
+                self.reading.push((place.tenant, application));
             }
-            let Some(event) = self.ready.get_mut(&application).and_then(VecDeque::pop_front) else { continue };
-            if self.ready.get(&application).is_some_and(VecDeque::is_empty) {
-                self.ready.remove(&application);
-            } else {
-                self.turns.push_back(application);
+            Considered::Begin(event) => {
+                let held = Held { class: place.health.class(), tenant: place.tenant, event: event.no };
+                self.ready_bytes = self.ready_bytes.saturating_sub(bytes_of(&event));
+                self.permits.take(held, now);
+                self.line_up(application);
+                return Some(event);
             }
-            let flying = Flying { event: event.no, biz_id: event.biz_id.clone(), neighbour_landed: false };
-            self.in_flight.entry(application).or_default().push(flying);
-            self.flights += 1;
-            return Some(event);
         }
         None
     }
 
-    /// An attempt has ended and is recorded, or was given up. Events that waited for it are free again: true if there were any.
-    pub(super) fn land(&mut self, flight: &Flight) -> bool {
-        self.release(flight);
-        for flying in self.in_flight.get_mut(&flight.application).into_iter().flatten() {
-            flying.neighbour_landed |= flying.biz_id == flight.biz_id;
+    /// Puts an application into the queue of its class, unless it is in one, or has nothing to do there.
+    fn line_up(&mut self, application: ApplicationNo) {
+        let Some(place) = self.places.get_mut(&application) else { return };
+        let class = place.health.class();
+        match place.stands {
+            Stands::Reads => {}
+            Stands::Queued(queued) if queued == class => {}
+            Stands::Out | Stands::AtLimit | Stands::Queued(_) if place.has_work() => {
+                place.stands = Stands::Queued(class);
+                self.queues[class as usize].push(place.tenant, application);
+            }
+            Stands::Out | Stands::AtLimit | Stands::Queued(_) => self.leave(application),
         }
-        let before = self.parked.len();
-        self.parked.retain(|_, p| p.application != flight.application || p.biz_id != flight.biz_id);
-        self.parked.len() < before
     }
 
-    /// Leaves an event alone until an instant, or until another one of the same bizId lands. It is not in flight any more.
-    /// True if such a one has landed already: the event is free at once.
-    pub(super) fn park(&mut self, flight: &Flight, until: UnixMillis) -> bool {
-        let was = self.release(flight);
-        if was.is_some_and(|f| f.neighbour_landed) {
-            return true;
+    /// Nothing to do: it is forgotten, unless something is worth knowing of it.
+    fn leave(&mut self, application: ApplicationNo) {
+        let Some(place) = self.places.get_mut(&application) else { return };
+        place.stands = Stands::Out;
+        let forgets = place.is_forgettable() || self.places.len() > IDLE_PLACES_MAX;
+        if forgets && self.places.get(&application).is_some_and(Place::is_idle) {
+            self.places.remove(&application);
         }
-        let parked = Parked { until, application: flight.application, biz_id: flight.biz_id.clone() };
-        self.parked.insert(flight.event, parked);
-        false
     }
 
-    fn release(&mut self, flight: &Flight) -> Option<Flying> {
-        let flying = self.in_flight.get_mut(&flight.application)?;
-        let place = flying.iter().position(|f| f.event == flight.event)?;
-        let was = flying.swap_remove(place);
-        if flying.is_empty() {
-            self.in_flight.remove(&flight.application);
+    /// What a read found: for each of these applications its rows, first attempts first, at most `limit` of each kind.
+    pub(super) fn offer(
+        &mut self,
+        asked: &[(TenantNo, ApplicationNo)],
+        rows: Vec<EventRow>,
+        limit: u32,
+        now: UnixMillis,
+    ) {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut rows = rows.into_iter().peekable();
+        for (tenant, application) in asked {
+            let mut counts = [0_usize; 2];
+            let mut later = None;
+            let Some(place) = self.places.get_mut(application) else { continue };
+            place.stands = Stands::Out;
+            place.expect_nothing();
+            let mut cut = [false; 2];
+            while let Some(row) = rows.next_if(|row| row.application == *application) {
+                let repeated = usize::from(row.attempts > 0);
+                counts[repeated] += 1;
+                let Some(due_at) = row.due_at else { continue };
+                if let Some(behind) = row.behind.filter(|_| self.awaited.len() < AWAITED_MAX) {
+                    self.awaited.insert(behind);
+                }
+                if due_at > now {
+                    later = later.into_iter().chain([due_at]).min();
+                    continue;
+                }
+                cut[repeated] |= counts[repeated] >= limit;
+                if let Some(until) = place.parked_until(row.no, now) {
+                    later = later.into_iter().chain([until]).min();
+                    continue;
+                }
+                let bytes = bytes_of(&row);
+                if place.has_ready(repeated) && self.ready_bytes + bytes > READY_BYTES_MAX {
+                    cut[repeated] = true;
+                } else if place.take(row, repeated) {
+                    self.ready_bytes += bytes;
+                }
+            }
+            place.expect(cut);
+            if let Some(later) = later {
+                self.timetable.note(*tenant, *application, later);
+            }
+            self.line_up(*application);
         }
-        self.taken.remove(&flight.event);
-        self.flights -= 1;
-        Some(was)
     }
 
-    /// Leaves a whole application alone until an instant; what was ready of it is read again later.
-    pub(super) fn park_application(&mut self, application: ApplicationNo, until: UnixMillis) {
-        self.parked_applications.insert(application, until);
-        self.drop_ready(application);
+    /// A read failed: these applications are looked at again then.
+    pub(super) fn unread(&mut self, asked: &[(TenantNo, ApplicationNo)], at: UnixMillis) {
+        for (tenant, application) in asked {
+            if let Some(place) = self.places.get_mut(application) {
+                place.stands = Stands::Out;
+            }
+            self.timetable.note(*tenant, *application, at);
+        }
+    }
+
+    /// An attempt has ended, or was given up; what it has shown of its endpoint is known by now.
+    pub(super) fn land(&mut self, flight: &Flight) {
+        self.permits.give_back(flight.event);
+        let Some(place) = self.places.get_mut(&flight.application) else { return };
+        place.landed(flight.event);
+        self.line_up(flight.application);
+    }
+
+    /// An attempt was made and is recorded. `next`: when its event is due again; none: it is over or held.
+    pub(super) fn made(&mut self, flight: &Flight, sign: Sign, next: Option<UnixMillis>, now: UnixMillis) {
+        if let Some(place) = self.places.get_mut(&flight.application) {
+            let was_open = place.health.is_open();
+            let waiting = place.has_work();
+            place.health.ended(sign, now, next, waiting);
+            match (was_open, place.health.is_open()) {
+                (false, true) => self.open += 1,
+                (true, false) => self.open = self.open.saturating_sub(1),
+                (true, true) | (false, false) => {}
+            }
+        }
+        let at = if self.awaited.remove(&flight.event) { Some(now) } else { next };
+        if let Some(at) = at {
+            self.note(flight.tenant, flight.application, at);
+        }
+        self.land(flight);
+    }
+
+    /// An event waits for another one in the store: when that one is over, there is something to read.
+    pub(super) fn waits(&mut self, flight: &Flight, behind: EventNo, now: UnixMillis) {
+        if self.awaited.len() < AWAITED_MAX {
+            self.awaited.insert(behind);
+        }
+        // The other one may have ended in between; then this one is due.
+        self.note(flight.tenant, flight.application, now);
+        self.land(flight);
+    }
+
+    /// Leaves an event alone until an instant, though it is due.
+    pub(super) fn park(&mut self, flight: &Flight, until: UnixMillis) {
+        if let Some(place) = self.places.get_mut(&flight.application) {
+            place.park(flight.event, until);
+        }
+        self.note(flight.tenant, flight.application, until);
+        self.land(flight);
+    }
+
+    /// Leaves a whole application alone until an instant; what was ready of it is read again then.
+    pub(super) fn park_application(&mut self, flight: &Flight, until: UnixMillis) {
+        self.drop_ready(flight.application);
+        if let Some(place) = self.places.get_mut(&flight.application) {
+            place.rest(until);
+        }
+        self.note(flight.tenant, flight.application, until);
+        self.land(flight);
     }
 
     /// Forgets what was ready of an application; attempts in flight go on.
     pub(super) fn drop_ready(&mut self, application: ApplicationNo) {
-        for event in self.ready.remove(&application).unwrap_or_default() {
-            self.taken.remove(&event.no);
+        if let Some(place) = self.places.get_mut(&application) {
+            for event in place.drop_ready() {
+                self.ready_bytes = self.ready_bytes.saturating_sub(bytes_of(&event));
+            }
         }
-        self.turns.retain(|a| *a != application);
     }
 
-    /// Forgets what is ready or parked in other lanes than these; attempts in flight go on.
+    /// Nothing more of an application is expected, until it is noted again.
+    pub(super) fn give_up(&mut self, application: ApplicationNo) {
+        if let Some(place) = self.places.get_mut(&application) {
+            place.expect_nothing();
+        }
+    }
+
+    /// What the application allows, and where its callbacks go: another URL is another endpoint.
+    pub(super) fn knows(&mut self, application: ApplicationNo, url: u64, allows: Allows) {
+        if let Some(place) = self.places.get_mut(&application) {
+            let was_open = place.health.is_open();
+            place.knows(url, allows);
+            if was_open && !place.health.is_open() {
+                self.open = self.open.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Forgets what is ready or left alone in other lanes than these; attempts in flight go on.
     pub(super) fn keep_lanes(&mut self, lanes: LaneSet) {
-        let others: Vec<ApplicationNo> =
-            self.ready.keys().filter(|application| !lanes.contains(Lane::of(**application))).copied().collect();
+        let is_other = |application: &ApplicationNo| !lanes.contains(Lane::of(*application));
+        let others: Vec<ApplicationNo> = self.places.keys().filter(|a| is_other(a)).copied().collect();
         for application in others {
             self.drop_ready(application);
+            if let Some(place) = self.places.get_mut(&application) {
+                place.expect_nothing();
+                place.unpark();
+            }
         }
-        self.parked.retain(|_, parked| lanes.contains(Lane::of(parked.application)));
-        self.parked_applications.retain(|application, _| lanes.contains(Lane::of(*application)));
+        self.timetable.keep_lanes(lanes);
     }
 
-    /// When the first parked event is free again. Forgets those that are.
-    pub(super) fn first_unparked_at(&mut self, now: UnixMillis) -> Option<UnixMillis> {
-        self.parked.retain(|_, p| now < p.until);
-        self.parked_applications.retain(|_, until| now < *until);
-        self.parked.values().map(|p| p.until).chain(self.parked_applications.values().copied()).min()
+    /// When something may begin without anybody ringing and nothing landing.
+    pub(super) fn first_at(&self) -> Option<UnixMillis> {
+        let waits = self.queues.iter().any(|queue| !queue.is_empty());
+        let aged = self.permits.first_aged_at().filter(|_| waits);
+        self.timetable.first().into_iter().chain(aged).min()
     }
+
+    /// Events of an application that wait for their turn only.
+    #[cfg(test)]
+    pub(super) fn ready_of(&self, application: ApplicationNo) -> usize {
+        self.places.get(&application).map_or(0, Place::ready)
+    }
+}
+
+/// What an event takes in memory, roughly.
+fn bytes_of(event: &EventRow) -> usize {
+    size_of::<EventRow>() + event.data.len() + event.body.len() + event.biz_id.len()
 }
 
 #[cfg(test)]

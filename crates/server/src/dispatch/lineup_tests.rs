@@ -3,19 +3,24 @@ use countersign_domain::ids::{SortedId, TenantNo};
 
 use super::*;
 
-const NOW: UnixMillis = UnixMillis(1_000);
+const NOW: UnixMillis = UnixMillis(1_000_000);
+const ALLOWS: Allows = Allows { at_once: 8, per_s: None };
 
-fn event(no: i64, application: i64, biz_id: &str) -> EventRow {
+fn later(ms: i64) -> UnixMillis {
+    NOW.plus_ms(ms)
+}
+
+fn event(no: i64, application: i64) -> EventRow {
     EventRow {
         no: EventNo(no),
-        tenant: TenantNo(1),
+        tenant: TenantNo(application / 100),
         application: ApplicationNo(application),
         client_id: format!("app_{application}"),
         event_id: SortedId(no.unsigned_abs().into()),
         seq: no,
         sequence: 1,
         biz_type: "PAYMENT_ORDER".to_owned(),
-        biz_id: biz_id.to_owned(),
+        biz_id: "b".to_owned(),
         biz_status: "SUCCESS".to_owned(),
         data: "{}".to_owned(),
         body: b"{}".to_vec(),
@@ -23,142 +28,361 @@ fn event(no: i64, application: i64, biz_id: &str) -> EventRow {
         state: DeliveryState::Pending,
         attempts: 0,
         due_at: Some(NOW),
+        behind: None,
+        by_hand: false,
     }
 }
 
-fn lineup(in_flight: usize, per_application: usize, ready_per_application: usize) -> Lineup {
-    Lineup::new(Bounds { in_flight, per_application, ready_per_application })
+fn repeated(no: i64, application: i64) -> EventRow {
+    EventRow { attempts: 1, ..event(no, application) }
 }
 
-fn offer(lineup: &mut Lineup, no: i64, application: i64) -> Offer {
-    lineup.offer(event(no, application, "b"), NOW)
+/// What a store would have, and a line-up in front of it.
+struct Bench {
+    lineup: Lineup,
+    rows: Vec<EventRow>,
+    reads: usize,
 }
 
-fn next(lineup: &mut Lineup) -> Option<i64> {
-    lineup.next().map(|e| e.no.0)
+impl Bench {
+    fn new(in_flight: usize, per_application: usize) -> Self {
+        let bounds = Bounds { in_flight, slow: 4, per_application, per_merchant: usize::MAX };
+        Self { lineup: Lineup::new(bounds), rows: Vec::new(), reads: 0 }
+    }
+
+    /// Written, and rung for.
+    fn emit(&mut self, row: EventRow, now: UnixMillis) {
+        self.lineup.note(row.tenant, row.application, now);
+        self.rows.push(row);
+    }
+
+    fn emit_all(&mut self, rows: impl IntoIterator<Item = EventRow>) {
+        for row in rows {
+            self.emit(row, NOW);
+        }
+    }
+
+    fn next(&mut self, now: UnixMillis) -> Option<EventRow> {
+        loop {
+            match self.lineup.next(now)? {
+                Next::Begin(event) => return Some(*event),
+                Next::Read(of, limit) => {
+                    self.reads += 1;
+                    let limit_rows = usize::try_from(limit).expect("small");
+                    let mut found = Vec::new();
+                    for (_, application) in &of {
+                        for again in [false, true] {
+                            let asked = |e: &&EventRow| e.application == *application && (e.attempts > 0) == again;
+                            let mut rows: Vec<EventRow> = self.rows.iter().filter(asked).cloned().collect();
+                            rows.sort_by_key(|e| (e.due_at, e.no));
+                            rows.truncate(limit_rows);
+                            found.extend(rows);
+                        }
+                    }
+                    self.lineup.offer(&of, found, limit, now);
+                }
+            }
+        }
+    }
+
+    /// Numbers of all that may begin now.
+    fn begun(&mut self, now: UnixMillis) -> Vec<i64> {
+        std::iter::from_fn(|| self.next(now)).map(|e| e.no.0).collect()
+    }
+
+    fn row(&self, no: i64) -> EventRow {
+        self.rows.iter().find(|e| e.no.0 == no).expect("it was emitted").clone()
+    }
+
+    /// The attempt is recorded, then lands.
+    fn land(&mut self, no: i64, sign: Sign, next: Option<UnixMillis>, now: UnixMillis) {
+        let row = self.row(no);
+        self.rows.retain(|e| e.no.0 != no);
+        if next.is_some() {
+            self.rows.push(EventRow { attempts: row.attempts + 1, due_at: next, ..row.clone() });
+        }
+        self.lineup.made(&Flight::of(&row), sign, next, now);
+    }
+
+    fn deliver(&mut self, no: i64) {
+        self.land(no, Sign::Good, None, NOW);
+    }
 }
 
 #[test]
 fn an_event_is_taken_once_until_it_lands() {
-    let mut lineup = lineup(9, 9, 9);
-    assert_eq!(offer(&mut lineup, 1, 1), Offer::Ready);
-    assert_eq!(offer(&mut lineup, 1, 1), Offer::Known);
-    assert_eq!(next(&mut lineup), Some(1));
-    assert_eq!(offer(&mut lineup, 1, 1), Offer::Known);
-    lineup.land(&Flight::of(&event(1, 1, "b")));
-    assert_eq!((lineup.flights(), offer(&mut lineup, 1, 1)), (0, Offer::Ready));
+    let mut bench = Bench::new(9, 9);
+    bench.emit(event(1, 101), NOW);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
+    assert_eq!(bench.begun(NOW), [] as [i64; 0], "it is in flight");
+    bench.lineup.land(&Flight::of(&event(1, 101)));
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
+    assert_eq!((bench.begun(NOW), bench.lineup.flights()), (vec![1], 1), "it was not recorded, so it is due");
 }
 
 #[test]
 fn applications_take_turns_and_none_has_more_than_its_share() {
-    let mut lineup = lineup(5, 2, 9);
-    for no in 1..=4 {
-        offer(&mut lineup, no, 1);
-    }
-    for no in 11..=14 {
-        offer(&mut lineup, no, 2);
-    }
-    let began: Vec<_> = std::iter::from_fn(|| next(&mut lineup)).collect();
-    assert_eq!(began, [1, 11, 2, 12]);
-    offer(&mut lineup, 21, 3);
-    assert_eq!(next(&mut lineup), Some(21));
-    offer(&mut lineup, 22, 3);
-    assert!(lineup.is_full());
-    assert_eq!(next(&mut lineup), None);
-    // A landing of application 2 makes room for 3, which is next in turn, not for 1, which has its share.
-    lineup.land(&Flight::of(&event(11, 2, "b")));
-    assert_eq!(next(&mut lineup), Some(13));
-    lineup.land(&Flight::of(&event(13, 2, "b")));
-    assert_eq!(next(&mut lineup), Some(22));
+    let mut bench = Bench::new(10, 2);
+    bench.emit_all((1..=4).map(|no| event(no, 101)).chain((11..=14).map(|no| event(no, 102))));
+    assert_eq!(bench.begun(NOW), [1, 11, 2, 12]);
+    bench.deliver(1);
+    assert_eq!(bench.begun(NOW), [3]);
+    bench.deliver(11);
+    bench.deliver(12);
+    assert_eq!(bench.begun(NOW), [13, 14]);
 }
 
 #[test]
-fn no_more_than_the_bound_is_ready_for_one_application() {
-    let mut lineup = lineup(9, 1, 2);
-    assert_eq!([1, 2, 3].map(|no| offer(&mut lineup, no, 1)), [Offer::Ready, Offer::Ready, Offer::Full]);
-    assert_eq!(offer(&mut lineup, 4, 2), Offer::Ready);
-    assert_eq!((lineup.ready_of(ApplicationNo(1)), lineup.ready_of(ApplicationNo(2))), (2, 1));
-    assert!(!lineup.has_enough());
+fn merchants_take_turns_however_many_endpoints_one_has() {
+    let mut bench = Bench::new(8, 1);
+    bench.emit_all((0..50).map(|n| event(n + 1, 100 + n)));
+    bench.emit(event(99, 201), NOW);
+    let begun = bench.begun(NOW);
+    assert!(begun[..2].contains(&99), "{begun:?}");
 }
 
 #[test]
-fn enough_is_ready_when_every_free_attempt_has_an_event() {
-    let mut lineup = lineup(3, 2, 9);
-    for no in 1..=9 {
-        offer(&mut lineup, no, 1);
+fn endpoints_that_nothing_is_known_of_leave_a_quarter_of_the_permits_and_those_that_fail_a_half() {
+    let mut bench = Bench::new(8, 8);
+    bench.emit_all((1..=9).map(|no| event(no, 100 + no)));
+    assert_eq!(bench.begun(NOW).len(), 6, "three quarters");
+    let mut failing = Bench::new(8, 8);
+    failing.emit_all((1..=6).map(|no| event(no, 100 + no)));
+    for no in failing.begun(NOW) {
+        failing.land(no, Sign::Bad, Some(NOW), NOW);
     }
-    assert!(!lineup.has_enough(), "one application may use two of three");
-    offer(&mut lineup, 10, 2);
-    assert!(lineup.has_enough());
+    assert_eq!(failing.begun(NOW).len(), 4, "a half");
+    failing.emit_all((50..=55).map(|no| event(no, 100 + no)));
+    assert_eq!(failing.begun(NOW).len(), 2, "new ones do not wait for them, and both together leave a quarter");
 }
 
 #[test]
-fn a_parked_event_is_free_at_its_instant_or_when_its_neighbour_lands() {
-    let mut lineup = lineup(9, 9, 9);
-    for no in 1..=3 {
-        offer(&mut lineup, no, 1);
-        next(&mut lineup);
-    }
-    let until = NOW.plus_ms(10);
-    lineup.park(&Flight::of(&event(2, 1, "b")), until);
-    lineup.park(&Flight::of(&event(3, 1, "b")), until);
-    assert_eq!(lineup.flights(), 1);
-    assert_eq!([2, 3].map(|no| offer(&mut lineup, no, 1)), [Offer::Parked; 2]);
-    assert_eq!(lineup.first_unparked_at(NOW), Some(until));
-    assert!(!lineup.land(&Flight::of(&event(9, 1, "other"))), "another bizId frees nothing");
-    assert!(lineup.land(&Flight::of(&event(1, 1, "b"))));
-    assert_eq!(offer(&mut lineup, 2, 1), Offer::Ready);
-    assert_eq!(next(&mut lineup), Some(2));
-    lineup.park(&Flight::of(&event(2, 1, "b")), until);
-    assert_eq!(lineup.offer(event(2, 1, "b"), until), Offer::Ready);
-    assert_eq!(lineup.first_unparked_at(until), None);
+fn a_proven_endpoint_goes_before_others_and_may_use_every_permit() {
+    let mut bench = Bench::new(8, 8);
+    bench.emit(event(1, 101), NOW);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.deliver(1);
+    bench.emit_all((11..=19).map(|no| event(no, 100 + no)));
+    bench.emit_all((2..=9).map(|no| event(no, 101)));
+    let begun = bench.begun(NOW);
+    assert_eq!(begun[..8], [2, 3, 4, 5, 6, 7, 8, 9], "{begun:?}");
 }
 
 #[test]
-fn an_event_whose_neighbour_landed_while_it_looked_is_not_parked() {
-    let mut lineup = lineup(9, 9, 9);
-    for no in 1..=2 {
-        offer(&mut lineup, no, 1);
-        next(&mut lineup);
-    }
-    assert!(!lineup.land(&Flight::of(&event(1, 1, "b"))));
-    assert!(lineup.park(&Flight::of(&event(2, 1, "b")), NOW.plus_ms(10)));
-    assert_eq!(offer(&mut lineup, 2, 1), Offer::Ready);
+fn what_takes_long_gives_its_permit_back_where_there_is_room_among_the_slow() {
+    let mut bench = Bench::new(2, 1);
+    bench.emit_all((1..=9).map(|no| event(no, 100 + no)));
+    assert_eq!(bench.begun(NOW).len(), 2);
+    assert_eq!(bench.lineup.first_at(), Some(later(1_000)));
+    assert_eq!(bench.begun(later(999)), [] as [i64; 0]);
+    assert_eq!(bench.begun(later(1_000)).len(), 2);
+    assert_eq!(bench.begun(later(2_000)).len(), 2);
+    assert_eq!(bench.begun(later(9_000)), [] as [i64; 0], "four may be slow, and are");
+    assert_eq!(bench.lineup.flights(), 6);
+    bench.deliver(1);
+    assert_eq!(bench.begun(later(9_000)).len(), 1);
 }
 
 #[test]
-fn a_parked_application_is_left_alone_until_its_instant() {
-    let mut lineup = lineup(9, 1, 9);
-    for no in 1..=3 {
-        offer(&mut lineup, no, 1);
-    }
-    assert_eq!(next(&mut lineup), Some(1));
-    lineup.land(&Flight::of(&event(1, 1, "b")));
-    let until = NOW.plus_ms(10);
-    lineup.park_application(ApplicationNo(1), until);
-    assert_eq!(next(&mut lineup), None);
-    assert_eq!(offer(&mut lineup, 2, 1), Offer::Parked);
-    assert_eq!(lineup.offer(event(2, 1, "b"), until), Offer::Ready);
-    assert_eq!(offer(&mut lineup, 3, 1), Offer::Parked);
-    lineup.drop_ready(ApplicationNo(1));
-    assert_eq!(next(&mut lineup), None);
-    assert_eq!(lineup.first_unparked_at(NOW), Some(until));
-    assert_eq!(lineup.first_unparked_at(until), None);
-    assert_eq!(lineup.offer(event(2, 1, "b"), until), Offer::Ready);
+fn a_merchant_has_no_more_permits_than_it_may() {
+    let bounds = Bounds { in_flight: 40, slow: 4, per_application: 8, per_merchant: 3 };
+    let mut bench = Bench { lineup: Lineup::new(bounds), rows: Vec::new(), reads: 0 };
+    bench.emit_all((1..=5).map(|no| event(no, 100 + no)));
+    bench.emit(event(9, 201), NOW);
+    let mut begun = bench.begun(NOW);
+    begun.sort_unstable();
+    assert_eq!(begun, [1, 2, 3, 9]);
+    bench.deliver(2);
+    assert_eq!(bench.begun(NOW), [4]);
 }
 
 #[test]
-fn what_is_ready_or_parked_in_a_lane_that_went_is_forgotten_and_what_is_in_flight_is_not() {
-    let mut lineup = lineup(9, 9, 9);
-    for (no, application) in [(1, 5), (2, 6), (3, 6), (4, 6 + 64)] {
-        assert_eq!(offer(&mut lineup, no, application), Offer::Ready);
+fn a_failing_endpoint_is_left_alone_then_probed_then_drained_at_a_rising_rate() {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=40).map(|no| event(no, 101)));
+    for _ in 0..4 {
+        for no in bench.begun(NOW) {
+            bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
+        }
     }
-    let flying = lineup.next().expect("the first of the first");
-    assert_eq!(flying.no, EventNo(1));
-    lineup.park_application(ApplicationNo(7), UnixMillis(9_000));
-    lineup.keep_lanes(LaneSet::NONE.with(Lane::of(ApplicationNo(5))));
-    assert_eq!((next(&mut lineup), lineup.flights()), (None, 1));
-    assert_eq!(offer(&mut lineup, 1, 5), Offer::Known);
-    assert_eq!(offer(&mut lineup, 2, 6), Offer::Ready, "if the lane comes back");
-    assert_eq!(lineup.first_unparked_at(NOW), None);
+    assert_eq!((bench.begun(NOW), bench.lineup.open_endpoints()), (Vec::new(), 1));
+    assert_eq!(bench.lineup.first_at(), Some(later(1_000)));
+    let probe = bench.begun(later(1_000));
+    assert_eq!(probe.len(), 1);
+    assert_eq!(bench.begun(later(1_500)), [] as [i64; 0], "one at a time");
+    bench.land(probe[0], Sign::Good, None, later(1_500));
+    assert_eq!(bench.lineup.open_endpoints(), 0);
+    let mut rates = Vec::new();
+    for _ in 0..4 {
+        let begun = bench.begun(later(1_500));
+        rates.push(begun.len());
+        for no in begun {
+            bench.land(no, Sign::Good, None, later(1_500));
+        }
+    }
+    assert_eq!(rates, [1, 2, 4, 8]);
+}
+
+#[test]
+fn first_attempts_do_not_wait_behind_a_backlog_of_repeated_ones() {
+    let mut bench = Bench::new(64, 1);
+    bench.emit_all((1..=500).map(|no| repeated(no, 101)));
+    let mut begun = bench.begun(NOW);
+    assert_eq!(begun.len(), 1);
+    bench.emit_all([event(900, 101), event(901, 101)]);
+    for _ in 0..4 {
+        bench.deliver(begun[0]);
+        begun = bench.begun(NOW);
+        if begun == [900] {
+            return;
+        }
+    }
+    panic!("the first attempt is still waiting");
+}
+
+#[test]
+fn a_large_backlog_is_read_in_parts_and_all_of_it_goes() {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=200).map(|no| event(no, 101)));
+    let mut seen = HashSet::new();
+    loop {
+        let begun = bench.begun(NOW);
+        if begun.is_empty() {
+            break;
+        }
+        assert!(bench.lineup.ready_of(ApplicationNo(101)) <= 32);
+        for no in begun {
+            assert!(seen.insert(no), "{no} was begun twice");
+            bench.deliver(no);
+        }
+    }
+    assert_eq!(seen.len(), 200);
+    assert!(bench.reads < 30, "{} reads", bench.reads);
+}
+
+#[test]
+fn an_application_rests_until_something_of_it_is_due() {
+    let mut bench = Bench::new(9, 9);
+    bench.emit(EventRow { due_at: Some(later(500)), ..event(1, 101) }, NOW);
+    assert_eq!((bench.begun(NOW), bench.reads), (Vec::new(), 1));
+    assert_eq!(bench.lineup.first_at(), Some(later(500)));
+    assert_eq!((bench.begun(later(499)), bench.reads), (Vec::new(), 1), "nothing is read for nothing");
+    assert_eq!(bench.begun(later(500)), [1]);
+}
+
+#[test]
+fn what_waits_behind_an_event_is_looked_for_when_that_is_over() {
+    let mut bench = Bench::new(9, 9);
+    bench.emit_all([event(1, 101), event(2, 101)]);
+    assert_eq!(bench.begun(NOW), [1, 2]);
+    bench.rows.retain(|e| e.no.0 != 2);
+    bench.rows.push(EventRow { behind: Some(EventNo(1)), due_at: Some(later(600_000)), ..event(2, 101) });
+    bench.lineup.waits(&Flight::of(&event(2, 101)), EventNo(1), NOW);
+    assert_eq!(bench.begun(NOW), [] as [i64; 0]);
+    // The store makes it due with the end of the first.
+    bench.rows.retain(|e| e.no.0 != 2);
+    bench.rows.push(event(2, 101));
+    bench.deliver(1);
+    assert_eq!(bench.begun(NOW), [2]);
+}
+
+#[test]
+fn who_waits_is_known_after_a_restart_from_the_rows() {
+    let mut bench = Bench::new(9, 9);
+    let waits = EventRow { behind: Some(EventNo(1)), due_at: Some(later(600_000)), ..event(2, 101) };
+    bench.emit_all([event(1, 101), waits]);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.rows.retain(|e| e.no.0 != 2);
+    bench.rows.push(event(2, 101));
+    bench.deliver(1);
+    assert_eq!(bench.begun(NOW), [2]);
+}
+
+#[test]
+fn a_parked_event_is_left_alone_and_its_neighbours_go() {
+    let mut bench = Bench::new(9, 1);
+    bench.emit_all([event(1, 101), event(2, 101)]);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.lineup.park(&Flight::of(&event(1, 101)), later(60_000));
+    assert_eq!(bench.begun(NOW), [2]);
+    bench.deliver(2);
+    assert_eq!(bench.begun(later(59_999)), [] as [i64; 0]);
+    assert_eq!(bench.begun(later(60_000)), [1]);
+}
+
+#[test]
+fn a_parked_application_loses_what_was_ready_and_gets_it_back() {
+    let mut bench = Bench::new(9, 1);
+    bench.emit_all([event(1, 101), event(2, 101), event(3, 102)]);
+    assert_eq!(bench.begun(NOW), [1, 3]);
+    bench.lineup.park_application(&Flight::of(&event(1, 101)), later(5_000));
+    bench.deliver(3);
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
+    assert_eq!(bench.begun(NOW), [] as [i64; 0], "a ring does not end the rest");
+    assert_eq!(bench.begun(later(5_000)), [1]);
+}
+
+#[test]
+fn lanes_that_are_gone_take_what_was_ready_with_them() {
+    let mut bench = Bench::new(9, 1);
+    bench.emit_all([event(1, 101), event(2, 101), event(3, 102), event(4, 102)]);
+    assert_eq!(bench.begun(NOW), [1, 3]);
+    bench.lineup.keep_lanes(LaneSet::NONE.with(Lane::of(ApplicationNo(102))));
+    bench.deliver(1);
+    bench.deliver(3);
+    assert_eq!(bench.begun(NOW), [4]);
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
+    assert_eq!(bench.begun(NOW), [2], "until it is noted again");
+}
+
+#[test]
+fn another_url_is_another_endpoint() {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=20).map(|no| event(no, 101)));
+    bench.lineup.knows(ApplicationNo(101), 1, ALLOWS);
+    for _ in 0..4 {
+        for no in bench.begun(NOW) {
+            bench.lineup.knows(ApplicationNo(101), 1, ALLOWS);
+            bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
+        }
+    }
+    assert_eq!(bench.lineup.open_endpoints(), 1);
+    bench.lineup.knows(ApplicationNo(101), 2, ALLOWS);
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
+    assert_eq!((bench.begun(NOW).len(), bench.lineup.open_endpoints()), (8, 0));
+}
+
+#[test]
+fn an_endpoint_gets_no_more_than_its_rate_and_no_more_at_once_than_it_may() {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=20).map(|no| event(no, 101)));
+    let _first = bench.next(NOW);
+    bench.lineup.knows(ApplicationNo(101), 1, Allows { at_once: 3, per_s: Some(10) });
+    assert_eq!(bench.begun(NOW).len(), 1, "the second is the first one that is paced");
+    assert_eq!((bench.begun(later(99)).len(), bench.begun(later(100)).len()), (0, 1));
+    assert_eq!(bench.begun(later(9_000)), [] as [i64; 0], "three at once");
+    bench.lineup.knows(ApplicationNo(101), 1, Allows { at_once: 8, per_s: None });
+    bench.deliver(1);
+    assert_eq!(bench.begun(later(9_000)).len(), 6);
+}
+
+#[test]
+fn an_endpoint_with_nothing_to_say_of_it_is_forgotten() {
+    let mut bench = Bench::new(9, 9);
+    bench.emit(event(1, 101), NOW);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.land(1, Sign::Neutral, None, NOW);
+    assert_eq!(bench.begun(NOW), [] as [i64; 0]);
+    assert!(bench.lineup.places.is_empty());
+}
+
+#[test]
+fn events_that_wait_take_a_bounded_part_of_the_memory() {
+    let mut bench = Bench::new(64, 1);
+    let large = |no, application| EventRow { body: vec![0; 4 * 1024 * 1024], ..event(no, application) };
+    bench.emit_all((0..8).flat_map(|of| (0..20).map(move |n| large(100 * of + n, 101 + of))));
+    let begun = bench.begun(NOW);
+    assert_eq!(begun.len(), 8);
+    assert!(bench.lineup.ready_bytes <= READY_BYTES_MAX + 8 * 5 * 1024 * 1024, "{}", bench.lineup.ready_bytes);
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use countersign_domain::delivery::{DeliveryState, Verdict, after_attempt};
-use countersign_domain::ids::prefix;
+use countersign_domain::ids::{EventNo, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Conflict, Guard, Key};
@@ -15,6 +15,7 @@ use metrics::{counter, histogram};
 use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
+use super::health::Sign;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
 use crate::app::Actor;
 use crate::app::callers::KnownApplication;
@@ -61,6 +62,8 @@ impl Dispatcher {
             after_attempt(made, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
         measure(&report);
         tell(event, known, number, &report, verdict, now);
+        // What somebody sends again by hand says nothing of the endpoint.
+        let sign = if event.by_hand { Sign::Neutral } else { Sign::of(report.outcome, report.http_status) };
         let attempt = attempt_row(event, fence, began, report);
         match verdict {
             Verdict::DisableEndpoint => self.disable(event, &attempt, url).await,
@@ -70,11 +73,28 @@ impl Dispatcher {
                 {
                     Fate::Fenced => Ended::Again,
                     // Moved: the commit was done before, and its answer was lost.
-                    Fate::Committed | Fate::Conflict(_) => Ended::Attempted { next: due_at },
+                    Fate::Committed | Fate::Conflict(_) => Ended::Attempted { next: due_at, sign },
                     Fate::Away => Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
                     Fate::Broken => Ended::Waits { until: now.plus_ms(FAULT_MS) },
                 }
             }
+        }
+    }
+
+    /// Notes that an event waits for an earlier one of its bizId, so that it is not due before that one is over or its patience ends.
+    pub(super) async fn defer(&self, event: &EventRow, fence: Fence, behind: EventNo, now: UnixMillis) -> Ended {
+        let (tenant, application) = (event.tenant, event.application);
+        let until = self.patience(event);
+        let writes = vec![
+            Write::Guard(Guard::Lane { application, fence }),
+            Write::Defer { tenant, event: event.no, behind, until },
+        ];
+        match self.commit(fence, Batch(writes), COMMIT_IN_TURN_FOR).await {
+            Fate::Committed => Ended::Behind { event: behind },
+            // One of the two is over or held by now.
+            Fate::Fenced | Fate::Conflict(_) => Ended::Again,
+            Fate::Away => Ended::Waits { until: now.plus_ms(RECHECK_MS) },
+            Fate::Broken => Ended::Waits { until: now.plus_ms(FAULT_MS) },
         }
     }
 

@@ -22,10 +22,16 @@ pub struct DispatchSettings {
     pub allow_private: bool,
     /// Ports allowed besides 443.
     pub allowed_ports: Vec<u16>,
-    /// Attempts at once, in all.
+    /// Attempts at once, in all, that have not taken long yet.
     pub concurrency: usize,
+    /// Attempts at once, in all, that have taken longer than a second.
+    pub slow: usize,
+    /// Attempts at once for one merchant that have not taken long yet: an institution with its sub-accounts, or a plain merchant.
+    pub per_merchant: usize,
     /// Attempts at once for one application.
     pub per_application: usize,
+    /// Attempts in a second for one application; none: as many as there are.
+    pub per_application_per_s: Option<u32>,
     /// Longest time for a name's look-up, and again for connecting.
     pub connect_timeout: Duration,
     /// Longest time for a whole attempt: look-up, connect, TLS, head and body.
@@ -54,7 +60,10 @@ impl Default for DispatchSettings {
             allow_private: false,
             allowed_ports: Vec::new(),
             concurrency: 256,
+            slow: 1_024,
+            per_merchant: 192,
             per_application: 8,
+            per_application_per_s: None,
             connect_timeout: Duration::from_secs(5),
             deadline: Duration::from_secs(15),
             drain_grace: Duration::from_secs(8),

@@ -33,7 +33,7 @@ impl Dispatcher {
         loop {
             tokio::select! {
                 _ = beats.tick() => self.beat().await,
-                lanes = due(&mut signals) => if self.app.due.held().meets(lanes) { self.app.due.ring() },
+                lanes = due(&mut signals) => if self.app.due.held().meets(lanes) { self.app.due.ring_lanes(lanes) },
             }
         }
     }
@@ -76,7 +76,7 @@ impl Dispatcher {
             "This node delivers callbacks for {} of 64 lanes",
             open.len()
         );
-        self.app.due.ring();
+        self.app.due.ring_lanes(LaneSet::NONE);
     }
 
     /// Gives everything back, so that other nodes need not wait for the lease to run out. Nothing may be in flight.

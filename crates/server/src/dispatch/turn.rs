@@ -97,7 +97,7 @@ impl Dispatcher {
         match self.app.store.commit(Batch(writes)).await {
             Ok(_) => {
                 if goes_out {
-                    self.app.due.ring();
+                    self.app.due.ring(tenant, application);
                 }
                 Ok(true)
             }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a batch works on a copy of everything, which replaces the original only when every guard held.
 
+mod deliveries;
 mod state;
 
 use std::collections::BTreeMap;
@@ -20,8 +21,8 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, SecretRow, Store, StoreError,
-    TokenRow, TurningRow,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, SecretRow, Store,
+    StoreError, TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::page::PageBuilder;
@@ -236,23 +237,42 @@ impl Store for ModelStore {
         Ok(found.and_then(|(owner, order)| Some((state.merchants.get(owner)?.clone(), order.clone()))))
     }
 
-    async fn due_events(&self, now: UnixMillis, _lanes: LaneSet, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    async fn owed(&self, _lanes: LaneSet, cursor: Cursor<ApplicationNo>) -> Result<Vec<OwedRow>, StoreError> {
         let state = self.state();
-        let mut due: Vec<(UnixMillis, EventNo)> = state
-            .events
-            .values()
-            .filter(|e| e.state == DeliveryState::Pending)
-            .filter_map(|e| Some((e.due_at?, e.no)))
-            .filter(|(due_at, _)| *due_at <= now)
-            .collect();
-        due.sort_unstable();
-        Ok(page(due.into_iter().filter_map(|(_, no)| state.events.get(&no).cloned()), limit))
+        let mut found: BTreeMap<ApplicationNo, OwedRow> = BTreeMap::new();
+        for (event, due_at) in state.events.values().filter_map(|e| Some((e, e.due_at?))) {
+            let first = OwedRow { tenant: event.tenant, application: event.application, due_at };
+            let known = found.entry(event.application).or_insert(first);
+            known.due_at = known.due_at.min(due_at);
+        }
+        let rest = found.into_values().filter(|row| cursor.after.is_none_or(|after| row.application > after));
+        Ok(page(rest, cursor.limit))
     }
 
-    async fn next_due_at(&self, after: UnixMillis, _lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
+    async fn pending_of(&self, of: Vec<(TenantNo, ApplicationNo)>, limit: u32) -> Result<Vec<EventRow>, StoreError> {
         let state = self.state();
-        let pending = state.events.values().filter(|e| e.state == DeliveryState::Pending);
-        Ok(pending.filter_map(|e| e.due_at).filter(|due_at| *due_at > after).min())
+        let mut found = Vec::new();
+        for of in of {
+            for repeated in [false, true] {
+                let asked = |e: &&EventRow| (e.tenant, e.application) == of && (e.attempts > 0) == repeated;
+                let mut pending: Vec<&EventRow> =
+                    state.events.values().filter(|e| e.state == DeliveryState::Pending).filter(asked).collect();
+                pending.sort_by_key(|e| (e.due_at, e.no));
+                found.extend(page(pending.into_iter().cloned(), limit));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn pending_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+        let state = self.state();
+        let of = |e: &EventRow| (e.tenant, e.application, e.biz_id.clone());
+        let earlier = |e: &&EventRow| of(e) == of(event) && e.sequence < event.sequence;
+        let pending = |e: &&EventRow| e.state == DeliveryState::Pending;
+        let mut found: Vec<EventNo> = state.events.values().filter(earlier).filter(pending).map(|e| e.no).collect();
+        found.sort_unstable();
+        // As the others look: below its own number first, from the latest down.
+        Ok(found.iter().rev().find(|no| **no < event.no).or(found.last()).copied())
     }
 
     async fn turning(

@@ -9,10 +9,7 @@ use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
-use crate::batch::{
-    ANSWERS_FORGOTTEN_MAX, Committed, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Guard, Key, USES_FORGOTTEN_MAX,
-    Write,
-};
+use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, Guard, Key, USES_FORGOTTEN_MAX, Write};
 use crate::chain::{self, ChainKey, Link, START};
 use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
@@ -73,11 +70,11 @@ pub(super) fn nonce_key(claim: &ClaimKey) -> (ApplicationNo, String) {
     (claim.application, claim.nonce.clone())
 }
 
-fn guard(holds: bool, conflict: impl FnOnce() -> Conflict) -> Result<(), CommitError> {
+pub(super) fn guard(holds: bool, conflict: impl FnOnce() -> Conflict) -> Result<(), CommitError> {
     if holds { Ok(()) } else { Err(CommitError::Conflict(conflict())) }
 }
 
-fn parent(there: bool, what: &str) -> Result<(), CommitError> {
+pub(super) fn parent(there: bool, what: &str) -> Result<(), CommitError> {
     if there { Ok(()) } else { Err(StoreError::Unfit(format!("a row refers to {what} that is not there")).into()) }
 }
 
@@ -164,6 +161,7 @@ impl State {
                 self.turn((*tenant, *application), DeliveryState::Pending, DeliveryState::Held, None);
                 Ok(())
             }
+            Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, (*behind, *until)),
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at),
             Write::RememberAnswer(row) => self.remember(row),
             Write::ForgetAnswers { kept_before } => {
@@ -401,66 +399,6 @@ impl State {
         guard(stored.revision == order.revision - 1, moved)?;
         stored.status = order.status;
         stored.revision = order.revision;
-        Ok(())
-    }
-
-    fn enqueue(&mut self, row: &EventRow, committed: &mut Committed) -> Result<(), CommitError> {
-        let taken = self.events.values().any(|e| e.no == row.no || e.event_id == row.event_id);
-        guard(!taken, || Conflict::Taken(Key::Event(row.event_id)))?;
-        let of_tenant = self.applications.get(&row.application).is_some_and(|a| a.tenant == row.tenant);
-        parent(of_tenant, "an application")?;
-        let count = |of: &dyn Fn(&EventRow) -> bool| i64::try_from(self.events.values().filter(|e| of(e)).count());
-        let seq = count(&|e| e.application == row.application).unwrap_or(i64::MAX) + 1;
-        let sequence = count(&|e| e.application == row.application && e.biz_id == row.biz_id).unwrap_or(i64::MAX) + 1;
-        self.events.insert(row.no, EventRow { seq, sequence, ..row.clone() });
-        committed.events.push(EventNumbers { seq, sequence });
-        Ok(())
-    }
-
-    fn record_attempt(
-        &mut self,
-        tenant: TenantNo,
-        attempt: &AttemptRow,
-        state: DeliveryState,
-        due_at: Option<UnixMillis>,
-    ) -> Result<(), CommitError> {
-        let moved = || Conflict::Moved(Key::Delivery(attempt.event));
-        let Some(event) = self.events.get_mut(&attempt.event) else { return Err(CommitError::Conflict(moved())) };
-        guard(event.tenant == tenant && event.attempts == attempt.attempt - 1, moved)?;
-        event.attempts = attempt.attempt;
-        event.state = state;
-        event.due_at = due_at;
-        self.attempts.entry(attempt.event).or_default().push(attempt.clone());
-        Ok(())
-    }
-
-    fn turn(
-        &mut self,
-        of: (TenantNo, ApplicationNo),
-        from: DeliveryState,
-        to: DeliveryState,
-        due_at: Option<UnixMillis>,
-    ) {
-        let mut left = self.events.values_mut().filter(|e| (e.tenant, e.application) == of && e.state == from);
-        for event in left.by_ref().take(DELIVERIES_TURNED_MAX) {
-            event.state = to;
-            event.due_at = due_at;
-        }
-        if left.next().is_none() {
-            self.turning.remove(&of);
-        }
-    }
-
-    fn redeliver(&mut self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), CommitError> {
-        let moved = || Conflict::Moved(Key::Delivery(event));
-        let Some(stored) = self.events.get_mut(&event) else { return Err(CommitError::Conflict(moved())) };
-        let may = match stored.state {
-            DeliveryState::Delivered | DeliveryState::Dead => true,
-            DeliveryState::Pending | DeliveryState::Held => false,
-        };
-        guard(may && stored.tenant == tenant, moved)?;
-        stored.state = DeliveryState::Pending;
-        stored.due_at = Some(due_at);
         Ok(())
     }
 

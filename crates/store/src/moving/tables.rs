@@ -275,6 +275,8 @@ pub(crate) const TABLES: &[Table] = &[
             text("state"),
             int("attempts"),
             int("due_at"),
+            int("behind_no"),
+            flag("by_hand"),
         ],
     },
     Table {

@@ -96,6 +96,7 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
         | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
+        | Write::Defer { .. }
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
@@ -196,6 +197,7 @@ impl<'a> Alone<'a> {
                 self.run(Sql::DeliveryHold, &[of[0], of[1], &turned_max()]).await?;
                 self.run(Sql::TurnHeld, of).await.map(|_| ())
             }
+            Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, (*behind, *until)).await,
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
             Write::RememberAnswer(row) => self.remember(row).await,
             Write::ForgetAnswers { kept_before } => {
@@ -383,6 +385,19 @@ impl<'a> Alone<'a> {
         let found = self.run(Sql::OrderUpdate, &[&tenant.0, &id, &status, &order.revision]).await?;
         guard(&found, Conflict::Moved(Key::ConvertOrder(order.order_id)))?;
         self.run(Sql::OrderMove, &[&tenant.0, &id, &order.revision, &status, &at.0]).await.map(|_| ())
+    }
+
+    /// Who is waited for is held until the commit: who ends it comes before, and is seen, or after, and sees who waits.
+    async fn defer(
+        &self,
+        tenant: TenantNo,
+        event: EventNo,
+        (behind, until): (EventNo, UnixMillis),
+    ) -> Result<(), Stop> {
+        let ahead = self.run(Sql::DeliveryAhead, &[&tenant.0, &behind.0]).await?;
+        guard(&ahead, Conflict::Moved(Key::Delivery(behind)))?;
+        let found = self.run(Sql::DeliveryDefer, &[&tenant.0, &event.0, &behind.0, &until.0]).await?;
+        guard(&found, Conflict::Moved(Key::Delivery(event)))
     }
 
     async fn redeliver(&self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), Stop> {

@@ -57,6 +57,7 @@ const GROUPED: &[Sql] = &[
     Sql::DeliveriesInsert,
     Sql::DeliveriesLock,
     Sql::DeliveriesMove,
+    Sql::DeliveriesFollow,
     Sql::AttemptsInsert,
     Sql::AuditCount,
     Sql::AuditInsert,

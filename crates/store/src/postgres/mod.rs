@@ -5,6 +5,8 @@
 //! Invariant: of two nodes that use one nonce, one is refused.
 
 mod alone;
+#[macro_use]
+mod columns;
 mod durability;
 mod fault;
 mod group;
@@ -35,7 +37,7 @@ mod tls;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use countersign_domain::convert::ConvertOrder;
-use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -48,8 +50,8 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
-    TurningRow,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, Store, StoreError,
+    TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
@@ -200,6 +202,7 @@ const fn row_of(write: &Write) -> Option<i64> {
         | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
+        | Write::Defer { .. }
         | Write::Reassess { .. }
         | Write::Redeliver { .. }
         | Write::AddUses(_)
@@ -338,12 +341,16 @@ impl Store for PostgresStore {
         queries::convert_order_owner(&self.readers, order).await
     }
 
-    async fn due_events(&self, now: UnixMillis, lanes: LaneSet, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        queries::due_events(&self.readers, now, lanes, limit).await
+    async fn owed(&self, lanes: LaneSet, page: Cursor<ApplicationNo>) -> Result<Vec<OwedRow>, StoreError> {
+        queries::owed(&self.readers, lanes, &page).await
     }
 
-    async fn next_due_at(&self, after: UnixMillis, lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
-        queries::next_due_at(&self.readers, after, lanes).await
+    async fn pending_of(&self, of: Vec<(TenantNo, ApplicationNo)>, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        queries::pending_of(&self.readers, &of, limit).await
+    }
+
+    async fn pending_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+        queries::pending_before(&self.readers, event).await
     }
 
     async fn turning(

@@ -83,6 +83,7 @@ impl<'a> Plan<'a> {
         }
         if !self.attempts.is_empty() {
             all.extend([self.moves(), self.attempts()]);
+            all.extend(self.follows());
         }
         if !self.audit.is_empty() {
             let marks = self.marks(chain);
@@ -184,6 +185,16 @@ impl<'a> Plan<'a> {
             |(_, to)| to.2,
         ];
         (Sql::DeliveriesMove, columns)
+    }
+
+    /// What waited for an event that is over by now.
+    fn follows(&self) -> Option<Statement<'a>> {
+        let is_over = |a: &AttemptRow, tenant: TenantNo| {
+            self.moves.get(&(tenant.0, a.event.0)).is_some_and(|(state, last, _)| state.is_over() && *last == a.attempt)
+        };
+        let over: Vec<_> = self.attempts.iter().filter(|(tenant, a)| is_over(a, *tenant)).collect();
+        let columns = columns![over; |(tenant, _)| tenant.0, |(_, a)| a.event.0, |(_, a)| a.at.0];
+        (!over.is_empty()).then_some((Sql::DeliveriesFollow, columns))
     }
 
     fn attempts(&self) -> Statement<'a> {
@@ -324,6 +335,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
+        | Write::Defer { .. }
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }

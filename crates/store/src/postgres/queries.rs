@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_domain::convert::ConvertOrder;
-use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -18,7 +18,7 @@ use super::statements::{EVENTS, Sql};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
+    MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -209,13 +209,25 @@ pub(super) async fn convert_order_owner(from: &Readers, order: OrderId) -> Found
     .await
 }
 
-pub(super) async fn due_events(from: &Readers, now: UnixMillis, lanes: LaneSet, limit: u32) -> Found<Vec<EventRow>> {
-    many(from, Sql::DueEvents, &[&now.0, &i64::from(limit), &numbers(lanes)], rows::event).await
+pub(super) async fn owed(from: &Readers, lanes: LaneSet, page: &Cursor<ApplicationNo>) -> Found<Vec<OwedRow>> {
+    let after = page.after.map_or(i64::MIN, |of| of.0);
+    many(from, Sql::Owed, &[&numbers(lanes), &after, &i64::from(page.limit)], rows::owed).await
 }
 
-pub(super) async fn next_due_at(from: &Readers, after: UnixMillis, lanes: LaneSet) -> Found<Option<UnixMillis>> {
-    let read = |row: &Row| rows::Fields::new(row, "delivery", 0, 0).int().map(UnixMillis);
-    one(from, Sql::NextDueAt, &[&after.0, &numbers(lanes)], read).await
+pub(super) async fn pending_of(from: &Readers, of: &[(TenantNo, ApplicationNo)], limit: u32) -> Found<Vec<EventRow>> {
+    let (tenants, applications): (Vec<i64>, Vec<i64>) = of.iter().map(|(tenant, of)| (tenant.0, of.0)).unzip();
+    many(from, Sql::PendingOf, &[&tenants, &applications, &i64::from(limit)], rows::event).await
+}
+
+pub(super) async fn pending_before(from: &Readers, event: &EventRow) -> Found<Option<EventNo>> {
+    for (start, end) in words::before(event) {
+        let of: Params<'_> = &[&event.tenant.0, &event.biz_id, &start, &end, &event.application.0, &event.sequence];
+        let read = |row: &Row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo);
+        if let Some(found) = one(from, Sql::PendingBefore, of, read).await? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 pub(super) async fn turning(

@@ -5,115 +5,6 @@
 //! the audit log, the directory; within each by key. Whatever belongs to a tenant is joined, guarded and found by it.
 //! Times are the database's own: `clock_timestamp()`, in ms.
 
-macro_rules! merchant_columns {
-    () => {
-        "m.tenant_no, m.merchant_no, m.merchant_id, m.kind, m.name, m.base_r, m.base_f, m.user_id, m.enabled, m.revision, \
-         m.created_at"
-    };
-}
-
-macro_rules! rule_columns {
-    ($r:literal) => {
-        concat!(
-            $r,
-            ".merchant_no, ",
-            $r,
-            ".version_no, ",
-            $r,
-            ".config_id, ",
-            $r,
-            ".previous_config_id, ",
-            $r,
-            ".base_version_no, ",
-            $r,
-            ".r_markup, ",
-            $r,
-            ".f_markup, ",
-            $r,
-            ".effective_at, ",
-            $r,
-            ".due_at, ",
-            $r,
-            ".created_at"
-        )
-    };
-}
-
-/// The version that another row names, by its whole key. The limit keeps the planner, which knows nothing of the table's size yet, from
-/// finding the sub-account first and then walking all its versions.
-macro_rules! version_of {
-    ($alias:literal, $of:literal, $no:literal) => {
-        concat!(
-            " LEFT JOIN LATERAL (SELECT * FROM fee_rule v WHERE v.tenant_no = ",
-            $of,
-            ".tenant_no AND v.merchant_no = ",
-            $of,
-            ".merchant_no AND v.version_no = ",
-            $of,
-            ".",
-            $no,
-            " LIMIT 1) ",
-            $alias,
-            " ON true "
-        )
-    };
-}
-
-macro_rules! order_columns {
-    () => {
-        "o.order_id, o.user_id, o.sell_currency, o.buy_currency, o.sell_amount, o.buy_amount, o.status, o.rate, \
-         o.quote_id, o.created_at, o.revision"
-    };
-}
-
-/// An application with its merchant, its tenant's id and its live secrets: a row for each secret, or one without.
-macro_rules! application_select {
-    ($from:literal) => {
-        concat!(
-            "SELECT a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, \
-             a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, \
-             a.tolerance_before_ms, a.tolerance_raised_at, a.rate_limit_per_s, a.revision, a.created_at, ",
-            merchant_columns!(),
-            ", t.merchant_id, t.enabled, s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, \
-             s.signs_callbacks, s.created_at, s.not_after, s.revoked_at, s.last_used_at FROM ",
-            $from,
-            " a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no LEFT JOIN merchant t ON t.merchant_no = a.tenant_no \
-             LEFT JOIN secret s ON s.application_no = a.application_no AND s.revoked_at IS NULL \
-             ORDER BY a.application_no, s.created_at DESC, s.secret_id DESC"
-        )
-    };
-}
-
-/// Tokens of operators; what is asked for is added to it.
-macro_rules! token_select {
-    ($which:literal) => {
-        concat!(
-            "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at, last_used_at FROM operator_token ",
-            $which
-        )
-    };
-}
-
-/// What the first link of a tenant hangs on.
-macro_rules! start {
-    () => {
-        "decode(repeat('00', 32), 'hex')"
-    };
-}
-
-/// The database's time, in ms since 1970.
-macro_rules! now {
-    () => {
-        "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-    };
-}
-
-macro_rules! event_columns {
-    () => {
-        "e.tenant_no, e.event_no, e.application_no, e.client_id, e.event_id, e.seq, e.sequence, e.biz_type, e.biz_id, \
-         e.biz_status, e.data, e.body, e.created_at, d.state, d.attempts, d.due_at"
-    };
-}
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
         /// A statement.
@@ -191,16 +82,32 @@ statements! {
         "SELECT ", merchant_columns!(), ", ", order_columns!(), " FROM convert_order o \
          JOIN merchant m ON m.merchant_no = o.merchant_no WHERE o.tenant_no = $1 AND o.order_id = $2"
     );
-    DueEvents: concat!(
-        // A look into the index for each lane: what others are to deliver is not read, however much it is.
-        "SELECT ", event_columns!(), " FROM (SELECT p.* FROM unnest($3::bigint[]) AS l (lane) CROSS JOIN LATERAL (
-         SELECT * FROM delivery p WHERE (p.application_no & 63) = l.lane AND p.state = 'pending' AND p.due_at <= $1
-         ORDER BY p.due_at, p.event_no LIMIT $2) p ORDER BY p.due_at, p.event_no LIMIT $2) d
-         JOIN event e ON e.tenant_no = d.tenant_no AND e.event_no = d.event_no ORDER BY d.due_at, d.event_no"
+    // From one application to the next, in each lane: what others are to deliver is not read, however much it is, and of what is waiting one row.
+    Owed: "SELECT o.tenant_no, o.application_no, least(f.due_at, r.due_at) FROM unnest($1::bigint[]) AS l (lane) CROSS JOIN LATERAL (
+           WITH RECURSIVE s AS ((SELECT d.tenant_no, d.application_no FROM delivery d WHERE d.state = 'pending'
+             AND (d.application_no & 63) = l.lane AND d.application_no > $2 ORDER BY d.application_no LIMIT 1)
+           UNION ALL SELECT n.tenant_no, n.application_no FROM s CROSS JOIN LATERAL (SELECT d.tenant_no, d.application_no FROM delivery d
+             WHERE d.state = 'pending' AND (d.application_no & 63) = l.lane AND d.application_no > s.application_no
+             ORDER BY d.application_no LIMIT 1) n)
+           SELECT s.tenant_no, s.application_no FROM s LIMIT $3) o
+           LEFT JOIN LATERAL (SELECT d.due_at FROM delivery d WHERE d.state = 'pending' AND (d.application_no & 63) = l.lane
+             AND d.application_no = o.application_no AND least(d.attempts, 1) = 0 ORDER BY d.due_at LIMIT 1) f ON TRUE
+           LEFT JOIN LATERAL (SELECT d.due_at FROM delivery d WHERE d.state = 'pending' AND (d.application_no & 63) = l.lane
+             AND d.application_no = o.application_no AND least(d.attempts, 1) = 1 ORDER BY d.due_at LIMIT 1) r ON TRUE
+           ORDER BY o.application_no LIMIT $3";
+    PendingOf: concat!(
+        "SELECT ", event_columns!(), " FROM unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, application_no)
+         CROSS JOIN unnest(ARRAY[0, 1]::bigint[]) AS c (repeated) CROSS JOIN LATERAL (SELECT * FROM delivery p
+         WHERE p.tenant_no = a.tenant_no AND (p.application_no & 63) = (a.application_no & 63)
+         AND p.application_no = a.application_no AND least(p.attempts, 1) = c.repeated AND p.state = 'pending'
+         ORDER BY p.due_at, p.event_no LIMIT $3) d
+         CROSS JOIN LATERAL (SELECT e.* FROM event e WHERE e.tenant_no = a.tenant_no AND e.event_no = d.event_no LIMIT 1) e
+         ORDER BY d.application_no, least(d.attempts, 1), d.due_at, d.event_no"
     );
-    NextDueAt: "SELECT p.due_at FROM unnest($2::bigint[]) AS l (lane) CROSS JOIN LATERAL (
-                SELECT due_at FROM delivery WHERE (application_no & 63) = l.lane AND state = 'pending' AND due_at > $1
-                ORDER BY due_at LIMIT 1) p ORDER BY p.due_at LIMIT 1";
+    // Down the index of bizIds, by both of its columns, until one is pending: whatever is known of the tables, no other index gives that order.
+    PendingBefore: "SELECT e.event_no FROM event e WHERE (e.biz_id, e.event_no) >= ($2, $3) AND (e.biz_id, e.event_no) < ($2, $4)
+                    AND e.tenant_no = $1 AND e.application_no = $5 AND e.sequence < $6 AND (SELECT d.state FROM delivery d
+                    WHERE d.tenant_no = $1 AND d.event_no = e.event_no) = 'pending' ORDER BY e.biz_id DESC, e.event_no DESC LIMIT 1";
     Turning: "SELECT t.tenant_no, t.application_no, a.client_id, t.due_at FROM delivery_turn t
               JOIN application a ON a.application_no = t.application_no
               WHERE (t.tenant_no, t.application_no) > ($1, $2) AND (t.application_no & 63) = ANY($3::bigint[])
@@ -361,11 +268,19 @@ statements! {
     DeliveriesLock: "SELECT d.tenant_no, d.event_no, d.attempts, d.state FROM delivery d
                      JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, event_no)
                      ON d.tenant_no = a.tenant_no AND d.event_no = a.event_no ORDER BY d.tenant_no, d.event_no FOR UPDATE OF d";
-    DeliveriesMove: "UPDATE delivery d SET state = a.state, attempts = a.attempts, due_at = a.due_at
+    DeliveriesMove: "UPDATE delivery d SET state = a.state, attempts = a.attempts, due_at = a.due_at, behind_no = NULL,
+                     by_hand = d.by_hand AND a.state = 'pending'
                      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
                      AS a (tenant_no, event_no, state, attempts, due_at)
                      WHERE d.tenant_no = a.tenant_no AND d.event_no = a.event_no";
-    DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = $3 WHERE tenant_no = $1 AND event_no = $2";
+    // After the moves: who ends what others wait for holds its row, so that nobody can come to wait for it any more.
+    DeliveriesFollow: "UPDATE delivery d SET due_at = least(d.due_at, a.at), behind_no = NULL
+                       FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS a (tenant_no, event_no, at)
+                       WHERE d.tenant_no = a.tenant_no AND d.behind_no = a.event_no";
+    DeliveryAhead: "SELECT 1::bigint FROM delivery WHERE tenant_no = $1 AND event_no = $2 AND state = 'pending' FOR SHARE";
+    DeliveryDefer: "UPDATE delivery SET due_at = $4, behind_no = $3 WHERE tenant_no = $1 AND event_no = $2 AND state = 'pending'
+                    RETURNING 1::bigint";
+    DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = $3, by_hand = TRUE WHERE tenant_no = $1 AND event_no = $2";
     DeliveryTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
                    SELECT tenant_no, application_no, $3 FROM application WHERE application_no = $2 AND tenant_no = $1
                    ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
@@ -373,7 +288,7 @@ statements! {
     DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = $3 WHERE tenant_no = $1 AND event_no = ANY(ARRAY(
                       SELECT event_no FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'held'
                       LIMIT $4 FOR UPDATE SKIP LOCKED))";
-    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE tenant_no = $1 AND event_no = ANY(ARRAY(
+    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL, behind_no = NULL WHERE tenant_no = $1 AND event_no = ANY(ARRAY(
                    SELECT event_no FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'pending'
                    LIMIT $3 FOR UPDATE SKIP LOCKED))";
     TurnReleased: "DELETE FROM delivery_turn WHERE tenant_no = $1 AND application_no = $2 AND NOT EXISTS

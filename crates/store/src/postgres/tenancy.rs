@@ -42,10 +42,9 @@ const OTHERS: [&str; 14] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 10] = [
-    ("DueEvents", "the dispatcher looks for what is due, whosever it is"),
-    ("NextDueAt", "as DueEvents"),
-    ("Turning", "as DueEvents"),
+const ACROSS: [(&str, &str); 9] = [
+    ("Owed", "the dispatcher looks for who has something due, whoever that is"),
+    ("Turning", "as Owed"),
     ("Event", "an operator names an event by its id alone; its key begins with it"),
     ("EVENTS", "an operator's list over all"),
     ("Audit", "an operator's list over all"),
@@ -213,7 +212,8 @@ fn no_statement_about_what_is_a_tenants_stands_elsewhere() {
     for file in std::fs::read_dir(folder).expect("the folder is there") {
         let path = file.expect("a file").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
-        if ["statements.rs", "tenancy.rs"].contains(&name.as_str()) {
+        // What the parts in columns.rs say is checked in the statements that they are parts of.
+        if ["statements.rs", "columns.rs", "tenancy.rs"].contains(&name.as_str()) {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("is read");

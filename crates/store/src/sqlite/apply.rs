@@ -79,6 +79,7 @@ const fn family(write: &Write) -> u32 {
         | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
+        | Write::Defer { .. }
         | Write::Redeliver { .. } => 1 << 7,
         Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
         Write::PutSetting { .. } | Write::MoveSetting { .. } | Write::Guard(Guard::Setting { .. }) => 1 << 9,

@@ -75,13 +75,11 @@ impl Applier<'_> {
                 self.there(Sql::TokenThere, params![token_id], Key::Token(token_id.clone()))?;
             }
             Write::InsertConvertOrder { tenant, merchant, order } => {
-                let id = order.order_id;
-                self.fresh(Sql::OrderTaken, params![id.get()], Key::ConvertOrder(id))?;
+                self.fresh(Sql::OrderTaken, params![order.order_id.get()], Key::ConvertOrder(order.order_id))?;
                 self.merchant_of(*tenant, *merchant)?;
             }
             Write::MoveConvertOrder { tenant, order, .. } => {
-                let key = [order.order_id.get(), tenant.0];
-                let stored = self.revision(Sql::OrderRevision, "convert_order", key)?;
+                let stored = self.revision(Sql::OrderRevision, "convert_order", [order.order_id.get(), tenant.0])?;
                 guard(stored == Some(order.revision - 1), Conflict::Moved(Key::ConvertOrder(order.order_id)))?;
             }
             Write::EnqueueEvent(row) => {
@@ -92,6 +90,7 @@ impl Applier<'_> {
             Write::RecordAttempt { tenant, application, attempt, .. } => {
                 self.check_attempt(*tenant, *application, attempt)?;
             }
+            Write::Defer { tenant, event, behind, .. } => self.check_pending(*tenant, [*behind, *event])?,
             Write::Redeliver { tenant, event, .. } => self.check_redelivery(*tenant, *event)?,
             Write::RememberAnswer(row) => {
                 self.fresh(Sql::AnswerTaken, params![row.scope, row.key], Key::Idempotency)?;
@@ -107,6 +106,14 @@ impl Applier<'_> {
             | Write::PutSetting { .. } => {}
         }
         Ok(Found::Nothing)
+    }
+
+    fn check_pending(&mut self, tenant: TenantNo, events: [EventNo; 2]) -> Result<(), Stop> {
+        for event in events {
+            let stands = self.delivery(tenant, event.0)?.map(|(_, state)| state);
+            guard(stands == Some(DeliveryState::Pending), Conflict::Moved(Key::Delivery(event)))?;
+        }
+        Ok(())
     }
 
     fn check_attempt(

@@ -14,6 +14,7 @@ pub(crate) mod moving;
 mod nonces;
 mod open;
 mod options;
+mod owed;
 mod queries;
 mod readers;
 mod rows;
@@ -30,7 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use countersign_domain::convert::ConvertOrder;
-use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -41,8 +42,8 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, RuleFilter, RulePage, SealedSecret, Store, StoreError, TokenRow,
-    TurningRow,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, Store, StoreError,
+    TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::steps::SchemaState;
@@ -56,6 +57,8 @@ pub use options::SqliteOptions;
 
 /// Nonces deleted in one transaction, so that other batches go between.
 const NONCES_PER_DELETE: u32 = 2000;
+/// So many rows are read on the thread that asks for them.
+const ROWS_READ_HERE: usize = 512;
 
 /// A store in a SQLite file. Dropping it ends its threads; [`SqliteStore::close`] also makes the next start free of doubt.
 #[derive(Debug)]
@@ -322,12 +325,20 @@ impl Store for SqliteStore {
         self.readers.here(|conn| queries::convert_order_owner(conn, order))
     }
 
-    async fn due_events(&self, now: UnixMillis, _lanes: LaneSet, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        self.readers.away(move |conn| queries::due_events(conn, now, limit)).await
+    async fn owed(&self, _lanes: LaneSet, page: Cursor<ApplicationNo>) -> Result<Vec<OwedRow>, StoreError> {
+        self.readers.away(move |conn| owed::owed(conn, &page)).await
     }
 
-    async fn next_due_at(&self, after: UnixMillis, _lanes: LaneSet) -> Result<Option<UnixMillis>, StoreError> {
-        self.readers.here(|conn| queries::next_due_at(conn, after))
+    async fn pending_of(&self, of: Vec<(TenantNo, ApplicationNo)>, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        // Some rows are sooner read than handed to another thread.
+        if of.len().saturating_mul(limit as usize) <= ROWS_READ_HERE {
+            return self.readers.here(|conn| owed::pending_of(conn, &of, limit));
+        }
+        self.readers.away(move |conn| owed::pending_of(conn, &of, limit)).await
+    }
+
+    async fn pending_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+        self.readers.here(|conn| owed::pending_before(conn, event))
     }
 
     async fn turning(

@@ -122,13 +122,15 @@ macro_rules! event_columns {
     () => {
         concat!(
             "e.tenant_no, e.event_no, e.application_no, e.client_id, e.event_id, e.seq, e.sequence, e.biz_type, ",
-            "e.biz_id, e.biz_status, e.data, e.body, e.created_at, d.state, d.attempts, d.due_at "
+            "e.biz_id, e.biz_status, e.data, e.body, e.created_at, d.state, d.attempts, d.due_at, d.behind_no, d.by_hand "
         )
     };
 }
 
+pub(super) use event_columns;
+
 /// The first row, read.
-fn one<T>(
+pub(super) fn one<T>(
     conn: &Connection,
     sql: &str,
     params: impl Params,
@@ -397,21 +399,6 @@ pub(super) fn convert_order_owner(conn: &Connection, order: OrderId) -> Found<Op
         let (merchant, next) = rows::merchant(row, 0)?;
         Ok((merchant, rows::convert_order(row, next)?))
     })
-}
-
-pub(super) fn due_events(conn: &Connection, now: UnixMillis, limit: u32) -> Found<Vec<EventRow>> {
-    let sql = concat!(
-        "SELECT ",
-        event_columns!(),
-        "FROM delivery d CROSS JOIN event e ON e.event_no = d.event_no
-         WHERE d.state = 'pending' AND d.due_at <= ?1 ORDER BY d.due_at, d.event_no LIMIT ?2"
-    );
-    many(conn, sql, params![now.0, limit], rows::event)
-}
-
-pub(super) fn next_due_at(conn: &Connection, after: UnixMillis) -> Found<Option<UnixMillis>> {
-    let sql = "SELECT due_at FROM delivery WHERE state = 'pending' AND due_at > ?1 ORDER BY due_at LIMIT 1";
-    one(conn, sql, [after.0], |row| rows::Fields::new(row, "delivery", 0, 0).int().map(UnixMillis))
 }
 
 pub(super) fn event(conn: &Connection, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {

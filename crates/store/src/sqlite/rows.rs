@@ -5,7 +5,7 @@ use rusqlite::types::ValueRef;
 
 use crate::chain::{ChainHead, ChainLine};
 use crate::contract::{
-    AttemptRow, AuditRow, EventRow, IdempotencyRow, SealedSecret, SecretRow, StoreError, TokenRow, TurningRow,
+    AttemptRow, AuditRow, EventRow, IdempotencyRow, OwedRow, SealedSecret, SecretRow, StoreError, TokenRow, TurningRow,
 };
 use crate::read::{self, Columns, WrongType, hex};
 
@@ -24,6 +24,7 @@ whole! {
     uses: (String, i64),
     event: EventRow,
     attempt: AttemptRow,
+    owed: OwedRow,
     turning: TurningRow,
     remembered: IdempotencyRow,
     audit: AuditRow,

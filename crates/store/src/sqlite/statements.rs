@@ -106,14 +106,17 @@ statements! {
     DeliveryInsert: "INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts, due_at)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     DeliverySelect: "SELECT attempts, state FROM delivery WHERE event_no = ?1 AND tenant_no = ?2";
-    DeliveryUpdate: "UPDATE delivery SET state = ?2, attempts = ?3, due_at = ?4 WHERE event_no = ?1";
-    DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = ?2 WHERE event_no = ?1";
+    DeliveryUpdate: "UPDATE delivery SET state = ?2, attempts = ?3, due_at = ?4, behind_no = NULL,
+                     by_hand = (by_hand AND ?2 = 'pending') WHERE event_no = ?1";
+    DeliveryFollow: "UPDATE delivery SET due_at = min(due_at, ?2), behind_no = NULL WHERE behind_no = ?1";
+    DeliveryDefer: "UPDATE delivery SET due_at = ?3, behind_no = ?2 WHERE event_no = ?1";
+    DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = ?2, by_hand = 1 WHERE event_no = ?1";
     DeliveryTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
                    SELECT tenant_no, application_no, ?3 FROM application WHERE application_no = ?2 AND tenant_no = ?1
                    ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
     DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = ?3 WHERE event_no IN (SELECT event_no FROM delivery
                       WHERE application_no = ?2 AND state = 'held' AND tenant_no = ?1 ORDER BY event_no LIMIT ?4)";
-    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL WHERE event_no IN (SELECT event_no FROM delivery
+    DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL, behind_no = NULL WHERE event_no IN (SELECT event_no FROM delivery
                    WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1 ORDER BY event_no LIMIT ?3)";
     TurnReleased: "DELETE FROM delivery_turn WHERE tenant_no = ?1 AND application_no = ?2 AND NOT EXISTS
                    (SELECT 1 FROM delivery WHERE application_no = ?2 AND state = 'held' AND tenant_no = ?1)";

@@ -1,6 +1,7 @@
 //! What each write does once its guard held.
 
 use countersign_domain::convert::ConvertOrder;
+use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
@@ -53,15 +54,16 @@ pub(super) fn write(
         }
         Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, row)?),
         Write::RecordAttempt { tenant, attempt, state, due_at, .. } => {
-            let due_at = due_at.map(|t| t.0);
-            kept.run(Sql::DeliveryUpdate, params![attempt.event.0, state.name(), attempt.attempt, due_at])?;
-            insert_attempt(kept, *tenant, attempt)?;
+            record_attempt(kept, *tenant, attempt, *state, *due_at)?;
         }
         Write::Turn { tenant, application, due_at } => {
             kept.run(Sql::DeliveryTurn, [tenant.0, application.0, due_at.0])?;
         }
         Write::ReleaseHeld { tenant, application, due_at } => turn(kept, (*tenant, *application), Some(*due_at))?,
         Write::HoldPending { tenant, application } => turn(kept, (*tenant, *application), None)?,
+        Write::Defer { event, behind, until, .. } => {
+            kept.run(Sql::DeliveryDefer, [event.0, behind.0, until.0])?;
+        }
         Write::Redeliver { event, due_at, .. } => {
             kept.run(Sql::DeliveryAgain, [event.0, due_at.0])?;
         }
@@ -345,6 +347,22 @@ fn enqueue(kept: &mut Kept<'_>, row: &EventRow) -> rusqlite::Result<EventNumbers
     let due_at = row.due_at.map(|t| t.0);
     kept.run(Sql::DeliveryInsert, params![tenant, row.no.0, application, row.state.name(), row.attempts, due_at])?;
     Ok(EventNumbers { seq, sequence })
+}
+
+/// Whatever waits for an event that is over by this is due.
+fn record_attempt(
+    kept: &mut Kept<'_>,
+    tenant: TenantNo,
+    attempt: &AttemptRow,
+    state: DeliveryState,
+    due_at: Option<UnixMillis>,
+) -> rusqlite::Result<()> {
+    let due_at = due_at.map(|t| t.0);
+    kept.run(Sql::DeliveryUpdate, params![attempt.event.0, state.name(), attempt.attempt, due_at])?;
+    if state.is_over() {
+        kept.run(Sql::DeliveryFollow, [attempt.event.0, attempt.at.0])?;
+    }
+    insert_attempt(kept, tenant, attempt)
 }
 
 fn insert_attempt(kept: &mut Kept<'_>, tenant: TenantNo, attempt: &AttemptRow) -> rusqlite::Result<()> {

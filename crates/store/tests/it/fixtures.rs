@@ -229,7 +229,13 @@ pub fn event(no: i64, biz_id: &str) -> EventRow {
         state: DeliveryState::Pending,
         attempts: 0,
         due_at: Some(at(0)),
+        behind: None,
+        by_hand: false,
     }
+}
+
+pub fn defer(event: i64, behind: i64, until: i64) -> Write {
+    Write::Defer { tenant: TENANT, event: EventNo(event), behind: EventNo(behind), until: at(until) }
 }
 
 pub fn enqueue(event: EventRow) -> Write {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::lanes::{Fence, LANES, Lane, LaneSet};
 use countersign_store::batch::{Conflict, Guard, Write};
-use countersign_store::contract::{ApplicationRow, AttemptRow, EventRow};
+use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventRow};
 use countersign_store::nodes::{NodeId, Signal, Stage, Tend, Tended};
 use countersign_store::testing::Database;
 use countersign_store::{PostgresStore, Store};
@@ -201,7 +201,7 @@ fn attempt_at(fence: Fence) -> Write {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_reads_what_is_due_in_its_own_lanes_only() {
+async fn a_node_looks_in_its_own_lanes_only() {
     let (_database, [one, _two]) = two_nodes().await;
     let neighbour = countersign_domain::ids::ApplicationNo(APP.0 + 1);
     let row = ApplicationRow { no: neighbour, ..application(neighbour, "app_three", INSTITUTION, TENANT) };
@@ -211,24 +211,22 @@ async fn a_node_reads_what_is_due_in_its_own_lanes_only() {
         let event = EventRow { application, client_id: client_id.to_owned(), due_at, ..event(no, "a") };
         commit(&*one, vec![enqueue(event)]).await;
     }
-    let due = |lanes, limit| {
+    let owed = |lanes, after, limit| {
         let one = Arc::clone(&one);
         async move {
-            let rows = one.due_events(at(100), lanes, limit).await.expect("reads");
-            rows.into_iter().map(|e| e.no.0).collect::<Vec<_>>()
+            let rows = one.owed(lanes, Cursor { after, limit }).await.expect("reads");
+            rows.into_iter().map(|o| (o.application, o.due_at.0 - at(0).0)).collect::<Vec<_>>()
         }
     };
     let of = |no| LaneSet::NONE.with(Lane::of(no));
-    assert_eq!(due(LaneSet::ALL, 10).await, [1, 2, 3]);
-    assert_eq!(due(LaneSet::ALL, 2).await, [1, 2]);
-    assert_eq!(due(of(APP), 10).await, [1, 3]);
-    assert_eq!(due(of(neighbour), 10).await, [2]);
-    assert!(due(LaneSet::NONE, 10).await.is_empty());
-    for (lanes, after, next) in
-        [(LaneSet::ALL, 10, Some(20)), (of(APP), 10, Some(30)), (of(neighbour), 20, None), (LaneSet::NONE, 0, None)]
-    {
-        assert_eq!(one.next_due_at(at(after), lanes).await.expect("reads"), next.map(at));
-    }
+    let (ours, theirs) = ((APP, 10), (neighbour, 20));
+    assert_eq!(owed(LaneSet::ALL, None, 10).await, [ours, theirs]);
+    assert_eq!(owed(LaneSet::ALL, None, 1).await, [ours]);
+    assert_eq!(owed(LaneSet::ALL, Some(APP), 10).await, [theirs]);
+    assert_eq!(owed(of(APP), None, 10).await, [ours]);
+    assert_eq!(owed(of(neighbour), None, 10).await, [theirs]);
+    assert_eq!(owed(of(neighbour), Some(neighbour), 10).await, []);
+    assert!(owed(LaneSet::NONE, None, 10).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -120,6 +120,7 @@ fn events() -> impl Strategy<Value = Write> {
             revision,
         })),
         1 => (0..2i64).prop_map(|ms| Write::ForgetAnswers { kept_before: at(ms) }),
+        2 => (1..9i64, 1..9i64, 0..50i64).prop_map(|(no, behind, until)| defer(no, behind, until)),
         2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(due) }),
     ]
 }
@@ -185,8 +186,8 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.audit(all()).await.expect("reads")),
         format!("{:?}", store.events(EventFilter::default(), all()).await.expect("reads")),
         format!("{:?}", store.events_after(TENANT, APP, 1, 3).await.expect("reads")),
-        format!("{:?}", store.due_events(at(25), LaneSet::ALL, 3).await.expect("reads")),
-        format!("{:?}", store.next_due_at(at(25), LaneSet::ALL).await.expect("reads")),
+        format!("{:?}", store.owed(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
+        format!("{:?}", store.pending_of(vec![(TENANT, APP)], 3).await.expect("reads")),
         format!("{:?}", store.turning(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
     ];
     for state in DeliveryState::ALL {

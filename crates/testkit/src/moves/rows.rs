@@ -199,6 +199,8 @@ fn event(of: i64, n: i64) -> EventRow {
         state: DeliveryState::Pending,
         attempts: 0,
         due_at: Some(at(n)),
+        behind: None,
+        by_hand: false,
     }
 }
 

@@ -270,7 +270,7 @@ pub(super) async fn decide_and_commit<T: Send>(
         let outcome = app.store.commit(Batch(writes)).await;
         // Whatever became of it: what is kept in memory may be old now. Deliveries that waited may be able to go.
         app.callers.forget(client_id);
-        app.ring(view.application.no);
+        app.ring(view.application.tenant, view.application.no);
         match outcome {
             Ok(_) => return Ok(value),
             Err(CommitError::Conflict(Conflict::Moved(Key::Application(_))))

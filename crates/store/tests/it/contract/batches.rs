@@ -126,6 +126,7 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::HoldPending { tenant, application: APP },
             Write::Reassess { tenant, merchant: None, due_at: at(1) },
             Write::Redeliver { tenant, event: EventNo(1), due_at: at(1) },
+            Write::Defer { tenant, event: EventNo(1), behind: EventNo(2), until: at(1) },
             audit_of(Some(tenant), 0, "audit"),
         ]
     };

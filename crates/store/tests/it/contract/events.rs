@@ -18,8 +18,11 @@ async fn one(store: &Any, no: u128) -> EventRow {
     store.event(SortedId(no)).await.expect("reads").expect("there").0
 }
 
+/// What is due by then, first attempts first.
 async fn due(store: &Any, now_ms: i64) -> Vec<i64> {
-    store.due_events(at(now_ms), LaneSet::ALL, 100).await.expect("reads").into_iter().map(|e| e.no.0).collect()
+    let of = vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)];
+    let pending = store.pending_of(of, 10_000).await.expect("reads");
+    pending.into_iter().filter(|e| e.due_at <= Some(at(now_ms))).map(|e| e.no.0).collect()
 }
 
 fn of_other(no: i64, biz_id: &str) -> EventRow {
@@ -80,25 +83,126 @@ pub async fn event_numbers_and_ids_are_new(store: Any) {
     assert_eq!(store.event(SortedId(2)).await.expect("reads"), None);
 }
 
-pub async fn what_is_due_comes_oldest_first(store: Any) {
-    for (no, due_ms) in [(1, 30), (2, 10), (3, 20), (4, 10), (5, 40)] {
+pub async fn pending_events_come_by_kind_and_due_time(store: Any) {
+    for (no, due_ms) in [(1, 30), (2, 10), (3, 20), (4, 10), (5, 40), (6, 5), (7, 6)] {
         commit(&*store, vec![enqueue(EventRow { due_at: Some(at(due_ms)), ..event(no, "a") })]).await;
     }
-    assert_eq!(due(&store, 30).await, [2, 4, 3, 1]);
-    assert_eq!(due(&store, 9).await, [] as [i64; 0]);
-    let first: Vec<_> =
-        store.due_events(at(99), LaneSet::ALL, 2).await.expect("reads").into_iter().map(|e| e.no.0).collect();
-    assert_eq!(first, [2, 4]);
+    commit(&*store, vec![enqueue(of_other(8, "a"))]).await;
+    commit(&*store, vec![attempt(6, 1, DeliveryState::Pending, Some(at(15)))]).await;
+    commit(&*store, vec![attempt(7, 1, DeliveryState::Pending, Some(at(9)))]).await;
+    let pending = |of: Vec<_>, limit| {
+        let store = Arc::clone(&store);
+        async move {
+            let rows = store.pending_of(of, limit).await.expect("reads");
+            rows.into_iter().map(|e| e.no.0).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(pending(vec![(TENANT, APP)], 9).await, [2, 4, 3, 1, 5, 7, 6]);
+    assert_eq!(pending(vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)], 2).await, [2, 4, 7, 6, 8]);
+    assert_eq!(pending(vec![(TENANT, APP)], 1).await, [2, 7]);
+    assert_eq!(pending(vec![(OTHER_TENANT, APP)], 9).await, [] as [i64; 0], "another tenant's application");
+    assert_eq!(pending(Vec::new(), 9).await, [] as [i64; 0]);
 }
 
-pub async fn the_next_due_time_is_the_first_after(store: Any) {
-    assert_eq!(store.next_due_at(at(0), LaneSet::ALL).await.expect("reads"), None);
-    for (no, due_ms) in [(1, 30), (2, 10)] {
+pub async fn who_is_owed_something_comes_once_with_the_first_due_time(store: Any) {
+    let owed = |after, limit| {
+        let store = Arc::clone(&store);
+        async move {
+            let rows = store.owed(LaneSet::ALL, Cursor { after, limit }).await.expect("reads");
+            rows.into_iter().map(|o| (o.tenant, o.application, o.due_at.0 - at(0).0)).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(owed(None, 9).await, []);
+    for (no, due_ms) in [(1, 30), (2, 10), (3, 20)] {
         commit(&*store, vec![enqueue(EventRow { due_at: Some(at(due_ms)), ..event(no, "a") })]).await;
     }
-    assert_eq!(store.next_due_at(at(0), LaneSet::ALL).await.expect("reads"), Some(at(10)));
-    assert_eq!(store.next_due_at(at(10), LaneSet::ALL).await.expect("reads"), Some(at(30)));
-    assert_eq!(store.next_due_at(at(30), LaneSet::ALL).await.expect("reads"), None);
+    commit(&*store, vec![enqueue(of_other(4, "a"))]).await;
+    commit(&*store, vec![attempt(3, 1, DeliveryState::Pending, Some(at(7)))]).await;
+    let (ours, theirs) = ((TENANT, APP, 7), (OTHER_TENANT, OTHER_APP, 0));
+    assert_eq!(owed(None, 9).await, [ours, theirs], "by number; repeated attempts count, too");
+    assert_eq!(owed(None, 1).await, [ours]);
+    assert_eq!(owed(Some(APP), 9).await, [theirs]);
+    commit(&*store, vec![attempt(3, 2, DeliveryState::Delivered, None)]).await;
+    assert_eq!(owed(None, 1).await, [(TENANT, APP, 10)]);
+    commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
+    assert_eq!(owed(None, 9).await, [theirs]);
+}
+
+pub async fn an_event_waits_behind_a_pending_one_until_that_is_over(store: Any) {
+    for over in [DeliveryState::Delivered, DeliveryState::Dead] {
+        let base = if over == DeliveryState::Dead { 10 } else { 0 };
+        for no in 1..=3 {
+            commit(&*store, vec![enqueue(event(base + no, &format!("biz{base}")))]).await;
+        }
+        commit(&*store, vec![defer(base + 2, base + 1, 500)]).await;
+        commit(&*store, vec![defer(base + 3, base + 2, 600)]).await;
+        let row = one(&store, u128::try_from(base + 2).expect("small")).await;
+        assert_eq!((row.behind, row.due_at), (Some(EventNo(base + 1)), Some(at(500))));
+        assert_eq!(due(&store, 499).await, [base + 1]);
+        commit(&*store, vec![attempt(base + 1, 1, DeliveryState::Pending, Some(at(0)))]).await;
+        assert_eq!(due(&store, 499).await, [base + 1], "a failed attempt ends nothing");
+        commit(&*store, vec![attempt(base + 1, 2, over, None)]).await;
+        let row = one(&store, u128::try_from(base + 2).expect("small")).await;
+        assert_eq!((row.behind, row.due_at, row.state), (None, Some(at(2)), DeliveryState::Pending));
+        assert_eq!(due(&store, 499).await, [base + 2], "the one behind the second waits on");
+        assert_eq!(due(&store, 600).await, [base + 2, base + 3], "at the end of its patience it is due");
+        commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
+        let row = one(&store, u128::try_from(base + 3).expect("small")).await;
+        assert_eq!((row.behind, row.due_at), (None, None), "what is held waits for nobody else");
+        commit(&*store, vec![Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(0) }]).await;
+        for no in [2, 3] {
+            commit(&*store, vec![attempt(base + no, 1, over, None)]).await;
+        }
+    }
+}
+
+pub async fn an_event_waits_behind_nothing_that_is_not_pending(store: Any) {
+    for no in 1..=2 {
+        commit(&*store, vec![enqueue(event(no, "a"))]).await;
+    }
+    commit(&*store, vec![enqueue(of_other(3, "a"))]).await;
+    commit(&*store, vec![attempt(1, 1, DeliveryState::Delivered, None)]).await;
+    let moved = |no| Conflict::Moved(Key::Delivery(EventNo(no)));
+    assert_eq!(conflict(&*store, vec![defer(2, 1, 500)]).await, moved(1), "it is over");
+    assert_eq!(conflict(&*store, vec![defer(1, 2, 500)]).await, moved(1));
+    assert_eq!(conflict(&*store, vec![defer(2, 9, 500)]).await, moved(9), "it is not there");
+    assert_eq!(conflict(&*store, vec![defer(2, 3, 500)]).await, moved(3), "it is another tenant's");
+    unfit(&*store, vec![defer(2, 2, 500)]).await;
+    let row = one(&store, 2).await;
+    assert_eq!((row.behind, row.due_at), (None, Some(at(0))));
+}
+
+pub async fn the_pending_event_before_one_is_of_its_own_business(store: Any) {
+    // The third was numbered before the second was, and committed after it.
+    for (no, biz) in [(1, "a"), (3, "a"), (2, "a"), (4, "b"), (5, "a")] {
+        commit(&*store, vec![enqueue(event(no, biz))]).await;
+    }
+    commit(&*store, vec![enqueue(of_other(6, "a"))]).await;
+    let before = |no| {
+        let store = Arc::clone(&store);
+        async move {
+            let row = one(&store, no).await;
+            store.pending_before(&row).await.expect("reads").map(|no| no.0)
+        }
+    };
+    assert_eq!([before(1).await, before(4).await, before(6).await], [None; 3]);
+    assert_eq!([before(5).await, before(2).await, before(3).await], [Some(3), Some(1), Some(1)]);
+    commit(&*store, vec![attempt(1, 1, DeliveryState::Dead, None)]).await;
+    assert_eq!(before(2).await, Some(3), "what was numbered later and committed before comes first");
+    commit(&*store, vec![attempt(3, 1, DeliveryState::Delivered, None)]).await;
+    assert_eq!([before(5).await, before(2).await], [Some(2), None]);
+}
+
+pub async fn what_is_sent_by_hand_is_noted_until_it_is_over(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a"))]).await;
+    commit(&*store, vec![attempt(1, 1, DeliveryState::Dead, None)]).await;
+    assert!(!one(&store, 1).await.by_hand);
+    commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(1), due_at: at(3) }]).await;
+    assert!(one(&store, 1).await.by_hand);
+    commit(&*store, vec![attempt(1, 2, DeliveryState::Pending, Some(at(9)))]).await;
+    assert!(one(&store, 1).await.by_hand);
+    commit(&*store, vec![attempt(1, 3, DeliveryState::Delivered, None)]).await;
+    assert!(!one(&store, 1).await.by_hand);
 }
 
 pub async fn an_attempt_moves_the_delivery(store: Any) {
@@ -141,7 +245,7 @@ pub async fn held_deliveries_wait_until_released(store: Any) {
     let held = EventRow { state: DeliveryState::Held, due_at: None, ..event(5, "a") };
     commit(&*store, vec![enqueue(held)]).await;
     commit(&*store, vec![Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(70) }]).await;
-    assert_eq!(due(&store, 70).await, [4, 1, 2, 5]);
+    assert_eq!(due(&store, 70).await, [1, 2, 5, 4]);
     assert_eq!(one(&store, 3).await.state, DeliveryState::Dead);
 }
 
@@ -262,7 +366,7 @@ async fn notes(store: &Any) -> Vec<(TenantNo, ApplicationNo, i64)> {
 }
 
 async fn due_count(store: &Any) -> usize {
-    store.due_events(at(1_000), LaneSet::ALL, 10_000).await.expect("reads").len()
+    due(store, 1_000).await.len()
 }
 
 pub async fn a_backlog_is_turned_in_portions_until_the_note_goes(store: Any) {

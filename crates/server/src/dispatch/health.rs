@@ -1,0 +1,356 @@
+//! How an endpoint fares: how many attempts at once it may have, and when it is left alone. No IO and no clock.
+//!
+//! Each good attempt raises what it may have by one, each bad one halves it. After some bad ones without a good one between, and while more
+//! is waiting for it, the breaker opens: the endpoint is left alone for a pause, then one attempt goes, and how that ends decides. The pause
+//! doubles where nobody answers, and stays as it is for one that answers with an error. A recovered endpoint begins with one attempt at once,
+//! so that what was waiting for it drains at a rate that rises while it stands it.
+//! Nothing of this touches an endpoint with a single event: its schedule says all. The pause never outlasts the schedule of the event that failed.
+
+use countersign_domain::delivery::Outcome;
+use countersign_domain::time::UnixMillis;
+
+/// Bad attempts without a good one between that open the breaker.
+const STRIKES_OPEN: u32 = 10;
+/// As many make an endpoint suspect that was good before.
+const STRIKES_SUSPECT: u32 = 3;
+/// First and longest pause, in ms.
+const PAUSE_MS_MIN: i64 = 1_000;
+const PAUSE_MS_MAX: i64 = 10_000;
+
+/// What an attempt says of its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// It answered as one that works.
+    Good,
+    /// It said that it has trouble.
+    Ill,
+    /// It could not be reached, or did not answer in time.
+    Bad,
+    /// Nothing: it refuses what it gets, or the attempt was made by hand.
+    Neutral,
+}
+
+impl Sign {
+    /// Of an attempt that ended so.
+    pub(super) const fn of(outcome: Outcome, http_status: Option<u16>) -> Self {
+        match outcome {
+            Outcome::Delivered | Outcome::Fail => Self::Good,
+            Outcome::HttpStatus => match http_status {
+                Some(429 | 500..=599) => Self::Ill,
+                Some(_) | None => Self::Neutral,
+            },
+            Outcome::Unreadable => Self::Neutral,
+            Outcome::RefusedAddress
+            | Outcome::DnsFailed
+            | Outcome::ConnectFailed
+            | Outcome::TlsFailed
+            | Outcome::Timeout => Self::Bad,
+        }
+    }
+}
+
+/// Who shares permits with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It has answered, and does not fail.
+    Proven,
+    /// Nothing is known of it.
+    New,
+    /// It fails.
+    Suspect,
+}
+
+impl Class {
+    /// In the order of their turns.
+    pub(super) const ALL: [Self; 3] = [Self::Proven, Self::New, Self::Suspect];
+}
+
+/// Whether attempts go to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Breaker {
+    Closed,
+    /// None until then; then one.
+    Open {
+        until: UnixMillis,
+        pause_ms: i64,
+    },
+    /// That one is under way.
+    HalfOpen {
+        pause_ms: i64,
+    },
+}
+
+/// Whether one more attempt may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum May {
+    Begin,
+    /// When one of its own has landed.
+    WhenLanded,
+    /// Not before.
+    At(UnixMillis),
+}
+
+/// What is known of an endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Health {
+    /// Attempts at once, at the most.
+    most: usize,
+    /// Attempts at once by now.
+    limit: usize,
+    /// Bad attempts since the last good one.
+    strikes: u32,
+    is_proven: bool,
+    breaker: Breaker,
+}
+
+impl Health {
+    /// Of an endpoint that nothing is known of.
+    pub(super) fn new(most: usize) -> Self {
+        let most = most.max(1);
+        Self { most, limit: most, strikes: 0, is_proven: false, breaker: Breaker::Closed }
+    }
+
+    /// From here on it may have so many attempts at once.
+    pub(super) fn allow(&mut self, most: usize) {
+        let most = most.max(1);
+        if self.limit == self.most {
+            self.limit = most;
+        }
+        self.most = most;
+        self.limit = self.limit.min(most);
+    }
+
+    /// Attempts at once by now.
+    #[cfg(test)]
+    pub(super) const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether nothing is known of it.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.strikes == 0 && !self.is_proven && self.breaker == Breaker::Closed
+    }
+
+    /// Whether the breaker is not closed.
+    pub(super) fn is_open(&self) -> bool {
+        self.breaker != Breaker::Closed
+    }
+
+    pub(super) const fn class(&self) -> Class {
+        match (self.breaker, self.is_proven, self.strikes) {
+            (Breaker::Closed, true, strikes) if strikes < STRIKES_SUSPECT => Class::Proven,
+            (Breaker::Closed, false, 0) => Class::New,
+            (Breaker::Closed | Breaker::Open { .. } | Breaker::HalfOpen { .. }, _, _) => Class::Suspect,
+        }
+    }
+
+    /// Whether an attempt may begin beside so many.
+    pub(super) fn may(&self, in_flight: usize, now: UnixMillis) -> May {
+        let most = match self.breaker {
+            Breaker::Open { until, .. } if now < until => return May::At(until),
+            Breaker::Open { .. } | Breaker::HalfOpen { .. } => 1,
+            Breaker::Closed => self.limit,
+        };
+        if in_flight < most { May::Begin } else { May::WhenLanded }
+    }
+
+    /// An attempt begins.
+    pub(super) const fn begins(&mut self) {
+        if let Breaker::Open { pause_ms, .. } = self.breaker {
+            self.breaker = Breaker::HalfOpen { pause_ms };
+        }
+    }
+
+    /// An attempt has ended. `next`: when its event is due again. `waiting`: whether more of its events are due.
+    pub(super) fn ended(&mut self, sign: Sign, now: UnixMillis, next: Option<UnixMillis>, waiting: bool) {
+        match sign {
+            Sign::Good | Sign::Neutral if self.is_open() => {
+                (self.breaker, self.limit, self.strikes) = (Breaker::Closed, 1, 0);
+                self.is_proven = sign == Sign::Good;
+            }
+            Sign::Good => {
+                (self.strikes, self.is_proven) = (0, true);
+                self.limit = self.most.min(self.limit + 1);
+            }
+            Sign::Neutral => {}
+            Sign::Ill | Sign::Bad => {
+                self.strikes = self.strikes.saturating_add(1);
+                self.limit = (self.limit / 2).max(1);
+                let pause_ms = match self.breaker {
+                    Breaker::Closed if self.strikes < STRIKES_OPEN || !waiting => return,
+                    Breaker::Open { .. } => return,
+                    Breaker::HalfOpen { pause_ms } if sign == Sign::Bad => PAUSE_MS_MAX.min(pause_ms * 2),
+                    Breaker::Closed | Breaker::HalfOpen { .. } => PAUSE_MS_MIN,
+                };
+                let until = next.into_iter().chain([now.plus_ms(pause_ms)]).min().unwrap_or(now);
+                self.is_proven = false;
+                self.breaker = Breaker::Open { until, pause_ms };
+            }
+        }
+    }
+}
+
+/// So many attempts in a second, evenly spread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// None: as many as there are.
+    per_s: Option<u32>,
+    /// When the next one may begin, in microseconds since 1970.
+    free_us: i64,
+}
+
+impl Pace {
+    /// From here on.
+    pub(super) const fn set(&mut self, per_s: Option<u32>) {
+        self.per_s = per_s;
+    }
+
+    /// When the next attempt may begin; none: now.
+    pub(super) fn wait(&self, now: UnixMillis) -> Option<UnixMillis> {
+        // The clock tells milliseconds: within one all of its microseconds have come.
+        let due = self.per_s.is_some() && self.free_us > now.0.saturating_mul(1_000).saturating_add(999);
+        due.then(|| UnixMillis(self.free_us.div_euclid(1_000)))
+    }
+
+    /// An attempt begins.
+    pub(super) fn begins(&mut self, now: UnixMillis) {
+        if let Some(per_s) = self.per_s {
+            let from = self.free_us.max(now.0.saturating_mul(1_000));
+            self.free_us = from + 1_000_000 / i64::from(per_s.max(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> UnixMillis {
+        UnixMillis(1_000_000 + ms)
+    }
+
+    fn bad(health: &mut Health, times: u32, now: i64) {
+        for _ in 0..times {
+            health.ended(Sign::Bad, at(now), Some(at(now + 60_000)), true);
+        }
+    }
+
+    #[test]
+    fn a_good_attempt_raises_the_limit_by_one_and_a_bad_one_halves_it() {
+        let mut health = Health::new(8);
+        bad(&mut health, 2, 0);
+        assert_eq!(health.limit(), 2);
+        health.ended(Sign::Good, at(0), None, true);
+        assert_eq!(health.limit(), 3);
+        for _ in 0..20 {
+            health.ended(Sign::Good, at(0), None, true);
+        }
+        assert_eq!(health.limit(), 8);
+        assert_eq!((health.may(7, at(0)), health.may(8, at(0))), (May::Begin, May::WhenLanded));
+    }
+
+    #[test]
+    fn some_bad_ones_in_a_row_open_the_breaker_and_one_probe_goes_after_the_pause() {
+        let mut health = Health::new(8);
+        bad(&mut health, 9, 0);
+        assert_eq!(health.may(0, at(0)), May::Begin);
+        bad(&mut health, 1, 0);
+        assert_eq!(health.may(0, at(999)), May::At(at(1_000)));
+        assert_eq!(health.may(0, at(1_000)), May::Begin);
+        health.begins();
+        assert_eq!(health.may(1, at(1_000)), May::WhenLanded);
+        bad(&mut health, 1, 1_000);
+        assert_eq!(health.may(0, at(2_000)), May::At(at(3_000)), "the pause doubles");
+        health.begins();
+        health.ended(Sign::Good, at(3_000), None, true);
+        assert_eq!((health.limit(), health.class()), (1, Class::Proven), "it drains from one at once");
+        assert!(!health.is_open());
+    }
+
+    #[test]
+    fn the_pause_has_a_bound_and_never_outlasts_the_schedule_of_the_event() {
+        let mut health = Health::new(8);
+        bad(&mut health, 10, 0);
+        for _ in 0..9 {
+            health.begins();
+            bad(&mut health, 1, 0);
+        }
+        assert_eq!(health.may(0, at(0)), May::At(at(PAUSE_MS_MAX)));
+        health.begins();
+        health.ended(Sign::Bad, at(0), Some(at(100)), true);
+        assert_eq!(health.may(0, at(0)), May::At(at(100)));
+    }
+
+    #[test]
+    fn an_endpoint_with_nothing_else_waiting_sees_its_schedule_and_no_pause() {
+        let mut health = Health::new(8);
+        for _ in 0..99 {
+            health.ended(Sign::Bad, at(0), Some(at(5)), false);
+        }
+        assert_eq!((health.may(0, at(0)), health.may(1, at(0))), (May::Begin, May::WhenLanded));
+        health.ended(Sign::Bad, at(0), Some(at(5)), true);
+        assert_eq!(health.may(0, at(0)), May::At(at(5)));
+    }
+
+    #[test]
+    fn the_pause_of_one_that_answers_with_an_error_does_not_grow() {
+        let mut health = Health::new(8);
+        bad(&mut health, 10, 0);
+        for _ in 0..5 {
+            health.begins();
+            health.ended(Sign::Ill, at(0), None, true);
+            assert_eq!(health.may(0, at(0)), May::At(at(1_000)));
+        }
+    }
+
+    #[test]
+    fn what_lands_late_does_not_lengthen_the_pause() {
+        let mut health = Health::new(8);
+        bad(&mut health, 10, 0);
+        bad(&mut health, 3, 500);
+        assert_eq!(health.may(0, at(999)), May::At(at(1_000)));
+    }
+
+    #[test]
+    fn endpoints_are_told_apart_by_what_is_known_of_them() {
+        let mut health = Health::new(8);
+        assert_eq!(health.class(), Class::New);
+        health.ended(Sign::Good, at(0), None, true);
+        assert_eq!(health.class(), Class::Proven);
+        bad(&mut health, 2, 0);
+        assert_eq!(health.class(), Class::Proven, "some failures are forgiven");
+        bad(&mut health, 1, 0);
+        assert_eq!(health.class(), Class::Suspect);
+        let mut stranger = Health::new(8);
+        bad(&mut stranger, 1, 0);
+        assert_eq!(stranger.class(), Class::Suspect);
+        stranger.ended(Sign::Neutral, at(0), None, true);
+        assert_eq!(stranger.class(), Class::Suspect, "that says nothing");
+    }
+
+    #[test]
+    fn an_honest_fail_is_the_events_fault_and_a_refusal_says_nothing() {
+        let sign = |outcome, status| Sign::of(outcome, status);
+        assert_eq!(sign(Outcome::Fail, Some(200)), Sign::Good);
+        assert_eq!(sign(Outcome::HttpStatus, Some(404)), Sign::Neutral);
+        assert_eq!(sign(Outcome::HttpStatus, Some(429)), Sign::Ill);
+        assert_eq!(sign(Outcome::HttpStatus, Some(503)), Sign::Ill);
+        assert_eq!(sign(Outcome::Timeout, None), Sign::Bad);
+    }
+
+    #[test]
+    fn a_pace_spreads_attempts_evenly_and_gives_nothing_back_for_idle_time() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.wait(at(0)), None);
+        pace.set(Some(4));
+        pace.begins(at(0));
+        assert_eq!(pace.wait(at(249)), Some(at(250)));
+        assert_eq!(pace.wait(at(250)), None);
+        pace.begins(at(10_000));
+        assert_eq!(pace.wait(at(10_000)), Some(at(10_250)));
+        let mut fast = Pace::default();
+        fast.set(Some(2_000));
+        let begun = (0..10).filter(|_| fast.wait(at(0)).is_none().then(|| fast.begins(at(0))).is_some()).count();
+        assert_eq!(begun, 2);
+    }
+}

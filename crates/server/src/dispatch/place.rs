@@ -1,0 +1,207 @@
+//! What the line-up knows of one application.
+
+use std::collections::VecDeque;
+use std::collections::vec_deque::Drain;
+use std::iter::Chain;
+
+use countersign_domain::ids::{EventNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+use countersign_store::contract::EventRow;
+
+use super::health::{Class, Health, May, Pace};
+
+/// Where an application stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// Nowhere: it has nothing to do, or rests.
+    Out,
+    /// In the queue of this class; an entry in another one is void.
+    Queued(Class),
+    /// Its rows are being read.
+    Reads,
+    /// It has as many attempts in flight as it may.
+    AtLimit,
+}
+
+/// What can be done for an application whose turn it is.
+#[derive(Debug)]
+pub(super) enum Considered {
+    Begin(Box<EventRow>),
+    Read,
+    Rests(UnixMillis),
+    AtLimit,
+    Idle,
+}
+
+/// What an endpoint may have at the most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allows {
+    /// Attempts at once.
+    pub(super) at_once: usize,
+    /// Attempts in a second; none: as many as there are.
+    pub(super) per_s: Option<u32>,
+}
+
+/// First attempts, and repeated ones.
+#[derive(Debug, Default)]
+struct Kind {
+    ready: VecDeque<EventRow>,
+    /// The store may have more that are due.
+    has_more: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) tenant: TenantNo,
+    pub(super) stands: Stands,
+    pub(super) health: Health,
+    pace: Pace,
+    kinds: [Kind; 2],
+    /// Whether the next attempt is a repeated one, where there are both.
+    repeats_next: bool,
+    in_flight: Vec<EventNo>,
+    /// Events that are left alone though they are due, and until when.
+    parked: Vec<(EventNo, UnixMillis)>,
+    rests_until: Option<UnixMillis>,
+    /// Where its callbacks go, as a number.
+    url: Option<u64>,
+}
+
+impl Place {
+    pub(super) fn new(tenant: TenantNo, most: usize) -> Self {
+        Self {
+            tenant,
+            stands: Stands::Out,
+            health: Health::new(most),
+            pace: Pace::default(),
+            kinds: Default::default(),
+            repeats_next: false,
+            in_flight: Vec::new(),
+            parked: Vec::new(),
+            rests_until: None,
+            url: None,
+        }
+    }
+
+    /// Its turn: what can be done.
+    pub(super) fn consider(&mut self, now: UnixMillis) -> Considered {
+        if let Some(until) = self.rests_until.filter(|until| now < *until) {
+            return Considered::Rests(until);
+        }
+        self.rests_until = None;
+        match self.health.may(self.in_flight.len(), now) {
+            May::Begin => {}
+            May::WhenLanded => return Considered::AtLimit,
+            May::At(until) => return Considered::Rests(until),
+        }
+        if let Some(until) = self.pace.wait(now) {
+            return Considered::Rests(until);
+        }
+        let [first, again] = &mut self.kinds;
+        // What is new does not wait behind what has failed: it is read even where there are repeats to go.
+        if first.ready.is_empty() && (first.has_more || (again.ready.is_empty() && again.has_more)) {
+            return Considered::Read;
+        }
+        let repeats = first.ready.is_empty() || (self.repeats_next && !again.ready.is_empty());
+        let Some(event) = (if repeats { again } else { first }).ready.pop_front() else { return Considered::Idle };
+        self.repeats_next = !repeats;
+        self.in_flight.push(event.no);
+        self.health.begins();
+        self.pace.begins(now);
+        Considered::Begin(Box::new(event))
+    }
+
+    /// Events of it in memory.
+    pub(super) fn known(&self) -> usize {
+        self.ready() + self.in_flight.len() + self.parked.len()
+    }
+
+    pub(super) fn park(&mut self, event: EventNo, until: UnixMillis) {
+        self.parked.push((event, until));
+    }
+
+    /// Until when an event is left alone; none: it may go.
+    pub(super) fn parked_until(&mut self, event: EventNo, now: UnixMillis) -> Option<UnixMillis> {
+        self.parked.retain(|(_, until)| now < *until);
+        self.parked.iter().find(|(of, _)| *of == event).map(|(_, until)| *until)
+    }
+
+    /// Nothing is left alone any more.
+    pub(super) fn unpark(&mut self) {
+        self.parked.clear();
+    }
+
+    /// Events of it that wait for their turn only.
+    pub(super) fn ready(&self) -> usize {
+        self.kinds.iter().map(|kind| kind.ready.len()).sum()
+    }
+
+    pub(super) fn has_ready(&self, repeated: usize) -> bool {
+        !self.kinds[repeated].ready.is_empty()
+    }
+
+    /// Takes a due event, unless it is ready or in flight.
+    pub(super) fn take(&mut self, row: EventRow, repeated: usize) -> bool {
+        let is_known =
+            self.in_flight.contains(&row.no) || self.kinds.iter().any(|kind| kind.ready.iter().any(|e| e.no == row.no));
+        if !is_known {
+            self.kinds[repeated].ready.push_back(row);
+        }
+        !is_known
+    }
+
+    /// The store may have more of both kinds.
+    pub(super) fn expect_more(&mut self) {
+        self.expect([true; 2]);
+    }
+
+    pub(super) fn expect_nothing(&mut self) {
+        self.expect([false; 2]);
+    }
+
+    pub(super) fn expect(&mut self, has_more: [bool; 2]) {
+        for (kind, has_more) in self.kinds.iter_mut().zip(has_more) {
+            kind.has_more = has_more;
+        }
+    }
+
+    /// Whether a turn is of use.
+    pub(super) fn has_work(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.has_more || !kind.ready.is_empty())
+    }
+
+    /// Whether nothing of it is in memory, or on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.stands == Stands::Out && self.in_flight.is_empty() && !self.has_work()
+    }
+
+    /// Whether a new one would be the same.
+    pub(super) fn is_forgettable(&self) -> bool {
+        self.is_idle() && self.health.is_unknown() && self.rests_until.is_none() && self.parked.is_empty()
+    }
+
+    pub(super) fn landed(&mut self, event: EventNo) {
+        self.in_flight.retain(|e| *e != event);
+    }
+
+    pub(super) const fn rest(&mut self, until: UnixMillis) {
+        self.rests_until = Some(until);
+    }
+
+    /// Takes out what is ready; the store still has it.
+    pub(super) fn drop_ready(&mut self) -> Chain<Drain<'_, EventRow>, Drain<'_, EventRow>> {
+        let [first, again] = &mut self.kinds;
+        (first.has_more, again.has_more) =
+            (first.has_more || !first.ready.is_empty(), again.has_more || !again.ready.is_empty());
+        first.ready.drain(..).chain(again.ready.drain(..))
+    }
+
+    /// What is known of another URL is not known of this one.
+    pub(super) fn knows(&mut self, url: u64, allows: Allows) {
+        if self.url.replace(url).is_some_and(|before| before != url) {
+            self.health = Health::new(allows.at_once);
+        }
+        self.health.allow(allows.at_once);
+        self.pace.set(allows.per_s);
+    }
+}

@@ -1,0 +1,243 @@
+//! One pass after the other: lands what has ended, reads what is owed, begins what may begin.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+use countersign_domain::lanes::{Lane, LaneSet};
+use countersign_domain::time::UnixMillis;
+use countersign_store::contract::{Cursor, EventRow};
+use countersign_store::{Store, StoreError};
+use metrics::gauge;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::lineup::{Flight, Next};
+use super::place::Allows;
+use super::{Desk, Dispatcher, Ended, LOOK_EVERY, STORE_PAUSE, WAIT_MIN};
+
+/// Applications that are found at once.
+const OWED_PAGE: u32 = 4_096;
+
+impl Dispatcher {
+    pub(super) async fn work(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
+        let told = shutdown.clone();
+        while !*shutdown.borrow_and_update() {
+            let rung = self.app.due.notified();
+            tokio::pin!(rung);
+            // Before the read, so that no ring between the read and the wait is lost.
+            rung.as_mut().enable();
+            let wait = match self.pass(self.app.clock.now(), &|| *told.borrow()).await {
+                Ok(()) => self.wait().await,
+                Err(error) => {
+                    tracing::warn!(%error, "What is due could not be read; callbacks are tried again shortly");
+                    STORE_PAUSE
+                }
+            };
+            self.connector.sweep();
+            tokio::select! {
+                () = rung => self.turns.notify_one(),
+                () = self.landed.notified() => {}
+                () = sleep(wait) => {}
+                changed = shutdown.changed() => if changed.is_err() { break },
+            }
+        }
+        self.drain().await;
+    }
+
+    /// Delivers everything that is due at `now` and waits for the end of it: the number of attempts made. For tests and
+    /// tools; `run` does the same for ever, and only one of the two may be in use. A store that fails ends it early.
+    pub async fn deliver_due(self: &Arc<Self>, now: UnixMillis) -> usize {
+        let before = self.attempts.load(Ordering::SeqCst);
+        if self.app.store.is_shared() {
+            self.beat().await;
+        }
+        if let Err(error) = self.turn_all().await {
+            tracing::warn!(%error, "What is to be held or released could not be");
+        }
+        if let Err(error) = self.look_for(LaneSet::ALL).await {
+            tracing::warn!(%error, "Who has something due could not be read");
+        }
+        loop {
+            if let Err(error) = self.pass(now, &|| false).await {
+                tracing::warn!(%error, "What is due could not be read");
+            }
+            let desk = self.desk.lock().await;
+            if desk.lineup.flights() == 0 {
+                return self.attempts.load(Ordering::SeqCst) - before;
+            }
+            drop(desk);
+            self.landed.notified().await;
+        }
+    }
+
+    /// Looks for applications that have something due: where somebody says so, and every few seconds even if nobody does.
+    pub(super) async fn look_always(&self) {
+        let longest = if self.app.store.is_shared() { self.settings.look_every } else { LOOK_EVERY };
+        loop {
+            let lanes = std::mem::take(&mut *self.looks.lock().unwrap_or_else(PoisonError::into_inner));
+            if let Err(error) = self.look_for(lanes).await {
+                tracing::warn!(%error, "Who has something due could not be read; it is tried again shortly");
+                self.look_in(LaneSet::ALL);
+                sleep(STORE_PAUSE).await;
+            }
+            if timeout(longest, self.look.notified()).await.is_err() {
+                self.look_in(LaneSet::ALL);
+                self.turns.notify_one();
+            }
+        }
+    }
+
+    /// Has these lanes looked through.
+    pub(super) fn look_in(&self, lanes: LaneSet) {
+        if !lanes.is_empty() {
+            let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+            *looks = looks.and(lanes);
+            self.look.notify_one();
+        }
+    }
+
+    /// Notes when the applications in these lanes have something due.
+    async fn look_for(&self, lanes: LaneSet) -> Result<(), StoreError> {
+        let lanes = lanes.shared(self.leases.open(Instant::now()));
+        let mut after = None;
+        while !lanes.is_empty() {
+            let owed = self.app.store.owed(lanes, Cursor { after, limit: OWED_PAGE }).await?;
+            let mut desk = self.desk.lock().await;
+            for row in &owed {
+                desk.lineup.note(row.tenant, row.application, row.due_at);
+            }
+            drop(desk);
+            match owed.last() {
+                Some(last) if owed.len() >= OWED_PAGE as usize => after = Some(last.application),
+                Some(_) | None => break,
+            }
+        }
+        self.landed.notify_one();
+        Ok(())
+    }
+
+    /// Lands what has ended, reads what is owed where that is called for, and begins what may begin, unless it is to stop.
+    pub(super) async fn pass(
+        self: &Arc<Self>,
+        now: UnixMillis,
+        must_stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), StoreError> {
+        let mut desk = self.desk.lock().await;
+        self.open(&mut desk);
+        let rung = self.app.due.take();
+        self.look_in(rung.lanes.shared(desk.open));
+        for (application, tenant) in rung.applications {
+            if desk.open.contains(Lane::of(application)) {
+                desk.lineup.note(tenant, application, now);
+            }
+        }
+        loop {
+            self.land(&mut desk, now);
+            if must_stop() || desk.open.is_empty() {
+                break;
+            }
+            match desk.lineup.next(now) {
+                None => break,
+                Some(Next::Begin(event)) => self.begin(&mut desk, *event),
+                Some(Next::Read(of, limit)) => self.read(&mut desk, of, limit, now).await?,
+            }
+        }
+        gauge!("countersign_callbacks_in_flight").set(u32::try_from(desk.lineup.flights()).unwrap_or(u32::MAX));
+        let open = u32::try_from(desk.lineup.open_endpoints()).unwrap_or(u32::MAX);
+        gauge!("countersign_callback_endpoints_open").set(open);
+        Ok(())
+    }
+
+    /// Sees which lanes this node may deliver for by now.
+    fn open(&self, desk: &mut Desk) {
+        let open = if self.app.due.is_paused() { LaneSet::NONE } else { self.leases.open(Instant::now()) };
+        let before = std::mem::replace(&mut desk.open, open);
+        if before != open {
+            desk.lineup.keep_lanes(open);
+            self.look_in(LaneSet(open.0 & !before.0));
+        }
+    }
+
+    fn begin(self: &Arc<Self>, desk: &mut Desk, event: EventRow) {
+        let flight = Flight::of(&event);
+        let Some(fence) = self.leases.begin(Lane::of(event.application), Instant::now()) else {
+            // The lane is not ours any more: whoever has it delivers.
+            desk.lineup.drop_ready(flight.application);
+            desk.lineup.give_up(flight.application);
+            desk.lineup.land(&flight);
+            return;
+        };
+        let task = self.clone().handle(event, fence);
+        desk.tasks.spawn(task);
+    }
+
+    /// Reads what these applications have waiting.
+    async fn read(
+        &self,
+        desk: &mut Desk,
+        of: Vec<(TenantNo, ApplicationNo)>,
+        limit: u32,
+        now: UnixMillis,
+    ) -> Result<(), StoreError> {
+        let rows = match self.app.store.pending_of(of.clone(), limit).await {
+            Ok(rows) => rows,
+            Err(error) => {
+                desk.lineup.unread(&of, now.plus_ms(i64::try_from(STORE_PAUSE.as_millis()).unwrap_or(i64::MAX)));
+                return Err(error);
+            }
+        };
+        let mut last = None;
+        for row in rows.iter().filter(|row| last.replace(row.application) != Some(row.application)) {
+            // What cannot be read now is told where the event is handled.
+            if let Ok(Some(known)) = self.app.known_application(&row.client_id).await {
+                let mut url = DefaultHasher::new();
+                known.application.callback_url.hash(&mut url);
+                let allows =
+                    Allows { at_once: self.settings.per_application, per_s: self.settings.per_application_per_s };
+                desk.lineup.knows(row.application, url.finish(), allows);
+            }
+        }
+        desk.lineup.offer(&of, rows, limit, now);
+        Ok(())
+    }
+
+    /// Takes note of what has ended. After it, what is read from the store shows these attempts.
+    pub(super) fn land(&self, desk: &mut Desk, now: UnixMillis) {
+        while let Some(ended) = desk.tasks.try_join_next() {
+            if ended.is_err_and(|e| e.is_panic()) {
+                tracing::error!("Handling a callback panicked; it is tried again in a minute");
+            }
+        }
+        let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
+        for (flight, ended) in ended {
+            self.leases.land(Lane::of(flight.application));
+            let lineup = &mut desk.lineup;
+            match ended {
+                Ended::Attempted { next, sign } => lineup.made(&flight, sign, next, now),
+                Ended::Behind { event } => lineup.waits(&flight, event, now),
+                Ended::Waits { until } => lineup.park(&flight, until),
+                Ended::ApplicationWaits { until } => lineup.park_application(&flight, until),
+                Ended::Held => {
+                    lineup.drop_ready(flight.application);
+                    lineup.give_up(flight.application);
+                    lineup.land(&flight);
+                }
+                Ended::Again => {
+                    lineup.note(flight.tenant, flight.application, now);
+                    lineup.land(&flight);
+                }
+            }
+        }
+    }
+
+    /// How long nothing can be begun, unless somebody rings or an attempt lands.
+    async fn wait(&self) -> Duration {
+        let now = self.app.clock.now();
+        let next = self.desk.lock().await.lineup.first_at();
+        let wait = |at: UnixMillis| Duration::from_millis(u64::try_from(at.0 - now.0).unwrap_or(0));
+        next.map_or(LOOK_EVERY, wait).clamp(WAIT_MIN, LOOK_EVERY)
+    }
+}

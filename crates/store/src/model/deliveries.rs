@@ -1,0 +1,102 @@
+//! What writes of events, deliveries and attempts do to the model.
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+
+use super::state::{State, guard, parent};
+use crate::batch::{Committed, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Key};
+use crate::contract::{AttemptRow, CommitError, EventRow};
+
+impl State {
+    pub(super) fn enqueue(&mut self, row: &EventRow, committed: &mut Committed) -> Result<(), CommitError> {
+        let taken = self.events.values().any(|e| e.no == row.no || e.event_id == row.event_id);
+        guard(!taken, || Conflict::Taken(Key::Event(row.event_id)))?;
+        let of_tenant = self.applications.get(&row.application).is_some_and(|a| a.tenant == row.tenant);
+        parent(of_tenant, "an application")?;
+        let count = |of: &dyn Fn(&EventRow) -> bool| i64::try_from(self.events.values().filter(|e| of(e)).count());
+        let seq = count(&|e| e.application == row.application).unwrap_or(i64::MAX) + 1;
+        let sequence = count(&|e| e.application == row.application && e.biz_id == row.biz_id).unwrap_or(i64::MAX) + 1;
+        self.events.insert(row.no, EventRow { seq, sequence, ..row.clone() });
+        committed.events.push(EventNumbers { seq, sequence });
+        Ok(())
+    }
+
+    pub(super) fn record_attempt(
+        &mut self,
+        tenant: TenantNo,
+        attempt: &AttemptRow,
+        state: DeliveryState,
+        due_at: Option<UnixMillis>,
+    ) -> Result<(), CommitError> {
+        let moved = || Conflict::Moved(Key::Delivery(attempt.event));
+        let Some(event) = self.events.get_mut(&attempt.event) else { return Err(CommitError::Conflict(moved())) };
+        guard(event.tenant == tenant && event.attempts == attempt.attempt - 1, moved)?;
+        event.attempts = attempt.attempt;
+        event.state = state;
+        event.due_at = due_at;
+        event.behind = None;
+        event.by_hand &= state == DeliveryState::Pending;
+        if state.is_over() {
+            for follower in self.events.values_mut().filter(|e| e.behind == Some(attempt.event)) {
+                follower.behind = None;
+                follower.due_at = follower.due_at.map(|due_at| due_at.min(attempt.at));
+            }
+        }
+        self.attempts.entry(attempt.event).or_default().push(attempt.clone());
+        Ok(())
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        of: (TenantNo, ApplicationNo),
+        from: DeliveryState,
+        to: DeliveryState,
+        due_at: Option<UnixMillis>,
+    ) {
+        let mut left = self.events.values_mut().filter(|e| (e.tenant, e.application) == of && e.state == from);
+        for event in left.by_ref().take(DELIVERIES_TURNED_MAX) {
+            event.state = to;
+            event.due_at = due_at;
+            event.behind = None;
+        }
+        if left.next().is_none() {
+            self.turning.remove(&of);
+        }
+    }
+
+    pub(super) fn redeliver(
+        &mut self,
+        tenant: TenantNo,
+        event: EventNo,
+        due_at: UnixMillis,
+    ) -> Result<(), CommitError> {
+        let moved = || Conflict::Moved(Key::Delivery(event));
+        let Some(stored) = self.events.get_mut(&event) else { return Err(CommitError::Conflict(moved())) };
+        let may = match stored.state {
+            DeliveryState::Delivered | DeliveryState::Dead => true,
+            DeliveryState::Pending | DeliveryState::Held => false,
+        };
+        guard(may && stored.tenant == tenant, moved)?;
+        stored.state = DeliveryState::Pending;
+        stored.due_at = Some(due_at);
+        stored.by_hand = true;
+        Ok(())
+    }
+
+    pub(super) fn defer(
+        &mut self,
+        tenant: TenantNo,
+        event: EventNo,
+        (behind, until): (EventNo, UnixMillis),
+    ) -> Result<(), CommitError> {
+        for no in [behind, event] {
+            let stands = self.events.get(&no).filter(|e| e.tenant == tenant).map(|e| e.state);
+            guard(stands == Some(DeliveryState::Pending), || Conflict::Moved(Key::Delivery(no)))?;
+        }
+        if let Some(event) = self.events.get_mut(&event) {
+            (event.behind, event.due_at) = (Some(behind), Some(until));
+        }
+        Ok(())
+    }
+}

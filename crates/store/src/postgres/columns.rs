@@ -1,0 +1,111 @@
+//! Parts of statements that several of them share.
+
+macro_rules! merchant_columns {
+    () => {
+        "m.tenant_no, m.merchant_no, m.merchant_id, m.kind, m.name, m.base_r, m.base_f, m.user_id, m.enabled, m.revision, \
+         m.created_at"
+    };
+}
+
+macro_rules! rule_columns {
+    ($r:literal) => {
+        concat!(
+            $r,
+            ".merchant_no, ",
+            $r,
+            ".version_no, ",
+            $r,
+            ".config_id, ",
+            $r,
+            ".previous_config_id, ",
+            $r,
+            ".base_version_no, ",
+            $r,
+            ".r_markup, ",
+            $r,
+            ".f_markup, ",
+            $r,
+            ".effective_at, ",
+            $r,
+            ".due_at, ",
+            $r,
+            ".created_at"
+        )
+    };
+}
+
+/// The version that another row names, by its whole key. The limit keeps the planner, which knows nothing of the table's size yet, from
+/// finding the sub-account first and then walking all its versions.
+macro_rules! version_of {
+    ($alias:literal, $of:literal, $no:literal) => {
+        concat!(
+            " LEFT JOIN LATERAL (SELECT * FROM fee_rule v WHERE v.tenant_no = ",
+            $of,
+            ".tenant_no AND v.merchant_no = ",
+            $of,
+            ".merchant_no AND v.version_no = ",
+            $of,
+            ".",
+            $no,
+            " LIMIT 1) ",
+            $alias,
+            " ON true "
+        )
+    };
+}
+
+macro_rules! order_columns {
+    () => {
+        "o.order_id, o.user_id, o.sell_currency, o.buy_currency, o.sell_amount, o.buy_amount, o.status, o.rate, \
+         o.quote_id, o.created_at, o.revision"
+    };
+}
+
+/// An application with its merchant, its tenant's id and its live secrets: a row for each secret, or one without.
+macro_rules! application_select {
+    ($from:literal) => {
+        concat!(
+            "SELECT a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, \
+             a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, \
+             a.tolerance_before_ms, a.tolerance_raised_at, a.rate_limit_per_s, a.revision, a.created_at, ",
+            merchant_columns!(),
+            ", t.merchant_id, t.enabled, s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, \
+             s.signs_callbacks, s.created_at, s.not_after, s.revoked_at, s.last_used_at FROM ",
+            $from,
+            " a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no LEFT JOIN merchant t ON t.merchant_no = a.tenant_no \
+             LEFT JOIN secret s ON s.application_no = a.application_no AND s.revoked_at IS NULL \
+             ORDER BY a.application_no, s.created_at DESC, s.secret_id DESC"
+        )
+    };
+}
+
+/// Tokens of operators; what is asked for is added to it.
+macro_rules! token_select {
+    ($which:literal) => {
+        concat!(
+            "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at, last_used_at FROM operator_token ",
+            $which
+        )
+    };
+}
+
+/// What the first link of a tenant hangs on.
+macro_rules! start {
+    () => {
+        "decode(repeat('00', 32), 'hex')"
+    };
+}
+
+/// The database's time, in ms since 1970.
+macro_rules! now {
+    () => {
+        "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    };
+}
+
+macro_rules! event_columns {
+    () => {
+        "e.tenant_no, e.event_no, e.application_no, e.client_id, e.event_id, e.seq, e.sequence, e.biz_type, e.biz_id, \
+         e.biz_status, e.data, e.body, e.created_at, d.state, d.attempts, d.due_at, d.behind_no, d.by_hand"
+    };
+}

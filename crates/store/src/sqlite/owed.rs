@@ -1,0 +1,60 @@
+//! What is owed: which applications have pending deliveries, and which of theirs comes first.
+
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use rusqlite::{Connection, params};
+
+use super::queries::{Found, event_columns, many, one};
+use super::rows;
+use crate::contract::{Cursor, EventRow, OwedRow};
+use crate::words::before;
+
+/// A walk from one application to the next, whatever each has waiting.
+pub(super) fn owed(conn: &Connection, page: &Cursor<ApplicationNo>) -> Found<Vec<OwedRow>> {
+    let sql = "WITH RECURSIVE a (no) AS (
+                 SELECT (SELECT d.application_no FROM delivery d INDEXED BY delivery_next
+                         WHERE d.state = 'pending' AND d.application_no > ?1 ORDER BY d.application_no LIMIT 1)
+                 UNION ALL
+                 SELECT (SELECT d.application_no FROM delivery d INDEXED BY delivery_next
+                         WHERE d.state = 'pending' AND d.application_no > a.no ORDER BY d.application_no LIMIT 1)
+                 FROM a WHERE a.no IS NOT NULL)
+               SELECT (SELECT d.tenant_no FROM delivery d INDEXED BY delivery_next
+                       WHERE d.state = 'pending' AND d.application_no = a.no LIMIT 1), a.no,
+                 min(coalesce((SELECT d.due_at FROM delivery d INDEXED BY delivery_next WHERE d.state = 'pending'
+                               AND d.application_no = a.no AND min(d.attempts, 1) = 0 ORDER BY d.due_at LIMIT 1), ?3),
+                     coalesce((SELECT d.due_at FROM delivery d INDEXED BY delivery_next WHERE d.state = 'pending'
+                               AND d.application_no = a.no AND min(d.attempts, 1) = 1 ORDER BY d.due_at LIMIT 1), ?3))
+               FROM a WHERE a.no IS NOT NULL LIMIT ?2";
+    let after = page.after.map_or(i64::MIN, |of| of.0);
+    many(conn, sql, params![after, page.limit, i64::MAX], rows::owed)
+}
+
+pub(super) fn pending_of(conn: &Connection, of: &[(TenantNo, ApplicationNo)], limit: u32) -> Found<Vec<EventRow>> {
+    let sql = concat!(
+        "SELECT ",
+        event_columns!(),
+        "FROM delivery d INDEXED BY delivery_next CROSS JOIN event e ON e.event_no = d.event_no
+         WHERE d.state = 'pending' AND d.application_no = ?1 AND min(d.attempts, 1) = ?2 AND d.tenant_no = ?3
+         ORDER BY d.due_at, d.event_no LIMIT ?4"
+    );
+    let mut found = Vec::new();
+    for (tenant, application) in of {
+        for repeated in [0, 1] {
+            found.extend(many(conn, sql, params![application.0, repeated, tenant.0, limit], rows::event)?);
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn pending_before(conn: &Connection, event: &EventRow) -> Found<Option<EventNo>> {
+    let sql = "SELECT e.event_no FROM event e INDEXED BY event_by_biz CROSS JOIN delivery d ON d.event_no = e.event_no
+               WHERE e.biz_id = ?1 AND e.event_no >= ?2 AND e.event_no < ?3 AND e.application_no = ?4 AND e.tenant_no = ?5
+               AND e.sequence < ?6 AND d.state = 'pending' ORDER BY e.event_no DESC LIMIT 1";
+    for (from, to) in before(event) {
+        let of = params![event.biz_id, from, to, event.application.0, event.tenant.0, event.sequence];
+        let found = one(conn, sql, of, |row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo))?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
