@@ -373,7 +373,7 @@ mod tests {
     fn behind_a_line_of_an_older_program_and_behind_a_gap_every_change_is_named_still() {
         let key = ChainKey::new(&[7; LINK_BYTES]);
         let (mut lines, mut last) = (Vec::new(), START);
-        for no in 1..=8 {
+        for no in 1..=10 {
             let row = row(no, "x");
             let link = (no != 3).then(|| link(&last, no, &key.mark(None, &row)));
             last = link.unwrap_or(last);
@@ -385,7 +385,9 @@ mod tests {
         lines.remove(6);
         let (report, faults) = walked(&key, &lines);
         assert_eq!(faults, [3, 5, 7]);
-        assert_eq!((report.lines, report.linked, report.unlinked), (7, 6, 0));
+        assert_eq!((report.lines, report.linked, report.unlinked), (9, 8, 0));
+        lines[7].row.actor = "changed".to_owned();
+        assert_eq!(walked(&key, &lines).1, [3, 5, 7, 9], "what lies behind the gap is looked at still");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod deliveries;
 mod state;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use countersign_domain::convert::ConvertOrder;
@@ -31,7 +32,10 @@ use state::{State, nonce_key};
 
 /// Keeps everything in memory and forgets it when it is dropped.
 #[derive(Debug, Default)]
-pub struct ModelStore(Mutex<Box<State>>);
+pub struct ModelStore {
+    state: Mutex<Box<State>>,
+    application_reads: AtomicU64,
+}
 
 impl ModelStore {
     /// An empty store.
@@ -40,7 +44,12 @@ impl ModelStore {
     }
 
     fn state(&self) -> MutexGuard<'_, Box<State>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often an application, or its revision, was asked for by a ClientId: what a refusal may cost has a bound, and tests count.
+    pub fn application_reads(&self) -> u64 {
+        self.application_reads.load(Ordering::Relaxed)
     }
 }
 
@@ -106,11 +115,13 @@ impl Store for ModelStore {
     }
 
     async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
+        self.application_reads.fetch_add(1, Ordering::Relaxed);
         let state = self.state();
         state.applications.values().find(|a| a.client_id == client_id).map(|a| state.view(a)).transpose()
     }
 
     async fn application_revision(&self, client_id: &str) -> Result<Option<i64>, StoreError> {
+        self.application_reads.fetch_add(1, Ordering::Relaxed);
         Ok(self.state().applications.values().find(|a| a.client_id == client_id).map(|a| a.revision))
     }
 

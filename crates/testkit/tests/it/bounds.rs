@@ -2,13 +2,21 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use countersign::app::callers::{Ask, Authenticated, Cost, HMACS_PER_REFUSAL, LIVE_SECRETS_MAX};
+use countersign::app::identity::{self, NewApplication, NewMerchant, Standing};
+use countersign::app::{Actor, App};
 use countersign::log::LogSink;
 use countersign::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
+use countersign_protocol::signing::SigningKey;
+use countersign_store::AnyStore;
+use countersign_testkit::backing::StoreKind;
+use countersign_testkit::in_process::InProcess;
 use countersign_testkit::patience::until;
-use countersign_testkit::wire::{Draft, fresh_nonce, once};
+use countersign_testkit::wire::{Draft, Signer, fresh_nonce, once};
 use countersign_testkit::world::{Heard, World};
 use http_body_util::Full;
 use hyper::Request;
@@ -16,32 +24,38 @@ use hyper::body::Bytes;
 use serde_json::json;
 
 const QUERY: &str = "/v1/pay/events";
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn prefixes() -> Prefixes {
     Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix")
 }
 
 /// What the refusal of this request costs.
-async fn cost(world: &World, draft: &Draft) -> Cost {
+async fn cost(app: &App, draft: &Draft) -> Cost {
+    match authenticated(app, draft).await {
+        Authenticated::No(_, cost) => cost,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+async fn authenticated(app: &App, draft: &Draft) -> Authenticated {
     let fields: Vec<_> = draft.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
     let prefixes = prefixes();
     let headers =
         prefixes.parse(fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes()))).expect("good headers");
-    let app = &world.running.app;
-    match app.authenticate(&headers, b"", app.clock.now(), Ask::TheStore).await.expect("the store answers") {
-        Authenticated::No(_, cost) => cost,
-        other => panic!("not refused: {other:?}"),
-    }
+    app.authenticate(&headers, b"", app.clock.now(), Ask::TheStore).await.expect("the store answers")
 }
 
 #[tokio::test]
 async fn a_refusal_costs_the_same_whoever_is_named_and_whatever_is_kept_of_them() {
     let world = World::start().await.expect("a world starts");
     let known = world.access.institution("bank", 0, None).await.expect("provisioned");
-    for _ in 1..LIVE_SECRETS_MAX - 1 {
-        let path = format!("/applications/{}/secrets", known.client_id);
-        world.access.provision("POST", &path, json!({"overlap_s": 3600})).await.expect("rotated");
+    let full = world.access.application("bank", None).await.expect("provisioned");
+    for (signer, live) in [(&known, LIVE_SECRETS_MAX - 1), (&full, LIVE_SECRETS_MAX)] {
+        for _ in 1..live {
+            let path = format!("/applications/{}/secrets", signer.client_id);
+            world.access.provision("POST", &path, json!({"overlap_s": 3600})).await.expect("rotated");
+        }
     }
     let disabled = world.access.application("bank", None).await.expect("provisioned");
     let path = format!("/applications/{}", disabled.client_id);
@@ -49,15 +63,49 @@ async fn a_refusal_costs_the_same_whoever_is_named_and_whatever_is_kept_of_them(
     let draft = |signer| world.draft(signer, "GET", QUERY, "");
     let wrong = draft(&known).with("X-Service-Signature", &"0".repeat(128));
     let unknown = wrong.clone().with("X-Service-Certificate-ClientId", "app_nobody");
+    let all_live = wrong.clone().with("X-Service-Certificate-ClientId", &full.client_id);
+    let kinds = [("unknown", unknown), ("wrong", wrong), ("all live", all_live), ("disabled", draft(&disabled))];
     let same = Cost { look_ups: 1, opened: LIVE_SECRETS_MAX, hmacs: HMACS_PER_REFUSAL };
     for kept in [false, true] {
-        for (kind, draft) in [("unknown", &unknown), ("wrong", &wrong), ("disabled", &draft(&disabled))] {
+        for (kind, draft) in &kinds {
             if !kept {
                 world.running.app.callers.forget_all();
             }
-            assert_eq!(cost(&world, draft).await, same, "{kind}, kept: {kept}");
+            assert_eq!(cost(&world.running.app, draft).await, same, "{kind}, kept: {kept}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_refusal_asks_the_store_once_and_a_caller_who_is_kept_not_at_all() {
+    let at = UnixMillis(1_767_225_600_000);
+    let process = InProcess::start(StoreKind::Model, at).await.expect("it starts");
+    let app = process.app();
+    let AnyStore::Model(store) = &app.store else { panic!("this one counts") };
+    let actor = Actor { name: "token:tok_test".to_owned(), source: String::new(), request_id: String::new() };
+    let (merchant_id, name) = (Some("bank".to_owned()), "Bank".to_owned());
+    let ask = NewMerchant { merchant_id, name: name.clone(), standing: Standing::Merchant, user_id: None };
+    identity::create_merchant(app, &ask, &|_| None, &actor).await.expect("a merchant");
+    let ask = NewApplication { merchant_id: "bank".to_owned(), name, callback_url: None };
+    let made = identity::create_application(app, &ask, &|_| None, &actor).await.expect("an application");
+    let (client_id, key) = (made.application.client_id, SigningKey::new(made.plain.expose().as_bytes()));
+    let signer = Signer { client_id, key, merchant_id: None };
+    let right = || signer.draft_at("GET", QUERY, b"", at.0, &fresh_nonce());
+    let wrong = right().with("X-Service-Signature", &"0".repeat(128));
+    let unknown = wrong.clone().with("X-Service-Certificate-ClientId", "app_nobody");
+    for kept in [false, true] {
+        for (kind, draft) in [("unknown", &unknown), ("wrong", &wrong)] {
+            if !kept {
+                app.callers.forget_all();
+            }
+            let before = store.application_reads();
+            assert_eq!(cost(app, draft).await.look_ups, 1, "{kind}, kept: {kept}");
+            assert_eq!(store.application_reads() - before, 1, "{kind}, kept: {kept}");
+        }
+    }
+    let before = store.application_reads();
+    assert!(matches!(authenticated(app, &right()).await, Authenticated::Yes(_)));
+    assert_eq!(store.application_reads(), before);
 }
 
 /// An edge of its own beside the world's server, with this budget; its lines.
@@ -74,14 +122,59 @@ fn edge(world: &World, budget: Budget) -> (Edge, Heard, countersign::log::LogGua
     (Edge::new(world.running.app.clone(), settings, log).expect("a prefix"), heard, guard)
 }
 
-/// The status of the answer to a query without a body, from this address.
-async fn ask(edge: &Edge, draft: &Draft, from: &str) -> u16 {
+/// The status of the answer to a request from this address, and how long it took.
+async fn asked(edge: &Edge, draft: &Draft, from: &str) -> (u16, Duration) {
     let mut request = Request::builder().method(draft.method.as_str()).uri(&draft.target);
     for (name, value) in &draft.headers {
         request = request.header(name, value);
     }
-    let request = request.body(Full::new(Bytes::new())).expect("a request");
-    edge.serve(request, from.parse::<IpAddr>().expect("an address")).await.status().as_u16()
+    let request = request.body(Full::new(Bytes::from(draft.body.clone()))).expect("a request");
+    let from = from.parse::<IpAddr>().expect("an address");
+    let began = Instant::now();
+    let status = edge.serve(request, from).await.status().as_u16();
+    (status, began.elapsed())
+}
+
+async fn ask(edge: &Edge, draft: &Draft, from: &str) -> u16 {
+    asked(edge, draft, from).await.0
+}
+
+/// The most of these times, of 100, that lie within one third of the way from a point of this grid to the next.
+fn in_one_third(times: &[Duration], grid: Duration) -> usize {
+    const BINS: usize = 30;
+    let mut bins = [0; BINS];
+    for took in times {
+        let part = took.as_nanos() % grid.as_nanos() * BINS as u128 / grid.as_nanos();
+        bins[usize::try_from(part).expect("less than all of them")] += 1;
+    }
+    let third = |first| (first..first + BINS / 3).map(|bin| bins[bin % BINS]).sum::<usize>();
+    (0..BINS).map(third).max().unwrap_or_default() * 100 / times.len()
+}
+
+/// A forged upgrade whose body is so long: HMACs over it take their time.
+fn forged(world: &World, client_id: &str, body_bytes: usize) -> Draft {
+    let name = Signer { client_id: client_id.to_owned(), key: SigningKey::new(b"none"), merchant_id: None };
+    world.draft(&name, "POST", "/rate/commission_rule/upgrade", &"x".repeat(body_bytes))
+}
+
+#[tokio::test]
+async fn refused_signatures_are_answered_at_points_of_a_grid() {
+    const GRID: Duration = Duration::from_micros(100);
+    const TRIES: usize = 400;
+    let world = World::start().await.expect("a world starts");
+    let known = world.access.institution("bank", 0, None).await.expect("provisioned");
+    let (edge, _, _guard) = edge(&world, Budget::default());
+    let mut times = Vec::new();
+    for n in 0..TRIES {
+        let client_id = if n % 2 == 0 { "app_nobody" } else { known.client_id.as_str() };
+        // Each takes another time, up to some points of the grid.
+        let (status, took) = asked(&edge, &forged(&world, client_id, n * 64_000 / TRIES), "192.0.2.1").await;
+        assert_eq!(status, 401);
+        times.push(took);
+    }
+    let share = in_one_third(&times, GRID);
+    // Times that know nothing of a grid are anywhere: some 40 of 100 are the most.
+    assert!(share >= 60, "{share} of 100: {times:?}");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 #[expect(dead_code, reason = "the example's own main reads the command line")]
 #[path = "../../../sdk/examples/receiver.rs"]
 mod example;
+mod faults;
 
 const SECRET: &str = "sk_of_the_receiver_that_is_certified";
 

@@ -126,6 +126,30 @@ async fn every_event_comes_in_order_through_failures_and_a_new_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_the_handler_does_not_take_holds_the_cursor_and_comes_again_after_a_new_start() {
+    let shop = Shop::open().await;
+    let handler = Receiver::start().await.expect("starts");
+    let file = shop.world.folder().join("cursor");
+    let flags = ["--after", "0", "--cursor", file.to_str().expect("a path")];
+    shop.happens(1).await;
+    shop.happens(2).await;
+    handler.script([Reply::Success]);
+    handler.answer_with(Reply::Fail);
+    let listener = shop.listens(&handler.url(), &flags);
+    let received = handler.wait_for(3, WITHIN).await.expect("comes");
+    assert_eq!(orders(&received)[..3], [pair("order-1", "1"), pair("order-2", "1"), pair("order-2", "2")]);
+    assert_eq!(cursor(&file), "1\n", "it stands at what was taken last");
+    drop(listener);
+
+    let so_far = handler.received().len();
+    handler.answer_with(Reply::Success);
+    let mut listener = shop.listens(&handler.url(), &flags);
+    assert!(listener.line().contains("bringing events after seq 1 to"));
+    let received = handler.wait_for(so_far + 1, WITHIN).await.expect("comes");
+    assert_eq!(orders(&received)[so_far..], [pair("order-2", "1")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_cursor_it_begins_with_what_happens_from_now_on() {
     let shop = Shop::open().await;
     let handler = Receiver::start().await.expect("starts");
