@@ -15,11 +15,12 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::{Table, Value};
 
+use crate::app::retention::Lives;
 use crate::merchant::Network;
 
 mod kinds;
 
-pub use kinds::{KeyText, Optional, Period};
+pub use kinds::{KeyText, Life, Optional, Period};
 
 /// `defaults.toml` as it was compiled in: every setting with its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -136,6 +137,8 @@ pub struct Config {
     pub tls: Tls,
     /// Bounds on connections and requests.
     pub limits: Limits,
+    /// How long things are kept.
+    pub retention: Retention,
     /// Where systemd puts credentials for this process, in the environment only: it shows files there to nobody else, whatever their mode says.
     #[serde(skip)]
     pub credentials: Option<PathBuf>,
@@ -149,6 +152,23 @@ pub struct Tls {
     pub cert: Optional<PathBuf>,
     /// PEM file of its private key.
     pub key: Optional<PathBuf>,
+}
+
+/// How long things are kept before they are freed.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    /// What went over the wire in attempts.
+    pub attempt_bytes: Life,
+    /// Events that are over.
+    pub events: Life,
+}
+
+impl Retention {
+    /// For the use cases.
+    pub fn lives(&self) -> Lives {
+        Lives { attempt_bytes: self.attempt_bytes.0, events: self.events.0 }
+    }
 }
 
 /// Bounds on what one connection may ask.

@@ -10,8 +10,8 @@ use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Requir
 use utoipa::{Modify, OpenApi, ToSchema as _};
 
 use crate::operator::{
-    ProblemDocument, applications, audit, audit_chain, convert_orders, delivery, events, fee_rules, health, master_key,
-    merchants, requests, secrets, tokens,
+    ProblemDocument, applications, attempts, audit, audit_chain, convert_orders, delivery, events, fee_rules, health,
+    master_key, merchants, requests, retention, secrets, tokens,
 };
 
 mod merchant;
@@ -34,8 +34,8 @@ const API_VERSION: &str = "1.0.0";
         merchants::create_institution, merchants::list_institutions, merchants::create_merchant, merchants::list, merchants::show, merchants::update, merchants::create_sub_account,
         merchants::list_sub_accounts, applications::create, applications::list, applications::show, applications::update,
         secrets::rotate, secrets::list, secrets::revoke, secrets::retire, secrets::use_for_callbacks, convert_orders::create, convert_orders::advance,
-        events::emit, events::list, events::show, events::redeliver, fee_rules::list, audit::list, audit_chain::heads, audit_chain::lines, audit_chain::verify,
-        delivery::show, delivery::release, master_key::show, master_key::rewrap, requests::show, tokens::create, tokens::list, tokens::show, tokens::revoke,
+        events::emit, events::list, events::show, attempts::show, events::redeliver, fee_rules::list, audit::list, audit_chain::heads, audit_chain::lines, audit_chain::verify,
+        delivery::show, delivery::release, master_key::show, master_key::rewrap, requests::show, retention::show, tokens::create, tokens::list, tokens::show, tokens::revoke,
         health::alive, health::ready, health::metrics,
     ),
     components(schemas(ProblemDocument)),

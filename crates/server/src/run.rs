@@ -30,7 +30,7 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, operators};
+use crate::app::{App, Policy, audit_chain, delivery, operators, retention};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -150,6 +150,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         tokio::spawn(durability::watch(app.clone(), ended.clone())),
         tokio::spawn(delivery::watch(app.clone(), ended.clone())),
         tokio::spawn(keep_house(app.clone(), ended.clone())),
+        tokio::spawn(retention::keep(app.clone(), ended.clone())),
         tokio::spawn(keep_small(edge, gate, handle, ended.clone())),
         tokio::spawn(note_uses(app.clone(), ended.clone())),
         tokio::spawn(trials::watch(app.clone(), ended.clone())),
@@ -241,6 +242,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         rate_limit_per_s: config.rate_limit_per_s,
         allow_private_callbacks: config.allow_private_callbacks,
         idempotency_life: config.idempotency_life.0,
+        retention: config.retention.lives(),
     };
     // Where others may deliver, nothing is this node's until it has taken it.
     let lanes = if store.is_shared() { LaneSet::NONE } else { LaneSet::ALL };

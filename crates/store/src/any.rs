@@ -7,6 +7,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
@@ -189,6 +190,34 @@ impl Store for AnyStore {
 
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
         either!(self, s => s.event(event_id).await)
+    }
+
+    async fn attempt_bytes(
+        &self,
+        tenant: TenantNo,
+        event: EventNo,
+        attempt: i64,
+        at: UnixMillis,
+    ) -> Result<Option<AttemptBytes>, StoreError> {
+        either!(self, s => s.attempt_bytes(tenant, event, attempt, at).await)
+    }
+
+    async fn old_bytes(
+        &self,
+        begun_before: UnixMillis,
+        most: u32,
+        page: Cursor<TenantNo>,
+    ) -> Result<Vec<OldBytes>, StoreError> {
+        either!(self, s => s.old_bytes(begun_before, most, page).await)
+    }
+
+    async fn old_events(
+        &self,
+        created_before: UnixMillis,
+        most: u32,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Result<Vec<OldEvents>, StoreError> {
+        either!(self, s => s.old_events(created_before, most, page).await)
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {

@@ -1,5 +1,7 @@
 //! A change as a value: a list of writes, each with its own guard.
 
+use std::sync::Arc;
+
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -7,6 +9,8 @@ use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
 
+use crate::attempt_log::AttemptBytes;
+pub use crate::attempt_log::{BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX};
 use crate::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow, Uses,
 };
@@ -111,6 +115,8 @@ pub enum Write {
         application: ApplicationNo,
         /// The attempt.
         attempt: Box<AttemptRow>,
+        /// What went over the wire; none where nothing did.
+        bytes: Option<Arc<AttemptBytes>>,
         /// Where the delivery goes.
         state: DeliveryState,
         /// When it is due next; `None` unless `Pending`.
@@ -163,6 +169,24 @@ pub enum Write {
         behind: EventNo,
         /// How long at the most.
         until: UnixMillis,
+    },
+    /// Forgets what went over the wire in attempts that began before an instant, oldest first, at most [`BYTES_FORGOTTEN_MAX`]. Guard: none.
+    ForgetBytes {
+        /// Whose attempts.
+        tenant: TenantNo,
+        /// The instant.
+        begun_before: UnixMillis,
+    },
+    /// Forgets the first events of an application by `seq`, with all that belongs to them, at most [`EVENTS_FORGOTTEN_MAX`]: those that are
+    /// delivered or dead and were written before an instant, up to the first one that is not. Its last event stays. Counters go on. Where
+    /// somebody else changes one of them, none is forgotten. Guard: none.
+    ForgetEvents {
+        /// Tenant of the application.
+        tenant: TenantNo,
+        /// Whose.
+        application: ApplicationNo,
+        /// The instant.
+        created_before: UnixMillis,
     },
     /// Remembers the answer to an `Idempotency-Key`. Guard: scope and key are new.
     RememberAnswer(Box<IdempotencyRow>),

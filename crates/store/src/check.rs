@@ -31,6 +31,8 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::InsertConvertOrder { tenant, .. }
         | Write::MoveConvertOrder { tenant, .. }
         | Write::RecordAttempt { tenant, .. }
+        | Write::ForgetBytes { tenant, .. }
+        | Write::ForgetEvents { tenant, .. }
         | Write::ReleaseHeld { tenant, .. }
         | Write::HoldPending { tenant, .. }
         | Write::Defer { tenant, .. }
@@ -80,9 +82,10 @@ fn one(write: &Write) -> Result<(), StoreError> {
             demand(row.attempts >= 0, "attempts are counted from 0")?;
             due_iff_pending(row.state, row.due_at)
         }
-        Write::RecordAttempt { attempt, state, due_at, .. } => {
+        Write::RecordAttempt { attempt, bytes, state, due_at, .. } => {
             demand(attempt.attempt >= 1, "attempts are numbered from 1")?;
             demand(attempt.fence.0 >= 0, "fences are counted from 0")?;
+            demand(bytes.as_ref().is_none_or(|bytes| bytes.answer_length >= 0), "bytes are counted from 0")?;
             due_iff_pending(*state, *due_at)
         }
         Write::Defer { event, behind, .. } => demand(event != behind, "an event waits for another one"),
@@ -98,6 +101,8 @@ fn one(write: &Write) -> Result<(), StoreError> {
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
+        | Write::ForgetBytes { .. }
+        | Write::ForgetEvents { .. }
         | Write::RecordAudit(_)
         | Write::PutSetting { .. }
         | Write::MoveSetting { .. }

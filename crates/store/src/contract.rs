@@ -11,6 +11,7 @@ use countersign_domain::time::UnixMillis;
 use thiserror::Error;
 use tokio::sync::broadcast;
 
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -309,6 +310,32 @@ pub trait Store: Send + Sync + 'static {
         &self,
         event_id: SortedId,
     ) -> impl Future<Output = Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError>> + Send;
+
+    /// What went over the wire in an attempt; none where nothing did, or where it is no longer kept. `at` is the attempt's own.
+    fn attempt_bytes(
+        &self,
+        tenant: TenantNo,
+        event: EventNo,
+        attempt: i64,
+        at: UnixMillis,
+    ) -> impl Future<Output = Result<Option<AttemptBytes>, StoreError>> + Send;
+
+    /// Of which tenants there are bytes of attempts that began before an instant, and how many, counted up to `most` for each.
+    fn old_bytes(
+        &self,
+        begun_before: UnixMillis,
+        most: u32,
+        page: Cursor<TenantNo>,
+    ) -> impl Future<Output = Result<Vec<OldBytes>, StoreError>> + Send;
+
+    /// Of which applications [`crate::Write::ForgetEvents`] would forget events that were written before an instant, and how many, looked for
+    /// among the first `most` and one more of each.
+    fn old_events(
+        &self,
+        created_before: UnixMillis,
+        most: u32,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> impl Future<Output = Result<Vec<OldEvents>, StoreError>> + Send;
 
     /// Events of all tenants for the operator, newest first. `after` is an `EventNo`.
     fn events(

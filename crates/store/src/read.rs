@@ -9,6 +9,7 @@ use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use rust_decimal::Decimal;
 
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents, Phases};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantRow, OwedRow, SealedSecret, SecretRow,
@@ -106,6 +107,17 @@ impl<'r, R: Columns> Fields<'r, R> {
 
     fn opt_small<T: TryFrom<i64>>(&mut self) -> Result<Option<T>, StoreError> {
         self.opt_int()?.map(|value| T::try_from(value).map_err(|_| self.corrupt())).transpose()
+    }
+
+    fn opt_flag(&mut self) -> Result<Option<bool>, StoreError> {
+        let at = self.column();
+        self.row.flag(at).map_err(|WrongType| self.corrupt())
+    }
+
+    /// A length of time; none below 0.
+    fn opt_micros(&mut self) -> Result<Option<i64>, StoreError> {
+        let value = self.opt_int()?;
+        if value.is_some_and(|us| us < 0) { Err(self.corrupt()) } else { Ok(value) }
     }
 
     fn opt_str(&mut self) -> Result<Option<&'r str>, StoreError> {
@@ -379,6 +391,41 @@ pub(crate) fn attempt<R: Columns>(row: &R) -> Result<AttemptRow, StoreError> {
         address: f.opt_text()?,
         detail: f.text()?,
         fence: Fence(f.count(0)?),
+        phases: Phases {
+            dns_us: f.opt_micros()?,
+            connect_us: f.opt_micros()?,
+            tls_us: f.opt_micros()?,
+            first_byte_us: f.opt_micros()?,
+            total_us: f.opt_micros()?,
+            reused: f.opt_flag()?,
+        },
+    })
+}
+
+pub(crate) fn attempt_bytes<R: Columns>(row: &R) -> Result<AttemptBytes, StoreError> {
+    let mut f = Fields::new(row, "attempt_bytes", 1, 0);
+    Ok(AttemptBytes {
+        sent_head: f.blob()?.to_vec(),
+        answer_head: f.blob()?.to_vec(),
+        answer_body: f.blob()?.to_vec(),
+        answer_length: f.count(0)?,
+        is_cut: f.flag()?,
+    })
+}
+
+pub(crate) fn old_bytes<R: Columns>(row: &R) -> Result<OldBytes, StoreError> {
+    let mut f = Fields::new(row, "attempt_bytes", 0, 0);
+    Ok(OldBytes { tenant: TenantNo(f.int()?), rows: f.count(0)?, bytes: f.count(0)? })
+}
+
+pub(crate) fn old_events<R: Columns>(row: &R) -> Result<OldEvents, StoreError> {
+    let mut f = Fields::new(row, "event", 0, 1);
+    Ok(OldEvents {
+        tenant: TenantNo(f.int()?),
+        application: ApplicationNo(f.int()?),
+        events: f.count(0)?,
+        attempts: f.count(0)?,
+        bytes: f.count(0)?,
     })
 }
 

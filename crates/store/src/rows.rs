@@ -7,6 +7,8 @@ use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;
 use rust_decimal::Decimal;
 
+use crate::attempt_log::Phases;
+
 /// What kind of merchant it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MerchantKind {
@@ -309,6 +311,8 @@ pub struct AttemptRow {
     pub detail: String,
     /// The term of its lane under which it was made; 0 in stores of one node.
     pub fence: Fence,
+    /// How long its phases took.
+    pub phases: Phases,
 }
 
 /// An answer kept for an `Idempotency-Key`.

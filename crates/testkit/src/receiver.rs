@@ -66,6 +66,8 @@ pub enum Reply {
 pub struct Received {
     /// Path and query.
     pub target: String,
+    /// Request line and headers as they came, with the blank line.
+    pub head: Vec<u8>,
     /// Names in lower case, in the order of arrival.
     pub headers: Vec<(String, String)>,
     /// The body's bytes.
@@ -317,8 +319,8 @@ async fn read_request<S: Socket>(stream: &mut S, buffer: &mut Vec<u8>, connectio
             return Ok(None);
         }
     };
-    let head = String::from_utf8(buffer[..head_end].to_vec())?;
-    let mut lines = head.split("\r\n");
+    let text = String::from_utf8(buffer[..head_end].to_vec())?;
+    let mut lines = text.split("\r\n");
     let target = lines.next().unwrap_or_default().split(' ').nth(1).unwrap_or_default().to_owned();
     let headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(':'))
@@ -329,9 +331,10 @@ async fn read_request<S: Socket>(stream: &mut S, buffer: &mut Vec<u8>, connectio
     while buffer.len() < body_start + length {
         anyhow::ensure!(stream.read_buf(buffer).await? > 0, "the request's body broke off");
     }
+    let head = buffer[..body_start].to_vec();
     let body = buffer[body_start..body_start + length].to_vec();
     buffer.drain(..body_start + length);
-    Ok(Some(Received { target, headers, body, at: Instant::now(), connection }))
+    Ok(Some(Received { target, head, headers, body, at: Instant::now(), connection }))
 }
 
 const SUCCESS: &[u8] = br#"{"returnCode":"SUCCESS","returnMessage":""}"#;

@@ -7,6 +7,7 @@ use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::CallbackBody;
 use countersign_store::Store;
+use countersign_store::attempt_log::AttemptBytes;
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, ApplicationView, AttemptRow, CommitError, Cursor, EventFilter, EventRow,
@@ -178,6 +179,24 @@ pub async fn find(app: &App, event_id: SortedId) -> Result<(EventRow, Vec<Attemp
     let (event, attempts) = app.store.event(event_id).await?.ok_or_else(|| no_event(event_id))?;
     let goes_out = is_open(event.state) && goes_out(app, &event.client_id).await?;
     Ok((as_it_stands(event, goes_out, app.clock.now()), attempts))
+}
+
+/// An attempt at an event, with what went over the wire as far as that is kept.
+pub async fn attempt(
+    app: &App,
+    event_id: SortedId,
+    number: i64,
+) -> Result<(EventRow, AttemptRow, Option<AttemptBytes>), AppError> {
+    let (event, attempts) = app.store.event(event_id).await?.ok_or_else(|| no_event(event_id))?;
+    let found = attempts.into_iter().find(|attempt| attempt.attempt == number);
+    let attempt = found.ok_or_else(|| no_attempt(&public_id(event_id), &number.to_string()))?;
+    let bytes = app.store.attempt_bytes(event.tenant, event.no, number, attempt.at).await?;
+    Ok((event, attempt, bytes))
+}
+
+/// That an event has no attempt of this number.
+pub fn no_attempt(event_id: &str, number: &str) -> AppError {
+    AppError::NotFound(format!("the event {event_id} has no attempt {number}"))
 }
 
 const fn is_open(state: DeliveryState) -> bool {

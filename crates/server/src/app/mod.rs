@@ -25,6 +25,7 @@ pub mod hints;
 pub mod identity;
 pub mod master_key;
 pub mod operators;
+pub mod retention;
 pub mod rules;
 pub mod trouble;
 pub mod turns;
@@ -45,6 +46,8 @@ pub struct Policy {
     pub allow_private_callbacks: bool,
     /// How long an idempotency key is remembered.
     pub idempotency_life: Duration,
+    /// How long things are kept.
+    pub retention: retention::Lives,
 }
 
 /// The running deployment: everything a use case needs, passed explicitly.

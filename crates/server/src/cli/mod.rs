@@ -26,6 +26,7 @@ mod operator;
 mod pretty;
 mod provision;
 mod recover;
+mod retention;
 mod serve;
 mod settings;
 mod sign;
@@ -99,6 +100,8 @@ pub enum Command {
     FeeRule(operator::Group<provision::FeeRule>),
     /// Convert orders: create and move, as the platform's back end does
     ConvertOrder(operator::Group<provision::ConvertOrder>),
+    /// What is old enough to be freed now, and how much that is
+    Retention(retention::Retention),
     /// The audit log
     Audit(audit::Audit),
     /// The master key: which one seals, and sealing every secret again under another one
@@ -154,6 +157,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Event(group) => group.run(environment),
         Command::FeeRule(group) => group.run(environment),
         Command::ConvertOrder(group) => group.run(environment),
+        Command::Retention(retention) => retention.run(environment),
         Command::Audit(audit) => audit.run(environment),
         Command::MasterKey(master_key) => master_key.run(environment),
     }

@@ -137,6 +137,13 @@ pub enum Event {
         /// Which
         event_id: String,
     },
+    /// Show one attempt with the bytes that went over the wire
+    Attempt {
+        /// Which event
+        event_id: String,
+        /// Which attempt: 1, 2, ...
+        attempt: u32,
+    },
     /// Deliver an event again
     Redeliver {
         /// Which
@@ -316,6 +323,9 @@ impl IntoCall for Event {
                 .query("state", state.map(|state| state.name().to_owned()))
                 .page(page),
             Self::Show { event_id } => Call::new(Method::GET, format!("/events/{}", escaped(event_id))),
+            Self::Attempt { event_id, attempt } => {
+                Call::new(Method::GET, format!("/events/{}/attempts/{attempt}", escaped(event_id)))
+            }
             Self::Redeliver { event_id } => Call::new(Method::POST, format!("/events/{}/redeliver", escaped(event_id))),
         })
     }

@@ -20,27 +20,55 @@ impl FromStr for Period {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is no period: write a whole number and ms, s, m, h or d, such as \"30s\"");
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let count: u64 = text[..digits].parse().map_err(|_| bad())?;
-        let unit_ms = match &text[digits..] {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return Err(bad()),
-        };
-        match count.checked_mul(unit_ms) {
+        match period_ms(text) {
             Some(ms) if ms <= PERIOD_MS_MAX => Ok(Self(Duration::from_millis(ms))),
-            Some(_) | None => Err(format!("{text:?} is longer than a year")),
+            Some(_) => Err(format!("{text:?} is longer than a year")),
+            None => Err(format!("{text:?} is no period: write a whole number and ms, s, m, h or d, such as \"30s\"")),
         }
     }
+}
+
+/// A period in ms, at most what a number holds; none: it is no period.
+fn period_ms(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let count: u64 = text[..digits].parse().ok()?;
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    Some(count.saturating_mul(unit_ms))
 }
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// How long something is kept: a period of up to a hundred years, or `off`, which is for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life(pub Option<Duration>);
+
+/// Shorter, and a mistake would free what somebody is looking at.
+const LIFE_MS_MIN: u64 = 3_600_000;
+const LIFE_MS_MAX: u64 = 100 * PERIOD_MS_MAX;
+
+impl<'de> Deserialize<'de> for Life {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        match period_ms(&text) {
+            Some(ms) if (LIFE_MS_MIN..=LIFE_MS_MAX).contains(&ms) => Ok(Self(Some(Duration::from_millis(ms)))),
+            Some(_) | None => Err(D::Error::custom(format!(
+                "{text:?} is neither \"off\" nor a period of 1h to 36600d, such as \"30d\""
+            ))),
+        }
     }
 }
 

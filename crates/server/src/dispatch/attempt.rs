@@ -1,14 +1,17 @@
 //! One attempt: sign, connect to a vetted address, send, read the answer.
 //!
-//! Invariant: one deadline over all of it. No redirect is followed, nothing is decompressed, no answer is logged or kept.
+//! Invariant: one deadline over all of it. No redirect is followed, nothing is decompressed, no answer is logged; what is kept of it, in the
+//! attempt's bytes, is bounded.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::{ACKNOWLEDGEMENT_BYTES_MAX, Acknowledgement, read_acknowledgement};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use countersign_store::attempt_log::{AttemptBytes, Phases};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response};
@@ -18,6 +21,13 @@ use super::connect::{Connector, Line, Unreached};
 use super::egress::Target;
 use super::faults::{self, Stage};
 use super::retry_after::retry_after_ms;
+use super::stopwatch::{Stopwatch, micros};
+use super::tape::{Heads, Tape};
+
+/// Kept of an answer's body, in bytes. Of one whose status says no, more is not even read.
+const BODY_BYTES_KEPT: usize = 16 * 1024;
+/// How long the body of an answer whose status says no may take: it decides nothing, and is read for people only.
+const REFUSAL_READ_FOR: Duration = Duration::from_secs(2);
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +38,9 @@ pub(super) struct Report {
     pub(super) address: Option<SocketAddr>,
     pub(super) detail: String,
     pub(super) took: Duration,
+    pub(super) phases: Phases,
+    /// None where nothing went over a connection.
+    pub(super) bytes: Option<AttemptBytes>,
 }
 
 /// What is sent: the headers but for `Host`, and the event's own bytes.
@@ -40,10 +53,71 @@ pub(super) struct Letter {
 /// What is known of the answer so far; a deadline that passes keeps it.
 #[derive(Debug, Default)]
 struct Progress {
-    stage: Stage,
+    watch: Stopwatch,
     address: Option<SocketAddr>,
     http_status: Option<u16>,
     retry_after_ms: Option<i64>,
+    /// The connection's, while the exchange lasts.
+    tape: Option<Arc<Tape>>,
+    heads: Heads,
+    body: Answer,
+}
+
+/// What was read of an answer's body.
+#[derive(Debug, Default)]
+struct Answer {
+    bytes: Vec<u8>,
+    length: usize,
+    has_more: bool,
+}
+
+impl Progress {
+    /// The exchange begins on this connection.
+    fn begin(&mut self, line: &Line, reused: bool) {
+        self.address = Some(line.address);
+        self.watch.enter(Stage::Head);
+        self.watch.phases.reused = Some(reused);
+        line.tape.begin();
+        self.tape = Some(line.tape.clone());
+    }
+
+    /// The exchange is over: from here on its connection may be another attempt's.
+    fn end(&mut self) {
+        if let Some(tape) = self.tape.take() {
+            self.heads = tape.take();
+        }
+    }
+
+    fn report(mut self, ending: Ending, took: Duration) -> Report {
+        self.end();
+        self.watch.stop();
+        let phases = Phases {
+            first_byte_us: self.heads.first_byte.map(micros),
+            total_us: Some(micros(took)),
+            ..self.watch.phases
+        };
+        Report {
+            outcome: ending.outcome,
+            http_status: self.http_status,
+            retry_after_ms: self.retry_after_ms,
+            address: self.address,
+            detail: ending.detail,
+            took,
+            phases,
+            bytes: self.bytes(),
+        }
+    }
+
+    fn bytes(self) -> Option<AttemptBytes> {
+        let Self { heads: Heads { sent, heard, .. }, body: Answer { mut bytes, length, has_more }, .. } = self;
+        if sent.is_empty() && heard.is_empty() {
+            return None;
+        }
+        let is_cut = has_more || bytes.len() > BODY_BYTES_KEPT;
+        bytes.truncate(BODY_BYTES_KEPT);
+        let answer_length = i64::try_from(length).unwrap_or(i64::MAX);
+        Some(AttemptBytes { sent_head: sent, answer_head: heard, answer_body: bytes, answer_length, is_cut })
+    }
 }
 
 struct Ending {
@@ -70,29 +144,23 @@ pub(super) async fn make(
     now: UnixMillis,
 ) -> Report {
     let began = Instant::now();
+    let end = began + deadline;
     let mut progress = Progress::default();
-    let ending = match timeout_at(began + deadline, exchange(connector, url, letter, now, &mut progress)).await {
+    let ending = match timeout_at(end, exchange(connector, url, letter, (now, end), &mut progress)).await {
         Ok(ending) => ending,
-        Err(_) => ending(Outcome::Timeout, faults::too_late(progress.stage, deadline)),
+        Err(_) => ending(Outcome::Timeout, faults::too_late(progress.watch.stage(), deadline)),
     };
-    Report {
-        outcome: ending.outcome,
-        http_status: progress.http_status,
-        retry_after_ms: progress.retry_after_ms,
-        address: progress.address,
-        detail: ending.detail,
-        took: began.elapsed(),
-    }
+    progress.report(ending, began.elapsed())
 }
 
 async fn exchange(
     connector: &Connector,
     url: &str,
     letter: Letter,
-    now: UnixMillis,
+    (now, end): (UnixMillis, Instant),
     progress: &mut Progress,
 ) -> Ending {
-    match try_exchange(connector, url, letter, now, progress).await {
+    match try_exchange(connector, url, letter, (now, end), progress).await {
         Ok(ending) | Err(ending) => ending,
     }
 }
@@ -101,11 +169,11 @@ async fn try_exchange(
     connector: &Connector,
     url: &str,
     letter: Letter,
-    now: UnixMillis,
+    (now, end): (UnixMillis, Instant),
     progress: &mut Progress,
 ) -> Result<Ending, Ending> {
     let target = connector.target(url)?;
-    let vetted = connector.vetted(&target).await?;
+    let vetted = connector.vetted(&target, &mut progress.watch).await?;
     let request = request(&target, letter)?;
     let (line, response) = send(connector, &target, &vetted, request, progress).await?;
     let status = response.status();
@@ -113,14 +181,18 @@ async fn try_exchange(
     progress.retry_after_ms =
         response.headers().get(RETRY_AFTER).and_then(|value| retry_after_ms(value.as_bytes(), now));
     if !status.is_success() {
-        // Its body is of no interest; the connection goes with it.
+        // Its body decides nothing; the connection goes with it.
+        let enough = (Instant::now() + REFUSAL_READ_FOR).min(end);
+        let read = timeout_at(enough, read(response, BODY_BYTES_KEPT, &mut progress.body)).await;
+        progress.body.has_more |= read.is_err();
         let further = if status.is_redirection() { "; redirects are not followed" } else { "" };
         return Ok(ending(Outcome::HttpStatus, format!("answered {}{further}", status.as_u16())));
     }
-    progress.stage = Stage::Body;
-    let answer = read(response).await?;
+    progress.watch.enter(Stage::Body);
+    read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body).await?;
+    progress.end();
     connector.keep(line);
-    Ok(match read_acknowledgement(&answer) {
+    Ok(match read_acknowledgement(&progress.body.bytes) {
         Acknowledgement::Success => ending(Outcome::Delivered, ""),
         Acknowledgement::Fail { .. } => ending(Outcome::Fail, "the answer's returnCode is not SUCCESS"),
         Acknowledgement::Unreadable => ending(Outcome::Unreadable, "the answer is no JSON object with a returnCode"),
@@ -153,7 +225,7 @@ async fn send(
         if line.sender.ready().await.is_err() {
             continue;
         }
-        (progress.address, progress.stage) = (Some(line.address), Stage::Head);
+        progress.begin(&line, true);
         match line.sender.try_send_request(request).await {
             Ok(response) => return Ok((line, response)),
             Err(mut error) => match error.take_message() {
@@ -162,9 +234,9 @@ async fn send(
             },
         }
     }
-    progress.address = None;
-    let mut line = connector.open(target, vetted, &mut progress.stage).await?;
-    (progress.address, progress.stage) = (Some(line.address), Stage::Head);
+    (progress.address, progress.tape) = (None, None);
+    let mut line = connector.open(target, vetted, &mut progress.watch).await?;
+    progress.begin(&line, false);
     match line.sender.send_request(request).await {
         Ok(response) => Ok((line, response)),
         Err(error) => Err(broken(&error)),
@@ -176,12 +248,19 @@ fn broken(error: &hyper::Error) -> Ending {
     ending(outcome, detail)
 }
 
-async fn read(response: Response<Incoming>) -> Result<Bytes, Ending> {
-    match Limited::new(response.into_body(), ACKNOWLEDGEMENT_BYTES_MAX).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(ending(Outcome::Unreadable, "the answer is larger than 64 KiB"))
+/// Reads a body of at most so many bytes; what it has of it stays also where it fails or is cut off.
+async fn read(response: Response<Incoming>, most: usize, answer: &mut Answer) -> Result<(), Ending> {
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ending(Outcome::Unreadable, faults::no_body(&error)))?;
+        let Some(data) = frame.data_ref() else { continue };
+        answer.length += data.len();
+        let room = most - answer.bytes.len();
+        answer.bytes.extend_from_slice(&data[..data.len().min(room)]);
+        if data.len() > room {
+            answer.has_more = true;
+            return Err(ending(Outcome::Unreadable, "the answer is larger than 64 KiB"));
         }
-        Err(error) => Err(ending(Outcome::Unreadable, faults::no_body(&*error))),
     }
+    Ok(())
 }

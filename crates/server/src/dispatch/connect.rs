@@ -25,6 +25,8 @@ use tokio_rustls::TlsConnector;
 use super::egress::{Egress, Target};
 use super::faults::{self, Stage};
 use super::settings::{DispatchError, DispatchSettings};
+use super::stopwatch::Stopwatch;
+use super::tape::{HEARD_BYTES_MAX, Tape, Taped};
 
 /// Addresses of one name that are tried, at most.
 const ADDRESSES_TRIED_MAX: usize = 4;
@@ -34,8 +36,6 @@ const IDLE_MAX: Duration = Duration::from_secs(4);
 const IDLE_PER_LANE_MAX: usize = 8;
 /// Kept connections in all.
 const IDLE_TOTAL_MAX: usize = 512;
-/// Largest head of an answer, in bytes; hyper reads no more.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Where an attempt failed before its request was sent: the outcome, and words for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,12 +61,15 @@ struct Lane {
 pub(super) struct Line {
     pub(super) sender: SendRequest<Full<Bytes>>,
     pub(super) address: SocketAddr,
+    /// What goes over it.
+    pub(super) tape: Arc<Tape>,
     lane: Lane,
 }
 
 #[derive(Debug)]
 struct Idle {
     sender: SendRequest<Full<Bytes>>,
+    tape: Arc<Tape>,
     since: Instant,
 }
 
@@ -97,11 +100,14 @@ impl Connector {
     }
 
     /// Looks the name up and gives the addresses that may be connected to, at least one. None where one of all that were found may not.
-    pub(super) async fn vetted(&self, target: &Target) -> Result<Vec<SocketAddr>, Unreached> {
-        let found = match target.literal() {
-            Some(address) => vec![SocketAddr::new(address, target.port())],
-            None => self.look_up(target).await?,
+    pub(super) async fn vetted(&self, target: &Target, watch: &mut Stopwatch) -> Result<Vec<SocketAddr>, Unreached> {
+        let found = if let Some(address) = target.literal() {
+            vec![SocketAddr::new(address, target.port())]
+        } else {
+            watch.enter(Stage::LookUp);
+            self.look_up(target).await?
         };
+        watch.stop();
         let mut vetted =
             self.egress.vet_all(found).map_err(|refused| unreached(Outcome::RefusedAddress, refused.to_string()))?;
         if vetted.is_empty() {
@@ -125,9 +131,9 @@ impl Connector {
         for address in vetted {
             let lane = lane(target, *address);
             let Some(waiting) = idle.get_mut(&lane) else { continue };
-            while let Some(Idle { sender, since }) = waiting.pop() {
+            while let Some(Idle { sender, tape, since }) = waiting.pop() {
                 if !sender.is_closed() && since.elapsed() < IDLE_MAX {
-                    return Some(Line { sender, address: *address, lane });
+                    return Some(Line { sender, address: *address, tape, lane });
                 }
             }
         }
@@ -139,24 +145,26 @@ impl Connector {
         &self,
         target: &Target,
         vetted: &[SocketAddr],
-        stage: &mut Stage,
+        watch: &mut Stopwatch,
     ) -> Result<Line, Unreached> {
-        *stage = Stage::Connect;
+        watch.enter(Stage::Connect);
         let (tcp, address) = self.connect(vetted).await?;
         let _ = tcp.set_nodelay(true);
+        let tape = Arc::new(Tape::default());
         let sender = if target.is_https() {
-            *stage = Stage::Tls;
+            watch.enter(Stage::Tls);
             let name = server_name(target)?;
             let tls = self
                 .tls
                 .connect(name, tcp)
                 .await
                 .map_err(|error| unreached(Outcome::TlsFailed, faults::tls(&error)))?;
-            handshake(tls).await?
+            handshake(Taped::new(tls, tape.clone())).await?
         } else {
-            handshake(tcp).await?
+            handshake(Taped::new(tcp, tape.clone())).await?
         };
-        Ok(Line { sender, address, lane: lane(target, address) })
+        watch.stop();
+        Ok(Line { sender, address, tape, lane: lane(target, address) })
     }
 
     /// All addresses together have the connect time; each has an equal part of what is left.
@@ -185,7 +193,7 @@ impl Connector {
         }
         let waiting = idle.entry(line.lane).or_default();
         if waiting.len() < IDLE_PER_LANE_MAX {
-            waiting.push(Idle { sender: line.sender, since: Instant::now() });
+            waiting.push(Idle { sender: line.sender, tape: line.tape, since: Instant::now() });
         }
     }
 
@@ -219,7 +227,7 @@ where
 {
     let (sender, connection) = http1::Builder::new()
         .title_case_headers(true)
-        .max_buf_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEARD_BYTES_MAX)
         .handshake(TokioIo::new(io))
         .await
         .map_err(|error| unreached(Outcome::ConnectFailed, error.to_string()))?;

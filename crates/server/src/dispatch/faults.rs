@@ -42,6 +42,7 @@ pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => format!("{address}: the connection was refused; nobody listens there"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => format!("{address}: there is no way to it"),
+        ErrorKind::ConnectionReset => format!("{address}: the connection was reset as soon as it was made"),
         ErrorKind::TimedOut => connecting_took_too_long(address),
         _ => format!("{address}: {error}"),
     }
@@ -96,7 +97,7 @@ fn certificate(why: &CertificateError) -> String {
 
 /// A connection that gave no answer's head.
 pub(super) fn no_head(error: &hyper::Error) -> (Outcome, String) {
-    if error.is_parse_too_large() {
+    if error.is_parse_too_large() || io_kind(error) == Some(ErrorKind::FileTooLarge) {
         (Outcome::Unreadable, "the head of the answer is too large".to_owned())
     } else if error.is_parse() {
         (Outcome::Unreadable, "the answer is not HTTP".to_owned())

@@ -42,6 +42,8 @@ mod record;
 mod retry_after;
 mod round;
 mod settings;
+mod stopwatch;
+mod tape;
 mod tend;
 mod timetable;
 mod turn;

@@ -2,12 +2,14 @@
 //!
 //! Invariant: an attempt that cannot be recorded is not counted; the event is due again and keeps its attempt number.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::delivery::{DeliveryState, Verdict, after_attempt};
 use countersign_domain::ids::{EventNo, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
+use countersign_store::attempt_log::AttemptBytes;
 use countersign_store::batch::{Conflict, Guard, Key};
 use countersign_store::contract::{ApplicationRow, AttemptRow, EventRow};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
@@ -64,7 +66,7 @@ impl Dispatcher {
         tell(event, known, number, &report, verdict, now);
         // What somebody sends again by hand says nothing of the endpoint.
         let sign = if event.by_hand { Sign::Neutral } else { Sign::of(report.outcome, report.http_status) };
-        let attempt = attempt_row(event, fence, began, report);
+        let attempt = Made::of(event, fence, began, report);
         match verdict {
             Verdict::DisableEndpoint => self.disable(event, &attempt, url).await,
             Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
@@ -137,7 +139,7 @@ impl Dispatcher {
     }
 
     /// The endpoint said 410: its callbacks are disabled and a portion of its pending events held, with the attempt, in one batch.
-    async fn disable(&self, event: &EventRow, attempt: &AttemptRow, url: &str) -> Ended {
+    async fn disable(&self, event: &EventRow, attempt: &Made, url: &str) -> Ended {
         let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
         let end = Instant::now() + COMMIT_IN_TURN_FOR;
         loop {
@@ -162,7 +164,7 @@ impl Dispatcher {
                 let again = record_attempt(event, attempt, DeliveryState::Pending, Some(now));
                 let again = vec![again, Write::Guard(as_read(&row))];
                 if matches!(
-                    self.commit(attempt.fence, Batch(again), COMMIT_IN_TURN_FOR).await,
+                    self.commit(attempt.row.fence, Batch(again), COMMIT_IN_TURN_FOR).await,
                     Fate::Conflict(Conflict::Moved(Key::Application(_)))
                 ) {
                     continue;
@@ -171,7 +173,7 @@ impl Dispatcher {
                 return Ended::Again;
             }
             let fate =
-                self.commit(attempt.fence, batch_of_disabling(event, attempt, row, now), COMMIT_IN_TURN_FOR).await;
+                self.commit(attempt.row.fence, batch_of_disabling(event, attempt, row, now), COMMIT_IN_TURN_FOR).await;
             self.app.callers.forget(&event.client_id);
             self.turns.notify_one();
             match fate {
@@ -223,7 +225,7 @@ impl Dispatcher {
     }
 }
 
-fn batch_of_disabling(event: &EventRow, attempt: &AttemptRow, mut row: ApplicationRow, now: UnixMillis) -> Batch {
+fn batch_of_disabling(event: &EventRow, attempt: &Made, mut row: ApplicationRow, now: UnixMillis) -> Batch {
     let mut writes = vec![record_attempt(event, attempt, DeliveryState::Held, None)];
     if row.callback_enabled {
         row.callback_enabled = false;
@@ -249,22 +251,33 @@ fn holding(event: &EventRow, now: UnixMillis) -> [Write; 2] {
     [Write::Turn { tenant, application, due_at: now }, Write::HoldPending { tenant, application }]
 }
 
-fn record_attempt(event: &EventRow, attempt: &AttemptRow, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {
+fn record_attempt(event: &EventRow, attempt: &Made, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {
     let (tenant, application) = (event.tenant, event.application);
-    Write::RecordAttempt { tenant, application, attempt: Box::new(attempt.clone()), state, due_at }
+    let (attempt, bytes) = (Box::new(attempt.row.clone()), attempt.bytes.clone());
+    Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at }
 }
 
-fn attempt_row(event: &EventRow, fence: Fence, began: UnixMillis, report: Report) -> AttemptRow {
-    AttemptRow {
-        event: event.no,
-        attempt: event.attempts + 1,
-        at: began,
-        outcome: report.outcome,
-        http_status: report.http_status,
-        duration_ms: i64::try_from(report.took.as_millis()).unwrap_or(i64::MAX),
-        address: report.address.map(|a| a.to_string()),
-        detail: report.detail,
-        fence,
+/// An attempt that was made, as it is recorded.
+struct Made {
+    row: AttemptRow,
+    bytes: Option<Arc<AttemptBytes>>,
+}
+
+impl Made {
+    fn of(event: &EventRow, fence: Fence, began: UnixMillis, report: Report) -> Self {
+        let row = AttemptRow {
+            event: event.no,
+            attempt: event.attempts + 1,
+            at: began,
+            outcome: report.outcome,
+            http_status: report.http_status,
+            duration_ms: i64::try_from(report.took.as_millis()).unwrap_or(i64::MAX),
+            address: report.address.map(|a| a.to_string()),
+            detail: report.detail,
+            fence,
+            phases: report.phases,
+        };
+        Self { row, bytes: report.bytes.map(Arc::new) }
     }
 }
 

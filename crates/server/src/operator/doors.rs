@@ -7,8 +7,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post};
 use countersign_store::contract::Role;
 
 use super::{
-    BASE, Desk, applications, audit, audit_chain, convert_orders, delivery, events, fee_rules, master_key, merchants,
-    requests, secrets, tokens,
+    BASE, Desk, applications, attempts, audit, audit_chain, convert_orders, delivery, events, fee_rules, master_key,
+    merchants, requests, retention, secrets, tokens,
 };
 
 /// One method of one path.
@@ -62,6 +62,7 @@ pub fn doors() -> Vec<Door> {
         door(Method::POST, "/events", Operator, post(events::emit)),
         door(Method::GET, "/events", Viewer, get(events::list)),
         door(Method::GET, "/events/{event_id}", Viewer, get(events::show)),
+        door(Method::GET, "/events/{event_id}/attempts/{attempt}", Operator, get(attempts::show)),
         door(Method::POST, "/events/{event_id}/redeliver", Operator, post(events::redeliver)),
         door(Method::GET, "/fee-rules", Viewer, get(fee_rules::list)),
         door(Method::GET, "/audit", Viewer, get(audit::list)),
@@ -69,6 +70,7 @@ pub fn doors() -> Vec<Door> {
         door(Method::GET, "/audit/lines", Viewer, get(audit_chain::lines)),
         door(Method::POST, "/audit/verify", Viewer, post(audit_chain::verify)),
         door(Method::GET, "/requests/{request_id}", Viewer, get(requests::show)),
+        door(Method::GET, "/retention", Viewer, get(retention::show)),
         door(Method::GET, "/delivery", Viewer, get(delivery::show)),
         door(Method::POST, "/delivery/release", Security, post(delivery::release)),
         door(Method::GET, "/master-key", Viewer, get(master_key::show)),

@@ -121,6 +121,18 @@ pub struct Attempt {
     pub address: Option<String>,
     /// What went wrong, in words.
     pub detail: String,
+    /// How long the look-up of the name took, in microseconds. Null where a phase did not happen, here and below.
+    pub dns_us: Option<i64>,
+    /// How long connecting took.
+    pub connect_us: Option<i64>,
+    /// How long the TLS handshake took.
+    pub tls_us: Option<i64>,
+    /// From the moment that the request was handed to its connection to the first byte of the answer.
+    pub first_byte_us: Option<i64>,
+    /// From the beginning to the end of it all; null for attempts of before this was noted.
+    pub total_us: Option<i64>,
+    /// Whether it went over a connection that an attempt before had left open; null where there was none.
+    pub reused: Option<bool>,
 }
 
 impl From<&EventRow> for Event {
@@ -151,6 +163,12 @@ impl From<&AttemptRow> for Attempt {
             duration_ms: row.duration_ms,
             address: row.address.clone(),
             detail: row.detail.clone(),
+            dns_us: row.phases.dns_us,
+            connect_us: row.phases.connect_us,
+            tls_us: row.phases.tls_us,
+            first_byte_us: row.phases.first_byte_us,
+            total_us: row.phases.total_us,
+            reused: row.phases.reused,
         }
     }
 }
@@ -186,7 +204,7 @@ fn data(fields: &Fields<'_>) -> Result<String, Problem> {
     }
 }
 
-fn event_id(text: &str) -> Result<SortedId, Problem> {
+pub(super) fn event_id(text: &str) -> Result<SortedId, Problem> {
     parse_public_id(text).ok_or_else(|| Problem::new(Code::NotFound, format!("no event has the id {text}")))
 }
 

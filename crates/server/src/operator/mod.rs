@@ -42,6 +42,7 @@ mod paging;
 mod problem;
 
 pub mod applications;
+pub mod attempts;
 pub mod audit;
 pub mod audit_chain;
 pub mod convert_orders;
@@ -52,6 +53,7 @@ pub mod health;
 pub mod master_key;
 pub mod merchants;
 pub mod requests;
+pub mod retention;
 pub mod secrets;
 pub mod tokens;
 

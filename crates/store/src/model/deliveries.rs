@@ -5,6 +5,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 
 use super::state::{State, guard, parent};
+use crate::attempt_log::AttemptBytes;
 use crate::batch::{Committed, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Key};
 use crate::contract::{AttemptRow, CommitError, EventRow};
 
@@ -14,9 +15,12 @@ impl State {
         guard(!taken, || Conflict::Taken(Key::Event(row.event_id)))?;
         let of_tenant = self.applications.get(&row.application).is_some_and(|a| a.tenant == row.tenant);
         parent(of_tenant, "an application")?;
-        let count = |of: &dyn Fn(&EventRow) -> bool| i64::try_from(self.events.values().filter(|e| of(e)).count());
-        let seq = count(&|e| e.application == row.application).unwrap_or(i64::MAX) + 1;
-        let sequence = count(&|e| e.application == row.application && e.biz_id == row.biz_id).unwrap_or(i64::MAX) + 1;
+        let next = |last: &mut i64| {
+            *last += 1;
+            *last
+        };
+        let seq = next(self.seqs.entry(row.application).or_default());
+        let sequence = next(self.sequences.entry((row.application, row.biz_id.clone())).or_default());
         self.events.insert(row.no, EventRow { seq, sequence, ..row.clone() });
         committed.events.push(EventNumbers { seq, sequence });
         Ok(())
@@ -26,8 +30,8 @@ impl State {
         &mut self,
         tenant: TenantNo,
         attempt: &AttemptRow,
-        state: DeliveryState,
-        due_at: Option<UnixMillis>,
+        bytes: Option<&AttemptBytes>,
+        (state, due_at): (DeliveryState, Option<UnixMillis>),
     ) -> Result<(), CommitError> {
         let moved = || Conflict::Moved(Key::Delivery(attempt.event));
         let Some(event) = self.events.get_mut(&attempt.event) else { return Err(CommitError::Conflict(moved())) };
@@ -44,6 +48,7 @@ impl State {
             }
         }
         self.attempts.entry(attempt.event).or_default().push(attempt.clone());
+        self.keep_bytes(tenant, attempt, bytes);
         Ok(())
     }
 

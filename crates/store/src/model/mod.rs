@@ -2,6 +2,7 @@
 //!
 //! Invariant: a batch works on a copy of everything, which replaces the original only when every guard held.
 
+mod attempt_log;
 mod deliveries;
 mod state;
 
@@ -17,6 +18,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
@@ -304,6 +306,36 @@ impl Store for ModelStore {
         let state = self.state();
         let found = state.events.values().find(|e| e.event_id == event_id);
         Ok(found.map(|e| (e.clone(), state.attempts.get(&e.no).cloned().unwrap_or_default())))
+    }
+
+    async fn attempt_bytes(
+        &self,
+        tenant: TenantNo,
+        event: EventNo,
+        attempt: i64,
+        at: UnixMillis,
+    ) -> Result<Option<AttemptBytes>, StoreError> {
+        let state = self.state();
+        let found = state.bytes.get(&(event, attempt)).filter(|(of, begun, _)| (*of, *begun) == (tenant, at));
+        Ok(found.map(|(_, _, bytes)| bytes.clone()))
+    }
+
+    async fn old_bytes(
+        &self,
+        begun_before: UnixMillis,
+        most: u32,
+        page: Cursor<TenantNo>,
+    ) -> Result<Vec<OldBytes>, StoreError> {
+        Ok(self.state().old_bytes(begun_before, most, &page))
+    }
+
+    async fn old_events(
+        &self,
+        created_before: UnixMillis,
+        most: u32,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Result<Vec<OldEvents>, StoreError> {
+        Ok(self.state().old_events(created_before, most, &page))
     }
 
     async fn events(&self, filter: EventFilter, cursor: Cursor) -> Result<Vec<EventRow>, StoreError> {

@@ -9,6 +9,7 @@ use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
+use crate::attempt_log::AttemptBytes;
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, Guard, Key, USES_FORGOTTEN_MAX, Write};
 use crate::chain::{self, ChainKey, Link, START};
 use crate::contract::{
@@ -30,6 +31,11 @@ pub(super) struct State {
     pub(super) orders: BTreeMap<OrderId, (MerchantNo, ConvertOrder)>,
     pub(super) events: BTreeMap<EventNo, EventRow>,
     pub(super) attempts: BTreeMap<EventNo, Vec<AttemptRow>>,
+    /// What went over the wire in an attempt: its tenant, when it began, the bytes.
+    pub(super) bytes: BTreeMap<(EventNo, i64), (TenantNo, UnixMillis, AttemptBytes)>,
+    /// The last `seq` of each application, and the last `sequence` of each of its businesses.
+    pub(super) seqs: BTreeMap<ApplicationNo, i64>,
+    pub(super) sequences: BTreeMap<(ApplicationNo, String), i64>,
     /// Applications whose open events are to be held or released, and when released ones are due.
     pub(super) turning: BTreeMap<(TenantNo, ApplicationNo), UnixMillis>,
     pub(super) answers: BTreeMap<(String, String), IdempotencyRow>,
@@ -55,6 +61,9 @@ impl Default for State {
             orders: BTreeMap::new(),
             events: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            bytes: BTreeMap::new(),
+            seqs: BTreeMap::new(),
+            sequences: BTreeMap::new(),
             turning: BTreeMap::new(),
             answers: BTreeMap::new(),
             audit: Vec::new(),
@@ -143,9 +152,13 @@ impl State {
             Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order),
             Write::MoveConvertOrder { tenant, order, .. } => self.move_order(*tenant, order),
             Write::EnqueueEvent(row) => self.enqueue(row, committed),
-            Write::RecordAttempt { tenant, application, attempt, state, due_at } => {
+            Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at } => {
                 lane_at(*application, attempt.fence)?;
-                self.record_attempt(*tenant, attempt, *state, *due_at)
+                self.record_attempt(*tenant, attempt, bytes.as_deref(), (*state, *due_at))
+            }
+            Write::ForgetAnswers { .. } | Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => {
+                self.forget(write);
+                Ok(())
             }
             Write::Turn { tenant, application, due_at } => {
                 if self.applications.get(application).is_some_and(|a| a.tenant == *tenant) {
@@ -164,10 +177,6 @@ impl State {
             Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, (*behind, *until)),
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at),
             Write::RememberAnswer(row) => self.remember(row),
-            Write::ForgetAnswers { kept_before } => {
-                self.forget_answers(*kept_before);
-                Ok(())
-            }
             Write::RecordAudit(row) => {
                 self.record_audit(row);
                 Ok(())
@@ -189,7 +198,7 @@ impl State {
         }
     }
 
-    fn forget_answers(&mut self, kept_before: UnixMillis) {
+    pub(super) fn forget_answers(&mut self, kept_before: UnixMillis) {
         let old = self.answers.values().filter(|a| a.created_at < kept_before);
         let mut old: Vec<_> = old.map(|a| (a.created_at, a.scope.clone(), a.key.clone())).collect();
         old.sort_unstable();

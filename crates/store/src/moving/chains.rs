@@ -43,18 +43,19 @@ const CHAINS: &[Chain] = &[
         about: "counters of applications are at their last event",
         table: "event_counter",
         links: "SELECT format('application_no %s', coalesce(c.application_no, e.application_no)) AS name,
-                    c.seq IS NOT DISTINCT FROM e.seq AND e.seq = e.events AS holds
+                    c.seq IS NOT DISTINCT FROM e.seq AND e.seq = e.first - 1 + e.events AS holds
                 FROM event_counter c
-                FULL JOIN (SELECT tenant_no, application_no, max(seq) AS seq, count(*) AS events FROM event GROUP BY 1, 2) e
+                FULL JOIN (SELECT tenant_no, application_no, min(seq) AS first, max(seq) AS seq, count(*) AS events
+                           FROM event GROUP BY 1, 2) e
                     ON e.tenant_no = c.tenant_no AND e.application_no = c.application_no",
     },
     Chain {
         about: "counters of businesses are at their last event",
         table: "biz_counter",
         links: "SELECT format('application_no %s, biz_id %s', coalesce(c.application_no, e.application_no), coalesce(c.biz_id, e.biz_id)) AS name,
-                    c.sequence IS NOT DISTINCT FROM e.sequence AND e.sequence = e.events AS holds
+                    c.sequence IS NOT NULL AND (e.sequence IS NULL OR c.sequence = e.sequence AND e.sequence = e.first - 1 + e.events) AS holds
                 FROM biz_counter c
-                FULL JOIN (SELECT tenant_no, application_no, biz_id, max(sequence) AS sequence, count(*) AS events
+                FULL JOIN (SELECT tenant_no, application_no, biz_id, min(sequence) AS first, max(sequence) AS sequence, count(*) AS events
                            FROM event GROUP BY 1, 2, 3) e
                     ON e.tenant_no = c.tenant_no AND e.application_no = c.application_no AND e.biz_id = c.biz_id",
     },
@@ -66,6 +67,13 @@ const CHAINS: &[Chain] = &[
                 FROM event e FULL JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
                 LEFT JOIN (SELECT tenant_no, event_no, max(attempt) AS last, count(*) AS links FROM attempt GROUP BY 1, 2) a
                     ON a.tenant_no = d.tenant_no AND a.event_no = d.event_no",
+    },
+    Chain {
+        about: "what went over the wire belongs to an attempt",
+        table: "attempt_bytes",
+        links: "SELECT format('event_no %s, attempt %s', b.event_no, b.attempt) AS name, a.at IS NOT DISTINCT FROM b.at AS holds
+                FROM attempt_bytes b LEFT JOIN attempt a
+                    ON a.tenant_no = b.tenant_no AND a.event_no = b.event_no AND a.attempt = b.attempt",
     },
     Chain {
         about: "the audit log of each tenant has no gap",

@@ -60,7 +60,7 @@ pub(crate) struct Table {
 const ROWS_PER_FETCH: u16 = 1000;
 const LARGE_ROWS_PER_FETCH: u16 = 50;
 /// Tables whose rows hold what callers sent: a body, or what was before and after.
-const LARGE: &[&str] = &["audit", "event", "idempotency"];
+const LARGE: &[&str] = &["attempt_bytes", "audit", "event", "idempotency"];
 
 impl Table {
     /// How many rows are asked for at a time.
@@ -302,6 +302,29 @@ pub(crate) const TABLES: &[Table] = &[
             text("address"),
             text("detail"),
             int("fence"),
+            int("dns_us"),
+            int("connect_us"),
+            int("tls_us"),
+            int("first_byte_us"),
+            int("total_us"),
+            flag("reused"),
+        ],
+    },
+    Table {
+        name: "attempt_bytes",
+        source: "attempt_bytes",
+        key: &["event_no", "attempt"],
+        order: "tenant_no, at, event_no, attempt",
+        columns: &[
+            int("tenant_no"),
+            int("event_no"),
+            int("attempt"),
+            int("at"),
+            blob("sent_head"),
+            blob("answer_head"),
+            blob("answer_body"),
+            int("answer_length"),
+            flag("is_cut"),
         ],
     },
     Table {

@@ -6,6 +6,7 @@ use countersign_domain::ids::{EventNo, MerchantNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 use tokio_postgres::{Error, Row};
 
+use super::attempt_log;
 use super::group::{Ask, Judge};
 use super::nonces::Nonces;
 use super::plan::{read_numbers, step};
@@ -100,6 +101,8 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
+        | Write::ForgetBytes { .. }
+        | Write::ForgetEvents { .. }
         | Write::RecordAudit(_)
         | Write::PutSetting { .. }
         | Write::MoveSetting { .. }
@@ -203,6 +206,12 @@ impl<'a> Alone<'a> {
             Write::ForgetAnswers { kept_before } => {
                 let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
                 self.run(Sql::AnswersForget, &[&kept_before.0, &most]).await.map(|_| ())
+            }
+            Write::ForgetBytes { tenant, begun_before } => {
+                attempt_log::forget_bytes(self.session, *tenant, *begun_before).await
+            }
+            Write::ForgetEvents { tenant, application, created_before } => {
+                attempt_log::forget_events(self.session, *tenant, *application, *created_before).await
             }
             Write::PutSetting { name, value } => self.run(Sql::SettingPut, &[name, value]).await.map(|_| ()),
             Write::MoveSetting { name, from, to } => self.move_setting(name, from.as_deref(), to).await,

@@ -1,4 +1,4 @@
-//! Parts of statements that several of them share.
+//! Parts that several statements share: columns of a table, and what is joined in the same way. Tests see them in the statements.
 
 macro_rules! merchant_columns {
     () => {

@@ -59,6 +59,7 @@ const GROUPED: &[Sql] = &[
     Sql::DeliveriesMove,
     Sql::DeliveriesFollow,
     Sql::AttemptsInsert,
+    Sql::AttemptBytesInsert,
     Sql::AuditCount,
     Sql::AuditInsert,
     Sql::MarkPut,

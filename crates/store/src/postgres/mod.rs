@@ -4,9 +4,11 @@
 //! Invariant: a caller reads its own acknowledged writes.
 //! Invariant: of two nodes that use one nonce, one is refused.
 
-mod alone;
 #[macro_use]
 mod columns;
+
+mod alone;
+mod attempt_log;
 mod durability;
 mod fault;
 mod group;
@@ -45,6 +47,7 @@ use tokio::sync::{Mutex as FairMutex, broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::batch::{Batch, Committed, Guard, Write};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
@@ -209,6 +212,8 @@ const fn row_of(write: &Write) -> Option<i64> {
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
         | Write::RememberAnswer(_)
+        | Write::ForgetBytes { .. }
+        | Write::ForgetEvents { .. }
         | Write::ForgetAnswers { .. }
         | Write::RecordAudit(_)
         | Write::PutSetting { .. }
@@ -363,6 +368,34 @@ impl Store for PostgresStore {
 
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
         queries::event(&self.readers, event_id).await
+    }
+
+    async fn attempt_bytes(
+        &self,
+        tenant: TenantNo,
+        event: EventNo,
+        attempt: i64,
+        at: UnixMillis,
+    ) -> Result<Option<AttemptBytes>, StoreError> {
+        attempt_log::attempt_bytes(&self.readers, (tenant, event), attempt, at).await
+    }
+
+    async fn old_bytes(
+        &self,
+        begun_before: UnixMillis,
+        most: u32,
+        page: Cursor<TenantNo>,
+    ) -> Result<Vec<OldBytes>, StoreError> {
+        attempt_log::old_bytes(&self.readers, begun_before, most, &page).await
+    }
+
+    async fn old_events(
+        &self,
+        created_before: UnixMillis,
+        most: u32,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Result<Vec<OldEvents>, StoreError> {
+        attempt_log::old_events(&self.readers, created_before, most, &page).await
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {

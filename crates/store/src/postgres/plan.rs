@@ -12,6 +12,7 @@ use tokio_postgres::types::ToSql;
 use super::rows::Fields;
 use super::session::{Session, Step};
 use super::statements::Sql;
+use crate::attempt_log::AttemptBytes;
 use crate::batch::{EventNumbers, Guard, Write};
 use crate::chain::{ChainKey, Mark};
 use crate::contract::{AttemptRow, AuditRow, ClaimKey, EventRow, StoreError};
@@ -41,6 +42,7 @@ pub(super) struct Plan<'a> {
     rules: Vec<(TenantNo, MerchantNo, &'a RuleVersion)>,
     events: Vec<&'a EventRow>,
     attempts: Vec<(TenantNo, &'a AttemptRow)>,
+    bytes: Vec<(TenantNo, &'a AttemptRow, &'a AttemptBytes)>,
     /// Where each delivery ends up: state, attempts, due time.
     moves: BTreeMap<(i64, i64), (DeliveryState, i64, Option<i64>)>,
     audit: Vec<&'a AuditRow>,
@@ -54,8 +56,9 @@ impl<'a> Plan<'a> {
             Grouped::Claim(_) => self.claims += 1,
             Grouped::Rule { tenant, merchant, version } => self.rules.push((tenant, merchant, version)),
             Grouped::Event(row) => self.events.push(row),
-            Grouped::Attempt { tenant, attempt, state, due_at, .. } => {
+            Grouped::Attempt { tenant, attempt, bytes, state, due_at, .. } => {
                 self.attempts.push((tenant, attempt));
+                self.bytes.extend(bytes.map(|bytes| (tenant, attempt, bytes)));
                 self.moves.insert((tenant.0, attempt.event.0), (state, attempt.attempt, due_at.map(|t| t.0)));
             }
             Grouped::Audit(row) => self.audit.push(row),
@@ -84,6 +87,9 @@ impl<'a> Plan<'a> {
         if !self.attempts.is_empty() {
             all.extend([self.moves(), self.attempts()]);
             all.extend(self.follows());
+        }
+        if !self.bytes.is_empty() {
+            all.push(self.bytes());
         }
         if !self.audit.is_empty() {
             let marks = self.marks(chain);
@@ -209,8 +215,29 @@ impl<'a> Plan<'a> {
             |(_, a)| a.address.as_deref(),
             |(_, a)| a.detail.as_str(),
             |(_, a)| a.fence.0,
+            |(_, a)| a.phases.dns_us,
+            |(_, a)| a.phases.connect_us,
+            |(_, a)| a.phases.tls_us,
+            |(_, a)| a.phases.first_byte_us,
+            |(_, a)| a.phases.total_us,
+            |(_, a)| a.phases.reused,
         ];
         (Sql::AttemptsInsert, columns)
+    }
+
+    fn bytes(&self) -> Statement<'a> {
+        let columns = columns![self.bytes;
+            |(tenant, _, _)| tenant.0,
+            |(_, a, _)| a.event.0,
+            |(_, a, _)| a.attempt,
+            |(_, a, _)| a.at.0,
+            |(_, _, b)| b.sent_head.as_slice(),
+            |(_, _, b)| b.answer_head.as_slice(),
+            |(_, _, b)| b.answer_body.as_slice(),
+            |(_, _, b)| b.answer_length,
+            |(_, _, b)| b.is_cut,
+        ];
+        (Sql::AttemptBytesInsert, columns)
     }
 
     /// The mark of each line, over that of the line before it in its tenant; none: lines are not linked yet.
@@ -296,6 +323,7 @@ pub(super) enum Grouped<'a> {
         tenant: TenantNo,
         application: ApplicationNo,
         attempt: &'a AttemptRow,
+        bytes: Option<&'a AttemptBytes>,
         state: DeliveryState,
         due_at: Option<UnixMillis>,
     },
@@ -311,10 +339,11 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
             Some(Grouped::Rule { tenant: *tenant, merchant: *merchant, version })
         }
         Write::EnqueueEvent(row) => Some(Grouped::Event(row)),
-        Write::RecordAttempt { tenant, application, attempt, state, due_at } => Some(Grouped::Attempt {
+        Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at } => Some(Grouped::Attempt {
             tenant: *tenant,
             application: *application,
             attempt,
+            bytes: bytes.as_deref(),
             state: *state,
             due_at: *due_at,
         }),
@@ -339,6 +368,8 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::Redeliver { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
+        | Write::ForgetBytes { .. }
+        | Write::ForgetEvents { .. }
         | Write::PutSetting { .. }
         | Write::MoveSetting { .. }
         | Write::RewrapSecret { .. }

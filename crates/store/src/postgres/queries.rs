@@ -23,15 +23,25 @@ use crate::contract::{
 use crate::page::PageBuilder;
 use crate::words;
 
-type Found<T> = Result<T, StoreError>;
+pub(super) type Found<T> = Result<T, StoreError>;
 
 /// The first row, read.
-async fn one<T>(from: &Readers, sql: Sql, params: Params<'_>, read: impl FnOnce(&Row) -> Found<T>) -> Found<Option<T>> {
+pub(super) async fn one<T>(
+    from: &Readers,
+    sql: Sql,
+    params: Params<'_>,
+    read: impl FnOnce(&Row) -> Found<T>,
+) -> Found<Option<T>> {
     from.rows(sql, params).await?.first().map(read).transpose()
 }
 
 /// Every row, read.
-async fn many<T>(from: &Readers, sql: Sql, params: Params<'_>, read: impl FnMut(&Row) -> Found<T>) -> Found<Vec<T>> {
+pub(super) async fn many<T>(
+    from: &Readers,
+    sql: Sql,
+    params: Params<'_>,
+    read: impl FnMut(&Row) -> Found<T>,
+) -> Found<Vec<T>> {
     from.rows(sql, params).await?.iter().map(read).collect()
 }
 

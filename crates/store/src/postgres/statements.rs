@@ -116,8 +116,26 @@ statements! {
         "SELECT ", event_columns!(), " FROM event e \
          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE e.event_id = $1"
     );
-    Attempts: "SELECT event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence FROM attempt
-               WHERE tenant_no = $1 AND event_no = $2 ORDER BY attempt";
+    Attempts: "SELECT event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence, dns_us, connect_us, tls_us,
+               first_byte_us, total_us, reused FROM attempt WHERE tenant_no = $1 AND event_no = $2 ORDER BY attempt";
+    AttemptBytes: "SELECT event_no, sent_head, answer_head, answer_body, answer_length, is_cut FROM attempt_bytes
+                   WHERE tenant_no = $1 AND at = $2 AND event_no = $3 AND attempt = $4";
+    // A look for each tenant, by the key, whose begin it is.
+    OldBytes: "SELECT m.merchant_no, x.found, x.bytes FROM merchant m CROSS JOIN LATERAL (
+               SELECT count(*) AS found, coalesce(sum(o.size), 0)::bigint AS bytes FROM (
+               SELECT octet_length(b.sent_head) + octet_length(b.answer_head) + octet_length(b.answer_body) AS size
+               FROM attempt_bytes b WHERE b.tenant_no = m.merchant_no AND b.at < $1 LIMIT $2) o) x
+               WHERE m.tenant_no = m.merchant_no AND m.merchant_no > $3 AND x.found > 0 ORDER BY m.merchant_no LIMIT $4";
+    // Of the first events of each application, those before the first one that stays; the last one that is looked at stays in any case.
+    OldEvents: "SELECT c.tenant_no, c.application_no, x.events, x.attempts, x.bytes FROM event_counter c CROSS JOIN LATERAL (
+                SELECT count(*) AS events, coalesce(sum(o.attempts), 0)::bigint AS attempts, coalesce(sum(o.size), 0)::bigint AS bytes
+                FROM (SELECT w.*, least(min(w.seq) FILTER (WHERE NOT w.goes) OVER (), max(w.seq) OVER ()) AS stays FROM (
+                SELECT e.seq, d.attempts, octet_length(e.body) + octet_length(e.data) AS size,
+                e.created_at < $1 AND d.state IN ('delivered', 'dead') AS goes FROM event e
+                JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+                WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no ORDER BY e.seq LIMIT $2) w) o
+                WHERE o.seq < o.stays) x
+                WHERE (c.tenant_no, c.application_no) > ($3, $4) AND x.events > 0 ORDER BY c.tenant_no, c.application_no LIMIT $5";
     EventsAfter: concat!(
         "SELECT ", event_columns!(), " FROM event e \
          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no \
@@ -295,9 +313,29 @@ statements! {
                    (SELECT 1 FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'held')";
     TurnHeld: "DELETE FROM delivery_turn WHERE tenant_no = $1 AND application_no = $2 AND NOT EXISTS
                (SELECT 1 FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'pending')";
-    AttemptsInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence)
+    AttemptsInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence,
+                     dns_us, connect_us, tls_us, first_byte_us, total_us, reused)
                      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[],
-                     $7::bigint[], $8::text[], $9::text[], $10::bigint[])";
+                     $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],
+                     $14::bigint[], $15::bigint[], $16::boolean[])";
+    AttemptBytesInsert: "INSERT INTO attempt_bytes (tenant_no, event_no, attempt, at, sent_head, answer_head, answer_body,
+                         answer_length, is_cut) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],
+                         $5::bytea[], $6::bytea[], $7::bytea[], $8::bigint[], $9::boolean[])";
+    BytesForget: "DELETE FROM attempt_bytes WHERE tenant_no = $1 AND ctid = ANY(ARRAY(SELECT o.ctid FROM attempt_bytes o
+                  WHERE o.tenant_no = $1 AND o.at < $2 ORDER BY o.at LIMIT $3 FOR UPDATE SKIP LOCKED))";
+    EventsOldest: "SELECT e.event_no, e.created_at < $3 AND d.state IN ('delivered', 'dead') FROM event e
+                   JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+                   WHERE e.tenant_no = $1 AND e.application_no = $2 ORDER BY e.seq LIMIT $4";
+    DeliveriesOverLock: "SELECT event_no FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])
+                         AND state IN ('delivered', 'dead') ORDER BY event_no FOR UPDATE";
+    // The limit as in `version_of`: each by its whole key.
+    EventsBytesDelete: "DELETE FROM attempt_bytes WHERE tenant_no = $1 AND ctid = ANY(ARRAY(SELECT o.ctid FROM attempt a
+                        CROSS JOIN LATERAL (SELECT b.ctid FROM attempt_bytes b WHERE b.tenant_no = a.tenant_no AND b.at = a.at
+                        AND b.event_no = a.event_no AND b.attempt = a.attempt LIMIT 1) o
+                        WHERE a.tenant_no = $1 AND a.event_no = ANY($2::bigint[])))";
+    EventsAttemptsDelete: "DELETE FROM attempt WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
+    EventsDeliveriesDelete: "DELETE FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
+    EventsDelete: "DELETE FROM event WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
 
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
                    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1::bigint";

@@ -6,7 +6,7 @@ use super::schema::STEPS;
 use super::statements::{EVENTS, NAMES, TEXTS};
 
 /// What grows with a tenant's business and is spread by its number.
-const OF_TENANTS: [&str; 14] = [
+const OF_TENANTS: [&str; 15] = [
     "nonce",
     "commit_mark",
     "fee_rule",
@@ -17,6 +17,7 @@ const OF_TENANTS: [&str; 14] = [
     "delivery",
     "delivery_turn",
     "attempt",
+    "attempt_bytes",
     "event_counter",
     "biz_counter",
     "audit_head",
@@ -42,7 +43,7 @@ const OTHERS: [&str; 14] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 9] = [
+const ACROSS: [(&str, &str); 11] = [
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
     ("Event", "an operator names an event by its id alone; its key begins with it"),
@@ -50,6 +51,8 @@ const ACROSS: [(&str, &str); 9] = [
     ("Audit", "an operator's list over all"),
     ("AuditChain", "a walk over the chains of all"),
     ("AuditHeads", "as AuditChain"),
+    ("OldBytes", "housekeeping: a look at each tenant in turn"),
+    ("OldEvents", "housekeeping: a look at each application in turn"),
     ("NoncesForget", "housekeeping: what is behind the horizon, in transactions of its own"),
     ("MarksForget", "housekeeping: what lanes that are gone left behind"),
 ];

@@ -76,6 +76,7 @@ const fn family(write: &Write) -> u32 {
         Write::InsertConvertOrder { .. } | Write::MoveConvertOrder { .. } => 1 << 6,
         Write::EnqueueEvent(_)
         | Write::RecordAttempt { .. }
+        | Write::ForgetEvents { .. }
         | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
@@ -84,7 +85,7 @@ const fn family(write: &Write) -> u32 {
         Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
         Write::PutSetting { .. } | Write::MoveSetting { .. } | Write::Guard(Guard::Setting { .. }) => 1 << 9,
         // No guard reads what these write.
-        Write::AddUses(_) | Write::RecordAudit(_) | Write::Guard(Guard::Lane { .. }) => 0,
+        Write::AddUses(_) | Write::RecordAudit(_) | Write::ForgetBytes { .. } | Write::Guard(Guard::Lane { .. }) => 0,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The guard of each write: what must hold before anything is written.
 
+use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, TenantNo};
 use countersign_domain::lanes::{Fence, Lane};
@@ -78,10 +79,7 @@ impl Applier<'_> {
                 self.fresh(Sql::OrderTaken, params![order.order_id.get()], Key::ConvertOrder(order.order_id))?;
                 self.merchant_of(*tenant, *merchant)?;
             }
-            Write::MoveConvertOrder { tenant, order, .. } => {
-                let stored = self.revision(Sql::OrderRevision, "convert_order", [order.order_id.get(), tenant.0])?;
-                guard(stored == Some(order.revision - 1), Conflict::Moved(Key::ConvertOrder(order.order_id)))?;
-            }
+            Write::MoveConvertOrder { tenant, order, .. } => self.check_move(*tenant, order)?,
             Write::EnqueueEvent(row) => {
                 let id = row.event_id;
                 self.fresh(Sql::EventTaken, params![row.no.0, id.0.to_be_bytes()], Key::Event(id))?;
@@ -102,6 +100,8 @@ impl Applier<'_> {
             | Write::Reassess { .. }
             | Write::AddUses(_)
             | Write::ForgetAnswers { .. }
+            | Write::ForgetBytes { .. }
+            | Write::ForgetEvents { .. }
             | Write::RecordAudit(_)
             | Write::PutSetting { .. } => {}
         }
@@ -114,6 +114,11 @@ impl Applier<'_> {
             guard(stands == Some(DeliveryState::Pending), Conflict::Moved(Key::Delivery(event)))?;
         }
         Ok(())
+    }
+
+    fn check_move(&mut self, tenant: TenantNo, order: &ConvertOrder) -> Result<(), Stop> {
+        let stored = self.revision(Sql::OrderRevision, "convert_order", [order.order_id.get(), tenant.0])?;
+        guard(stored == Some(order.revision - 1), Conflict::Moved(Key::ConvertOrder(order.order_id)))
     }
 
     fn check_attempt(

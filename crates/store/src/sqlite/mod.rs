@@ -4,6 +4,7 @@
 //! Invariant: a caller reads its own acknowledged writes.
 
 mod apply;
+mod attempt_log;
 mod audit;
 mod checkpoint;
 pub(crate) mod copying;
@@ -37,6 +38,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
@@ -351,6 +353,34 @@ impl Store for SqliteStore {
 
     async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
         self.readers.here(|conn| queries::event(conn, event_id))
+    }
+
+    async fn attempt_bytes(
+        &self,
+        tenant: TenantNo,
+        event: EventNo,
+        attempt: i64,
+        at: UnixMillis,
+    ) -> Result<Option<AttemptBytes>, StoreError> {
+        self.readers.here(|conn| attempt_log::attempt_bytes(conn, (tenant, event), attempt, at))
+    }
+
+    async fn old_bytes(
+        &self,
+        begun_before: UnixMillis,
+        most: u32,
+        page: Cursor<TenantNo>,
+    ) -> Result<Vec<OldBytes>, StoreError> {
+        self.readers.away(move |conn| attempt_log::old_bytes(conn, begun_before, most, &page)).await
+    }
+
+    async fn old_events(
+        &self,
+        created_before: UnixMillis,
+        most: u32,
+        page: Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Result<Vec<OldEvents>, StoreError> {
+        self.readers.away(move |conn| attempt_log::old_events(conn, created_before, most, &page)).await
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {

@@ -408,8 +408,8 @@ pub(super) fn event(conn: &Connection, event_id: SortedId) -> Found<Option<(Even
         "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE e.event_id = ?1"
     );
     let Some(event) = one(conn, sql, [event_id.0.to_be_bytes()], rows::event)? else { return Ok(None) };
-    let sql = "SELECT event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence FROM attempt
-               WHERE event_no = ?1 ORDER BY attempt";
+    let sql = "SELECT event_no, attempt, at, outcome, http_status, duration_ms, address, detail, fence, dns_us, connect_us, tls_us,
+               first_byte_us, total_us, reused FROM attempt WHERE event_no = ?1 ORDER BY attempt";
     let attempts = many(conn, sql, [event.no.0], rows::attempt)?;
     Ok(Some((event, attempts)))
 }

@@ -3,6 +3,7 @@
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
+use crate::attempt_log::AttemptBytes;
 use crate::chain::{ChainHead, ChainLine};
 use crate::contract::{
     AttemptRow, AuditRow, EventRow, IdempotencyRow, OwedRow, SealedSecret, SecretRow, StoreError, TokenRow, TurningRow,
@@ -25,6 +26,7 @@ whole! {
     event: EventRow,
     attempt: AttemptRow,
     owed: OwedRow,
+    attempt_bytes: AttemptBytes,
     turning: TurningRow,
     remembered: IdempotencyRow,
     audit: AuditRow,

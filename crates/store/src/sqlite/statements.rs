@@ -123,7 +123,21 @@ statements! {
     TurnHeld: "DELETE FROM delivery_turn WHERE tenant_no = ?1 AND application_no = ?2 AND NOT EXISTS
                (SELECT 1 FROM delivery WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1)";
     AttemptInsert: "INSERT INTO attempt (tenant_no, event_no, attempt, at, outcome, http_status, duration_ms, address,
-                    detail, fence) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+                    detail, fence, dns_us, connect_us, tls_us, first_byte_us, total_us, reused)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+    BytesInsert: "INSERT INTO attempt_bytes (tenant_no, event_no, attempt, at, sent_head, answer_head, answer_body, answer_length,
+                  is_cut) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    BytesForget: "DELETE FROM attempt_bytes WHERE rowid IN (SELECT rowid FROM attempt_bytes
+                  WHERE tenant_no = ?1 AND at < ?2 ORDER BY at LIMIT ?3)";
+    EventsOldest: "SELECT e.event_no, e.created_at < ?3 AND d.state IN ('delivered', 'dead') FROM event e
+                   LEFT JOIN delivery d ON d.event_no = e.event_no
+                   WHERE e.application_no = ?2 AND e.tenant_no = ?1 ORDER BY e.seq LIMIT ?4";
+    EventBytesDelete: "DELETE FROM attempt_bytes WHERE rowid IN (SELECT b.rowid FROM attempt a JOIN attempt_bytes b
+                       ON b.tenant_no = a.tenant_no AND b.at = a.at AND b.event_no = a.event_no AND b.attempt = a.attempt
+                       WHERE a.event_no = ?1)";
+    EventAttemptsDelete: "DELETE FROM attempt WHERE event_no = ?1";
+    EventDeliveryDelete: "DELETE FROM delivery WHERE event_no = ?1";
+    EventDelete: "DELETE FROM event WHERE event_no = ?1";
 
     AnswerTaken: "SELECT 1 FROM idempotency WHERE scope = ?1 AND key = ?2";
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)

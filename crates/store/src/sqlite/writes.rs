@@ -8,9 +8,11 @@ use countersign_domain::time::UnixMillis;
 use rusqlite::params;
 
 use super::apply::Found;
+use super::attempt_log;
 use super::audit::{AuditHeads, Head};
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
+use crate::attempt_log::AttemptBytes;
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, DELIVERIES_TURNED_MAX, EventNumbers, USES_FORGOTTEN_MAX, Write};
 use crate::contract::{ApplicationRow, AttemptRow, AuditRow, EventRow, MerchantRow, SecretRow, TokenRow, Uses};
 use crate::words;
@@ -53,8 +55,8 @@ pub(super) fn write(
             kept.run(Sql::OrderMove, params![tenant.0, id, order.revision, status, at.0])?;
         }
         Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, row)?),
-        Write::RecordAttempt { tenant, attempt, state, due_at, .. } => {
-            record_attempt(kept, *tenant, attempt, *state, *due_at)?;
+        Write::RecordAttempt { tenant, attempt, bytes, state, due_at, .. } => {
+            record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at)?;
         }
         Write::Turn { tenant, application, due_at } => {
             kept.run(Sql::DeliveryTurn, [tenant.0, application.0, due_at.0])?;
@@ -75,6 +77,7 @@ pub(super) fn write(
             let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
             kept.run(Sql::AnswersForget, [kept_before.0, most])?;
         }
+        Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => attempt_log::forget(kept, write)?,
         Write::RecordAudit(row) => record_audit(kept, heads, row)?,
         Write::RewrapSecret { secret_id, key_id, sealed, .. } => {
             kept.run(Sql::SecretRewrap, params![secret_id, key_id, sealed])?;
@@ -353,7 +356,7 @@ fn enqueue(kept: &mut Kept<'_>, row: &EventRow) -> rusqlite::Result<EventNumbers
 fn record_attempt(
     kept: &mut Kept<'_>,
     tenant: TenantNo,
-    attempt: &AttemptRow,
+    (attempt, bytes): (&AttemptRow, Option<&AttemptBytes>),
     state: DeliveryState,
     due_at: Option<UnixMillis>,
 ) -> rusqlite::Result<()> {
@@ -362,24 +365,5 @@ fn record_attempt(
     if state.is_over() {
         kept.run(Sql::DeliveryFollow, [attempt.event.0, attempt.at.0])?;
     }
-    insert_attempt(kept, tenant, attempt)
-}
-
-fn insert_attempt(kept: &mut Kept<'_>, tenant: TenantNo, attempt: &AttemptRow) -> rusqlite::Result<()> {
-    kept.run(
-        Sql::AttemptInsert,
-        params![
-            tenant.0,
-            attempt.event.0,
-            attempt.attempt,
-            attempt.at.0,
-            attempt.outcome.name(),
-            attempt.http_status,
-            attempt.duration_ms,
-            attempt.address,
-            attempt.detail,
-            attempt.fence.0
-        ],
-    )?;
-    Ok(())
+    attempt_log::insert_attempt(kept, tenant, attempt, bytes)
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{OrderId, SortedId};
+use countersign_domain::ids::{EventNo, OrderId, SortedId};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::RuleVersion;
 use countersign_store::batch::{Batch, Write};
@@ -73,6 +73,9 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.pending_of(vec![(TENANT, APP)], 10),
         store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }),
         store.event(SortedId(1)),
+        store.attempt_bytes(TENANT, EventNo(1), 1, at(1)),
+        store.old_bytes(at(99), 9, all()),
+        store.old_events(at(99), 9, all()),
         store.events(EventFilter::default(), all()),
         store.events_after(TENANT, APP, 0, 10),
         store.remembered(&answer("k").scope, "k"),
@@ -103,7 +106,7 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
     const UNREAD: [&str; 7] =
         ["convert_order_move", "event_counter", "biz_counter", "audit_head", "schema_step", "nonce", "replay"];
     // Rows are found by these: another value finds nothing.
-    const FINDERS: [&str; 22] = [
+    const FINDERS: [&str; 26] = [
         "fee_rule.tenant_no",
         "fee_rule.merchant_no",
         "fee_rule.previous_no",
@@ -117,6 +120,10 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
         "delivery.application_no",
         "attempt.tenant_no",
         "attempt.event_no",
+        "attempt_bytes.tenant_no",
+        "attempt_bytes.event_no",
+        "attempt_bytes.attempt",
+        "attempt_bytes.at",
         "audit.at",
         "setting.name",
         "secret.application_no",

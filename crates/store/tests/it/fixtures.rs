@@ -10,6 +10,7 @@ use countersign_domain::lanes::Fence;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
+use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::batch::{Batch, Committed, Conflict, Write};
 use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EventRow, IdempotencyRow, MerchantKind,
@@ -253,8 +254,28 @@ pub fn attempt(event: i64, attempt: i64, state: DeliveryState, due_at: Option<Un
         address: Some("192.0.2.1:443".to_owned()),
         detail: "status 502".to_owned(),
         fence: Fence(0),
+        phases: Phases {
+            dns_us: Some(attempt),
+            connect_us: Some(20),
+            tls_us: None,
+            first_byte_us: Some(400),
+            total_us: Some(12_345),
+            reused: Some(attempt % 2 == 0),
+        },
     };
-    Write::RecordAttempt { tenant: TENANT, application: APP, attempt: Box::new(row), state, due_at }
+    let bytes = Some(Arc::new(wire(attempt)));
+    Write::RecordAttempt { tenant: TENANT, application: APP, attempt: Box::new(row), bytes, state, due_at }
+}
+
+/// What went over the wire: other bytes for each attempt, and none that are a text.
+pub fn wire(attempt: i64) -> AttemptBytes {
+    AttemptBytes {
+        sent_head: format!("POST /{attempt} HTTP/1.1\r\n\r\n").into_bytes(),
+        answer_head: b"HTTP/1.1 502 Bad\xff Gateway\r\n\r\n".to_vec(),
+        answer_body: vec![0, 0xff, b'x'],
+        answer_length: 70_000,
+        is_cut: true,
+    }
 }
 
 pub fn audit(action: &str) -> Write {

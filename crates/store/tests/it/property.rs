@@ -121,6 +121,8 @@ fn events() -> impl Strategy<Value = Write> {
         })),
         1 => (0..2i64).prop_map(|ms| Write::ForgetAnswers { kept_before: at(ms) }),
         2 => (1..9i64, 1..9i64, 0..50i64).prop_map(|(no, behind, until)| defer(no, behind, until)),
+        1 => (0..5i64).prop_map(|ms| Write::ForgetBytes { tenant: TENANT, begun_before: at(ms) }),
+        1 => (0..2i64).prop_map(|ms| Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(ms) }),
         2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(due) }),
     ]
 }
@@ -189,6 +191,8 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.owed(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
         format!("{:?}", store.pending_of(vec![(TENANT, APP)], 3).await.expect("reads")),
         format!("{:?}", store.turning(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
+        format!("{:?}", store.old_bytes(at(3), 9, all()).await.expect("reads")),
+        format!("{:?}", store.old_events(at(1), 9, all()).await.expect("reads")),
     ];
     for state in DeliveryState::ALL {
         let filter = EventFilter { state: Some(state), biz_id: Some("biz0".to_owned()), ..EventFilter::default() };

@@ -44,7 +44,7 @@ pub async fn watch(database: &Database) {
     let client = database.client().await;
     client.batch_execute(WATCH).await.expect("makes the triggers");
     let made = "SELECT count(DISTINCT tgrelid) FROM pg_trigger WHERE tgname = 'one_tenant'";
-    assert_eq!(client.query_one(made, &[]).await.expect("reads").get::<_, i64>(0), 14, "tables of tenants");
+    assert_eq!(client.query_one(made, &[]).await.expect("reads").get::<_, i64>(0), 15, "tables of tenants");
 }
 
 /// How often a transaction was about to touch a second tenant.
@@ -95,7 +95,16 @@ fn batches(n: i64) -> Vec<Vec<Write>> {
         vec![claim("one"), rule(1), audit_of(Some(tenant), 0, "one"), enqueue(row)],
         vec![claim("two"), rule(2), audit_of(Some(tenant), 0, "two")],
         vec![Write::InsertConvertOrder { tenant, merchant: sub, order: Box::new(order(n + 1)) }],
-        vec![Write::RecordAttempt { tenant, application: APP, attempt, state: DeliveryState::Dead, due_at: None }],
+        vec![Write::RecordAttempt {
+            tenant,
+            application: APP,
+            attempt,
+            bytes: Some(Arc::new(wire(1))),
+            state: DeliveryState::Dead,
+            due_at: None,
+        }],
+        vec![Write::ForgetBytes { tenant, begun_before: at(9) }],
+        vec![Write::ForgetEvents { tenant, application: app, created_before: at(9) }],
         vec![Write::Redeliver { tenant, event: EventNo(no), due_at: at(1) }, audit_of(Some(tenant), 0, "three")],
         vec![Write::HoldPending { tenant, application: app }],
         vec![Write::ReleaseHeld { tenant, application: app, due_at: at(2) }],

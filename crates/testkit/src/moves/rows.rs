@@ -1,6 +1,7 @@
 //! A deployment with many rows of every kind, written through the store in large batches.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
@@ -10,6 +11,7 @@ use countersign_domain::lanes::Fence;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
+use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantKind, MerchantRow, SecretRow, SecretUses,
     SignatureEncoding, Uses, Vocabulary,
@@ -24,7 +26,7 @@ const SUBS: i64 = 4;
 /// Pieces of business in one batch.
 const PIECES_PER_BATCH: i64 = 400;
 /// Rows that one piece of business leaves, about.
-const ROWS_PER_PIECE: i64 = 8;
+const ROWS_PER_PIECE: i64 = 9;
 /// Pieces of business for one institution.
 const PIECES_PER_TENANT: i64 = 2000;
 
@@ -222,9 +224,24 @@ fn attempt(tenant: TenantNo, n: i64) -> Write {
         address: Some("192.0.2.1:443".to_owned()),
         detail: String::new(),
         fence: Fence(0),
+        phases: Phases {
+            dns_us: Some(n % 700),
+            connect_us: Some(n % 90_000),
+            tls_us: (n % 3 == 0).then_some(n % 50_000),
+            first_byte_us: Some(n % 9_000),
+            total_us: Some(1_000 * (n % 900)),
+            reused: Some(n % 5 == 0),
+        },
     };
+    let bytes = Arc::new(AttemptBytes {
+        sent_head: format!("POST /callbacks/{n} HTTP/1.1\r\n\r\n").into_bytes(),
+        answer_head: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(),
+        answer_body: n.to_be_bytes().to_vec(),
+        answer_length: 8,
+        is_cut: n % 7 == 0,
+    });
     let due_at = (state == DeliveryState::Pending).then(|| at(n + 5000));
-    Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), state, due_at }
+    Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), bytes: Some(bytes), state, due_at }
 }
 
 fn version(of: i64, merchant: i64, no: i64) -> Result<RuleVersion> {

@@ -27,6 +27,7 @@ mod order;
 mod outcomes;
 mod running;
 mod signatures;
+mod wire;
 
 /// 2026-01-01T00:00:00Z.
 const START: UnixMillis = UnixMillis(1_767_225_600_000);

@@ -10,6 +10,7 @@ mod identities;
 mod nul;
 mod records;
 mod repeats;
+mod retention;
 mod retiring;
 mod secrets;
 mod tokens;

@@ -99,6 +99,7 @@ fn each_command_of_the_daily_business_makes_its_call() {
         ),
         ("event list --biz-id 1 --state dead", "GET /events bizId=1 state=dead"),
         ("event show E", "GET /events/E"),
+        ("event attempt E 2", "GET /events/E/attempts/2"),
         ("event redeliver E", "POST /events/E/redeliver {}"),
         ("fee-rule list S", "GET /fee-rules sub_merchant_id=S"),
         (

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_store::batch::{Conflict, Guard, Key, Write};
 use countersign_store::contract::{
-    ApplicationRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow,
+    ApplicationRow, AttemptRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow,
 };
 use countersign_store::{AnyStore, Store};
 
@@ -106,6 +106,11 @@ pub async fn a_batch_of_two_tenants_is_refused(store: Any) {
     nothing_of_it_is_there(&store).await;
 }
 
+/// That somebody's attempt was the last.
+fn record(tenant: TenantNo, attempt: Box<AttemptRow>) -> Write {
+    Write::RecordAttempt { tenant, application: APP, attempt, bytes: None, state: DeliveryState::Dead, due_at: None }
+}
+
 pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
     let moved = ConvertOrder { revision: 2, ..order(7) };
     let of = |tenant| -> Vec<Write> {
@@ -120,7 +125,9 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::InsertConvertOrder { tenant, merchant: SUB, order: Box::new(order(7)) },
             Write::MoveConvertOrder { tenant, order: Box::new(moved.clone()), at: at(1) },
             enqueue(row),
-            Write::RecordAttempt { tenant, application: APP, attempt, state: DeliveryState::Dead, due_at: None },
+            record(tenant, attempt),
+            Write::ForgetBytes { tenant, begun_before: at(1) },
+            Write::ForgetEvents { tenant, application: APP, created_before: at(1) },
             Write::Turn { tenant, application: APP, due_at: at(1) },
             Write::ReleaseHeld { tenant, application: APP, due_at: at(1) },
             Write::HoldPending { tenant, application: APP },
@@ -159,8 +166,7 @@ pub async fn what_is_another_tenants_is_not_there(store: Any) {
     let refused = conflict(&*store, vec![Write::MoveConvertOrder { tenant, order: Box::new(moved), at: at(1) }]).await;
     assert_eq!(refused, Conflict::Moved(Key::ConvertOrder(id)));
     let Write::RecordAttempt { attempt, .. } = attempt(1, 1, DeliveryState::Dead, None) else { panic!("an attempt") };
-    let record = Write::RecordAttempt { tenant, application: APP, attempt, state: DeliveryState::Dead, due_at: None };
-    assert_eq!(conflict(&*store, vec![record]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
+    assert_eq!(conflict(&*store, vec![record(tenant, attempt)]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
     let again = Write::Redeliver { tenant, event: EventNo(2), due_at: at(1) };
     assert_eq!(conflict(&*store, vec![again]).await, Conflict::Moved(Key::Delivery(EventNo(2))));
     commit(&*store, vec![Write::HoldPending { tenant, application: APP }]).await;

@@ -339,13 +339,13 @@ pub async fn nobody_writes_under_a_term_that_nobody_holds(store: Any) {
     let guard = |fence| Write::Guard(Guard::Lane { application: APP, fence: Fence(fence) });
     commit(&*store, vec![enqueue(event(1, "a")), guard(0)]).await;
     assert_eq!(conflict(&*store, vec![guard(1), audit("late")]).await, Conflict::Fenced(lane));
-    let Write::RecordAttempt { tenant, application, attempt, state, due_at } =
+    let Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at } =
         attempt(1, 1, DeliveryState::Delivered, None)
     else {
         panic!("an attempt")
     };
     let attempt = Box::new(AttemptRow { fence: Fence(1), ..*attempt });
-    let late = Write::RecordAttempt { tenant, application, attempt, state, due_at };
+    let late = Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at };
     assert_eq!(conflict(&*store, vec![late]).await, Conflict::Fenced(lane));
     assert_eq!(one(&store, 1).await.attempts, 0);
 }

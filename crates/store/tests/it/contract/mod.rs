@@ -1,5 +1,6 @@
 //! What every store promises: one list of named cases, run on each.
 
+mod attempt_log;
 mod batches;
 mod chain;
 mod events;
@@ -123,6 +124,19 @@ contract! {
         a_portion_that_was_decided_before_a_change_back_is_refused_and_leaves_its_note,
         nobody_notes_anything_for_another_tenants_application,
         what_is_open_is_listed_as_its_application_stands,
+    ]
+    attempt_log: [
+        an_attempt_keeps_its_phases_and_what_went_over_the_wire,
+        an_attempt_of_which_nothing_is_known_is_kept_without,
+        bytes_are_found_by_all_of_their_attempt_only,
+        a_refused_attempt_leaves_no_bytes,
+        bytes_are_forgotten_by_the_age_of_their_attempt,
+        bytes_are_forgotten_in_portions,
+        events_are_forgotten_up_to_the_first_that_is_open_or_young,
+        the_last_event_of_an_application_is_never_forgotten,
+        numbers_go_on_after_events_were_forgotten,
+        nobody_forgets_another_tenants_events,
+        many_that_forget_at_once_leave_no_gap,
     ]
     chain: [
         lines_are_linked_and_the_walk_finds_them_in_order,

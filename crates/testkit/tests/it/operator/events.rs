@@ -3,6 +3,7 @@
 use countersign::app::events::{events_after, parse_public_id};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
+use countersign_store::attempt_log::Phases;
 use countersign_store::contract::AttemptRow;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
@@ -37,10 +38,11 @@ async fn record(house: &House, event_id: &str, outcome: Outcome, state: Delivery
         address: Some("192.0.2.9:443".to_owned()),
         detail: "answered 500".to_owned(),
         fence: Fence(0),
+        phases: Phases::default(),
     };
     let due_at = (state == DeliveryState::Pending).then_some(START.plus_ms(5_000));
     let (tenant, application) = (row.tenant, row.application);
-    let write = Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), state, due_at };
+    let write = Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), bytes: None, state, due_at };
     house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
 }
 
@@ -197,7 +199,8 @@ async fn an_event_is_shown_with_all_its_attempts() {
     assert_eq!(
         shown["attempts"][0],
         json!({"attempt": 1, "at": "2026-01-01T00:00:00.000Z", "outcome": "http_status", "http_status": 500, "duration_ms": 12,
-            "address": "192.0.2.9:443", "detail": "answered 500"})
+            "address": "192.0.2.9:443", "detail": "answered 500", "dns_us": null, "connect_us": null, "tls_us": null,
+            "first_byte_us": null, "total_us": null, "reused": null})
     );
     assert_eq!(
         (&shown["attempts"][1]["outcome"], &shown["attempts"][1]["at"]),

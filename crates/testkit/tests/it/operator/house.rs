@@ -12,6 +12,7 @@ use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
+use countersign::app::retention::Lives;
 use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
 use countersign::app::uses::{self, Uses};
@@ -105,6 +106,10 @@ impl House {
             rate_limit_per_s: 1_000,
             allow_private_callbacks: egress.allow_private,
             idempotency_life: Duration::from_secs(86_400),
+            retention: Lives {
+                attempt_bytes: Some(Duration::from_secs(30 * 86_400)),
+                events: Some(Duration::from_secs(400 * 86_400)),
+            },
         };
         let (chance, vault) = (Chance::default(), Vault::new(&Zeroizing::new([7; 32])));
         let app = Arc::new(App {

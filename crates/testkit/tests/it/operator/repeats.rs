@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use countersign::operator::doors;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
+use countersign_store::attempt_log::Phases;
 use countersign_store::contract::AttemptRow;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
@@ -99,11 +100,13 @@ async fn make_dead(house: &House, event_id: &str) {
         address: None,
         detail: String::new(),
         fence: Fence(0),
+        phases: Phases::default(),
     };
     let dead = Write::RecordAttempt {
         tenant: event.tenant,
         application: event.application,
         attempt: Box::new(attempt),
+        bytes: None,
         state: DeliveryState::Dead,
         due_at: None,
     };

@@ -1,0 +1,113 @@
+//! Bytes of attempts, and what is forgotten by age.
+
+use std::collections::BTreeSet;
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+
+use super::page;
+use super::state::State;
+use crate::attempt_log::{AttemptBytes, BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents};
+use crate::batch::Write;
+use crate::contract::{AttemptRow, Cursor, EventRow};
+
+fn small(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+const fn is_over(state: DeliveryState) -> bool {
+    match state {
+        DeliveryState::Delivered | DeliveryState::Dead => true,
+        DeliveryState::Pending | DeliveryState::Held => false,
+    }
+}
+
+impl State {
+    pub(super) fn keep_bytes(&mut self, tenant: TenantNo, attempt: &AttemptRow, bytes: Option<&AttemptBytes>) {
+        if let Some(bytes) = bytes {
+            self.bytes.insert((attempt.event, attempt.attempt), (tenant, attempt.at, bytes.clone()));
+        }
+    }
+
+    /// Keys of what is old, oldest first.
+    fn bytes_before(&self, tenant: TenantNo, before: UnixMillis) -> Vec<(UnixMillis, (EventNo, i64))> {
+        let of = self.bytes.iter().filter(|(_, (of, at, _))| *of == tenant && *at < before);
+        let mut old: Vec<_> = of.map(|(key, (_, at, _))| (*at, *key)).collect();
+        old.sort_unstable();
+        old
+    }
+
+    /// One of the writes that forget by age.
+    pub(super) fn forget(&mut self, write: &Write) {
+        if let Write::ForgetAnswers { kept_before } = write {
+            self.forget_answers(*kept_before);
+        }
+        if let Write::ForgetBytes { tenant, begun_before } = write {
+            self.forget_bytes(*tenant, *begun_before);
+        }
+        if let Write::ForgetEvents { tenant, application, created_before } = write {
+            self.forget_events(*tenant, *application, *created_before);
+        }
+    }
+
+    fn forget_bytes(&mut self, tenant: TenantNo, before: UnixMillis) {
+        for (_, key) in self.bytes_before(tenant, before).into_iter().take(BYTES_FORGOTTEN_MAX) {
+            self.bytes.remove(&key);
+        }
+    }
+
+    /// The first events of an application that may go, of the first `most`.
+    fn events_before(&self, of: (TenantNo, ApplicationNo), before: UnixMillis, most: usize) -> Vec<&EventRow> {
+        let mut own: Vec<&EventRow> = self.events.values().filter(|e| (e.tenant, e.application) == of).collect();
+        own.sort_by_key(|e| e.seq);
+        own.truncate(most.saturating_add(1));
+        own.pop();
+        own.into_iter().take_while(|e| is_over(e.state) && e.created_at < before).collect()
+    }
+
+    fn forget_events(&mut self, tenant: TenantNo, application: ApplicationNo, before: UnixMillis) {
+        let old = self.events_before((tenant, application), before, EVENTS_FORGOTTEN_MAX);
+        for event in old.iter().map(|e| e.no).collect::<Vec<_>>() {
+            self.events.remove(&event);
+            self.attempts.remove(&event);
+            self.bytes.retain(|(of, _), _| *of != event);
+        }
+    }
+
+    pub(super) fn old_bytes(&self, before: UnixMillis, most: u32, cursor: &Cursor<TenantNo>) -> Vec<OldBytes> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let tenants: BTreeSet<TenantNo> = self.bytes.values().map(|(tenant, _, _)| *tenant).collect();
+        let of = |tenant: TenantNo| {
+            let old = self.bytes_before(tenant, before);
+            let counted = old.iter().take(most).filter_map(|(_, key)| self.bytes.get(key));
+            let size = |b: &AttemptBytes| b.sent_head.len() + b.answer_head.len() + b.answer_body.len();
+            let bytes = counted.map(|(_, _, bytes)| size(bytes)).sum();
+            OldBytes { tenant, rows: small(old.len().min(most)), bytes: small(bytes) }
+        };
+        let rest = tenants.into_iter().filter(|tenant| cursor.after.is_none_or(|after| *tenant > after));
+        page(rest.map(of).filter(|old| old.rows > 0), cursor.limit)
+    }
+
+    pub(super) fn old_events(
+        &self,
+        before: UnixMillis,
+        most: u32,
+        cursor: &Cursor<(TenantNo, ApplicationNo)>,
+    ) -> Vec<OldEvents> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let all: BTreeSet<_> = self.events.values().map(|e| (e.tenant, e.application)).collect();
+        let of = |(tenant, application)| {
+            let old = self.events_before((tenant, application), before, most);
+            OldEvents {
+                tenant,
+                application,
+                events: small(old.len()),
+                attempts: old.iter().map(|e| e.attempts).sum(),
+                bytes: small(old.iter().map(|e| e.body.len() + e.data.len()).sum()),
+            }
+        };
+        let rest = all.into_iter().filter(|place| cursor.after.is_none_or(|after| *place > after));
+        page(rest.map(of).filter(|old| old.events > 0), cursor.limit)
+    }
+}

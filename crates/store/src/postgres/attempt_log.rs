@@ -1,0 +1,84 @@
+//! What went over the wire in attempts: how it is read and forgotten; and how events are forgotten.
+
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+
+use super::alone::Stop;
+use super::queries::{Found, many, one};
+use super::readers::Readers;
+use super::rows::{self, Fields};
+use super::session::Session;
+use super::statements::Sql;
+use crate::attempt_log::{AttemptBytes, BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents};
+use crate::contract::Cursor;
+
+pub(super) async fn attempt_bytes(
+    from: &Readers,
+    (tenant, event): (TenantNo, EventNo),
+    attempt: i64,
+    at: UnixMillis,
+) -> Found<Option<AttemptBytes>> {
+    one(from, Sql::AttemptBytes, &[&tenant.0, &at.0, &event.0, &attempt], rows::attempt_bytes).await
+}
+
+pub(super) async fn old_bytes(
+    from: &Readers,
+    begun_before: UnixMillis,
+    most: u32,
+    page: &Cursor<TenantNo>,
+) -> Found<Vec<OldBytes>> {
+    let after = page.after.map_or(i64::MIN, |tenant| tenant.0);
+    let params: super::session::Params<'_> = &[&begun_before.0, &i64::from(most), &after, &i64::from(page.limit)];
+    many(from, Sql::OldBytes, params, rows::old_bytes).await
+}
+
+pub(super) async fn old_events(
+    from: &Readers,
+    created_before: UnixMillis,
+    most: u32,
+    page: &Cursor<(TenantNo, ApplicationNo)>,
+) -> Found<Vec<OldEvents>> {
+    let (tenant, application) = page.after.map_or((i64::MIN, i64::MIN), |(tenant, of)| (tenant.0, of.0));
+    let looked_at = i64::from(most).saturating_add(1);
+    let params: super::session::Params<'_> =
+        &[&created_before.0, &looked_at, &tenant, &application, &i64::from(page.limit)];
+    many(from, Sql::OldEvents, params, rows::old_events).await
+}
+
+/// What others forget at this moment is left to them.
+pub(super) async fn forget_bytes(on: &Session, tenant: TenantNo, begun_before: UnixMillis) -> Result<(), Stop> {
+    let most = i64::try_from(BYTES_FORGOTTEN_MAX).unwrap_or(i64::MAX);
+    on.run(Sql::BytesForget, &[&tenant.0, &begun_before.0, &most]).await?;
+    Ok(())
+}
+
+/// All that may go is locked first, and goes only if all of it still is as it was seen: what is left of an application's events has no gap,
+/// also where two nodes forget at once and one of them is broken off.
+pub(super) async fn forget_events(
+    on: &Session,
+    tenant: TenantNo,
+    application: ApplicationNo,
+    created_before: UnixMillis,
+) -> Result<(), Stop> {
+    // One more than may go: whatever goes has another behind it.
+    let looked_at = i64::try_from(EVENTS_FORGOTTEN_MAX).unwrap_or(i64::MAX).saturating_add(1);
+    let found = on.run(Sql::EventsOldest, &[&tenant.0, &application.0, &created_before.0, &looked_at]).await?;
+    let read = |row: &tokio_postgres::Row| {
+        let mut f = Fields::new(row, "event", 0, 0);
+        Ok((f.int()?, f.flag()?))
+    };
+    let mut first = found.iter().map(read).collect::<Found<Vec<(i64, bool)>>>()?;
+    first.pop();
+    let events: Vec<i64> = first.into_iter().take_while(|(_, goes)| *goes).map(|(event, _)| event).collect();
+    if events.is_empty() {
+        return Ok(());
+    }
+    let still = on.run(Sql::DeliveriesOverLock, &[&tenant.0, &events]).await?;
+    if still.len() != events.len() {
+        return Ok(());
+    }
+    for part in [Sql::EventsBytesDelete, Sql::EventsAttemptsDelete, Sql::EventsDeliveriesDelete, Sql::EventsDelete] {
+        on.run(part, &[&tenant.0, &events]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Attempts and what went over the wire in them: how they are noted, read and forgotten; and how events are forgotten.
+
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+use rusqlite::{Connection, params};
+
+use super::queries::{Found, many, one};
+use super::rows::{self, Fields};
+use super::statements::{Kept, Sql};
+use crate::attempt_log::{AttemptBytes, BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents};
+use crate::batch::Write;
+use crate::contract::{AttemptRow, Cursor};
+
+pub(super) fn insert_attempt(
+    kept: &mut Kept<'_>,
+    tenant: TenantNo,
+    attempt: &AttemptRow,
+    bytes: Option<&AttemptBytes>,
+) -> rusqlite::Result<()> {
+    let phases = &attempt.phases;
+    kept.run(
+        Sql::AttemptInsert,
+        params![
+            tenant.0,
+            attempt.event.0,
+            attempt.attempt,
+            attempt.at.0,
+            attempt.outcome.name(),
+            attempt.http_status,
+            attempt.duration_ms,
+            attempt.address,
+            attempt.detail,
+            attempt.fence.0,
+            phases.dns_us,
+            phases.connect_us,
+            phases.tls_us,
+            phases.first_byte_us,
+            phases.total_us,
+            phases.reused
+        ],
+    )?;
+    if let Some(bytes) = bytes {
+        kept.run(
+            Sql::BytesInsert,
+            params![
+                tenant.0,
+                attempt.event.0,
+                attempt.attempt,
+                attempt.at.0,
+                bytes.sent_head,
+                bytes.answer_head,
+                bytes.answer_body,
+                bytes.answer_length,
+                bytes.is_cut
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+/// Either of the two writes that forget here.
+pub(super) fn forget(kept: &mut Kept<'_>, write: &Write) -> rusqlite::Result<()> {
+    if let Write::ForgetBytes { tenant, begun_before } = write {
+        forget_bytes(kept, *tenant, *begun_before)?;
+    }
+    if let Write::ForgetEvents { tenant, application, created_before } = write {
+        forget_events(kept, *tenant, *application, *created_before)?;
+    }
+    Ok(())
+}
+
+fn forget_bytes(kept: &mut Kept<'_>, tenant: TenantNo, begun_before: UnixMillis) -> rusqlite::Result<()> {
+    let most = i64::try_from(BYTES_FORGOTTEN_MAX).unwrap_or(i64::MAX);
+    kept.run(Sql::BytesForget, [tenant.0, begun_before.0, most])?;
+    Ok(())
+}
+
+fn forget_events(
+    kept: &mut Kept<'_>,
+    tenant: TenantNo,
+    application: ApplicationNo,
+    created_before: UnixMillis,
+) -> rusqlite::Result<()> {
+    // One more than may go: whatever goes has another behind it.
+    let looked_at = i64::try_from(EVENTS_FORGOTTEN_MAX).unwrap_or(i64::MAX).saturating_add(1);
+    let of = [tenant.0, application.0, created_before.0, looked_at];
+    let mut first: Vec<(i64, Option<bool>)> = kept
+        .get(Sql::EventsOldest)?
+        .query_map(of, |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    first.pop();
+    for (event, _) in first.into_iter().take_while(|(_, goes)| *goes == Some(true)) {
+        for part in [Sql::EventBytesDelete, Sql::EventAttemptsDelete, Sql::EventDeliveryDelete, Sql::EventDelete] {
+            kept.run(part, [event])?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn attempt_bytes(
+    conn: &Connection,
+    (tenant, event): (TenantNo, EventNo),
+    attempt: i64,
+    at: UnixMillis,
+) -> Found<Option<AttemptBytes>> {
+    let sql = "SELECT event_no, sent_head, answer_head, answer_body, answer_length, is_cut FROM attempt_bytes
+               WHERE tenant_no = ?1 AND at = ?2 AND event_no = ?3 AND attempt = ?4";
+    one(conn, sql, params![tenant.0, at.0, event.0, attempt], rows::attempt_bytes)
+}
+
+pub(super) fn old_bytes(
+    conn: &Connection,
+    begun_before: UnixMillis,
+    most: u32,
+    page: &Cursor<TenantNo>,
+) -> Found<Vec<OldBytes>> {
+    let tenants = "SELECT m.merchant_no FROM merchant m WHERE m.tenant_no = m.merchant_no AND m.merchant_no > ?1
+                   AND EXISTS (SELECT 1 FROM attempt_bytes b WHERE b.tenant_no = m.merchant_no AND b.at < ?2)
+                   ORDER BY m.merchant_no LIMIT ?3";
+    let after = page.after.map_or(i64::MIN, |tenant| tenant.0);
+    let tenants = many(conn, tenants, params![after, begun_before.0, page.limit], |row| {
+        Fields::new(row, "merchant", 0, 0).int()
+    })?;
+    let count = "SELECT count(*), coalesce(sum(size), 0) FROM (SELECT coalesce(octet_length(sent_head), 0)
+                 + coalesce(octet_length(answer_head), 0) + coalesce(octet_length(answer_body), 0) AS size
+                 FROM attempt_bytes WHERE tenant_no = ?1 AND at < ?2 LIMIT ?3)";
+    let of = |tenant: i64| {
+        let found = one(conn, count, params![tenant, begun_before.0, most], |row| {
+            let mut f = Fields::new(row, "attempt_bytes", 0, 0);
+            Ok((f.int()?, f.int()?))
+        })?;
+        let (rows, bytes) = found.unwrap_or_default();
+        Ok(OldBytes { tenant: TenantNo(tenant), rows, bytes })
+    };
+    tenants.into_iter().map(of).collect()
+}
+
+pub(super) fn old_events(
+    conn: &Connection,
+    created_before: UnixMillis,
+    most: u32,
+    page: &Cursor<(TenantNo, ApplicationNo)>,
+) -> Found<Vec<OldEvents>> {
+    let (tenant, application) = page.after.map_or((i64::MIN, i64::MIN), |(tenant, of)| (tenant.0, of.0));
+    let applications =
+        "SELECT tenant_no, application_no FROM event_counter WHERE (tenant_no, application_no) > (?1, ?2)
+                        ORDER BY tenant_no, application_no";
+    let applications = many(conn, applications, [tenant, application], |row| {
+        let mut f = Fields::new(row, "event_counter", 0, 1);
+        Ok((TenantNo(f.int()?), ApplicationNo(f.int()?)))
+    })?;
+    let mut found = Vec::new();
+    for (tenant, application) in applications {
+        if found.len() >= usize::try_from(page.limit).unwrap_or(usize::MAX) {
+            break;
+        }
+        let old = old_events_of(conn, tenant, application, created_before, most)?;
+        found.extend(Some(old).filter(|old| old.events > 0));
+    }
+    Ok(found)
+}
+
+fn old_events_of(
+    conn: &Connection,
+    tenant: TenantNo,
+    application: ApplicationNo,
+    created_before: UnixMillis,
+    most: u32,
+) -> Found<OldEvents> {
+    let sql = "WITH first AS MATERIALIZED (SELECT e.seq, d.attempts, octet_length(e.body) + octet_length(e.data) AS size,
+                 coalesce(e.created_at < ?3 AND d.state IN ('delivered', 'dead'), false) AS goes
+                 FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
+                 WHERE e.application_no = ?2 AND e.tenant_no = ?1 ORDER BY e.seq LIMIT ?4)
+               SELECT count(*), coalesce(sum(attempts), 0), coalesce(sum(size), 0) FROM first
+               WHERE seq < (SELECT min(coalesce((SELECT min(seq) FROM first WHERE NOT goes), max(seq)), max(seq)) FROM first)";
+    let looked_at = i64::from(most).saturating_add(1);
+    let found = one(conn, sql, params![tenant.0, application.0, created_before.0, looked_at], |row| {
+        let mut f = Fields::new(row, "event", 0, 0);
+        Ok((f.int()?, f.int()?, f.int()?))
+    })?;
+    let (events, attempts, bytes) = found.unwrap_or_default();
+    Ok(OldEvents { tenant, application, events, attempts, bytes })
+}

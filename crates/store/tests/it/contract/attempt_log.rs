@@ -1,0 +1,210 @@
+//! What is kept of attempts, and what is forgotten by age: bytes, and events from the first one on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{EventNo, SortedId};
+use countersign_store::attempt_log::{OldBytes, OldEvents, Phases};
+use countersign_store::batch::{BYTES_FORGOTTEN_MAX, Batch, Conflict, EVENTS_FORGOTTEN_MAX, EventNumbers, Key, Write};
+use countersign_store::contract::{AttemptRow, Cursor, EventRow};
+use countersign_store::{AnyStore, Store};
+
+use crate::fixtures::*;
+
+type Any = Arc<AnyStore>;
+
+const fn forget_bytes(ms: i64) -> Write {
+    Write::ForgetBytes { tenant: TENANT, begun_before: at(ms) }
+}
+
+const fn forget_events(ms: i64) -> Write {
+    Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(ms) }
+}
+
+/// An event that was made then and is delivered by its first attempt.
+fn over(no: i64, made_ms: i64) -> [Write; 2] {
+    let row = EventRow { created_at: at(made_ms), ..event(no, "a") };
+    [enqueue(row), attempt(no, 1, DeliveryState::Delivered, None)]
+}
+
+async fn seqs(store: &Any) -> Vec<i64> {
+    store.events_after(TENANT, APP, 0, 1000).await.expect("reads").iter().map(|e| e.seq).collect()
+}
+
+async fn has_bytes(store: &Any, no: i64, number: i64) -> bool {
+    store.attempt_bytes(TENANT, EventNo(no), number, at(number)).await.expect("reads").is_some()
+}
+
+pub async fn an_attempt_keeps_its_phases_and_what_went_over_the_wire(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a"))]).await;
+    commit(&*store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
+    commit(&*store, vec![attempt(1, 2, DeliveryState::Dead, None)]).await;
+    for number in [1, 2] {
+        let found = store.attempt_bytes(TENANT, EventNo(1), number, at(number)).await.expect("reads");
+        assert_eq!(found, Some(wire(number)));
+    }
+    let (_, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
+    let phases: Vec<Phases> = attempts.iter().map(|a| a.phases).collect();
+    assert_eq!(phases.iter().map(|p| p.dns_us).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    assert_eq!(phases.iter().map(|p| p.reused).collect::<Vec<_>>(), [Some(false), Some(true)]);
+    assert_eq!((phases[0].connect_us, phases[0].tls_us), (Some(20), None));
+    assert_eq!((phases[0].first_byte_us, phases[0].total_us), (Some(400), Some(12_345)));
+}
+
+pub async fn an_attempt_of_which_nothing_is_known_is_kept_without(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a"))]).await;
+    let Write::RecordAttempt { tenant, application, attempt, state, due_at, .. } =
+        attempt(1, 1, DeliveryState::Dead, None)
+    else {
+        panic!("an attempt")
+    };
+    let attempt = Box::new(AttemptRow { phases: Phases::default(), ..*attempt });
+    commit(&*store, vec![Write::RecordAttempt { tenant, application, attempt, bytes: None, state, due_at }]).await;
+    let (_, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
+    assert_eq!(attempts[0].phases, Phases::default());
+    assert!(!has_bytes(&store, 1, 1).await);
+    assert_eq!(store.old_bytes(at(99), 9, all()).await.expect("reads"), []);
+}
+
+pub async fn bytes_are_found_by_all_of_their_attempt_only(store: Any) {
+    commit(&*store, over(1, 0).to_vec()).await;
+    assert!(has_bytes(&store, 1, 1).await);
+    for (tenant, no, number, ms) in [(OTHER_TENANT, 1, 1, 1), (TENANT, 2, 1, 1), (TENANT, 1, 2, 1), (TENANT, 1, 1, 2)] {
+        assert_eq!(store.attempt_bytes(tenant, EventNo(no), number, at(ms)).await.expect("reads"), None);
+    }
+}
+
+pub async fn a_refused_attempt_leaves_no_bytes(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a"))]).await;
+    conflict(&*store, vec![attempt(1, 1, DeliveryState::Dead, None), append(SUB, version(9))]).await;
+    let refused = conflict(&*store, vec![attempt(1, 2, DeliveryState::Dead, None)]).await;
+    assert_eq!(refused, Conflict::Moved(Key::Delivery(EventNo(1))));
+    assert!(!has_bytes(&store, 1, 1).await && !has_bytes(&store, 1, 2).await);
+}
+
+pub async fn bytes_are_forgotten_by_the_age_of_their_attempt(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a"))]).await;
+    for number in 1..=3 {
+        commit(&*store, vec![attempt(1, number, DeliveryState::Pending, Some(at(60)))]).await;
+    }
+    let wire_size = |n: i64| i64::try_from(wire(n).sent_head.len() + wire(n).answer_head.len() + 3).expect("small");
+    let old = |rows| [OldBytes { tenant: TENANT, rows, bytes: rows * wire_size(1) }];
+    assert_eq!(store.old_bytes(at(1), 9, all()).await.expect("reads"), []);
+    assert_eq!(store.old_bytes(at(3), 9, all()).await.expect("reads"), old(2));
+    assert_eq!(store.old_bytes(at(3), 1, all()).await.expect("reads"), old(1));
+    let after = Cursor { after: Some(TENANT), limit: 9 };
+    assert_eq!(store.old_bytes(at(3), 9, after).await.expect("reads"), []);
+    commit(&*store, vec![Write::ForgetBytes { tenant: OTHER_TENANT, begun_before: at(99) }]).await;
+    assert_eq!(store.old_bytes(at(3), 9, all()).await.expect("reads"), old(2));
+    commit(&*store, vec![forget_bytes(3)]).await;
+    assert_eq!(store.old_bytes(at(99), 9, all()).await.expect("reads"), old(1));
+    assert!(!has_bytes(&store, 1, 2).await && has_bytes(&store, 1, 3).await);
+    assert_eq!(store.event(SortedId(1)).await.expect("reads").expect("there").1.len(), 3, "attempts stay");
+}
+
+pub async fn bytes_are_forgotten_in_portions(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a"))]).await;
+    let last = i64::try_from(BYTES_FORGOTTEN_MAX).expect("small") + 3;
+    let writes: Vec<Write> = (1..=last).map(|n| attempt(1, n, DeliveryState::Pending, Some(at(60)))).collect();
+    commit(&*store, writes).await;
+    commit(&*store, vec![forget_bytes(last + 1)]).await;
+    for number in last - 2..=last {
+        assert!(has_bytes(&store, 1, number).await, "the oldest go first");
+    }
+    assert_eq!(store.old_bytes(at(last + 1), 9, all()).await.expect("reads")[0].rows, 3);
+    commit(&*store, vec![forget_bytes(last + 1)]).await;
+    assert_eq!(store.old_bytes(at(last + 1), 9, all()).await.expect("reads"), []);
+}
+
+pub async fn events_are_forgotten_up_to_the_first_that_is_open_or_young(store: Any) {
+    for no in 1..=3 {
+        commit(&*store, over(no, no).to_vec()).await;
+    }
+    commit(&*store, vec![enqueue(EventRow { created_at: at(4), ..event(4, "a") })]).await;
+    for no in 5..=7 {
+        commit(&*store, over(no, no).to_vec()).await;
+    }
+    let size = i64::try_from(event(1, "a").body.len() + event(1, "a").data.len()).expect("small");
+    let old = |events| [OldEvents { tenant: TENANT, application: APP, events, attempts: events, bytes: events * size }];
+    assert_eq!(store.old_events(at(1), 9, all()).await.expect("reads"), []);
+    assert_eq!(store.old_events(at(3), 9, all()).await.expect("reads"), old(2));
+    assert_eq!(store.old_events(at(99), 9, all()).await.expect("reads"), old(3), "up to the one that is open");
+    assert_eq!(store.old_events(at(99), 1, all()).await.expect("reads"), old(1));
+    let after = Cursor { after: Some((TENANT, APP)), limit: 9 };
+    assert_eq!(store.old_events(at(99), 9, after).await.expect("reads"), []);
+
+    commit(&*store, vec![forget_events(3)]).await;
+    assert_eq!(seqs(&store).await, [3, 4, 5, 6, 7]);
+    assert_eq!(store.event(SortedId(2)).await.expect("reads"), None);
+    assert!(!has_bytes(&store, 2, 1).await && has_bytes(&store, 3, 1).await);
+    let gone = conflict(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(2), due_at: at(9) }]).await;
+    assert_eq!(gone, Conflict::Moved(Key::Delivery(EventNo(2))));
+    commit(&*store, vec![forget_events(99)]).await;
+    assert_eq!(seqs(&store).await, [4, 5, 6, 7], "what is owed stays, and all behind it");
+}
+
+pub async fn the_last_event_of_an_application_is_never_forgotten(store: Any) {
+    for no in 1..=3 {
+        commit(&*store, over(no, 0).to_vec()).await;
+    }
+    for _ in 0..3 {
+        commit(&*store, vec![forget_events(99)]).await;
+    }
+    assert_eq!(seqs(&store).await, [3]);
+    assert_eq!(store.old_events(at(99), 9, all()).await.expect("reads"), []);
+}
+
+pub async fn numbers_go_on_after_events_were_forgotten(store: Any) {
+    for no in 1..=3 {
+        commit(&*store, over(no, 0).to_vec()).await;
+    }
+    commit(&*store, vec![enqueue(event(4, "b"))]).await;
+    commit(&*store, vec![forget_events(99)]).await;
+    assert_eq!(seqs(&store).await, [4]);
+    let next = commit(&*store, vec![enqueue(event(5, "a")), enqueue(event(6, "b"))]).await;
+    let numbers = [EventNumbers { seq: 5, sequence: 4 }, EventNumbers { seq: 6, sequence: 2 }];
+    assert_eq!(next.events, numbers);
+}
+
+pub async fn nobody_forgets_another_tenants_events(store: Any) {
+    commit(&*store, over(1, 0).into_iter().chain(over(2, 0)).collect()).await;
+    let theirs = [
+        Write::ForgetEvents { tenant: OTHER_TENANT, application: APP, created_before: at(99) },
+        Write::ForgetEvents { tenant: OTHER_TENANT, application: OTHER_APP, created_before: at(99) },
+    ];
+    commit(&*store, theirs.to_vec()).await;
+    assert_eq!(seqs(&store).await, [1, 2]);
+}
+
+pub async fn many_that_forget_at_once_leave_no_gap(store: Any) {
+    let count = 2 * i64::try_from(EVENTS_FORGOTTEN_MAX).expect("small") + 50;
+    for some in (1..=count).collect::<Vec<_>>().chunks(90) {
+        commit(&*store, some.iter().flat_map(|no| over(*no, *no)).collect()).await;
+    }
+    commit(&*store, vec![forget_events(count - 9)]).await;
+    let most = i64::try_from(EVENTS_FORGOTTEN_MAX).expect("small");
+    assert!(seqs(&store).await.into_iter().eq(most + 1..=count), "a portion, from the first on");
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for _ in 0..4 {
+                    // Some lose to others and are begun again by the next housekeeping.
+                    drop(store.commit(Batch(vec![forget_events(count - 9)])).await);
+                    let left = seqs(&store).await;
+                    let first = left[0];
+                    assert!(left.into_iter().eq(first..=count), "no gap at any time");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("ends");
+    }
+    while !store.old_events(at(count - 9), 1, all()).await.expect("reads").is_empty() {
+        commit(&*store, vec![forget_events(count - 9)]).await;
+    }
+    let left: BTreeSet<i64> = seqs(&store).await.into_iter().collect();
+    assert!(left.into_iter().eq(count - 9..=count));
+}
