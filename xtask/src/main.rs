@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 mod backups;
+mod behaviours;
 mod bench;
 mod cargo;
 mod check;
@@ -101,6 +102,11 @@ const COMMANDS: &[Command] = &[
         run: hostile::slow,
     },
     Command { name: "tls-scan", summary: "testssl.sh on the TLS listener", run: hostile::tls_scan },
+    Command {
+        name: "behaviours",
+        summary: "endpoints that misbehave in every way: outcome, time and memory of each attempt",
+        run: behaviours::run,
+    },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
     Command {

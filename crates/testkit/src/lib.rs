@@ -2,6 +2,7 @@
 
 pub mod backing;
 pub mod backups;
+pub mod behaviours;
 pub mod books;
 pub mod decimals;
 pub mod dice;

@@ -22,6 +22,7 @@ use countersign_testkit::receiver::{Received, Receiver};
 use tempfile::TempDir;
 
 mod backlogs;
+mod behaviours;
 mod endpoints;
 mod order;
 mod outcomes;
