@@ -25,6 +25,8 @@ pub struct Behaviour {
     pub retry_after_s: Option<i64>,
 }
 
+/// The name of the one that only says SUCCESS.
+const PLAIN: &str = "SUCCESS";
 const SUCCESS: &str = r#"{"returnCode":"SUCCESS","returnMessage":""}"#;
 /// A gzip stream of 1 MiB of zeros begins so; what it would unfold to does not matter, since nothing unfolds it.
 const GZIP: &[u8] =
@@ -222,7 +224,7 @@ fn acknowledgements() -> Vec<Behaviour> {
         |name, body: &str, outcome, detail| behaves(name, answer("200 OK", "", body), outcome, Some(200), detail);
     let nul = "{\"returnCode\":\"SUCCESS\"}\0\0";
     vec![
-        says("SUCCESS", SUCCESS, Delivered, ""),
+        says(PLAIN, SUCCESS, Delivered, ""),
         behaves("SUCCESS with 201", answer("201 Created", "", SUCCESS), Delivered, Some(201), ""),
         says("an honest FAIL", r#"{"returnCode":"FAIL","returnMessage":"not today"}"#, Fail, NOT_SUCCESS),
         says("success in small letters", r#"{"returnCode":"success"}"#, Fail, NOT_SUCCESS),

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use countersign::app::events::{self, Happening};
 use countersign::app::identity::{self, NewApplication, NewMerchant, Standing};
 use countersign::app::{Actor, App};
@@ -160,29 +160,25 @@ fn memory_kib(name: &str) -> Result<i64> {
     Ok(line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse()?)
 }
 
-/// Each alone, one behind the other: outcome, time and memory, printed. Fails where one is not what it must be, is late or grows too much.
-pub async fn run(behaviours: Vec<Behaviour>) -> Result<()> {
-    let mut stage = Stage::set(behaviours.clone(), Backing::sqlite(), DEADLINE).await?;
-    // Once for nothing: what is made at the first time only is no growth. After a 410 nothing goes out any more.
-    for at in (0..stage.size()).filter(|at| behaviours[*at].status != Some(410)) {
-        stage.emit(at).await?;
-        stage.deliver().await;
+/// The one with this number after a plain success, in a process that has done nothing else: outcome, time and memory, printed. Fails where it
+/// is not what it must be, is late or grows too much.
+pub async fn run(at: usize) -> Result<()> {
+    let behaviour = super::all().into_iter().nth(at).context("there is no such behaviour")?;
+    let plain =
+        super::all().into_iter().find(|plain| plain.name == super::PLAIN).context("there is a plain success")?;
+    let mut stage = Stage::set(vec![plain, behaviour], Backing::sqlite(), DEADLINE).await?;
+    // What is made at the first attempt of all is no growth.
+    stage.emit(0).await?;
+    ensure!(stage.deliver().await == 1, "one is due");
+    stage.emit(1).await?;
+    fs::write("/proc/self/clear_refs", "5").context("the kernel forgets the largest size so far")?;
+    let before = memory_kib("VmRSS")?;
+    ensure!(stage.deliver().await == 1, "one is due");
+    let grew = memory_kib("VmHWM")? - before;
+    match print(&stage.made(1).await?, grew) {
+        Some(wrong) => bail!("{wrong}"),
+        None => Ok(()),
     }
-    let mut wrong = Vec::new();
-    println!("{:<36} {:<15} {:>6} {:>9} {:>10}  detail", "endpoint", "outcome", "status", "took", "grew");
-    for at in 0..stage.size() {
-        // Far from the next attempt of the event before.
-        stage.emit(at).await?;
-        fs::write("/proc/self/clear_refs", "5").context("the kernel forgets the largest size so far")?;
-        let before = memory_kib("VmRSS")?;
-        ensure!(stage.deliver().await <= 1, "nothing else is due");
-        let grew = memory_kib("VmHWM")? - before;
-        let made = stage.made(at).await?;
-        wrong.extend(print(&made, grew));
-    }
-    println!("{} behaviours, {} wrong", stage.size(), wrong.len());
-    ensure!(wrong.is_empty(), "{}", wrong.join("; "));
-    Ok(())
 }
 
 /// Prints a line; what is wrong with it.
