@@ -14,6 +14,7 @@ mod hostile;
 mod idle;
 mod kill;
 mod moves;
+mod neighbours;
 mod packages;
 mod rewrap;
 mod rotation;
@@ -65,6 +66,11 @@ const COMMANDS: &[Command] = &[
         name: "rotation",
         summary: "[ROUNDS] [STORE] secrets rotated under load: no request refused, no callback failing",
         run: rotation::run,
+    },
+    Command {
+        name: "neighbours",
+        summary: "[HUNG] [STORE] endpoints that hang beside one that works",
+        run: neighbours::run,
     },
     Command {
         name: "victim",

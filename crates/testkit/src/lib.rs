@@ -14,6 +14,7 @@ pub mod in_process;
 pub mod kill;
 pub mod measure;
 pub mod moves;
+pub mod neighbours;
 pub mod on_paper;
 pub mod operator;
 pub mod patience;

@@ -32,9 +32,7 @@ pub(super) fn write(
         }
         Write::AppendRule { tenant, merchant, version } => append_rule(kept, *tenant, *merchant, version, found)?,
         Write::InsertMerchant(row) => insert_merchant(kept, row)?,
-        Write::UpdateMerchant(row) => {
-            kept.run(Sql::MerchantUpdate, params![row.no.0, row.name, row.enabled, row.revision])?;
-        }
+        Write::UpdateMerchant(row) => update_merchant(kept, row)?,
         Write::Reassess { tenant, merchant, due_at } => reassess(kept, *tenant, *merchant, *due_at)?,
         Write::InsertApplication(row) => insert_application(kept, row)?,
         Write::UpdateApplication(row) => update_application(kept, row)?,
@@ -107,6 +105,11 @@ fn insert_merchant(kept: &mut Kept<'_>, row: &MerchantRow) -> rusqlite::Result<(
             row.created_at.0
         ],
     )?;
+    Ok(())
+}
+
+fn update_merchant(kept: &mut Kept<'_>, row: &MerchantRow) -> rusqlite::Result<()> {
+    kept.run(Sql::MerchantUpdate, params![row.no.0, row.name, row.enabled, row.revision])?;
     Ok(())
 }
 

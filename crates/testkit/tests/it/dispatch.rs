@@ -24,6 +24,7 @@ use tempfile::TempDir;
 mod backlogs;
 mod behaviours;
 mod endpoints;
+mod neighbours;
 mod order;
 mod outcomes;
 mod running;

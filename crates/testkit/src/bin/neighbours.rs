@@ -1,0 +1,15 @@
+//! `neighbours HUNG [sqlite|postgres]`: so many endpoints that hang beside one that works, and how soon its first attempts begin.
+
+use anyhow::{Context, Result};
+use countersign_testkit::backing::StoreKind;
+use countersign_testkit::neighbours::{self, Plan};
+
+fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    let hung = words.next().context("usage: neighbours HUNG [sqlite|postgres]")?.parse().context("HUNG is a number")?;
+    let kind = words.next().map_or(Ok(StoreKind::Sqlite), |word| StoreKind::lasting(&word))?;
+    let plan = Plan { hung, events: 2_000, deadline_s: 15 };
+    let report = tokio::runtime::Runtime::new()?.block_on(neighbours::run(kind, plan))?;
+    neighbours::print(&report, plan);
+    report.figures()
+}

@@ -1,0 +1,18 @@
+//! `cargo xtask neighbours [HUNG] [STORE]`: endpoints that hang beside one that works.
+
+use std::process::ExitCode;
+
+use crate::tools::Numbered;
+
+const RUN: Numbered = Numbered {
+    program: "neighbours",
+    most: 1,
+    default: "10000",
+    on_a_store: true,
+    usage: "neighbours [HUNG] [sqlite|postgres]",
+};
+
+/// 10,000 on SQLite unless told otherwise.
+pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    RUN.run(arguments)
+}
