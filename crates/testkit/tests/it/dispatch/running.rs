@@ -89,7 +89,7 @@ async fn no_more_attempts_are_in_flight_than_are_allowed() {
         endpoint.release(1);
     }
     running.stop().await;
-    assert_eq!(endpoint.most_at_once(), 5);
+    assert!((4..=5).contains(&endpoint.most_at_once()), "{} at once", endpoint.most_at_once());
 }
 
 #[tokio::test(flavor = "multi_thread")]
