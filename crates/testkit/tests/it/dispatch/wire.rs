@@ -107,7 +107,7 @@ async fn what_came_is_kept_also_where_it_is_no_http_or_only_a_part() {
     let owner = bench.owner(Some(endpoint.url())).await;
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
-    for (reply, outcome, head) in [
+    let cases = [
         (Reply::Garbage, Outcome::Unreadable, "\0\u{1}\u{2} this is not HTTP\r\n\r\n".to_owned()),
         (
             Reply::Raw(b"HTTP/1.1 200 OK\r\nConte".to_vec()),
@@ -117,9 +117,10 @@ async fn what_came_is_kept_also_where_it_is_no_http_or_only_a_part() {
         (Reply::HangAfter(b"HTTP/1.1 2".to_vec()), Outcome::Timeout, "HTTP/1.1 2".to_owned()),
         (Reply::Raw(format!("{hints}{last}{{}}").into_bytes()), Outcome::Unreadable, format!("{hints}{last}")),
         (Reply::Hang, Outcome::Timeout, String::new()),
-    ] {
+    ];
+    for (at, (reply, outcome, head)) in cases.into_iter().enumerate() {
         endpoint.script([reply]);
-        let event = bench.emit(&owner, &head).await;
+        let event = bench.emit(&owner, &format!("order {at}")).await;
         assert_eq!(bench.deliver().await, 1);
         let attempt = bench.read(event.event_id).await.1.remove(0);
         assert_eq!(attempt.outcome, outcome, "{head:?}");

@@ -122,7 +122,9 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
     }
     assert_eq!(freeable(&house).await, [0, 0, 0]);
     assert_eq!(retention::free(&house.app).await.expect("looks"), Freed::default());
-    house.app.clock.advance_ms(31 * DAY_MS);
+    house.app.clock.advance_ms(30 * DAY_MS);
+    assert_eq!(freeable(&house).await, [0, 0, 0], "kept for 30 days");
+    house.app.clock.advance_ms(1);
     assert_eq!(freeable(&house).await, [4, 0, 0]);
     let items = house.get("/retention").await.ok().json();
     assert_eq!(items["items"][0]["kept_for_s"], json!(30 * 86_400));
@@ -133,7 +135,9 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
     let shown = attempt(&house, &ids[0], 1).await;
     assert_eq!((&shown["sent_head"], &shown["total_us"]), (&json!(null), &json!(1234)), "the attempt itself stays");
 
-    house.app.clock.advance_ms(370 * DAY_MS);
+    house.app.clock.advance_ms(370 * DAY_MS - 1);
+    assert_eq!(retention::free(&house.app).await.expect("looks"), Freed::default(), "kept for 400 days");
+    house.app.clock.advance_ms(1);
     assert_eq!(freeable(&house).await, [0, 3, 3], "the last event stays");
     assert_eq!(retention::free(&house.app).await.expect("frees"), Freed { attempt_bytes: 0, events: 1 });
     house.get(&format!("/events/{}", ids[2])).await.refused(404, "400404", &ids[2]);
