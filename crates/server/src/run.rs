@@ -35,6 +35,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
+use crate::dispatch::egress::Egress;
 use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
 use crate::listen::{self, Crowd, ListenSettings, Throng};
@@ -135,14 +136,15 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         dispatch.node = NodeId(data.node_id(&app.chance)?);
         dispatch.node_name = listen.to_string();
     }
-    let operator = operator_settings(&config, &dispatch, handle.clone(), surroundings.log)?;
+    let egress = dispatch.egress();
+    let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
+    let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;
     let gate = operator.gate.clone();
     let entrance = Entrance { throng: throng(&config), sources: operator.sources.clone() };
     let router = operator::router(app.clone(), operator)?;
     let settings = listen_settings(&config, tls);
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
     let (shutdown, ended) = watch::channel(false);
-    let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let mut tasks = vec![
         tokio::spawn(serve_merchants(merchants, settings, edge.clone(), ended.clone())),
         tokio::spawn(serve_operators(operators, for_operators, router, entrance, ended.clone())),
@@ -399,13 +401,14 @@ async fn serve_operators(
 
 fn operator_settings(
     config: &Config,
-    dispatch: &DispatchSettings,
+    egress: Egress,
+    dispatcher: Arc<Dispatcher>,
     metrics: PrometheusHandle,
     log: LogSink,
 ) -> anyhow::Result<OperatorSettings> {
     Ok(OperatorSettings {
         prefixes: prefixes(config)?,
-        egress: dispatch.egress(),
+        egress,
         sources: Sources::behind(config.trusted_networks()),
         body_bytes_max: OPERATOR_BODY_BYTES_MAX,
         body_timeout: config.limits.body_timeout.0,
@@ -414,6 +417,7 @@ fn operator_settings(
         limits: intake_limits(config),
         is_tls: config.tls.cert.get().is_some(),
         gate: Arc::new(Gate::new(&budget(config))),
+        dispatcher,
     })
 }
 

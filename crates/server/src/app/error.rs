@@ -53,6 +53,9 @@ pub enum AppError {
     /// An event that is not in a state to be sent again; the text says which it is in.
     #[error("{0}")]
     NotRedeliverable(String),
+    /// A callback that tells of nothing cannot be sent now; the text says what to do about it.
+    #[error("{0}")]
+    CallbackNotTestable(String),
     /// Events were asked for that are no longer kept.
     #[error("events up to this `after` are no longer kept; the oldest seq is {oldest}")]
     EventsGone {
@@ -82,7 +85,9 @@ impl AppError {
             Self::SubMerchantNotFound => Code::SubMerchantNotFound,
             Self::OrderNotFound => Code::OrderNotFound,
             Self::MerchantNotAllowed(_) => Code::MerchantNotAllowed,
-            Self::InvalidOrderStatus(_) | Self::NotRedeliverable(_) => Code::InvalidOrderStatus,
+            Self::InvalidOrderStatus(_) | Self::NotRedeliverable(_) | Self::CallbackNotTestable(_) => {
+                Code::InvalidOrderStatus
+            }
             Self::NonceReused => Code::NonceReused,
             Self::NotFound(_) => Code::NotFound,
             Self::AlreadyExists(_) => Code::AlreadyExists,

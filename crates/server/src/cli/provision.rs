@@ -94,6 +94,27 @@ pub enum Application {
         #[arg(long)]
         no_rate_limit_per_s: bool,
     },
+    /// Stop its callbacks: what is pending is held until they are resumed
+    PauseCallbacks {
+        /// Which: its ClientId
+        client_id: String,
+        /// Why, for the audit log
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Let its callbacks go out again, what was held among them
+    ResumeCallbacks {
+        /// Which: its ClientId
+        client_id: String,
+        /// Why, for the audit log
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Send it a signed callback that tells of nothing, and say what became of it
+    TestCallback {
+        /// Which: its ClientId
+        client_id: String,
+    },
 }
 
 /// Callback events.
@@ -300,8 +321,19 @@ impl IntoCall for Application {
                     .raw("rate_limit_per_s", null(*no_rate_limit_per_s));
                 changes_something(call)?
             }
+            Self::PauseCallbacks { client_id, reason } => {
+                callbacks(client_id, "pause").text("reason", reason.as_deref())
+            }
+            Self::ResumeCallbacks { client_id, reason } => {
+                callbacks(client_id, "resume").text("reason", reason.as_deref())
+            }
+            Self::TestCallback { client_id } => callbacks(client_id, "test"),
         })
     }
+}
+
+fn callbacks(client_id: &str, what: &str) -> Call {
+    Call::new(Method::POST, format!("/applications/{}/callbacks/{what}", escaped(client_id)))
 }
 
 impl IntoCall for Event {

@@ -86,7 +86,7 @@ impl Dispatcher {
     }
 
     /// Signs the event's bytes afresh.
-    fn letter(
+    pub(super) fn letter(
         &self,
         event: &EventRow,
         known: &Arc<KnownApplication>,

@@ -30,6 +30,7 @@ mod attempt;
 mod connect;
 mod deliver;
 pub mod egress;
+mod ends;
 mod faults;
 mod health;
 mod leases;
@@ -46,9 +47,11 @@ mod stopwatch;
 mod tape;
 mod tend;
 mod timetable;
+mod trial;
 mod turn;
 
 pub use settings::{DispatchError, DispatchSettings};
+pub use trial::{BIZ_TYPE, Tried};
 
 use connect::Connector;
 use health::Sign;
@@ -112,6 +115,8 @@ pub struct Dispatcher {
     look: Notify,
     /// Attempts made since the start.
     attempts: AtomicUsize,
+    /// Callbacks that tell of nothing and are under way.
+    trials: trial::Trials,
 }
 
 impl Dispatcher {
@@ -140,6 +145,7 @@ impl Dispatcher {
             "countersign_callback_endpoints_open",
             "Endpoints that are left alone for a while since they fail"
         );
+        ends::describe();
         let bounds = Bounds {
             in_flight: settings.concurrency,
             slow: settings.slow,
@@ -161,6 +167,7 @@ impl Dispatcher {
             looks: Mutex::default(),
             look: Notify::new(),
             attempts: AtomicUsize::new(0),
+            trials: trial::Trials::default(),
         })
     }
 

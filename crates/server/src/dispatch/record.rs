@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
 use super::health::Sign;
-use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, ends};
 use crate::app::Actor;
 use crate::app::callers::KnownApplication;
 use crate::app::events::as_read;
@@ -71,11 +71,18 @@ impl Dispatcher {
             Verdict::DisableEndpoint => self.disable(event, &attempt, url).await,
             Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
-                match self.commit(fence, Batch(vec![record_attempt(event, &attempt, state, due_at)]), COMMIT_FOR).await
-                {
+                let is_dead = verdict == Verdict::Dead;
+                let mut writes = vec![record_attempt(event, &attempt, state, due_at)];
+                writes.extend(is_dead.then(|| ends::death(event, &attempt.row, now)));
+                match self.commit(fence, Batch(writes), COMMIT_FOR).await {
                     Fate::Fenced => Ended::Again,
                     // Moved: the commit was done before, and its answer was lost.
-                    Fate::Committed | Fate::Conflict(_) => Ended::Attempted { next: due_at, sign },
+                    Fate::Committed | Fate::Conflict(_) => {
+                        if is_dead {
+                            ends::count_death();
+                        }
+                        Ended::Attempted { next: due_at, sign }
+                    }
                     Fate::Away => Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
                     Fate::Broken => Ended::Waits { until: now.plus_ms(FAULT_MS) },
                 }
@@ -172,12 +179,18 @@ impl Dispatcher {
                 self.app.callers.forget(&event.client_id);
                 return Ended::Again;
             }
+            let was_enabled = row.callback_enabled;
             let fate =
                 self.commit(attempt.row.fence, batch_of_disabling(event, attempt, row, now), COMMIT_IN_TURN_FOR).await;
             self.app.callers.forget(&event.client_id);
             self.turns.notify_one();
             match fate {
-                Fate::Committed => return Ended::Held,
+                Fate::Committed => {
+                    if was_enabled {
+                        ends::count_disabled();
+                    }
+                    return Ended::Held;
+                }
                 Fate::Conflict(Conflict::Moved(Key::Application(_))) => {}
                 Fate::Fenced | Fate::Conflict(_) => return Ended::Again,
                 Fate::Away => return Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },

@@ -7,8 +7,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post};
 use countersign_store::contract::Role;
 
 use super::{
-    BASE, Desk, applications, attempts, audit, audit_chain, convert_orders, delivery, events, fee_rules, master_key,
-    merchants, requests, retention, secrets, tokens,
+    BASE, Desk, applications, attempts, audit, audit_chain, callbacks, convert_orders, delivery, events, fee_rules,
+    master_key, merchants, requests, retention, secrets, tokens,
 };
 
 /// One method of one path.
@@ -47,6 +47,9 @@ pub fn doors() -> Vec<Door> {
         door(Method::GET, "/applications", Viewer, get(applications::list)),
         door(Method::GET, "/applications/{client_id}", Viewer, get(applications::show)),
         door(Method::PATCH, "/applications/{client_id}", Security, patch(applications::update)),
+        door(Method::POST, "/applications/{client_id}/callbacks/pause", Operator, post(callbacks::pause)),
+        door(Method::POST, "/applications/{client_id}/callbacks/resume", Operator, post(callbacks::resume)),
+        door(Method::POST, "/applications/{client_id}/callbacks/test", Operator, post(callbacks::test)),
         door(Method::POST, "/applications/{client_id}/secrets", Security, post(secrets::rotate)),
         door(Method::GET, "/applications/{client_id}/secrets", Viewer, get(secrets::list)),
         door(Method::DELETE, "/applications/{client_id}/secrets/{secret_id}", Security, delete(secrets::revoke)),

@@ -27,6 +27,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_swagger_ui::{Config, SwaggerUi, Url};
 
 use crate::app::App;
+use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
 use crate::listen::Throng;
 use crate::log::LogSink;
@@ -45,6 +46,7 @@ pub mod applications;
 pub mod attempts;
 pub mod audit;
 pub mod audit_chain;
+pub mod callbacks;
 pub mod convert_orders;
 pub mod delivery;
 pub mod events;
@@ -87,6 +89,8 @@ pub struct OperatorSettings {
     pub is_tls: bool,
     /// Who tries tokens.
     pub gate: Arc<Gate>,
+    /// Sends a callback that tells of nothing, where somebody asks for one.
+    pub dispatcher: Arc<Dispatcher>,
 }
 
 /// The operator listener's state.

@@ -24,11 +24,13 @@ use tempfile::TempDir;
 mod backlogs;
 mod behaviours;
 mod endpoints;
+mod ends;
 mod neighbours;
 mod order;
 mod outcomes;
 mod running;
 mod signatures;
+mod trials;
 mod wire;
 
 /// 2026-01-01T00:00:00Z.

@@ -1,6 +1,7 @@
 //! The operator listener's router, in process, over a real store: every call, and each of its refusals.
 
 mod applications;
+mod callbacks;
 mod calls;
 mod convert_orders;
 mod doors;

@@ -228,31 +228,44 @@ pub async fn update_application(
     actor: &Actor,
 ) -> Result<ApplicationView, AppError> {
     decide_and_commit(app, client_id, |before, now| {
-        let row = change.on(&before.application, now, app.policy.timestamp_tolerance_ms);
+        let (mut writes, after) = turned(app, before, change, now);
+        let row = &after.application;
         let audit = actor.did(
             Some(row.tenant),
             now,
             "application.update",
             client_id,
             describe(&before.application),
-            describe(&row),
+            describe(row),
         );
-        let mut writes = vec![Write::UpdateApplication(Box::new(row.clone()))];
-        let after = ApplicationView { application: row.clone(), ..before.clone() };
-        if change.touches_callbacks() {
-            // A portion is turned with the change; if that is not all, the note stays, and the dispatcher goes on.
-            writes.push(Write::Turn { tenant: row.tenant, application: row.no, due_at: now });
-            writes.push(if after.goes_out() {
-                Write::ReleaseHeld { tenant: row.tenant, application: row.no, due_at: now }
-            } else {
-                Write::HoldPending { tenant: row.tenant, application: row.no }
-            });
-        }
         writes.push(Write::RecordAudit(Box::new(audit)));
         writes.extend(kept(keep, &after));
         Ok((writes, after))
     })
     .await
+}
+
+/// The application after a change, and the writes that make it so. The line of the audit log is the caller's.
+pub(super) fn turned(
+    app: &App,
+    before: &ApplicationView,
+    change: &ApplicationChange,
+    now: UnixMillis,
+) -> (Vec<Write>, ApplicationView) {
+    let row = change.on(&before.application, now, app.policy.timestamp_tolerance_ms);
+    let (tenant, application) = (row.tenant, row.no);
+    let mut writes = vec![Write::UpdateApplication(Box::new(row.clone()))];
+    let after = ApplicationView { application: row, ..before.clone() };
+    if change.touches_callbacks() {
+        // A portion is turned with the change; if that is not all, the note stays, and the dispatcher goes on.
+        writes.push(Write::Turn { tenant, application, due_at: now });
+        writes.push(if after.goes_out() {
+            Write::ReleaseHeld { tenant, application, due_at: now }
+        } else {
+            Write::HoldPending { tenant, application }
+        });
+    }
+    (writes, after)
 }
 
 /// Reads an application, decides, commits; decides again where another node was first. Changes of one application take turns.

@@ -1,6 +1,7 @@
 //! Who is who: institutions, merchants, sub-accounts, their applications and secrets.
 
 mod applications;
+mod callbacks;
 mod fee_rules;
 mod merchants;
 mod secrets;
@@ -9,6 +10,7 @@ pub use applications::{
     ApplicationChange, MadeApplication, NewApplication, Set, create_application, find_application, list_applications,
     update_application,
 };
+pub use callbacks::{Switch, switch_callbacks};
 pub use fee_rules::rule_versions;
 pub use merchants::{
     Listed, MerchantChange, NewMerchant, Standing, create_merchant, find_merchant, list_merchants, update_merchant,

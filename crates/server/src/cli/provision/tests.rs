@@ -63,6 +63,13 @@ fn each_command_about_identities_makes_its_call() {
             "application update A --no-callback-url --no-rate-limit-per-s --no-timestamp-tolerance-ms",
             r#"PATCH /applications/A {"callback_url":null,"timestamp_tolerance_ms":null,"rate_limit_per_s":null}"#,
         ),
+        ("application pause-callbacks A", "POST /applications/A/callbacks/pause {}"),
+        (
+            "application pause-callbacks A --reason mending",
+            r#"POST /applications/A/callbacks/pause {"reason":"mending"}"#,
+        ),
+        ("application resume-callbacks A", "POST /applications/A/callbacks/resume {}"),
+        ("application test-callback A", "POST /applications/A/callbacks/test {}"),
         ("sub-account list M", "GET /institutions/M/sub-accounts"),
         ("application list", "GET /applications"),
         ("application list --merchant-id M --limit 2", "GET /applications merchant_id=M limit=2"),

@@ -10,7 +10,10 @@ use crate::wire::{Answer, Draft};
 use crate::world::World;
 
 /// What takes the role operator; every other write is for security, every other read for the viewer.
-const DAILY: [(&str, &str); 5] = [
+const DAILY: [(&str, &str); 8] = [
+    ("POST", "/applications/{client_id}/callbacks/pause"),
+    ("POST", "/applications/{client_id}/callbacks/resume"),
+    ("POST", "/applications/{client_id}/callbacks/test"),
     ("POST", "/merchants/{merchant_id}/convert-orders"),
     ("PATCH", "/convert-orders/{order_id}"),
     ("POST", "/events"),

@@ -20,6 +20,7 @@ use countersign::app::{App, Policy};
 use countersign::chance::Chance;
 use countersign::clock::Clock;
 use countersign::dispatch::egress::Egress;
+use countersign::dispatch::{DispatchSettings, Dispatcher};
 use countersign::log::{LogGuard, LogSink};
 use countersign::merchant::{Budget, IntakeLimits, Sources};
 use countersign::meters;
@@ -129,6 +130,12 @@ impl House {
         let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
         app.store.commit(Batch(vec![key])).await.expect("is written");
         let (log, guard) = LogSink::start(std::io::sink()).expect("a log");
+        let dispatch = DispatchSettings {
+            allow_private: egress.allow_private,
+            allowed_ports: egress.allowed_ports.clone(),
+            deadline: Duration::from_secs(2),
+            ..DispatchSettings::default()
+        };
         let settings = OperatorSettings {
             prefixes: Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix"),
             egress,
@@ -140,6 +147,7 @@ impl House {
             limits: IntakeLimits::default(),
             is_tls: false,
             gate: Arc::new(Gate::new(&Budget::default())),
+            dispatcher: Arc::new(Dispatcher::new(app.clone(), dispatch).expect("settings that hold")),
         };
         let router = router(app.clone(), settings).expect("a router");
         let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder, _backing: backing };

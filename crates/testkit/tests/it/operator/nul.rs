@@ -44,6 +44,10 @@ async fn no_text_with_nul_is_taken(house: &House) {
     let change = json!({"name": "A", "callback_url": "https://example.com:8443/x", "callback_encoding": "hex",
         "callback_vocabulary": "standard"});
     each_text(house, "PATCH", &format!("/applications/{client_id}"), &change).await;
+    for which in ["pause", "resume"] {
+        let path = format!("/applications/{client_id}/callbacks/{which}");
+        each_text(house, "POST", &path, &json!({"reason": "mending"})).await;
+    }
     let order = json!({"sellCurrency": "A1", "buyCurrency": "B1", "sellAmount": "1", "buyAmount": "1", "rate": "1",
         "order_id": "5"});
     each_text(house, "POST", "/merchants/m/convert-orders", &order).await;

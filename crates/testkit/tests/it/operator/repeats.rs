@@ -44,7 +44,8 @@ async fn cases(house: &House) -> Vec<Case> {
     let secret = |id: &str, what: &str| format!("{application}/secrets/{id}{what}");
     let mut another = order;
     another["order_id"] = json!("6");
-    vec![
+    let mut cases = of_callbacks(house, &other_id).await;
+    cases.extend([
         case("POST", "/institutions", "/institutions".to_owned(), json!({"name": "N"})),
         case("POST", "/merchants", "/merchants".to_owned(), json!({"name": "N"})),
         case("PATCH", "/merchants/{merchant_id}", "/merchants/m".to_owned(), json!({"name": "N"})),
@@ -83,6 +84,25 @@ async fn cases(house: &House) -> Vec<Case> {
         case("POST", "/master-key/rewrap", "/master-key/rewrap".to_owned(), json!({})),
         case("POST", "/tokens", "/tokens".to_owned(), json!({"name": "u", "role": "viewer"})),
         case("DELETE", "/tokens/{token_id}", format!("/tokens/{token_id}"), Value::Null),
+    ]);
+    cases
+}
+
+/// The calls about the callbacks of an application.
+async fn of_callbacks(house: &House, client_id: &str) -> Vec<Case> {
+    // This machine's name: refused where callbacks are vetted, so nothing leaves.
+    let here = json!({"name": "C", "callback_url": "https://localhost/callback"});
+    let here = house.post("/merchants/m/applications", here).await.ok().text_of("client_id");
+    let case = |under: &'static str, client_id: &str, body| Case {
+        method: "POST",
+        under,
+        path: under.replace("{client_id}", client_id),
+        body,
+    };
+    vec![
+        case("/applications/{client_id}/callbacks/pause", client_id, json!({"reason": "mending"})),
+        case("/applications/{client_id}/callbacks/resume", client_id, json!({})),
+        case("/applications/{client_id}/callbacks/test", &here, json!({})),
     ]
 }
 

@@ -1,0 +1,60 @@
+//! The switch of an application's callbacks, turned by hand: off while a receiver is being mended, on again afterwards.
+//!
+//! It is the switch that `PATCH callback_enabled` turns, and the dispatcher where an endpoint answers 410: there is no second one.
+
+use countersign_store::Write;
+use countersign_store::contract::ApplicationView;
+use serde_json::json;
+
+use super::applications::{ApplicationChange, decide_and_commit, turned};
+use crate::app::error::AppError;
+use crate::app::operators::{Keep, kept};
+use crate::app::{Actor, App};
+
+/// Which way the switch is turned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Nothing goes out: what is pending is held.
+    Pause,
+    /// Callbacks go out again: what is held is released.
+    Resume,
+}
+
+impl Switch {
+    const fn lets_go(self) -> bool {
+        match self {
+            Self::Pause => false,
+            Self::Resume => true,
+        }
+    }
+
+    const fn action(self) -> &'static str {
+        match self {
+            Self::Pause => "application.pause_callbacks",
+            Self::Resume => "application.resume_callbacks",
+        }
+    }
+}
+
+/// Turns the switch. `why` is for the audit log.
+pub async fn switch_callbacks(
+    app: &App,
+    client_id: &str,
+    switch: Switch,
+    why: Option<&str>,
+    keep: &Keep<'_, ApplicationView>,
+    actor: &Actor,
+) -> Result<ApplicationView, AppError> {
+    let change = ApplicationChange { callback_enabled: Some(switch.lets_go()), ..ApplicationChange::default() };
+    decide_and_commit(app, client_id, |before, now| {
+        let (mut writes, after) = turned(app, before, &change, now);
+        let row = &after.application;
+        let was = json!({ "callback_enabled": before.application.callback_enabled }).to_string();
+        let is = json!({ "callback_enabled": row.callback_enabled, "why": why }).to_string();
+        let audit = actor.did(Some(row.tenant), now, switch.action(), client_id, was, is);
+        writes.push(Write::RecordAudit(Box::new(audit)));
+        writes.extend(kept(keep, &after));
+        Ok((writes, after))
+    })
+    .await
+}
