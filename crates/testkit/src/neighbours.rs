@@ -1,11 +1,13 @@
 //! Very many endpoints that hang beside one that works: its first attempts begin as if it were alone.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -78,7 +80,7 @@ pub async fn run(kind: StoreKind, plan: Plan) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     let backing = Backing::fresh(kind).await;
     let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
-    deployment.config.push_str(&format!("callback_deadline = \"{}s\"\n", plan.deadline_s));
+    writeln!(deployment.config, "callback_deadline = \"{}s\"", plan.deadline_s)?;
     let server = deployment.serve()?;
     let (well, newcomer) = (Receiver::start().await?, Receiver::start().await?);
     let ours = server.access.institution("well", 0, Some(&well.url())).await?;
@@ -104,13 +106,9 @@ async fn herd(server: &Server, hung: usize) -> Result<(Vec<String>, tokio::task:
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
     let port = listener.local_addr()?.port();
     let holder = tokio::spawn(async move {
-        let mut held: Vec<TcpStream> = Vec::new();
+        let mut held = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            held.push(stream);
-            // Those whose other side has given up are let go now and then.
-            if held.len() % 512 == 0 {
-                held.retain(|stream| !matches!(stream.try_read(&mut [0; 4096]), Ok(0) | Err(_)) || is_silent(stream));
-            }
+            held.spawn(hang(stream));
         }
     });
     for merchant in 0..MERCHANTS {
@@ -137,9 +135,10 @@ async fn herd(server: &Server, hung: usize) -> Result<(Vec<String>, tokio::task:
     Ok((all, holder))
 }
 
-/// Whether the other side is still there.
-fn is_silent(stream: &TcpStream) -> bool {
-    matches!(stream.try_read(&mut [0; 1]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+/// Reads, and says nothing, until the other side has given up.
+async fn hang(mut stream: TcpStream) {
+    let mut read = [0; 1_024];
+    while stream.read(&mut read).await.is_ok_and(|read| read > 0) {}
 }
 
 /// Every hung endpoint is owed something.
@@ -168,7 +167,7 @@ async fn send(connection: &mut Connection, access: &OperatorAccess, client_id: &
     let body = json!({
         "client_id": client_id, "bizType": "PAYMENT_ORDER", "bizId": biz_id, "bizStatus": "SUCCESS", "data": {"n": biz_id},
     });
-    let answer = connection.send(&access.draft("POST", "/events", Some(&body)).bytes()).await?;
+    let answer = connection.send(&access.draft("POST", "/operator/v1/events", Some(&body)).bytes()).await?;
     ensure!(answer.status == 200, "an event was answered {}: {}", answer.status, answer.json());
     Ok(answer.json()["event_id"].as_str().context("an event_id")?.to_owned())
 }

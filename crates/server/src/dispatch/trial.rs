@@ -166,6 +166,8 @@ fn nothing(row: &ApplicationRow, event_id: countersign_domain::ids::SortedId, na
         state: DeliveryState::Pending,
         attempts: 0,
         due_at: None,
+        behind: None,
+        by_hand: false,
     }
 }
 
