@@ -16,6 +16,7 @@ mod kill;
 mod moves;
 mod neighbours;
 mod packages;
+mod queued;
 mod rewrap;
 mod rotation;
 mod strace;
@@ -71,6 +72,11 @@ const COMMANDS: &[Command] = &[
         name: "neighbours",
         summary: "[HUNG] [STORE] endpoints that hang beside one that works",
         run: neighbours::run,
+    },
+    Command {
+        name: "queued",
+        summary: "[EVENTS] [STORE] a start with very many events queued, whose endpoints then come back",
+        run: queued::run,
     },
     Command {
         name: "victim",

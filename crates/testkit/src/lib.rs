@@ -19,6 +19,7 @@ pub mod on_paper;
 pub mod operator;
 pub mod patience;
 pub mod process;
+pub mod queued;
 pub mod receiver;
 pub mod rewraps;
 pub mod rotation;

@@ -28,6 +28,7 @@ mod ends;
 mod neighbours;
 mod order;
 mod outcomes;
+mod queued;
 mod running;
 mod signatures;
 mod trials;
