@@ -27,6 +27,8 @@ pub struct Behaviour {
 
 /// The name of the one that only says SUCCESS.
 const PLAIN: &str = "SUCCESS";
+/// Two whose handshake goes as far as the certificate.
+const HANDSHAKES: [&str; 2] = ["an expired certificate", "a certificate for another name"];
 const SUCCESS: &str = r#"{"returnCode":"SUCCESS","returnMessage":""}"#;
 /// A gzip stream of 1 MiB of zeros begins so; what it would unfold to does not matter, since nothing unfolds it.
 const GZIP: &[u8] =
