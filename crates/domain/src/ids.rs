@@ -116,6 +116,8 @@ pub mod prefix {
     pub const CONFIG: &str = "cfg_";
     /// A callback event.
     pub const EVENT: &str = "evt_";
+    /// A redelivery of many events.
+    pub const REDELIVERY: &str = "rdl_";
     /// An application: its ClientId.
     pub const CLIENT: &str = "app_";
     /// A Payment API Secret.

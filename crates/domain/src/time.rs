@@ -92,6 +92,14 @@ fn nearest_timestamp(at: UnixMillis) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX)
 }
 
+/// An instant as RFC 3339 writes it, with any offset; parts of a millisecond are cut. None: it names no instant.
+pub fn parse_rfc3339(text: &str) -> Option<UnixMillis> {
+    // What jiff takes beyond it: blanks in place of `T`, and names of zones behind.
+    let form = text.as_bytes().get(10).is_some_and(|b| b.eq_ignore_ascii_case(&b'T')) && !text.contains('[');
+    let at: Timestamp = text.parse().ok().filter(|_| form)?;
+    Some(UnixMillis(at.as_millisecond()))
+}
+
 /// ISO 8601 / RFC 3339 in UTC with milliseconds: `2026-01-02T00:00:00.000Z`. For instants of ours, not for dates of rules.
 pub fn rfc3339(at: UnixMillis) -> String {
     format!("{:.3}", nearest_timestamp(at))

@@ -18,6 +18,7 @@ use crate::contract::{
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::postgres::PostgresStore;
+use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::sqlite::SqliteStore;
 
 /// The store that a deployment was started with.
@@ -232,6 +233,18 @@ impl Store for AnyStore {
         limit: u32,
     ) -> Result<Vec<EventRow>, StoreError> {
         either!(self, s => s.events_after(tenant, of, after, limit).await)
+    }
+
+    async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {
+        either!(self, s => s.sought(span).await)
+    }
+
+    async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
+        either!(self, s => s.count_sought(span).await)
+    }
+
+    async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
+        either!(self, s => s.redeliveries(which, limit).await)
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

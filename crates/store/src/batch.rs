@@ -14,6 +14,7 @@ pub use crate::attempt_log::{BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX};
 use crate::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow, Uses,
 };
+use crate::redelivery::RedeliveryWrite;
 
 /// Answers that one [`Write::ForgetAnswers`] forgets at the most, so that no change waits long behind it.
 pub const ANSWERS_FORGOTTEN_MAX: usize = 5_000;
@@ -158,6 +159,8 @@ pub enum Write {
         /// When it is due.
         due_at: UnixMillis,
     },
+    /// Begins, advances or stops the redelivery of many events of an application. Guards: see there.
+    Redelivery(Box<RedeliveryWrite>),
     /// Makes a pending event wait for an earlier one of its `biz_id`, but not beyond an instant. When [`Write::RecordAttempt`] ends that one
     /// (delivered or dead), it is due. Guard: both are pending.
     Defer {
@@ -305,6 +308,8 @@ pub enum Key {
     Event(SortedId),
     /// An event's delivery.
     Delivery(EventNo),
+    /// A redelivery of this application.
+    Redelivery(ApplicationNo),
     /// An idempotency key.
     Idempotency,
     /// A deployment setting.

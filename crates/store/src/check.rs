@@ -38,6 +38,7 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::Defer { tenant, .. }
         | Write::Reassess { tenant, .. }
         | Write::Redeliver { tenant, .. } => Some(*tenant),
+        Write::Redelivery(write) => Some(write.of().0),
         Write::ClaimNonce(claim) => Some(claim.tenant),
         Write::EnqueueEvent(event) => Some(event.tenant),
         // The system's own lines are a tenant of their own.
@@ -88,6 +89,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
             demand(bytes.as_ref().is_none_or(|bytes| bytes.answer_length >= 0), "bytes are counted from 0")?;
             due_iff_pending(*state, *due_at)
         }
+        Write::Redelivery(write) => write.fault().map_or(Ok(()), unfit),
         Write::Defer { event, behind, .. } => demand(event != behind, "an event waits for another one"),
         Write::ClaimNonce(_)
         | Write::Reassess { .. }

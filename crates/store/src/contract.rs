@@ -15,6 +15,7 @@ use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 pub use crate::rows::{
     ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EventRow, IdempotencyRow, MerchantKind,
     MerchantRow, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding, TokenRow, TokenUse, Uses, Vocabulary,
@@ -352,6 +353,19 @@ pub trait Store: Send + Sync + 'static {
         after: i64,
         limit: u32,
     ) -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
+
+    /// Events of a stretch that are meant, at most `span.most`, in order: number and `seq`.
+    fn sought(&self, span: Span) -> impl Future<Output = Result<Vec<(EventNo, i64)>, StoreError>> + Send;
+
+    /// How many events of a stretch are meant, of the first `span.most` in it.
+    fn count_sought(&self, span: Span) -> impl Future<Output = Result<Counted, StoreError>> + Send;
+
+    /// Redeliveries, at most `limit`; of all tenants.
+    fn redeliveries(
+        &self,
+        which: Redeliveries,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<RedeliveryRow>, StoreError>> + Send;
 
     /// The answer kept for an idempotency key.
     fn remembered(

@@ -14,6 +14,7 @@ pub mod model;
 pub mod moving;
 pub mod nodes;
 pub mod postgres;
+pub mod redelivery;
 pub mod rows;
 pub mod sqlite;
 #[cfg(feature = "testing")]

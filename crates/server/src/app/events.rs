@@ -80,7 +80,7 @@ pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor:
     }
 }
 
-async fn application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
+pub(super) async fn application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
     let found = app.store.application(client_id).await?;
     found.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
 }

@@ -25,6 +25,7 @@ pub mod hints;
 pub mod identity;
 pub mod master_key;
 pub mod operators;
+pub mod redelivery;
 pub mod retention;
 pub mod rules;
 pub mod trouble;

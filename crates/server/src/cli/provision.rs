@@ -25,6 +25,8 @@ const EVENT_COLUMNS: &[&str] = &[
     "next_attempt_at",
     "created_at",
 ];
+const REDELIVERY_COLUMNS: &[&str] =
+    &["redelivery_id", "client_id", "of_state", "count", "done", "state", "rate_per_s", "created_at", "ended_at"];
 const RULE_COLUMNS: &[&str] =
     &["version_no", "config_id", "r_markup", "f_markup", "status", "effective_date", "due_date", "created_at"];
 
@@ -169,6 +171,49 @@ pub enum Event {
     Redeliver {
         /// Which
         event_id: String,
+    },
+    /// Deliver many events of an application again, the oldest first; count them before with --preview
+    RedeliverMany {
+        /// Of which application
+        #[arg(long)]
+        client_id: String,
+        /// Those that are in this state: dead or delivered [default: dead]
+        #[arg(long)]
+        state: Option<EventState>,
+        /// Only of this payment order or transaction
+        #[arg(long)]
+        biz_id: Option<String>,
+        /// Only those that were written at this instant or later, as 2026-01-31T08:00:00Z
+        #[arg(long, value_name = "INSTANT")]
+        from: Option<String>,
+        /// Only those that were written before this instant
+        #[arg(long, value_name = "INSTANT")]
+        to: Option<String>,
+        /// Events in a second, at the most: 1 to 1000 [default: 50]
+        #[arg(long, value_name = "N")]
+        rate_per_s: Option<u32>,
+        /// Only count them
+        #[arg(long)]
+        preview: bool,
+    },
+    /// List redeliveries of many events, newest first
+    Redeliveries {
+        /// Only of this application
+        #[arg(long)]
+        client_id: Option<String>,
+        /// Which page.
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Show how far a redelivery is
+    Redelivery {
+        /// Which
+        redelivery_id: String,
+    },
+    /// Stop a redelivery; what is pending goes out
+    StopRedelivery {
+        /// Which
+        redelivery_id: String,
     },
 }
 
@@ -359,6 +404,25 @@ impl IntoCall for Event {
                 Call::new(Method::GET, format!("/events/{}/attempts/{attempt}", escaped(event_id)))
             }
             Self::Redeliver { event_id } => Call::new(Method::POST, format!("/events/{}/redeliver", escaped(event_id))),
+            Self::RedeliverMany { client_id, state, biz_id, from, to, rate_per_s, preview } => {
+                Call::new(Method::POST, "/events/redeliver")
+                    .text("client_id", Some(client_id))
+                    .text("state", state.map(EventState::name))
+                    .text("bizId", biz_id.as_deref())
+                    .text("from", from.as_deref())
+                    .text("to", to.as_deref())
+                    .raw("rate_per_s", rate_per_s.map(|rate| rate.to_string()))
+                    .raw("preview", preview.then(|| "true".to_owned()))
+            }
+            Self::Redeliveries { client_id, page } => {
+                Call::list("/redeliveries", REDELIVERY_COLUMNS).query("client_id", client_id.clone()).page(page)
+            }
+            Self::Redelivery { redelivery_id } => {
+                Call::new(Method::GET, format!("/redeliveries/{}", escaped(redelivery_id)))
+            }
+            Self::StopRedelivery { redelivery_id } => {
+                Call::new(Method::POST, format!("/redeliveries/{}/stop", escaped(redelivery_id)))
+            }
         })
     }
 }

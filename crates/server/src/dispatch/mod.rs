@@ -40,6 +40,7 @@ mod place;
 mod queue;
 mod ranges;
 mod record;
+mod resend;
 mod retry_after;
 mod round;
 mod settings;
@@ -110,6 +111,8 @@ pub struct Dispatcher {
     landed: Notify,
     /// Something may be to be held or released.
     turns: Notify,
+    /// A redelivery of many events was begun.
+    resends: Notify,
     /// Lanes whose applications are to be looked for.
     looks: Mutex<LaneSet>,
     look: Notify,
@@ -164,6 +167,7 @@ impl Dispatcher {
             ended: Mutex::default(),
             landed: Notify::new(),
             turns: Notify::new(),
+            resends: Notify::new(),
             looks: Mutex::default(),
             look: Notify::new(),
             attempts: AtomicUsize::new(0),
@@ -176,9 +180,10 @@ impl Dispatcher {
     /// back at the end.
     pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
         let mut beside = JoinSet::new();
-        let (turner, looker) = (self.clone(), self.clone());
+        let (turner, looker, resender) = (self.clone(), self.clone(), self.clone());
         beside.spawn(async move { turner.turn_always().await });
         beside.spawn(async move { looker.look_always().await });
+        beside.spawn(async move { resender.resend_always().await });
         if !self.app.store.is_shared() {
             self.work(shutdown).await;
             return beside.shutdown().await;

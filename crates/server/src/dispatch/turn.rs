@@ -26,9 +26,9 @@ const ROUND_PAUSE: Duration = Duration::from_millis(5);
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A portion that is under way in a lane; the lane is not given back meanwhile.
-struct Portion<'a> {
-    leases: &'a Leases,
-    lane: Lane,
+pub(super) struct Portion<'a> {
+    pub(super) leases: &'a Leases,
+    pub(super) lane: Lane,
 }
 
 impl Drop for Portion<'_> {

@@ -8,7 +8,7 @@ use countersign_store::contract::Role;
 
 use super::{
     BASE, Desk, applications, attempts, audit, audit_chain, callbacks, convert_orders, delivery, events, fee_rules,
-    master_key, merchants, requests, retention, secrets, tokens,
+    master_key, merchants, redeliveries, requests, retention, secrets, tokens,
 };
 
 /// One method of one path.
@@ -67,6 +67,10 @@ pub fn doors() -> Vec<Door> {
         door(Method::GET, "/events/{event_id}", Viewer, get(events::show)),
         door(Method::GET, "/events/{event_id}/attempts/{attempt}", Operator, get(attempts::show)),
         door(Method::POST, "/events/{event_id}/redeliver", Operator, post(events::redeliver)),
+        door(Method::POST, "/events/redeliver", Operator, post(redeliveries::start)),
+        door(Method::GET, "/redeliveries", Viewer, get(redeliveries::list)),
+        door(Method::GET, "/redeliveries/{redelivery_id}", Viewer, get(redeliveries::show)),
+        door(Method::POST, "/redeliveries/{redelivery_id}/stop", Operator, post(redeliveries::stop)),
         door(Method::GET, "/fee-rules", Viewer, get(fee_rules::list)),
         door(Method::GET, "/audit", Viewer, get(audit::list)),
         door(Method::GET, "/audit/heads", Viewer, get(audit_chain::heads)),

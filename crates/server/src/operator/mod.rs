@@ -54,6 +54,7 @@ pub mod fee_rules;
 pub mod health;
 pub mod master_key;
 pub mod merchants;
+pub mod redeliveries;
 pub mod requests;
 pub mod retention;
 pub mod secrets;

@@ -4,6 +4,7 @@
 
 mod attempt_log;
 mod deliveries;
+mod redeliveries;
 mod state;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use crate::contract::{
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::page::PageBuilder;
+use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::words::of_audit_tenant;
 use state::{State, nonce_key};
 
@@ -361,6 +363,18 @@ impl Store for ModelStore {
             state.events.values().filter(|e| e.tenant == tenant && e.application == of && e.seq > after).collect();
         rows.sort_by_key(|e| e.seq);
         Ok(page(rows.into_iter().cloned(), limit))
+    }
+
+    async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {
+        Ok(self.state().sought(&span))
+    }
+
+    async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
+        Ok(self.state().count_sought(&span))
+    }
+
+    async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
+        Ok(self.state().redeliveries(&which, limit))
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

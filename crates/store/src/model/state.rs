@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
@@ -16,6 +16,7 @@ use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
     MerchantRow, SecretRow, StoreError, TokenRow, Uses,
 };
+use crate::redelivery::RedeliveryRow;
 
 /// Every row, by its key.
 #[derive(Clone, Debug)]
@@ -38,6 +39,7 @@ pub(super) struct State {
     pub(super) sequences: BTreeMap<(ApplicationNo, String), i64>,
     /// Applications whose open events are to be held or released, and when released ones are due.
     pub(super) turning: BTreeMap<(TenantNo, ApplicationNo), UnixMillis>,
+    pub(super) redeliveries: BTreeMap<SortedId, RedeliveryRow>,
     pub(super) answers: BTreeMap<(String, String), IdempotencyRow>,
     pub(super) audit: Vec<(AuditRow, Option<Link>)>,
     /// What its lines are linked with.
@@ -65,6 +67,7 @@ impl Default for State {
             seqs: BTreeMap::new(),
             sequences: BTreeMap::new(),
             turning: BTreeMap::new(),
+            redeliveries: BTreeMap::new(),
             answers: BTreeMap::new(),
             audit: Vec::new(),
             chain: None,
@@ -176,6 +179,7 @@ impl State {
             }
             Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, (*behind, *until)),
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at),
+            Write::Redelivery(write) => self.redelivery(write),
             Write::RememberAnswer(row) => self.remember(row),
             Write::RecordAudit(row) => {
                 self.record_audit(row);

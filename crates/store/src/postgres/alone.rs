@@ -10,6 +10,7 @@ use super::attempt_log;
 use super::group::{Ask, Judge};
 use super::nonces::Nonces;
 use super::plan::{read_numbers, step};
+use super::redelivery;
 use super::rows::Fields;
 use super::session::{Params, Session};
 use super::statements::Sql;
@@ -99,6 +100,7 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
         | Write::HoldPending { .. }
         | Write::Defer { .. }
         | Write::Redeliver { .. }
+        | Write::Redelivery(_)
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
         | Write::ForgetBytes { .. }
@@ -202,6 +204,7 @@ impl<'a> Alone<'a> {
             }
             Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, (*behind, *until)).await,
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
+            Write::Redelivery(write) => redelivery::write(self.session, write).await,
             Write::RememberAnswer(row) => self.remember(row).await,
             Write::ForgetAnswers { kept_before } => {
                 let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);

@@ -25,6 +25,7 @@ mod pulse;
 mod purge;
 mod queries;
 mod readers;
+mod redelivery;
 mod rows;
 mod schema;
 mod session;
@@ -57,6 +58,7 @@ use crate::contract::{
     TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
 use lane::{Job, Lane};
 use line::Line;
@@ -208,6 +210,7 @@ const fn row_of(write: &Write) -> Option<i64> {
         | Write::Defer { .. }
         | Write::Reassess { .. }
         | Write::Redeliver { .. }
+        | Write::Redelivery(_)
         | Write::AddUses(_)
         | Write::InsertToken(_)
         | Write::RevokeToken { .. }
@@ -410,6 +413,18 @@ impl Store for PostgresStore {
         limit: u32,
     ) -> Result<Vec<EventRow>, StoreError> {
         queries::events_after(&self.readers, tenant, of, after, limit).await
+    }
+
+    async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {
+        redelivery::sought(&self.readers, &span).await
+    }
+
+    async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
+        redelivery::count(&self.readers, &span).await
+    }
+
+    async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
+        redelivery::list(&self.readers, &which, limit).await
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

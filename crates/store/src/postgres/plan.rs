@@ -366,6 +366,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::HoldPending { .. }
         | Write::Defer { .. }
         | Write::Redeliver { .. }
+        | Write::Redelivery(_)
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
         | Write::ForgetBytes { .. }

@@ -1,9 +1,11 @@
 //! The SQL of every read and write, each prepared once on a connection.
 //!
 //! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take
-//! values. Rows are locked in one order everywhere: nonces, rule heads, lanes, deliveries, applications, events' counters, heads of
+//! values. Rows are locked in one order everywhere: nonces, rule heads, lanes, deliveries, applications, redeliveries, events' counters, heads of
 //! the audit log, the directory; within each by key. Whatever belongs to a tenant is joined, guarded and found by it.
 //! Times are the database's own: `clock_timestamp()`, in ms.
+
+use crate::redelivery::redelivery_columns;
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
@@ -17,6 +19,21 @@ macro_rules! statements {
         /// Their names, in the same order.
         #[cfg(test)]
         pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+/// A stretch of an application's events.
+macro_rules! sought {
+    () => {
+        "FROM event e WHERE e.tenant_no = $1 AND e.application_no = $2 AND e.seq > $3 AND e.seq <= $4"
+    };
+}
+
+/// Whether one of them is meant.
+macro_rules! is_sought {
+    () => {
+        "((SELECT d.state FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) = $6 \
+         AND ($7::text IS NULL OR e.biz_id = $7) AND e.created_at >= $8 AND e.created_at < $9)"
     };
 }
 
@@ -336,6 +353,38 @@ statements! {
     EventsAttemptsDelete: "DELETE FROM attempt WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
     EventsDeliveriesDelete: "DELETE FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
     EventsDelete: "DELETE FROM event WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
+
+    // As values and not as joins: the plan goes along the events by `seq`, and ends at the limit.
+    Sought: concat!("SELECT e.event_no, e.seq ", sought!(), " AND ", is_sought!(), " ORDER BY e.seq LIMIT $5");
+    SoughtCount: concat!(
+        "SELECT count(*), count(*) FILTER (WHERE w.is_meant), min(w.created_at) FILTER (WHERE w.is_meant),
+         min(w.seq) FILTER (WHERE w.is_meant), max(w.seq) FROM (SELECT e.seq, e.created_at, coalesce(", is_sought!(), ", false) AS is_meant ",
+        sought!(), " ORDER BY e.seq LIMIT $5) w"
+    );
+    DeliveriesAgain: "UPDATE delivery SET state = 'pending', due_at = $4, by_hand = TRUE WHERE tenant_no = $1
+                      AND event_no = ANY($2::bigint[]) AND state = $3 AND application_no = $5 RETURNING 1::bigint";
+    Redelivery: concat!("SELECT ", redelivery_columns!(), " FROM redelivery r WHERE r.redelivery_id = $1 LIMIT $2");
+    Redeliveries: concat!(
+        "SELECT ", redelivery_columns!(), " FROM redelivery r WHERE r.redelivery_id < $1 AND ($2::text IS NULL OR r.client_id = $2) \
+         ORDER BY r.redelivery_id DESC LIMIT $3"
+    );
+    RedeliveriesRunning: concat!(
+        "SELECT ", redelivery_columns!(), " FROM redelivery r WHERE r.state = 'running' \
+         AND (r.tenant_no, r.application_no) > ($1, $2) AND (r.application_no & 63) = ANY($3::bigint[]) \
+         ORDER BY r.tenant_no, r.application_no LIMIT $4"
+    );
+    RedeliveryInsert: "INSERT INTO redelivery (tenant_no, redelivery_id, application_no, client_id, of_state, biz_id, from_at, to_at,
+                       rate_per_s, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
+                       SELECT a.tenant_no, $2::bytea, a.application_no, $4::text, $5::text, $6::text, $7::bigint, $8::bigint, $9::bigint,
+                       coalesce((SELECT c.seq FROM event_counter c WHERE c.tenant_no = $1 AND c.application_no = $3), 0),
+                       $10::bigint, $11::bigint, $12::boolean, 0, 'running', $13::bigint
+                       FROM application a WHERE a.application_no = $3 AND a.tenant_no = $1
+                       ON CONFLICT DO NOTHING RETURNING 1::bigint";
+    RedeliveryMove: "UPDATE redelivery SET cursor_seq = $5, done = done + $6, ended_at = $7,
+                     state = CASE WHEN $7::bigint IS NULL THEN state ELSE 'done' END WHERE tenant_no = $1 AND redelivery_id = $2
+                     AND application_no = $3 AND state = 'running' AND cursor_seq = $4 RETURNING 1::bigint";
+    RedeliveryStop: "UPDATE redelivery SET state = 'stopped', ended_at = $4 WHERE tenant_no = $1 AND redelivery_id = $2
+                     AND application_no = $3 AND state = 'running' RETURNING 1::bigint";
 
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
                    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1::bigint";

@@ -6,7 +6,7 @@ use super::schema::STEPS;
 use super::statements::{EVENTS, NAMES, TEXTS};
 
 /// What grows with a tenant's business and is spread by its number.
-const OF_TENANTS: [&str; 15] = [
+const OF_TENANTS: [&str; 16] = [
     "nonce",
     "commit_mark",
     "fee_rule",
@@ -16,6 +16,7 @@ const OF_TENANTS: [&str; 15] = [
     "event",
     "delivery",
     "delivery_turn",
+    "redelivery",
     "attempt",
     "attempt_bytes",
     "event_counter",
@@ -43,9 +44,12 @@ const OTHERS: [&str; 14] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 11] = [
+const ACROSS: [(&str, &str); 14] = [
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
+    ("RedeliveriesRunning", "as Owed"),
+    ("Redelivery", "as Event"),
+    ("Redeliveries", "an operator's list over all"),
     ("Event", "an operator names an event by its id alone; its key begins with it"),
     ("EVENTS", "an operator's list over all"),
     ("Audit", "an operator's list over all"),

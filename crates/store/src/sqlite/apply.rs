@@ -82,6 +82,7 @@ const fn family(write: &Write) -> u32 {
         | Write::HoldPending { .. }
         | Write::Defer { .. }
         | Write::Redeliver { .. } => 1 << 7,
+        Write::Redelivery(_) => 1 << 7 | 1 << 10,
         Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
         Write::PutSetting { .. } | Write::MoveSetting { .. } | Write::Guard(Guard::Setting { .. }) => 1 << 9,
         // No guard reads what these write.

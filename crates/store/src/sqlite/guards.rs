@@ -12,6 +12,7 @@ use super::rows::Fields;
 use super::statements::{Kept, Sql};
 use crate::batch::{Conflict, Guard, Key, Write};
 use crate::contract::{AttemptRow, ClaimKey, CommitError, StoreError};
+use crate::redelivery::RedeliveryWrite;
 use crate::window::Seen;
 
 /// A sub-account's rule head.
@@ -90,6 +91,7 @@ impl Applier<'_> {
             }
             Write::Defer { tenant, event, behind, .. } => self.check_pending(*tenant, [*behind, *event])?,
             Write::Redeliver { tenant, event, .. } => self.check_redelivery(*tenant, *event)?,
+            Write::Redelivery(write) => self.check_redeliveries(write)?,
             Write::RememberAnswer(row) => {
                 self.fresh(Sql::AnswerTaken, params![row.scope, row.key], Key::Idempotency)?;
             }
@@ -157,6 +159,27 @@ impl Applier<'_> {
             Some(DeliveryState::Pending | DeliveryState::Held) | None => false,
         };
         guard(over, Conflict::Moved(Key::Delivery(event)))
+    }
+
+    fn check_redeliveries(&mut self, write: &RedeliveryWrite) -> Result<(), Stop> {
+        let (TenantNo(tenant), of @ ApplicationNo(application)) = write.of();
+        let moved = Conflict::Moved(Key::Redelivery(of));
+        match write {
+            RedeliveryWrite::Start(row) => {
+                let id = row.id.0.to_be_bytes();
+                let is_there = self.kept.finds(Sql::ApplicationOfTenant, [application, tenant])?;
+                let taken = self.kept.finds(Sql::RedeliveryTaken, params![tenant, application, id])?;
+                guard(is_there && !taken, Conflict::Taken(Key::Redelivery(of)))
+            }
+            RedeliveryWrite::Advance { id, from, .. } => {
+                let id = id.0.to_be_bytes();
+                guard(self.kept.finds(Sql::RedeliveryAt, params![id, tenant, application, from])?, moved)
+            }
+            RedeliveryWrite::Stop { id, .. } => {
+                let id = id.0.to_be_bytes();
+                guard(self.kept.finds(Sql::RedeliveryAt, params![id, tenant, application, Option::<i64>::None])?, moved)
+            }
+        }
     }
 
     fn fresh(&mut self, sql: Sql, params: impl Params, key: Key) -> Result<(), Stop> {

@@ -18,6 +18,7 @@ mod options;
 mod owed;
 mod queries;
 mod readers;
+mod redelivery;
 mod rows;
 mod schema;
 mod secrets;
@@ -48,6 +49,7 @@ use crate::contract::{
     TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
 use nonces::{Hold, MarkNeed, Nonces};
 use readers::Readers;
@@ -395,6 +397,18 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Vec<EventRow>, StoreError> {
         self.readers.away(move |conn| queries::events_after(conn, tenant, of, after, limit)).await
+    }
+
+    async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {
+        self.readers.away(move |conn| redelivery::sought(conn, &span)).await
+    }
+
+    async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
+        self.readers.away(move |conn| redelivery::count(conn, &span)).await
+    }
+
+    async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
+        self.readers.here(|conn| redelivery::list(conn, &which, limit))
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

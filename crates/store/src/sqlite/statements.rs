@@ -139,6 +139,20 @@ statements! {
     EventDeliveryDelete: "DELETE FROM delivery WHERE event_no = ?1";
     EventDelete: "DELETE FROM event WHERE event_no = ?1";
 
+    RedeliveryTaken: "SELECT 1 FROM redelivery WHERE redelivery_id = ?3 UNION ALL SELECT 1 FROM redelivery
+                      WHERE tenant_no = ?1 AND application_no = ?2 AND state = 'running'";
+    RedeliveryAt: "SELECT 1 FROM redelivery WHERE redelivery_id = ?1 AND tenant_no = ?2 AND application_no = ?3
+                   AND state = 'running' AND (?4 IS NULL OR cursor_seq = ?4)";
+    RedeliveryInsert: "INSERT INTO redelivery (tenant_no, redelivery_id, application_no, client_id, of_state, biz_id, from_at, to_at,
+                       rate_per_s, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
+                       coalesce((SELECT seq FROM event_counter WHERE application_no = ?3), 0), ?10, ?11, ?12, 0, 'running', ?13)";
+    RedeliveryMove: "UPDATE redelivery SET cursor_seq = ?2, done = done + ?3, ended_at = ?4,
+                     state = CASE WHEN ?4 IS NULL THEN state ELSE 'done' END WHERE redelivery_id = ?1";
+    RedeliveryStop: "UPDATE redelivery SET state = 'stopped', ended_at = ?2 WHERE redelivery_id = ?1";
+    DeliveryAgainFrom: "UPDATE delivery SET state = 'pending', due_at = ?3, by_hand = 1
+                        WHERE event_no = ?1 AND state = ?2 AND tenant_no = ?4 AND application_no = ?5";
+
     AnswerTaken: "SELECT 1 FROM idempotency WHERE scope = ?1 AND key = ?2";
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";

@@ -11,6 +11,7 @@ use super::apply::Found;
 use super::attempt_log;
 use super::audit::{AuditHeads, Head};
 use super::nonces::Nonces;
+use super::redelivery;
 use super::statements::{Kept, Sql};
 use crate::attempt_log::AttemptBytes;
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, DELIVERIES_TURNED_MAX, EventNumbers, USES_FORGOTTEN_MAX, Write};
@@ -67,6 +68,7 @@ pub(super) fn write(
         Write::Redeliver { event, due_at, .. } => {
             kept.run(Sql::DeliveryAgain, [event.0, due_at.0])?;
         }
+        Write::Redelivery(write) => redelivery::write(kept, write)?,
         Write::RememberAnswer(row) => {
             let answer = params![row.scope, row.key, row.body_digest, row.status, row.answer, row.created_at.0];
             kept.run(Sql::AnswerInsert, answer)?;

@@ -10,6 +10,7 @@ use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::RuleVersion;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{CommitError, Cursor, EventFilter, RuleFilter, SecretUses, StoreError, Uses};
+use countersign_store::redelivery::Redeliveries;
 use countersign_store::{SqliteStore, Store};
 use rusqlite::Connection;
 
@@ -30,6 +31,7 @@ async fn lawless(dir: &Path) -> std::path::PathBuf {
     commit(&store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
     commit(&store, vec![Write::RememberAnswer(Box::new(answer("k")))]).await;
     commit(&store, vec![Write::Turn { tenant: TENANT, application: APP, due_at: at(1) }]).await;
+    commit(&store, vec![start(redelivery(1))]).await;
     store.close().expect("closes");
     drop(store);
     let file = dir.join("countersign.db");
@@ -78,6 +80,8 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.old_events(at(99), 9, all()),
         store.events(EventFilter::default(), all()),
         store.events_after(TENANT, APP, 0, 10),
+        store.redeliveries(Redeliveries::All { client_id: None, after: None }, 9),
+        store.redeliveries(Redeliveries::Running { lanes: LaneSet::ALL, after: None }, 9),
         store.remembered(&answer("k").scope, "k"),
         store.audit(all()),
         store.audit_chain(all()),

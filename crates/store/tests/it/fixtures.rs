@@ -16,6 +16,7 @@ use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EventRow, IdempotencyRow, MerchantKind,
     MerchantRow, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
 };
+use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{AnyStore, ModelStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store};
 use rust_decimal::Decimal;
 use tempfile::TempDir;
@@ -359,4 +360,27 @@ pub async fn furnish(store: &impl Store) {
         ],
     )
     .await;
+}
+
+/// Dead events of the application, from its first one on.
+pub fn redelivery(id: u128) -> RedeliveryRow {
+    let state = DeliveryState::Dead;
+    RedeliveryRow {
+        id: SortedId(id),
+        client_id: "app_one".to_owned(),
+        sought: Sought { tenant: TENANT, application: APP, state, biz_id: None, from: None, to: None },
+        rate_per_s: 50,
+        through_seq: 0,
+        cursor_seq: 0,
+        count: 3,
+        is_at_least: false,
+        done: 0,
+        state: RedeliveryState::Running,
+        created_at: at(5),
+        ended_at: None,
+    }
+}
+
+pub fn start(row: RedeliveryRow) -> Write {
+    Write::Redelivery(Box::new(RedeliveryWrite::Start(row)))
 }

@@ -121,7 +121,7 @@ async fn furnish_all(store: &AnyStore) {
         commit(store, vec![attempt(no, 2, state, due)]).await;
     }
     commit(store, vec![enqueue(event(8, "biz1"))]).await;
-    commit(store, vec![Write::Turn { tenant: TENANT, application: APP, due_at: at(6) }]).await;
+    commit(store, vec![Write::Turn { tenant: TENANT, application: APP, due_at: at(6) }, start(redelivery(9))]).await;
     assert!(store.events_after(TENANT, APP, 0, 10).await.expect("reads").len() == 5);
 }
 

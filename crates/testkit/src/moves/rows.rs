@@ -16,6 +16,7 @@ use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantKind, MerchantRow, SecretRow, SecretUses,
     SignatureEncoding, Uses, Vocabulary,
 };
+use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{Batch, SqliteOptions, SqliteStore, Store as _, Write};
 use rust_decimal::Decimal;
 
@@ -101,6 +102,7 @@ fn people(of: i64, key: &str, writes: &mut Vec<Write>) -> Result<()> {
         created_at: at(of),
     })));
     writes.push(Write::Turn { tenant, application, due_at: at(of) });
+    writes.push(Write::Redelivery(Box::new(RedeliveryWrite::Start(redelivery(of)))));
     writes.push(Write::InsertSecret(Box::new(SecretRow {
         secret_id: format!("sec_{of}"),
         application,
@@ -122,6 +124,26 @@ fn people(of: i64, key: &str, writes: &mut Vec<Write>) -> Result<()> {
     });
     writes.push(Write::AddUses(Box::new(Uses { secrets: secrets.collect(), ..Uses::default() })));
     Ok(())
+}
+
+/// Dead events that are sent again: the deployment was stopped in the middle of it.
+fn redelivery(of: i64) -> RedeliveryRow {
+    let (tenant, application) = (tenant_no(of), ApplicationNo(tenant_no(of).0));
+    let biz_id = (of % 2 == 0).then(|| format!("b{of}"));
+    RedeliveryRow {
+        id: id(9, of),
+        client_id: format!("app_{of}"),
+        sought: Sought { tenant, application, state: DeliveryState::Dead, biz_id, from: None, to: Some(at(of)) },
+        rate_per_s: 50,
+        through_seq: 0,
+        cursor_seq: of,
+        count: of,
+        is_at_least: of % 2 == 0,
+        done: 0,
+        state: RedeliveryState::Running,
+        created_at: at(of),
+        ended_at: None,
+    }
 }
 
 /// An order that was made, perhaps moved, told about and audited; now and then a rule and an answer that is kept.

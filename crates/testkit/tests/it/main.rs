@@ -14,6 +14,7 @@ mod hostile;
 mod journey_convert_order;
 mod journey_events;
 mod journey_identities;
+mod journey_redelivery;
 mod journey_replay;
 mod journey_rule_query;
 mod journey_rule_upgrade;

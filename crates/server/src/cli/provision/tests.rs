@@ -108,6 +108,14 @@ fn each_command_of_the_daily_business_makes_its_call() {
         ("event show E", "GET /events/E"),
         ("event attempt E 2", "GET /events/E/attempts/2"),
         ("event redeliver E", "POST /events/E/redeliver {}"),
+        ("event redeliver-many --client-id A --preview", r#"POST /events/redeliver {"client_id":"A","preview":true}"#),
+        (
+            "event redeliver-many --client-id A --state delivered --biz-id 1 --from F --to T --rate-per-s 9",
+            r#"POST /events/redeliver {"client_id":"A","state":"delivered","bizId":"1","from":"F","to":"T","rate_per_s":9}"#,
+        ),
+        ("event redeliveries --client-id A --limit 2", "GET /redeliveries client_id=A limit=2"),
+        ("event redelivery R", "GET /redeliveries/R"),
+        ("event stop-redelivery R", "POST /redeliveries/R/stop {}"),
         ("fee-rule list S", "GET /fee-rules sub_merchant_id=S"),
         (
             "convert-order create M --sell-currency GT --buy-currency USDT --sell-amount 1 --buy-amount 2 --rate 2.50",

@@ -11,6 +11,7 @@ use countersign_store::contract::{
 };
 use countersign_store::{AnyStore, Store};
 
+use super::redelivery;
 use crate::fixtures::*;
 
 type Any = Arc<AnyStore>;
@@ -134,6 +135,7 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::Reassess { tenant, merchant: None, due_at: at(1) },
             Write::Redeliver { tenant, event: EventNo(1), due_at: at(1) },
             Write::Defer { tenant, event: EventNo(1), behind: EventNo(2), until: at(1) },
+            redelivery::stop_of(tenant),
             audit_of(Some(tenant), 0, "audit"),
         ]
     };

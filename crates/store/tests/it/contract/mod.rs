@@ -7,6 +7,7 @@ mod events;
 mod identities;
 mod nonces;
 mod people;
+mod redelivery;
 mod rules;
 
 /// Makes a test of every case for every store.
@@ -137,6 +138,16 @@ contract! {
         numbers_go_on_after_events_were_forgotten,
         nobody_forgets_another_tenants_events,
         many_that_forget_at_once_leave_no_gap,
+    ]
+    redelivery: [
+        events_that_are_meant_are_found_by_state_business_and_age_in_order,
+        events_that_are_meant_are_counted_among_the_first_of_a_stretch,
+        of_an_application_one_redelivery_runs_at_a_time,
+        a_portion_moves_the_cursor_and_what_is_still_meant_and_nothing_twice,
+        a_portion_takes_nothing_of_another_application,
+        a_redelivery_that_was_stopped_makes_nothing_pending,
+        redeliveries_are_listed_newest_first,
+        a_portion_has_a_bound,
     ]
     chain: [
         lines_are_linked_and_the_walk_finds_them_in_order,

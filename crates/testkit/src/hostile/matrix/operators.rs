@@ -10,7 +10,7 @@ use crate::wire::{Answer, Draft};
 use crate::world::World;
 
 /// What takes the role operator; every other write is for security, every other read for the viewer.
-const DAILY: [(&str, &str); 8] = [
+const DAILY: [(&str, &str); 10] = [
     ("POST", "/applications/{client_id}/callbacks/pause"),
     ("POST", "/applications/{client_id}/callbacks/resume"),
     ("POST", "/applications/{client_id}/callbacks/test"),
@@ -18,6 +18,8 @@ const DAILY: [(&str, &str); 8] = [
     ("PATCH", "/convert-orders/{order_id}"),
     ("POST", "/events"),
     ("POST", "/events/{event_id}/redeliver"),
+    ("POST", "/events/redeliver"),
+    ("POST", "/redeliveries/{redelivery_id}/stop"),
     ("GET", "/events/{event_id}/attempts/{attempt}"),
 ];
 
@@ -62,6 +64,8 @@ fn id(victim: &Victim, name: &str) -> Result<String> {
         "order_id" => &victim.order,
         "event_id" => &victim.event,
         "attempt" => return Ok("1".to_owned()),
+        // Nobody in the cast has one: all three are not there.
+        "redelivery_id" => return Ok("rdl_00000000000000000000000000".to_owned()),
         "token_id" => &victim.token_id,
         "request_id" => &victim.request_id,
         _ => {

@@ -53,6 +53,9 @@ async fn no_text_with_nul_is_taken(house: &House) {
     each_text(house, "POST", "/merchants/m/convert-orders", &order).await;
     let event = json!({"client_id": client_id, "bizType": "T", "bizId": "1", "bizStatus": "S", "data": "{}"});
     each_text(house, "POST", "/events", &event).await;
+    let again = json!({"client_id": client_id, "state": "dead", "bizId": "1", "from": "2026-01-01T00:00:00Z",
+        "to": "2026-01-02T00:00:00Z"});
+    each_text(house, "POST", "/events/redeliver", &again).await;
     each_text(house, "POST", "/tokens", &json!({"name": "t", "role": "viewer"})).await;
 
     for (path, name) in [
@@ -66,6 +69,8 @@ async fn no_text_with_nul_is_taken(house: &House) {
         ("/applications?after=%00", "after"),
         ("/fee-rules?sub_merchant_id=%00", "sub_merchant_id"),
         ("/audit?after=%00", "after"),
+        ("/redeliveries?client_id=%00", "client_id"),
+        ("/redeliveries?after=%00", "after"),
     ] {
         house.get(path).await.refused(400, "400001", name);
     }

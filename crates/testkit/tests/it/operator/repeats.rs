@@ -80,6 +80,13 @@ async fn cases(house: &House) -> Vec<Case> {
         case("PATCH", "/convert-orders/{order_id}", "/convert-orders/5".to_owned(), json!({"status": 3})),
         case("POST", "/events", "/events".to_owned(), event),
         case("POST", "/events/{event_id}/redeliver", format!("/events/{event_id}/redeliver"), json!({})),
+        case("POST", "/events/redeliver", "/events/redeliver".to_owned(), json!({"client_id": client_id})),
+        case(
+            "POST",
+            "/redeliveries/{redelivery_id}/stop",
+            format!("/redeliveries/{}/stop", running(house).await),
+            json!({}),
+        ),
         case("POST", "/delivery/release", "/delivery/release".to_owned(), json!({})),
         case("POST", "/master-key/rewrap", "/master-key/rewrap".to_owned(), json!({})),
         case("POST", "/tokens", "/tokens".to_owned(), json!({"name": "u", "role": "viewer"})),
@@ -104,6 +111,15 @@ async fn of_callbacks(house: &House, client_id: &str) -> Vec<Case> {
         case("/applications/{client_id}/callbacks/resume", client_id, json!({})),
         case("/applications/{client_id}/callbacks/test", &here, json!({})),
     ]
+}
+
+/// A redelivery of another application's dead event, which nobody carries out here.
+async fn running(house: &House) -> String {
+    let made = house.post("/merchants/m/applications", json!({"name": "D", "callback_url": "https://example.com/d"}));
+    let client_id = made.await.ok().text_of("client_id");
+    let event = json!({"client_id": client_id, "bizType": "T", "bizId": "1", "bizStatus": "S", "data": {}});
+    make_dead(house, &house.post("/events", event).await.ok().text_of("event_id")).await;
+    house.post("/events/redeliver", json!({"client_id": client_id})).await.ok().text_of("redelivery_id")
 }
 
 /// The event's only attempt failed for good.

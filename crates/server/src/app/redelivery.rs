@@ -1,0 +1,232 @@
+//! Many events of an application sent again by a filter: counted, begun, watched, stopped. The dispatcher does the work, in portions.
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, SortedId, prefix};
+use countersign_domain::lanes::LaneSet;
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_store::Store as _;
+use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::contract::{ApplicationRow, CommitError};
+use countersign_store::redelivery::{
+    Counted, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span,
+};
+use serde_json::json;
+
+use super::error::AppError;
+use super::events::application;
+use super::operators::{Keep, kept};
+use super::{Actor, App};
+
+/// Events that are looked at in one read.
+const LOOKED_AT_ONCE: u32 = 5_000;
+/// Events that are looked at before a count is "at least".
+const LOOKED_MAX: i64 = 1_000_000;
+
+/// Which events are to be sent again, and how fast.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Whose.
+    pub client_id: String,
+    /// Where their delivery stands: delivered or dead.
+    pub state: DeliveryState,
+    /// Only of this business id.
+    pub biz_id: Option<String>,
+    /// Only those that were written at this instant or later.
+    pub from: Option<UnixMillis>,
+    /// Only those that were written before this instant.
+    pub to: Option<UnixMillis>,
+    /// Events in a second, at the most.
+    pub rate_per_s: i64,
+}
+
+impl Wish {
+    fn sought(&self, of: &ApplicationRow) -> Sought {
+        Sought {
+            tenant: of.tenant,
+            application: of.no,
+            state: self.state,
+            biz_id: self.biz_id.clone(),
+            from: self.from,
+            to: self.to,
+        }
+    }
+}
+
+/// What a wish comes to.
+#[derive(Clone, Debug)]
+pub struct Prospect {
+    /// How many events.
+    pub count: i64,
+    /// Whether there may be more: counting has a bound.
+    pub is_at_least: bool,
+    /// When the oldest was written.
+    pub oldest_at: Option<UnixMillis>,
+    /// The redelivery that does it; none where it was only looked at, or where there is nothing to do.
+    pub begun: Option<RedeliveryRow>,
+}
+
+/// A redelivery's public id.
+pub fn public_id(id: SortedId) -> String {
+    format!("{}{id}", prefix::REDELIVERY)
+}
+
+/// A redelivery's id from its public form.
+pub fn parse_public_id(text: &str) -> Option<SortedId> {
+    text.strip_prefix(prefix::REDELIVERY).and_then(SortedId::parse)
+}
+
+/// How many events there are, page by page; whether the bound was met.
+async fn count(app: &App, of: &Sought) -> Result<(Counted, bool), AppError> {
+    let (mut all, mut after) = (Counted::default(), 0);
+    loop {
+        let span = Span { of: of.clone(), after, through: i64::MAX, most: LOOKED_AT_ONCE };
+        let page = app.store.count_sought(span).await?;
+        all = Counted {
+            looked: all.looked + page.looked,
+            found: all.found + page.found,
+            oldest_at: [all.oldest_at, page.oldest_at].into_iter().flatten().min(),
+            first: all.first.or(page.first),
+            last: page.last.or(all.last),
+        };
+        let Some(last) = page.last.filter(|_| page.looked == i64::from(LOOKED_AT_ONCE)) else {
+            return Ok((all, false));
+        };
+        if all.looked >= LOOKED_MAX {
+            return Ok((all, true));
+        }
+        after = last;
+    }
+}
+
+/// What a redelivery would come to. Writes nothing.
+pub async fn preview(app: &App, wish: &Wish) -> Result<Prospect, AppError> {
+    let view = application(app, &wish.client_id).await?;
+    let (counted, is_at_least) = count(app, &wish.sought(&view.application)).await?;
+    Ok(Prospect { count: counted.found, is_at_least, oldest_at: counted.oldest_at, begun: None })
+}
+
+/// Begins a redelivery; of an application one runs at a time. Where no event is meant, only the audit log hears of it.
+pub async fn start(app: &App, wish: &Wish, keep: &Keep<'_, Prospect>, actor: &Actor) -> Result<Prospect, AppError> {
+    let view = application(app, &wish.client_id).await?;
+    if !view.goes_out() {
+        return Err(AppError::NotRedeliverable(
+            "the application gets no callbacks now: set its callback_url or callback_enabled, or enable its merchant, and ask again"
+                .to_owned(),
+        ));
+    }
+    let sought = wish.sought(&view.application);
+    if let Some(running) = running(app, &sought).await? {
+        return Err(is_running(&public_id(running.id)));
+    }
+    let (counted, is_at_least) = count(app, &sought).await?;
+    let now = app.clock.now();
+    let row = begin(app, wish, sought, (counted, is_at_least), now);
+    let is_empty = counted.found == 0 && !is_at_least;
+    let begun = (!is_empty).then(|| row.clone());
+    let prospect = Prospect { count: counted.found, is_at_least, oldest_at: counted.oldest_at, begun };
+    let asked = json!({ "redelivery_id": prospect.begun.as_ref().map(|row| public_id(row.id)), "state": wish.state.name(),
+        "bizId": wish.biz_id, "from": wish.from.map(rfc3339), "to": wish.to.map(rfc3339), "rate_per_s": wish.rate_per_s,
+        "count": prospect.count });
+    let (tenant, of) = (row.sought.tenant, &wish.client_id);
+    let audit = actor.did(Some(tenant), now, "events.redeliver", of, String::new(), asked.to_string());
+    let mut writes = vec![Write::RecordAudit(Box::new(audit))];
+    writes.extend(prospect.begun.is_some().then(|| Write::Redelivery(Box::new(RedeliveryWrite::Start(row)))));
+    writes.extend(kept(keep, &prospect));
+    match app.store.commit(Batch(writes)).await {
+        Ok(_) => Ok(prospect),
+        Err(CommitError::Conflict(Conflict::Taken(Key::Redelivery(_)))) => Err(is_running("another one")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn begin(
+    app: &App,
+    wish: &Wish,
+    sought: Sought,
+    (counted, is_at_least): (Counted, bool),
+    now: UnixMillis,
+) -> RedeliveryRow {
+    // What was looked at in vain need not be looked at again.
+    let cursor_seq = counted.first.map_or(counted.last.unwrap_or(0), |first| first - 1);
+    RedeliveryRow {
+        id: app.chance.sorted_id(now),
+        client_id: wish.client_id.clone(),
+        sought,
+        rate_per_s: wish.rate_per_s,
+        through_seq: 0,
+        cursor_seq,
+        count: counted.found,
+        is_at_least,
+        done: 0,
+        state: RedeliveryState::Running,
+        created_at: now,
+        ended_at: None,
+    }
+}
+
+fn is_running(which: &str) -> AppError {
+    AppError::NotRedeliverable(format!(
+        "a redelivery of this application is running ({which}): wait for its end, or stop it, and ask again"
+    ))
+}
+
+/// The redelivery of an application that is running.
+async fn running(app: &App, of: &Sought) -> Result<Option<RedeliveryRow>, AppError> {
+    let after = Some((of.tenant, ApplicationNo(of.application.0 - 1)));
+    let found = app.store.redeliveries(Redeliveries::Running { lanes: LaneSet::ALL, after }, 1).await?;
+    Ok(found.into_iter().find(|row| (row.sought.tenant, row.sought.application) == (of.tenant, of.application)))
+}
+
+/// Redeliveries of all tenants, or of one application, newest first.
+pub async fn list(
+    app: &App,
+    client_id: Option<String>,
+    after: Option<SortedId>,
+    limit: u32,
+) -> Result<Vec<RedeliveryRow>, AppError> {
+    Ok(app.store.redeliveries(Redeliveries::All { client_id, after }, limit).await?)
+}
+
+/// One redelivery.
+pub async fn find(app: &App, id: SortedId) -> Result<RedeliveryRow, AppError> {
+    let found = app.store.redeliveries(Redeliveries::One(id), 1).await?;
+    found.into_iter().next().ok_or_else(|| AppError::NotFound(format!("no redelivery has the id {}", public_id(id))))
+}
+
+/// Stops a redelivery that is running: nothing more is made pending. What is pending goes out.
+pub async fn stop(
+    app: &App,
+    id: SortedId,
+    keep: &Keep<'_, RedeliveryRow>,
+    actor: &Actor,
+) -> Result<RedeliveryRow, AppError> {
+    let row = find(app, id).await?;
+    may_stop(&row)?;
+    let now = app.clock.now();
+    let stopped = RedeliveryRow { state: RedeliveryState::Stopped, ended_at: Some(now), ..row };
+    let Sought { tenant, application, .. } = stopped.sought;
+    let (before, after) = (json!({ "state": "running" }), json!({ "state": "stopped", "done": stopped.done }));
+    let (before, after) = (before.to_string(), after.to_string());
+    let audit = actor.did(Some(tenant), now, "redelivery.stop", &public_id(id), before, after);
+    let mut writes = vec![
+        Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id, at: now })),
+        Write::RecordAudit(Box::new(audit)),
+    ];
+    writes.extend(kept(keep, &stopped));
+    match app.store.commit(Batch(writes)).await {
+        Ok(_) => Ok(stopped),
+        Err(CommitError::Conflict(Conflict::Moved(Key::Redelivery(_)))) => {
+            Err(may_stop(&find(app, id).await?).err().unwrap_or(AppError::Busy))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn may_stop(row: &RedeliveryRow) -> Result<(), AppError> {
+    let ended = match row.state {
+        RedeliveryState::Running => return Ok(()),
+        RedeliveryState::Stopped => "was stopped before",
+        RedeliveryState::Done => "is done: every one of its events was made pending",
+    };
+    Err(AppError::NotRedeliverable(format!("the redelivery {ended}; there is nothing to stop")))
+}

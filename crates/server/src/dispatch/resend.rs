@@ -1,0 +1,159 @@
+//! Makes the events of redeliveries pending, portion by portion, as fast as was asked for.
+//!
+//! The node that holds the application's lane does it. A portion and the place that it leads to are one batch, guarded by the place where
+//! it began: whoever dies in between leaves both undone, and the next holder of the lane goes on from there. So no event is taken twice.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use countersign_domain::ids::SortedId;
+use countersign_domain::lanes::Lane;
+use countersign_store::batch::{Conflict, Guard};
+use countersign_store::redelivery::{Redeliveries, RedeliveryRow, RedeliveryWrite, Sought, Span};
+use countersign_store::{Batch, CommitError, Store, StoreError, Write};
+use tokio::time::{Instant, timeout_at};
+
+use super::turn::Portion;
+use super::{Dispatcher, STORE_PAUSE};
+use crate::app::events::as_read;
+
+/// Redeliveries that are read at once.
+const PAGE: u32 = 64;
+/// What runs is looked for this often even if nobody says that something does.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two portions of one redelivery there is at least this, so that others who write have their turn.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// Portions in a second, about.
+const PORTIONS_PER_S: i64 = 4;
+/// Events that one portion looks through at the most.
+const STRETCH: i64 = 5_000;
+
+/// When each redelivery goes on.
+type Paces = HashMap<SortedId, Instant>;
+
+/// How many events one portion takes.
+fn portion(rate_per_s: i64) -> u32 {
+    u32::try_from(rate_per_s.div_euclid(PORTIONS_PER_S).clamp(1, 500)).unwrap_or(1)
+}
+
+/// How long after so many events the next ones may follow.
+fn pause(found: usize, rate_per_s: i64) -> Duration {
+    let found = u64::try_from(found).unwrap_or(u64::MAX);
+    let rate = u64::try_from(rate_per_s).unwrap_or(1).max(1);
+    Duration::from_millis(found.saturating_mul(1_000).div_ceil(rate)).max(PAUSE_MIN)
+}
+
+impl Dispatcher {
+    /// Looks for redeliveries at once: one has been begun.
+    pub fn redeliver_soon(&self) {
+        self.resends.notify_one();
+    }
+
+    /// Goes on with every redelivery of its lanes until it is cut off.
+    pub(super) async fn resend_always(&self) {
+        let mut paces = Paces::new();
+        loop {
+            let wake = match self.resend_round(&mut paces).await {
+                Ok(next) => next.unwrap_or_else(|| Instant::now() + LOOK_EVERY),
+                Err(error) => {
+                    tracing::warn!(%error, "What is to be sent again could not be; it is tried again shortly");
+                    Instant::now() + STORE_PAUSE
+                }
+            };
+            let _told = timeout_at(wake.min(Instant::now() + LOOK_EVERY), self.resends.notified()).await;
+        }
+    }
+
+    /// One portion of each redelivery whose time has come: when the next one has.
+    async fn resend_round(&self, paces: &mut Paces) -> Result<Option<Instant>, StoreError> {
+        let (mut after, mut next) = (None, Paces::new());
+        loop {
+            let lanes = self.leases.open(Instant::now());
+            // While nothing goes out they would pile up, and go out all at once.
+            if lanes.is_empty() || self.app.due.is_paused() {
+                return Ok(None);
+            }
+            let page = self.app.store.redeliveries(Redeliveries::Running { lanes, after }, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some((last.sought.tenant, last.sought.application));
+            for row in &page {
+                let now = Instant::now();
+                let waits = paces.get(&row.id).copied().filter(|until| *until > now);
+                let until = if waits.is_some() { waits } else { self.resend(row, now).await? };
+                next.extend(until.map(|until| (row.id, until)));
+            }
+        }
+        *paces = next;
+        Ok(paces.values().min().copied())
+    }
+
+    /// One portion of a redelivery: when the next one may follow; none: it has ended.
+    async fn resend(&self, row: &RedeliveryRow, now: Instant) -> Result<Option<Instant>, StoreError> {
+        let Sought { tenant, application, state: was, .. } = row.sought;
+        let (lane, later) = (Lane::of(application), Some(now + LOOK_EVERY));
+        let Some(fence) = self.leases.begin(lane, now) else { return Ok(later) };
+        let _portion = Portion { leases: &self.leases, lane };
+        let Some(view) = self.app.store.application(&row.client_id).await?.filter(|view| view.goes_out()) else {
+            return Ok(later);
+        };
+        let most = portion(row.rate_per_s);
+        let through = row.through_seq.min(row.cursor_seq.saturating_add(STRETCH));
+        let span = Span { of: row.sought.clone(), after: row.cursor_seq, through, most };
+        let found = self.app.store.sought(span).await?;
+        let cut = found.last().filter(|_| found.len() >= most as usize);
+        let to = cut.map_or(through, |(_, seq)| *seq).max(row.cursor_seq);
+        let due_at = self.app.clock.now();
+        let advance = RedeliveryWrite::Advance {
+            tenant,
+            application,
+            id: row.id,
+            was,
+            from: row.cursor_seq,
+            to,
+            events: found.iter().map(|(event, _)| *event).collect(),
+            due_at,
+            ended_at: (to >= row.through_seq).then_some(due_at),
+        };
+        let writes = vec![
+            Write::Guard(Guard::Lane { application, fence }),
+            Write::Guard(as_read(&view.application)),
+            Write::Redelivery(Box::new(advance)),
+        ];
+        match self.app.store.commit(Batch(writes)).await {
+            Ok(_) => {
+                if !found.is_empty() {
+                    self.app.due.ring(tenant, application);
+                }
+                Ok((to < row.through_seq).then(|| now + pause(found.len(), row.rate_per_s)))
+            }
+            Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
+                self.leases.lose(lane, fence);
+                Ok(later)
+            }
+            // It was stopped, something has changed meanwhile, or nobody knows: the row says what is left to do. Where the portion was
+            // made pending after all, its pace is kept.
+            Err(CommitError::Conflict(_) | CommitError::Unknown) => Ok(Some(now + pause(found.len(), row.rate_per_s))),
+            Err(CommitError::Store(error)) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_and_their_pauses_never_come_to_more_than_the_rate() {
+        for rate in 1..=1_000 {
+            let most = portion(rate);
+            assert!((1..=500).contains(&most), "{rate}");
+            let pause_ms = pause(most as usize, rate).as_millis();
+            assert!(
+                u128::from(most) * 1_000 <= pause_ms * u128::try_from(rate).expect("positive"),
+                "{rate}: {pause_ms}"
+            );
+            assert!((100..=1_000).contains(&pause_ms), "{rate}: {pause_ms}");
+        }
+        assert_eq!(pause(0, 50), PAUSE_MIN);
+    }
+}

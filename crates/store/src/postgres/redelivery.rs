@@ -1,0 +1,116 @@
+//! Redeliveries of many events: what becomes of them, and how their events are found.
+
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+use tokio_postgres::Row;
+
+use super::alone::Stop;
+use super::nodes::numbers;
+use super::queries::{Found, many, one};
+use super::readers::Readers;
+use super::rows::Fields;
+use super::session::{Params, Session};
+use super::statements::Sql;
+use crate::batch::{Conflict, Key};
+use crate::contract::CommitError;
+use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, read};
+
+/// Does a write, and judges its guard by what it finds.
+pub(super) async fn write(on: &Session, write: &RedeliveryWrite) -> Result<(), Stop> {
+    let (TenantNo(tenant), of @ ApplicationNo(application)) = write.of();
+    let moved = Conflict::Moved(Key::Redelivery(of));
+    match write {
+        RedeliveryWrite::Start(row) => start(on, row).await,
+        RedeliveryWrite::Advance { id, was, from, to, events, due_at, ended_at, .. } => {
+            let id = id.0.to_be_bytes();
+            let events: Vec<i64> = events.iter().map(|event| event.0).collect();
+            let mut done = 0;
+            if !events.is_empty() {
+                // In the order of their keys, as everywhere.
+                on.run(Sql::DeliveriesLock, &[&vec![tenant; events.len()], &events]).await?;
+                let again: Params<'_> = &[&tenant, &events, &was.name(), &due_at.0, &application];
+                done = i64::try_from(on.run(Sql::DeliveriesAgain, again).await?.len()).unwrap_or(i64::MAX);
+            }
+            let ended_at = ended_at.map(|at| at.0);
+            let place: Params<'_> = &[&tenant, &id.as_slice(), &application, from, to, &done, &ended_at];
+            held(&on.run(Sql::RedeliveryMove, place).await?, moved)
+        }
+        RedeliveryWrite::Stop { id, at, .. } => {
+            let id = id.0.to_be_bytes();
+            let of: Params<'_> = &[&tenant, &id.as_slice(), &application, &at.0];
+            held(&on.run(Sql::RedeliveryStop, of).await?, moved)
+        }
+    }
+}
+
+fn held(found: &[Row], otherwise: Conflict) -> Result<(), Stop> {
+    if found.is_empty() { Err(Stop::Refused(CommitError::Conflict(otherwise))) } else { Ok(()) }
+}
+
+async fn start(on: &Session, row: &RedeliveryRow) -> Result<(), Stop> {
+    let (sought, id) = (&row.sought, row.id.0.to_be_bytes());
+    let params: Params<'_> = &[
+        &sought.tenant.0,
+        &id.as_slice(),
+        &sought.application.0,
+        &row.client_id,
+        &sought.state.name(),
+        &sought.biz_id,
+        &sought.from.map(|from| from.0),
+        &sought.to.map(|to| to.0),
+        &row.rate_per_s,
+        &row.cursor_seq,
+        &row.count,
+        &row.is_at_least,
+        &row.created_at.0,
+    ];
+    held(&on.run(Sql::RedeliveryInsert, params).await?, Conflict::Taken(Key::Redelivery(sought.application)))
+}
+
+pub(super) async fn sought(from: &Readers, span: &Span) -> Found<Vec<(EventNo, i64)>> {
+    let (of, (begin, end)) = (&span.of, span.of.times());
+    let (most, state) = (i64::from(span.most), of.state.name());
+    let params: Params<'_> =
+        &[&of.tenant.0, &of.application.0, &span.after, &span.through, &most, &state, &of.biz_id, &begin, &end];
+    many(from, Sql::Sought, params, |row| {
+        let mut f = Fields::new(row, "event", 0, 0);
+        Ok((EventNo(f.int()?), f.int()?))
+    })
+    .await
+}
+
+pub(super) async fn count(from: &Readers, span: &Span) -> Found<Counted> {
+    let (of, (begin, end)) = (&span.of, span.of.times());
+    let (most, state) = (i64::from(span.most), of.state.name());
+    let params: Params<'_> =
+        &[&of.tenant.0, &of.application.0, &span.after, &span.through, &most, &state, &of.biz_id, &begin, &end];
+    let found = one(from, Sql::SoughtCount, params, |row| {
+        let mut f = Fields::new(row, "event", 0, 0);
+        Ok(Counted {
+            looked: f.int()?,
+            found: f.int()?,
+            oldest_at: f.opt_int()?.map(UnixMillis),
+            first: f.opt_int()?,
+            last: f.opt_int()?,
+        })
+    });
+    Ok(found.await?.unwrap_or_default())
+}
+
+pub(super) async fn list(from: &Readers, which: &Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {
+    let limit = i64::from(limit);
+    match which {
+        Redeliveries::One(id) => {
+            let id = id.0.to_be_bytes();
+            many(from, Sql::Redelivery, &[&id.as_slice(), &limit], read).await
+        }
+        Redeliveries::All { client_id, after } => {
+            let before = after.map_or(u128::MAX, |after| after.0).to_be_bytes();
+            many(from, Sql::Redeliveries, &[&before.as_slice(), client_id, &limit], read).await
+        }
+        Redeliveries::Running { lanes, after } => {
+            let (TenantNo(tenant), ApplicationNo(of)) = after.unwrap_or((TenantNo(i64::MIN), ApplicationNo(i64::MIN)));
+            many(from, Sql::RedeliveriesRunning, &[&tenant, &of, &numbers(*lanes), &limit], read).await
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Redeliveries of many events: what becomes of them, and how their events are found.
+
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+use rusqlite::{Connection, Row, params};
+
+use super::queries::{Found, many, one};
+use super::rows::Fields;
+use super::statements::{Kept, Sql};
+use crate::redelivery::{self, Counted, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, redelivery_columns};
+
+/// Does a write whose guard held.
+pub(super) fn write(kept: &mut Kept<'_>, write: &RedeliveryWrite) -> rusqlite::Result<()> {
+    match write {
+        RedeliveryWrite::Start(row) => insert(kept, row)?,
+        RedeliveryWrite::Advance { tenant, application, id, was, to, events, due_at, ended_at, .. } => {
+            let mut done = 0_usize;
+            for event in events {
+                let of = params![event.0, was.name(), due_at.0, tenant.0, application.0];
+                done += kept.run(Sql::DeliveryAgainFrom, of)?;
+            }
+            let done = i64::try_from(done).unwrap_or(i64::MAX);
+            kept.run(Sql::RedeliveryMove, params![id.0.to_be_bytes(), to, done, ended_at.map(|at| at.0)])?;
+        }
+        RedeliveryWrite::Stop { id, at, .. } => {
+            kept.run(Sql::RedeliveryStop, params![id.0.to_be_bytes(), at.0])?;
+        }
+    }
+    Ok(())
+}
+
+fn insert(kept: &mut Kept<'_>, row: &RedeliveryRow) -> rusqlite::Result<()> {
+    let sought = &row.sought;
+    kept.run(
+        Sql::RedeliveryInsert,
+        params![
+            sought.tenant.0,
+            row.id.0.to_be_bytes(),
+            sought.application.0,
+            row.client_id,
+            sought.state.name(),
+            sought.biz_id,
+            sought.from.map(|from| from.0),
+            sought.to.map(|to| to.0),
+            row.rate_per_s,
+            row.cursor_seq,
+            row.count,
+            row.is_at_least,
+            row.created_at.0
+        ],
+    )?;
+    Ok(())
+}
+
+/// Whether an event `e` is meant. Its delivery as a value and not as a join: the plan goes by `seq` and ends at the limit.
+macro_rules! is_meant {
+    () => {
+        "((SELECT d.state FROM delivery d WHERE d.event_no = e.event_no) = ?6 AND (?7 IS NULL OR e.biz_id = ?7)
+          AND e.created_at >= ?8 AND e.created_at < ?9)"
+    };
+}
+
+macro_rules! stretch {
+    () => {
+        "FROM event e WHERE e.application_no = ?2 AND e.seq > ?3 AND e.seq <= ?4 AND e.tenant_no = ?1 "
+    };
+}
+
+pub(super) fn sought(conn: &Connection, span: &Span) -> Found<Vec<(EventNo, i64)>> {
+    let sql = concat!("SELECT e.event_no, e.seq ", stretch!(), "AND ", is_meant!(), " ORDER BY e.seq LIMIT ?5");
+    let (of, (from, to)) = (&span.of, span.of.times());
+    let place = params![
+        of.tenant.0,
+        of.application.0,
+        span.after,
+        span.through,
+        span.most,
+        of.state.name(),
+        of.biz_id,
+        from,
+        to
+    ];
+    many(conn, sql, place, |row| {
+        let mut f = Fields::new(row, "event", 0, 0);
+        Ok((EventNo(f.int()?), f.int()?))
+    })
+}
+
+pub(super) fn count(conn: &Connection, span: &Span) -> Found<Counted> {
+    let sql = concat!(
+        "SELECT count(*), count(*) FILTER (WHERE w.is_meant), min(w.created_at) FILTER (WHERE w.is_meant),
+         min(w.seq) FILTER (WHERE w.is_meant), max(w.seq) FROM (SELECT e.seq, e.created_at, coalesce(",
+        is_meant!(),
+        ", 0) AS is_meant ",
+        stretch!(),
+        "ORDER BY e.seq LIMIT ?5) w"
+    );
+    let (of, (from, to)) = (&span.of, span.of.times());
+    let place = params![
+        of.tenant.0,
+        of.application.0,
+        span.after,
+        span.through,
+        span.most,
+        of.state.name(),
+        of.biz_id,
+        from,
+        to
+    ];
+    let read = |row: &Row<'_>| {
+        let mut f = Fields::new(row, "event", 0, 0);
+        Ok(Counted {
+            looked: f.int()?,
+            found: f.int()?,
+            oldest_at: f.opt_int()?.map(UnixMillis),
+            first: f.opt_int()?,
+            last: f.opt_int()?,
+        })
+    };
+    Ok(one(conn, sql, place, read)?.unwrap_or_default())
+}
+
+pub(super) fn list(conn: &Connection, which: &Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {
+    let read = |row: &Row<'_>| redelivery::read(row);
+    match which {
+        Redeliveries::One(id) => {
+            let sql =
+                concat!("SELECT ", redelivery_columns!(), " FROM redelivery r WHERE r.redelivery_id = ?1 LIMIT ?2");
+            many(conn, sql, params![id.0.to_be_bytes(), limit], read)
+        }
+        Redeliveries::All { client_id, after } => {
+            let sql = concat!(
+                "SELECT ",
+                redelivery_columns!(),
+                " FROM redelivery r WHERE r.redelivery_id < ?1 AND (?2 IS NULL OR r.client_id = ?2)
+                 ORDER BY r.redelivery_id DESC LIMIT ?3"
+            );
+            let before = after.map_or(u128::MAX, |after| after.0).to_be_bytes();
+            many(conn, sql, params![before, client_id, limit], read)
+        }
+        Redeliveries::Running { after, .. } => {
+            let sql = concat!(
+                "SELECT ",
+                redelivery_columns!(),
+                " FROM redelivery r WHERE r.state = 'running' AND (r.tenant_no, r.application_no) > (?1, ?2)
+                 ORDER BY r.tenant_no, r.application_no LIMIT ?3"
+            );
+            let (TenantNo(tenant), ApplicationNo(of)) = after.unwrap_or((TenantNo(i64::MIN), ApplicationNo(i64::MIN)));
+            many(conn, sql, params![tenant, of, limit], read)
+        }
+    }
+}
