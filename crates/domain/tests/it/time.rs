@@ -1,4 +1,4 @@
-use countersign_domain::time::{DateRefused, RuleZone, UnixMillis, rfc3339};
+use countersign_domain::time::{DateRefused, RuleZone, UnixMillis, parse_rfc3339, rfc3339};
 
 #[test]
 fn dates_of_rules_are_read_strictly() {
@@ -81,4 +81,27 @@ fn parts_of_a_second_are_cut_and_the_ends_of_time_do_not_fail() {
 fn instants_are_written_with_milliseconds() {
     assert_eq!(rfc3339(UnixMillis(1_767_312_000_007)), "2026-01-02T00:00:00.007Z");
     assert_eq!(rfc3339(UnixMillis(0)), "1970-01-01T00:00:00.000Z");
+}
+
+#[test]
+fn an_instant_is_read_with_any_offset_and_nothing_else_is_read_as_one() {
+    for (text, ms) in [
+        ("2026-01-02T00:00:00.007Z", 1_767_312_000_007),
+        ("2026-01-02T00:00:00Z", 1_767_312_000_000),
+        ("2026-01-02T01:00:00+01:00", 1_767_312_000_000),
+        ("2026-01-02T00:00:00.0079Z", 1_767_312_000_007),
+    ] {
+        assert_eq!(parse_rfc3339(text), Some(UnixMillis(ms)), "{text}");
+    }
+    for text in [
+        "",
+        "2026-01-02",
+        "2026-01-02T00:00:00",
+        "2026-01-02 00:00:00Z",
+        "2026-02-30T00:00:00Z",
+        "1767312000000",
+        "2026-01-02T01:00:00+01:00[Europe/Berlin]",
+    ] {
+        assert_eq!(parse_rfc3339(text), None, "{text}");
+    }
 }

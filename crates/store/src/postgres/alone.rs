@@ -206,10 +206,7 @@ impl<'a> Alone<'a> {
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
             Write::Redelivery(write) => redelivery::write(self.session, write).await,
             Write::RememberAnswer(row) => self.remember(row).await,
-            Write::ForgetAnswers { kept_before } => {
-                let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
-                self.run(Sql::AnswersForget, &[&kept_before.0, &most]).await.map(|_| ())
-            }
+            Write::ForgetAnswers { kept_before } => self.forget_answers(*kept_before).await,
             Write::ForgetBytes { tenant, begun_before } => {
                 attempt_log::forget_bytes(self.session, *tenant, *begun_before).await
             }
@@ -233,6 +230,11 @@ impl<'a> Alone<'a> {
             | Write::RecordAudit(_)
             | Write::Guard(_) => self.grouped(write).await,
         }
+    }
+
+    async fn forget_answers(&self, kept_before: UnixMillis) -> Result<(), Stop> {
+        let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
+        self.run(Sql::AnswersForget, &[&kept_before.0, &most]).await.map(|_| ())
     }
 
     async fn move_setting(&self, name: &str, from: Option<&str>, to: &str) -> Result<(), Stop> {
