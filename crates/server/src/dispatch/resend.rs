@@ -93,9 +93,10 @@ impl Dispatcher {
         let (lane, later) = (Lane::of(application), Some(now + LOOK_EVERY));
         let Some(fence) = self.leases.begin(lane, now) else { return Ok(later) };
         let _portion = Portion { leases: &self.leases, lane };
-        let Some(view) = self.app.store.application(&row.client_id).await?.filter(|view| view.goes_out()) else {
+        let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(later) };
+        if !view.goes_out() {
             return Ok(later);
-        };
+        }
         let most = portion(row.rate_per_s);
         let through = row.through_seq.min(row.cursor_seq.saturating_add(STRETCH));
         let span = Span { of: row.sought.clone(), after: row.cursor_seq, through, most };
