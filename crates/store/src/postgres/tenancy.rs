@@ -319,7 +319,8 @@ async fn statements_about_what_grows_find_their_rows_by_whole_keys() {
             })
             .collect();
         // Rows that an index found by half a key and a join then throws away: a sub-account's every version for its newest.
-        let thrown = lines.iter().find(|line| line.contains("Join Filter"));
+        // The 64 lanes do not grow: once they have been counted, reading all of them is as good as any index.
+        let thrown = lines.iter().find(|line| line.contains("Join Filter") && !name.starts_with("Lanes"));
         assert!(thrown.is_none(), "{name} finds more than it joins: {lines:#?}");
         for line in whole(&lines) {
             let of = line.split(" on ").nth(1).and_then(|of| of.split(' ').next()).expect("a table");
