@@ -20,8 +20,8 @@ CREATE TABLE redelivery (
     created_at BIGINT NOT NULL,
     ended_at BIGINT,
     PRIMARY KEY (tenant_no, redelivery_id),
-    UNIQUE (redelivery_id, tenant_no),
     CHECK ((state = 'running') = (ended_at IS NULL))
 );
+CREATE INDEX redelivery_by_id ON redelivery (redelivery_id);
 -- Of one application one is running at the most.
 CREATE UNIQUE INDEX redelivery_running ON redelivery (tenant_no, application_no) WHERE state = 'running';

@@ -70,7 +70,7 @@ const ONLY_POSTGRES: [(&str, &str); 29] = [
 /// Tables whose keys differ with those columns.
 const OTHER_KEYS: [&str; 3] = ["nonce", "fee_rule", "audit"];
 /// What belongs to a tenant: on PostgreSQL its keys, and what refers to it, begin with the tenant. On SQLite they do without it.
-const BY_TENANT: [&str; 10] = [
+const BY_TENANT: [&str; 11] = [
     "fee_rule",
     "fee_rule_head",
     "convert_order",
@@ -81,6 +81,7 @@ const BY_TENANT: [&str; 10] = [
     "event_counter",
     "biz_counter",
     "audit",
+    "redelivery",
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
