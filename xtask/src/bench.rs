@@ -1,4 +1,4 @@
-//! `cargo xtask bench [hmac|query|upgrades|query-postgres|postgres]`: figures, each beside its yardstick in the same run.
+//! `cargo xtask bench [hmac|query|callbacks|upgrades|query-postgres|postgres]`: figures, each beside its yardstick in the same run.
 
 use std::process::ExitCode;
 
@@ -7,9 +7,10 @@ use anyhow::ensure;
 use crate::tools;
 
 /// The tables, and what the measuring program calls them.
-const TABLES: [(&str, &[&str]); 5] = [
+const TABLES: [(&str, &[&str]); 6] = [
     ("hmac", &["hmac"]),
     ("query", &["query", "sqlite"]),
+    ("callbacks", &["callbacks"]),
     ("upgrades", &["upgrades"]),
     ("query-postgres", &["query", "postgres"]),
     ("postgres", &["postgres"]),

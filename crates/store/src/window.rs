@@ -4,6 +4,7 @@
 //! Invariant: the horizon is read under the shard's lock, so that no request can slip in between "too old" and "forgotten".
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -169,8 +170,11 @@ impl Window {
 
     /// What is known of a nonce. One that was used at or before the horizon is forgotten, though it may not be removed yet.
     fn known(&self, shard: &Shard, hash: ClaimHash) -> Option<Held> {
-        let forgotten = |held: Held| held.stage() == Stage::Used && held.stamped_at() <= self.horizon();
-        shard.get(&hash).copied().filter(|held| !forgotten(*held))
+        shard.get(&hash).copied().filter(|held| !self.is_forgotten(*held))
+    }
+
+    fn is_forgotten(&self, held: Held) -> bool {
+        held.stage() == Stage::Used && held.stamped_at() <= self.horizon()
     }
 
     /// Why a nonce that is not in the window cannot be given out.
@@ -200,13 +204,13 @@ impl Window {
         if stamped_at <= self.horizon() {
             return Seen::TooOld;
         }
-        if self.known(&shard, hash).is_some() {
-            return Seen::Used;
+        match shard.entry(hash) {
+            Entry::Occupied(held) if !self.is_forgotten(*held.get()) => Seen::Used,
+            entry => self.unseen(stamped_at).unwrap_or_else(|| {
+                entry.insert_entry(Held::new(stamped_at, Stage::Reserved));
+                Seen::Taken
+            }),
         }
-        self.unseen(stamped_at).unwrap_or_else(|| {
-            shard.insert(hash, Held::new(stamped_at, Stage::Reserved));
-            Seen::Taken
-        })
     }
 
     /// Begins to settle: of two at once only one goes on. End with [`Window::settled`] or [`Window::unsettled`].
@@ -215,17 +219,21 @@ impl Window {
         if stamped_at <= self.horizon() {
             return Seen::TooOld;
         }
-        match self.known(&shard, hash).map(Held::stage) {
-            Some(Stage::Settling | Stage::Used) => return Seen::Used,
-            None => {
-                if let Some(refused) = self.unseen(stamped_at) {
-                    return refused;
+        let settling = Held::new(stamped_at, Stage::Settling);
+        let refused = match shard.entry(hash) {
+            Entry::Occupied(mut held) if !self.is_forgotten(*held.get()) => match held.get().stage() {
+                Stage::Settling | Stage::Used => Some(Seen::Used),
+                Stage::Reserved => {
+                    held.insert(settling);
+                    None
                 }
-            }
-            Some(Stage::Reserved) => {}
-        }
-        shard.insert(hash, Held::new(stamped_at, Stage::Settling));
-        Seen::Taken
+            },
+            entry => self.unseen(stamped_at).or_else(|| {
+                entry.insert_entry(settling);
+                None
+            }),
+        };
+        refused.unwrap_or(Seen::Taken)
     }
 
     /// The journal has it.

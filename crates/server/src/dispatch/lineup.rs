@@ -177,10 +177,13 @@ impl Lineup {
 
     /// Nothing to do: it is forgotten, unless something is worth knowing of it.
     fn leave(&mut self, application: ApplicationNo) {
+        let is_crowded = self.places.len() > IDLE_PLACES_MAX;
         let Some(place) = self.places.get_mut(&application) else { return };
         place.stands = Stands::Out;
-        let forgets = place.is_forgettable() || self.places.len() > IDLE_PLACES_MAX;
-        if forgets && self.places.get(&application).is_some_and(Place::is_idle) {
+        if place.is_idle() && (is_crowded || place.is_forgettable()) {
+            if place.health.is_open() {
+                self.open = self.open.saturating_sub(1);
+            }
             self.places.remove(&application);
         }
     }
@@ -263,7 +266,8 @@ impl Lineup {
                 (true, true) | (false, false) => {}
             }
         }
-        let at = if self.awaited.remove(&flight.event) { Some(now) } else { next };
+        // Who waits for it does so until it is over, not until its next attempt.
+        let at = next.or_else(|| self.awaited.remove(&flight.event).then_some(now));
         if let Some(at) = at {
             self.note(flight.tenant, flight.application, at);
         }

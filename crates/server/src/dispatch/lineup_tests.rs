@@ -386,3 +386,39 @@ fn events_that_wait_take_a_bounded_part_of_the_memory() {
     assert_eq!(begun.len(), 8);
     assert!(bench.lineup.ready_bytes <= READY_BYTES_MAX + 8 * 5 * 1024 * 1024, "{}", bench.lineup.ready_bytes);
 }
+
+#[test]
+fn an_event_that_waits_for_another_is_read_when_that_one_is_over_and_not_when_it_has_failed() {
+    let mut bench = Bench::new(9, 9);
+    let behind = EventRow { behind: Some(EventNo(1)), due_at: Some(later(60_000)), ..event(2, 101) };
+    bench.emit_all([event(1, 101), behind]);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.land(1, Sign::Good, Some(later(5_000)), NOW);
+    let reads = bench.reads;
+    assert_eq!((bench.begun(later(4_999)), bench.reads), (vec![], reads), "nothing has become due");
+    assert_eq!(bench.begun(later(5_000)), [1]);
+    bench.land(1, Sign::Good, None, later(5_000));
+    // As the batch that ends the first one leaves it in the store.
+    for row in &mut bench.rows {
+        (row.behind, row.due_at) = (None, Some(later(5_000)));
+    }
+    assert_eq!(bench.begun(later(5_000)), [2]);
+}
+
+#[test]
+fn an_open_endpoint_that_is_forgotten_is_not_counted_any_more() {
+    let mut bench = Bench::new(64, 20);
+    bench.emit_all((1..=25).map(|no| event(no, 101)));
+    for no in bench.begun(NOW) {
+        bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
+    }
+    assert_eq!(bench.lineup.open_endpoints(), 1);
+    bench.lineup.drop_ready(ApplicationNo(101));
+    bench.lineup.give_up(ApplicationNo(101));
+    let many = i64::try_from(IDLE_PLACES_MAX).expect("small") + 1;
+    for application in 0..many {
+        bench.lineup.places.insert(ApplicationNo(1_000 + application), Place::new(TenantNo(1), 1));
+    }
+    bench.lineup.leave(ApplicationNo(101));
+    assert_eq!(bench.lineup.open_endpoints(), 0);
+}

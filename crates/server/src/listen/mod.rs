@@ -238,7 +238,9 @@ fn builder(settings: &ListenSettings) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(settings.head_timeout)
         .max_buf_size(PARSER_HEAD_BYTES_MAX)
-        .max_headers(PARSER_HEADERS_MAX);
+        .max_headers(PARSER_HEADERS_MAX)
+        // Answers are small: head and body in one piece cost less than a list of two.
+        .writev(false);
     builder
         .http2()
         .timer(TokioTimer::new())

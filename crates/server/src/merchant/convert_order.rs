@@ -22,7 +22,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.query())
     }
 
-    async fn handle(app: &App, signed: &Signed<Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let order = OrderId::parse(&signed.request().order_id).ok_or_else(|| {
             Failure::new(Code::InvalidParameter, "orderId: must be 1 to 18 digits without a leading zero")
         })?;

@@ -20,7 +20,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.query())
     }
 
-    async fn handle(app: &App, signed: &Signed<Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let pulled =
             app::events::events_after(app, &signed.application().application, asked.after, asked.limit).await?;

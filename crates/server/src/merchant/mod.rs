@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -119,7 +120,7 @@ struct Told<'a> {
     started: Instant,
     at: UnixMillis,
     method: Method,
-    path: String,
+    path: Cow<'static, str>,
     trace: Trace,
     outcome: Outcome,
 }
@@ -151,6 +152,12 @@ const REFUSAL_GRID_UNREAD: Duration = Duration::from_micros(20);
 
 /// A refusal is answered up to this long after its point of the grid, in ns.
 const REFUSAL_BLUR_NS: u64 = 10_000;
+
+/// A path for the log; one of ours needs no copy.
+fn kept_path(path: &str) -> Cow<'static, str> {
+    let ours = Endpoint::ALL.iter().map(|endpoint| endpoint.path()).find(|ours| *ours == path);
+    ours.map_or_else(|| Cow::Owned(path.to_owned()), Cow::Borrowed)
+}
 
 /// 503: as many requests are under way as there may be, in all or of this address.
 fn crowded_out() -> Failure {
@@ -186,7 +193,7 @@ impl Drop for Told<'_> {
             Outcome::Gone => metrics::counter!("countersign_requests_cut_off_total").increment(1),
         }
         // A path that we know, and a ClientId that has signed, are no secrets.
-        let path = if self.trace.endpoint.is_some() { self.path.as_str().into() } else { log::blinded(&self.path) };
+        let path = if self.trace.endpoint.is_some() { Cow::Borrowed(&*self.path) } else { log::blinded(&self.path) };
         let is_known = matches!(self.outcome, Outcome::Success);
         let named = |name| if is_known { Cow::Borrowed(name) } else { log::blinded(name) };
         RequestLine {
@@ -266,9 +273,10 @@ impl Edge {
     {
         let Admitted { request, source, started, _turn } = admitted;
         let mut told = self.told(&request, source, started);
-        let outcome = caught::caught(self.route(&mut told.trace, request))
-            .await
-            .unwrap_or_else(|_| Err(Failure::internal("panic")));
+        let outcome = {
+            let way = pin!(self.route(&mut told.trace, request));
+            caught::caught(way).await.unwrap_or_else(|_| Err(Failure::internal("panic")))
+        };
         self.finish(told, outcome)
     }
 
@@ -278,7 +286,7 @@ impl Edge {
             started,
             at: self.app.clock.now(),
             method: request.method().clone(),
-            path: request.uri().path().to_owned(),
+            path: kept_path(request.uri().path()),
             trace: Trace { request_id: self.request_ids.next(), source: Some(source), ..Trace::default() },
             outcome: Outcome::Gone,
         }
@@ -319,12 +327,37 @@ impl Edge {
         let input = signed::Input { head: &head, body: &body };
         match endpoint {
             Endpoint::Time => time::handle(&self.app),
-            Endpoint::RuleUpgrade => self.signed::<rule_upgrade::Operation>(trace, input).await,
-            Endpoint::RuleCreate => self.signed::<rule_create::Operation>(trace, input).await,
-            Endpoint::RuleQuery => self.signed::<rule_query::Operation>(trace, input).await,
-            Endpoint::RuleList => self.signed::<rule_list::Operation>(trace, input).await,
             Endpoint::ConvertOrder => self.signed::<convert_order::Operation>(trace, input).await,
-            Endpoint::Events => self.signed::<events::Operation>(trace, input).await,
+            // In a box each, so that what is asked most takes no more room than it needs.
+            Endpoint::RuleUpgrade => Box::pin(self.signed::<rule_upgrade::Operation>(trace, input)).await,
+            Endpoint::RuleCreate => Box::pin(self.signed::<rule_create::Operation>(trace, input)).await,
+            Endpoint::RuleQuery => Box::pin(self.signed::<rule_query::Operation>(trace, input)).await,
+            Endpoint::RuleList => Box::pin(self.signed::<rule_list::Operation>(trace, input)).await,
+            Endpoint::Events => Box::pin(self.signed::<events::Operation>(trace, input)).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<F>(_: impl FnOnce(&'static Edge, Admitted<Full<Bytes>>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_answer_under_way_takes_little_room() {
+        // It is made for each request and moved into a box: what only a rare operation needs belongs into a box of its own.
+        let size = size_of_future(Edge::answer);
+        assert!(size <= 2_700, "{size} bytes");
+    }
+
+    #[test]
+    fn the_log_keeps_the_path_that_was_asked() {
+        for path in ["/v1/pay/convert/order", "/v1/pay/convert/order/", "/", "/v1/pay/nothing"] {
+            assert_eq!(kept_path(path), path);
+        }
+        assert!(matches!(kept_path("/v1/time"), Cow::Borrowed(_)));
     }
 }

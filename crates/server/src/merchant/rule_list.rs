@@ -21,7 +21,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.body)
     }
 
-    async fn handle(app: &App, signed: &Signed<Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let institution = signed.institution();
         let filter = RuleFilter {

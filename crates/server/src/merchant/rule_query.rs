@@ -20,7 +20,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.query())
     }
 
-    async fn handle(app: &App, signed: &Signed<Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let at = asked.query_time.as_deref().map(|t| date(app, "query_time", t)).transpose()?;
         let version = rules::in_force(app, signed.institution(), &asked.sub_merchant_id, at).await?;

@@ -33,7 +33,7 @@ pub struct Wanted<'a> {
 }
 
 /// Upgrade and creation: read, decide, answer.
-pub async fn change<T>(app: &App, signed: &Signed<T>, wanted: Wanted<'_>) -> Result<Vec<u8>, Failure> {
+pub async fn change<T>(app: &App, signed: &Signed<'_, T>, wanted: Wanted<'_>) -> Result<Vec<u8>, Failure> {
     let markup = Markup::new(wanted.r_markup, wanted.f_markup).map_err(refused_markup)?;
     let effective_at = date(app, "effective_date", wanted.effective_date)?;
     let due_at = wanted.due_date.map(|d| date(app, "due_date", d)).transpose()?;
@@ -43,7 +43,7 @@ pub async fn change<T>(app: &App, signed: &Signed<T>, wanted: Wanted<'_>) -> Res
         ask: RuleAsk { markup, effective_at, due_at },
         arrived_at: signed.arrived_at(),
     };
-    let version = rules::change(app, signed.institution(), &change, signed.claim(), signed.actor()).await?;
+    let version = rules::change(app, signed.institution(), &change, signed.claim(), &signed.actor()).await?;
     success(&made(app, wanted.sub_merchant_id, &version))
 }
 

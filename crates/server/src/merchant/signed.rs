@@ -18,6 +18,9 @@ use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
 use crate::app::error::AppError;
 use crate::app::{Actor, App};
 
+/// Of a ClientId or a merchant's name in the log, in characters.
+const NAME_CHARS_KEPT: usize = 64;
+
 /// A request as it came: its head and its raw body.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
@@ -36,16 +39,16 @@ impl<'a> Input<'a> {
 
 /// A request whose form, age, signature, nonce and identity were checked, in that order. Only this module makes one.
 #[derive(Debug)]
-pub struct Signed<T> {
+pub struct Signed<'a, T> {
     caller: Arc<KnownApplication>,
     acts_for: Option<MerchantRow>,
-    claim: ClaimKey,
+    claim: &'a ClaimKey,
     arrived_at: UnixMillis,
-    actor: Actor,
+    trace: &'a Trace,
     request: T,
 }
 
-impl<T> Signed<T> {
+impl<T> Signed<'_, T> {
     /// What is asked.
     pub fn request(&self) -> &T {
         &self.request
@@ -68,7 +71,7 @@ impl<T> Signed<T> {
 
     /// The nonce, to be used up in the same batch as the effect.
     pub fn claim(&self) -> &ClaimKey {
-        &self.claim
+        self.claim
     }
 
     /// When it came.
@@ -77,8 +80,13 @@ impl<T> Signed<T> {
     }
 
     /// Who did it, for the audit log.
-    pub fn actor(&self) -> &Actor {
-        &self.actor
+    pub fn actor(&self) -> Actor {
+        let acts_for = self.acts_for.as_ref().map(|sub| sub.merchant_id.as_str());
+        Actor {
+            name: name_of(&self.caller.application.client_id, &self.caller.merchant.merchant_id, acts_for),
+            source: self.trace.source.map(|s| super::source::text(s).into_owned()).unwrap_or_default(),
+            request_id: self.trace.request_id.clone(),
+        }
     }
 }
 
@@ -93,7 +101,7 @@ pub trait Operation {
     fn parse(input: Input<'_>) -> Result<Self::Request, RequestRefused>;
 
     /// Answers with the whole envelope. An operation that changes something has used the nonce up in its batch.
-    fn handle(app: &App, signed: &Signed<Self::Request>) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
+    fn handle(app: &App, signed: &Signed<'_, Self::Request>) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
 }
 
 impl Edge {
@@ -104,7 +112,7 @@ impl Edge {
         let fields = fields.filter(|(name, _)| !(O::ENDPOINT.is_institution_only() && name.ends_with("on-behalf-of")));
         let headers = self.settings.prefixes.parse(fields).map_err(|r| Failure::new(r.code(), r.to_string()))?;
         let now = self.app.clock.now();
-        trace.client_id = headers.client_id.chars().take(64).collect();
+        trace.client_id = beginning(headers.client_id);
         trace.drift_ms = Some(now.0 - headers.timestamp_ms);
         in_time(now, headers.timestamp_ms, self.app.policy.timestamp_tolerance_ms)?;
         let caller = self.prove(trace, &headers, input.body, now).await?;
@@ -190,17 +198,7 @@ impl Edge {
     ) -> Result<Vec<u8>, Failure> {
         let acts_for = self.identity(trace, O::ENDPOINT, &caller, headers).await?;
         let request = O::parse(input).map_err(|r| Failure::new(r.code, r.sentence))?;
-        let actor = Actor {
-            name: name_of(
-                &caller.application.client_id,
-                &caller.merchant.merchant_id,
-                acts_for.as_ref().map(|sub| sub.merchant_id.as_str()),
-            ),
-            source: trace.source.map(|s| super::source::text(s).into_owned()).unwrap_or_default(),
-            request_id: trace.request_id.clone(),
-        };
-        let signed =
-            Signed { caller, acts_for, claim: claim.clone(), arrived_at: self.app.clock.now(), actor, request };
+        let signed = Signed { caller, acts_for, claim, arrived_at: self.app.clock.now(), trace, request };
         O::handle(&self.app, &signed).await
     }
 
@@ -229,7 +227,7 @@ impl Edge {
             return Err(not_allowed("MerchantId is neither the merchant of this key nor its institution"));
         }
         let Some(named) = headers.on_behalf_of else { return Ok(None) };
-        trace.on_behalf_of = named.chars().take(64).collect();
+        trace.on_behalf_of = beginning(named);
         if endpoint == Endpoint::Events {
             return Err(not_allowed("On-Behalf-Of does not work here: events belong to the application that signs"));
         }
@@ -312,6 +310,12 @@ fn over_budget(reason: &'static str, grid: Duration) -> Failure {
     Failure { grid: Some(grid), ..Failure::new(Code::RateLimited, sentence).because(reason) }
 }
 
+/// As much of a name as the log keeps.
+fn beginning(name: &str) -> String {
+    let end = name.char_indices().nth(NAME_CHARS_KEPT).map_or(name.len(), |(end, _)| end);
+    name[..end].to_owned()
+}
+
 /// Who does it, for the audit log: both parties where one acts for another.
 fn name_of(client_id: &str, own: &str, acts_for: Option<&str>) -> String {
     acts_for.map_or_else(
@@ -362,6 +366,13 @@ mod tests {
         assert_eq!(name_of("app_1", "10001", None), "application:app_1");
         let both = name_of("app_1", "10001", Some("10002"));
         assert_eq!(both, "application:app_1 merchant:10001 on_behalf_of:10002");
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_two_characters() {
+        assert_eq!(beginning("app_1"), "app_1");
+        assert_eq!(beginning(&"é".repeat(64)), "é".repeat(64));
+        assert_eq!(beginning(&"é".repeat(65)), "é".repeat(64));
     }
 
     #[test]

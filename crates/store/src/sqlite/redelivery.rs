@@ -2,7 +2,7 @@
 
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 
 use super::queries::{Found, many, one};
 use super::rows::Fields;
@@ -66,21 +66,16 @@ macro_rules! stretch {
     };
 }
 
+/// What the two statements have in common, as `?1` to `?9`.
+fn bound(span: &Span) -> impl Params {
+    let (of, (from, to)) = (&span.of, span.of.times());
+    let (tenant, application, state) = (of.tenant.0, of.application.0, of.state.name());
+    (tenant, application, span.after, span.through, span.most, state, of.biz_id.as_deref(), from, to)
+}
+
 pub(super) fn sought(conn: &Connection, span: &Span) -> Found<Vec<(EventNo, i64)>> {
     let sql = concat!("SELECT e.event_no, e.seq ", stretch!(), "AND ", is_meant!(), " ORDER BY e.seq LIMIT ?5");
-    let (of, (from, to)) = (&span.of, span.of.times());
-    let place = params![
-        of.tenant.0,
-        of.application.0,
-        span.after,
-        span.through,
-        span.most,
-        of.state.name(),
-        of.biz_id,
-        from,
-        to
-    ];
-    many(conn, sql, place, |row| {
+    many(conn, sql, bound(span), |row| {
         let mut f = Fields::new(row, "event", 0, 0);
         Ok((EventNo(f.int()?), f.int()?))
     })
@@ -95,18 +90,6 @@ pub(super) fn count(conn: &Connection, span: &Span) -> Found<Counted> {
         stretch!(),
         "ORDER BY e.seq LIMIT ?5) w"
     );
-    let (of, (from, to)) = (&span.of, span.of.times());
-    let place = params![
-        of.tenant.0,
-        of.application.0,
-        span.after,
-        span.through,
-        span.most,
-        of.state.name(),
-        of.biz_id,
-        from,
-        to
-    ];
     let read = |row: &Row<'_>| {
         let mut f = Fields::new(row, "event", 0, 0);
         Ok(Counted {
@@ -117,7 +100,7 @@ pub(super) fn count(conn: &Connection, span: &Span) -> Found<Counted> {
             last: f.opt_int()?,
         })
     };
-    Ok(one(conn, sql, place, read)?.unwrap_or_default())
+    Ok(one(conn, sql, bound(span), read)?.unwrap_or_default())
 }
 
 pub(super) fn list(conn: &Connection, which: &Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {

@@ -1,5 +1,5 @@
-//! `measure hmac|query sqlite|query postgres|upgrades|postgres`: prints its tables. `measure bare BODY`: the yardstick server, started by `query`;
-//! `measure node URL DATA`: a node, started by `postgres`.
+//! `measure hmac|query sqlite|query postgres|callbacks|upgrades|postgres`: prints its tables. The others it starts itself: `measure bare BODY`, the yardstick
+//! server of `query`; `measure post ADDRESS` and `measure outbox URL DATA`, who send for `callbacks`; `measure node URL DATA`, a node of `postgres`.
 
 use anyhow::{Result, bail};
 use countersign_testkit::backing::StoreKind;
@@ -19,10 +19,13 @@ fn main() -> Result<()> {
             let store = StoreKind::lasting(store)?;
             tokio::task::LocalSet::new().block_on(&one_thread()?, measure::query::run(store))?;
         }
+        ["callbacks"] => tokio::task::LocalSet::new().block_on(&one_thread()?, measure::callbacks::run())?,
+        ["outbox", url, data] => measure::callbacks::outbox::serve(url, data.into())?,
+        ["post", address] => measure::callbacks::raw::serve(address.parse()?)?,
         ["upgrades"] => tokio::runtime::Runtime::new()?.block_on(measure::upgrades::run())?,
         ["node", url, data] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::node(url, data.into()))?,
         ["postgres"] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::run())?,
-        _ => bail!("usage: measure hmac|query sqlite|query postgres|upgrades|postgres"),
+        _ => bail!("usage: measure hmac|query sqlite|query postgres|callbacks|upgrades|postgres"),
     }
     Ok(())
 }

@@ -117,7 +117,7 @@ fn request(out: &mut Vec<u8>, asker: &Asker, key: &SigningKey, nonce: &str) -> a
 }
 
 /// Reads one answer with a Content-Length; whether it was 200.
-async fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> anyhow::Result<bool> {
+pub(super) async fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> anyhow::Result<bool> {
     let mut have = 0;
     loop {
         let n = stream.read(&mut buffer[have..]).await?;
@@ -131,7 +131,8 @@ async fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> anyhow::Result<bool>
     }
 }
 
-fn length(head: &[u8]) -> usize {
+/// What a head says of the length of its body; 0 where it says nothing.
+pub(super) fn length(head: &[u8]) -> usize {
     head.split(|b| *b == b'\n')
         .find(|line| line.len() > 15 && line[..15].eq_ignore_ascii_case(b"content-length:"))
         .map_or(0, |line| {

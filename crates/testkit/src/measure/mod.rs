@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 pub mod bare;
+pub mod callbacks;
 pub mod callers;
 pub mod hmac;
 pub mod load;

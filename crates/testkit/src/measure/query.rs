@@ -23,8 +23,14 @@ const CONNECTIONS: usize = 64;
 /// So many that none comes near the default limit of 1,000 requests a second.
 const APPLICATIONS: usize = 200;
 
-/// Ends its process.
-struct Bare(Child);
+/// The yardstick's process; ends with its owner.
+pub(super) struct Bare(Child);
+
+impl Bare {
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
 
 impl Drop for Bare {
     fn drop(&mut self) {
@@ -34,7 +40,7 @@ impl Drop for Bare {
 }
 
 /// Starts the yardstick in a process of its own; its body is the one argument.
-fn bare(body: &str) -> Result<(Bare, SocketAddr)> {
+pub(super) fn bare(body: &str) -> Result<(Bare, SocketAddr)> {
     let mut child = Command::new(std::env::current_exe()?).args(["bare", body]).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().context("stdout is piped")?).read_line(&mut line)?;
@@ -42,7 +48,7 @@ fn bare(body: &str) -> Result<(Bare, SocketAddr)> {
 }
 
 /// Pins a process to a core; says so where that cannot be done.
-fn pin(pid: u32, core: &str) {
+pub(super) fn pin(pid: u32, core: &str) {
     let done = Command::new("taskset").args(["-a", "-p", "-c", core, &pid.to_string()]).stdout(Stdio::null()).status();
     if !done.is_ok_and(|status| status.success()) {
         println!("(process {pid} could not be pinned to core {core}: the figures are noisier)");
@@ -69,12 +75,12 @@ pub async fn run(store: StoreKind) -> Result<()> {
     let sample = sample(server.listen, &askers[0]).await?;
     let (bare, bare_address) = bare(&sample)?;
     pin(server.pid(), "0");
-    pin(bare.0.id(), "0");
+    pin(bare.id(), "0");
     pin(std::process::id(), "1");
     let nothing = Rc::new(vec![Asker { client_id: "x".into(), secret: b"x".to_vec(), target: "/".into() }]);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        theirs.push(slice(bare_address, bare.0.id(), &nothing, CONNECTIONS, SLICE).await?);
+        theirs.push(slice(bare_address, bare.id(), &nothing, CONNECTIONS, SLICE).await?);
         ours.push(slice(server.listen, server.pid(), &askers, CONNECTIONS, SLICE).await?);
     }
     print(store, &ours, &theirs, sample.len());

@@ -1,0 +1,84 @@
+//! A receiver that costs as little as it can: it says SUCCESS to every request, counts them, and keeps the first one as it came.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::measure::load::length;
+use crate::patience::until;
+
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 24\r\n\r\n{\"returnCode\":\"SUCCESS\"}";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+struct Came {
+    requests: Cell<usize>,
+    first: RefCell<Vec<u8>>,
+}
+
+/// The receiver; it lives as long as its thread's tasks run.
+#[derive(Debug)]
+pub struct Sink {
+    /// Where it listens.
+    pub address: SocketAddr,
+    came: Rc<Came>,
+}
+
+impl Sink {
+    /// Starts it.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (address, came) = (listener.local_addr()?, Rc::<Came>::default());
+        let of_all = came.clone();
+        tokio::task::spawn_local(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::task::spawn_local(answer(stream, of_all.clone()));
+            }
+        });
+        Ok(Self { address, came })
+    }
+
+    /// Requests so far.
+    pub fn count(&self) -> usize {
+        self.came.requests.get()
+    }
+
+    /// The first request of all.
+    pub fn first(&self) -> Vec<u8> {
+        self.came.first.borrow().clone()
+    }
+
+    /// Waits for so many.
+    pub async fn wait_for(&self, count: usize) -> Result<()> {
+        until("the callbacks come", PATIENCE, async || Ok((self.count() >= count).then_some(()))).await?;
+        Ok(())
+    }
+}
+
+/// Serves a connection until its client has closed it.
+async fn answer(mut stream: TcpStream, came: Rc<Came>) {
+    let _ = stream.set_nodelay(true);
+    let (mut buffer, mut have) = (vec![0; 16 * 1024], 0);
+    while let Ok(read) = stream.read(&mut buffer[have..]).await {
+        have += read;
+        if read == 0 {
+            return;
+        }
+        // One request at a time is under way on a connection.
+        let head = buffer[..have].windows(4).position(|w| w == b"\r\n\r\n");
+        let Some(end) = head.map(|end| end + 4 + length(&buffer[..end])).filter(|end| have >= *end) else { continue };
+        if came.requests.replace(came.requests.get() + 1) == 0 {
+            came.first.replace(buffer[..end].to_vec());
+        }
+        have = 0;
+        if stream.write_all(ANSWER).await.is_err() {
+            return;
+        }
+    }
+}
