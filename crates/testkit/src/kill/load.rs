@@ -15,13 +15,15 @@ use tokio::time::sleep;
 
 use super::{ACKNOWLEDGED_MIN, UNANSWERED_MIN};
 use crate::operator::OperatorAccess;
-use crate::wire::{Answer, Connection, Draft, Signer};
+use crate::wire::{Answer, Connection, Draft, Signer, fresh_nonce};
 
 /// Path of the upgrade.
 pub const UPGRADE: &str = "/rate/commission_rule/upgrade";
 /// Tasks that query and tasks that emit events.
 const READERS: usize = 4;
 const EMITTERS: usize = 4;
+/// Events of one bizId, one after the other.
+const CHAIN: usize = 3;
 /// How long enough of a load may take to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a sender waits after 503 or a broken connection before the next request.
@@ -305,13 +307,16 @@ async fn query(mut line: Line) {
 }
 
 async fn emit(mut line: Line, n: usize) {
-    for count in n.. {
+    // Of this load alone, also where others were before it.
+    let own = fresh_nonce();
+    for count in 0.. {
         if !line.goes_on() {
             return;
         }
-        let Some(client_id) = line.aim.clients.get(count % line.aim.clients.len().max(1)) else { return };
+        let chain = n + count / CHAIN;
+        let Some(client_id) = line.aim.clients.get(chain % line.aim.clients.len().max(1)) else { return };
         let body = json!({
-            "client_id": client_id, "bizType": "TRANSFER_ADDRESS", "bizId": format!("{n}-{count}"), "bizStatus": "SUCCESS",
+            "client_id": client_id, "bizType": "TRANSFER_ADDRESS", "bizId": format!("{n}-{chain}-{own}"), "bizStatus": "SUCCESS",
             "data": {"merchantTradeNo": format!("t-{n}-{count}")},
         });
         let draft = line.aim.access.draft("POST", "/operator/v1/events", Some(&body));

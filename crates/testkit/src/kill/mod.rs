@@ -19,7 +19,7 @@ use crate::wire::{Answer, Draft, Signer, once, wall_ms};
 mod inbox;
 pub mod load;
 
-pub use inbox::Inbox;
+pub use inbox::{Inbox, Repeats};
 use load::{Aim, Broken, Load, Sent};
 
 /// Writes without an answer at each kill, at least.
@@ -28,6 +28,14 @@ pub const UNANSWERED_MIN: usize = 32;
 pub const ACKNOWLEDGED_MIN: usize = 100;
 /// Sub-accounts that upgrades are spread over; each has one upgrade in flight.
 const SUB_ACCOUNTS: usize = 64;
+/// Applications that events are for.
+const APPLICATIONS: usize = 4;
+/// Attempts at once that one application may have by default.
+const ATTEMPTS_EACH: usize = 8;
+/// Callbacks that the receiver has in its hand at each kill, at least, and how long it has each.
+pub const IN_HAND_MIN: usize = 4;
+const IN_HAND_FOR: Duration = Duration::from_millis(5);
+const BUSY_WITHIN: Duration = Duration::from_secs(30);
 
 /// What all rounds together have shown.
 #[derive(Clone, Debug, Default)]
@@ -48,8 +56,14 @@ pub struct Report {
     pub replays_refused: usize,
     /// Requests signed before a kill, first sent after the restart, and accepted.
     pub honest_late: usize,
+    /// Callbacks that the receiver had in its hand at the kills.
+    pub in_hand: usize,
     /// Callbacks that came more than once.
     pub duplicates: usize,
+    /// Of these, the most that one kill has led to.
+    pub duplicates_of_a_kill: usize,
+    /// bizIds whose callbacks came, each in its order.
+    pub chains: usize,
     /// From the start of a process to its first line, in ms: the slowest.
     pub ready_ms_max: u128,
     /// The same, the median.
@@ -63,26 +77,32 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
     // The load is one application's; its limit is not what is tested here.
     deployment.config.push_str("rate_limit_per_s = 0\n");
-    let inbox = Inbox::start().await?;
+    let inbox = Inbox::start_slow(IN_HAND_FOR).await?;
     let mut server = deployment.serve()?;
     let signer = Arc::new(server.access.institution("bank", SUB_ACCOUNTS, Some(&inbox.url())).await?);
+    let mut clients = vec![signer.client_id.clone()];
+    for _ in 1..APPLICATIONS {
+        clients.push(server.access.application("bank", Some(&inbox.url())).await?.client_id);
+    }
     let order = server.access.convert_order("bank").await?;
     let mut report = Report { rounds, ..Report::default() };
     let mut ready = Vec::new();
-    let mut owed = HashSet::new();
+    let (mut owed, mut kills) = (HashSet::new(), Vec::new());
     for _ in 0..rounds {
         let load = Load::start(&Aim {
             listen: server.listen,
             access: server.access.clone(),
             signer: signer.clone(),
             order: order.clone(),
-            clients: vec![signer.client_id.clone()],
+            clients: clients.clone(),
             writers: SUB_ACCOUNTS,
             broken: Broken::End,
         });
         load.until_worth_killing().await?;
         let late = late_drafts(&signer, &order);
+        report.in_hand += inbox.until_busy(IN_HAND_MIN, BUSY_WITHIN).await?;
         server.kill();
+        kills.push(wall_ms());
         let sent = load.end().await;
         server = deployment.serve()?;
         ready.push(server.ready_in.as_millis());
@@ -91,6 +111,15 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     }
     report.events = owed.len();
     report.duplicates = inbox.wait_for_all(&owed, Duration::from_secs(60)).await?;
+    let repeats = inbox.repeats(&kills)?;
+    report.chains = repeats.chains;
+    report.duplicates_of_a_kill = repeats.of_each_life.iter().max().copied().unwrap_or(0);
+    let most = APPLICATIONS * ATTEMPTS_EACH;
+    ensure!(
+        report.duplicates_of_a_kill <= most,
+        "a kill led to {} callbacks that came twice; {most} could be in flight",
+        report.duplicates_of_a_kill
+    );
     check_versions(&server.access, SUB_ACCOUNTS).await?;
     ready.sort_unstable();
     report.ready_ms_max = ready.last().copied().unwrap_or(0);
@@ -158,9 +187,11 @@ pub fn print(report: &Report) {
     println!("upgrades acknowledged, all found      {}", report.upgrades);
     println!("queries answered                      {}", report.queries);
     println!(
-        "events acknowledged, all delivered    {} ({} callbacks came more than once)",
-        report.events, report.duplicates
+        "events acknowledged, all delivered    {} ({} callbacks came again after a kill, {} of one kill at the most)",
+        report.events, report.duplicates, report.duplicates_of_a_kill
     );
+    println!("callbacks in hand at the kills        {}", report.in_hand);
+    println!("bizIds, callbacks of each in order    {}", report.chains);
     println!(
         "writes unanswered at the kills        {} ({} of them had been done)",
         report.unanswered, report.unanswered_done
