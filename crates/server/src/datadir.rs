@@ -16,7 +16,7 @@ pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 
 const FOLDER_MODE: u32 = 0o700;
 const KEY_MODE: u32 = 0o600;
-const KEY_FILE_BYTES_MAX: u64 = 1024;
+const SECRET_FILE_BYTES_MAX: usize = 2048;
 
 /// Why the data folder or the master key cannot be used: one sentence that says what to do.
 #[derive(Debug, Error)]
@@ -52,8 +52,10 @@ pub enum DataRefused {
         mode: u32,
     },
     /// Others may read the key.
-    #[error("the master key file {} may be read by others (mode {mode:03o}): run `chmod 600 {}`", path.display(), path.display())]
+    #[error("{what} {} may be read by others (mode {mode:03o}): run `chmod 600 {}`", path.display(), path.display())]
     KeyIsOpen {
+        /// What the file holds.
+        what: &'static str,
         /// Which file.
         path: PathBuf,
         /// Its permission bits.
@@ -245,19 +247,29 @@ fn is_credential(path: &Path, credentials: Option<&Path>) -> bool {
 
 /// Reads a master key file that only its owner may read. `credentials`: the folder where systemd has put files for this process.
 pub fn read_key(path: &Path, credentials: Option<&Path>) -> Result<MasterKey, DataRefused> {
-    let mode = match std::fs::metadata(path) {
-        Ok(metadata) => metadata.mode() & 0o777,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(DataRefused::NoKey(path.to_path_buf())),
-        Err(error) => return Err(io(path, "cannot be read")(error)),
-    };
+    if std::fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Err(DataRefused::NoKey(path.to_path_buf()));
+    }
+    let text = read_secret(path, credentials, "the master key file")?;
+    parse_key(&text, &format!("the file {}", path.display()))
+}
+
+/// The beginning of a small file that only its owner may read. `what`: its name in a refusal.
+pub fn read_secret(
+    path: &Path,
+    credentials: Option<&Path>,
+    what: &'static str,
+) -> Result<Zeroizing<String>, DataRefused> {
+    let mode = mode_of(path)?;
     let is_only_shown = mode & 0o077 == 0o040 && is_credential(path, credentials);
     if is_open_to_others(mode) && !is_only_shown {
-        return Err(DataRefused::KeyIsOpen { path: path.to_path_buf(), mode });
+        return Err(DataRefused::KeyIsOpen { what, path: path.to_path_buf(), mode });
     }
-    let mut text = Zeroizing::new(String::with_capacity(128));
+    // It never grows: what was read stands in one place, and is wiped there.
+    let mut text = Zeroizing::new(String::with_capacity(2 * SECRET_FILE_BYTES_MAX));
     let file = File::open(path).map_err(io(path, "cannot be read"))?;
-    file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text).map_err(io(path, "cannot be read"))?;
-    parse_key(&text, &format!("the file {}", path.display()))
+    file.take(SECRET_FILE_BYTES_MAX as u64).read_to_string(&mut text).map_err(io(path, "cannot be read"))?;
+    Ok(text)
 }
 
 /// Makes a master key and writes it to a new file that only its owner may read; it is on the disk when this returns.

@@ -57,6 +57,7 @@ mod machine;
 mod nodes;
 mod recover;
 mod trials;
+mod way_out;
 
 pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
 use certificate::Renewal;
@@ -65,6 +66,7 @@ pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;
 pub use nodes::clock_ahead_ms;
 pub use recover::{Recovered, recover};
+pub use way_out::way_out;
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
@@ -344,6 +346,7 @@ fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSettings> {
         order_hold_ms: i64::try_from(config.order_hold.0.as_millis()).context("order_hold is too long")?,
         allow_private: config.allow_private_callbacks,
         allowed_ports: config.callback_ports.clone(),
+        route: way_out(config)?,
         concurrency: config.callback_concurrency,
         per_merchant: config.callback_concurrency_per_merchant,
         per_application: config.callback_concurrency_per_application,

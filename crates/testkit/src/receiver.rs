@@ -90,6 +90,15 @@ impl Received {
     }
 }
 
+/// A connection that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The address that was called.
+    pub local: SocketAddr,
+    /// Whoever called.
+    pub peer: SocketAddr,
+}
+
 #[derive(Debug)]
 struct Inside {
     script: Mutex<VecDeque<Reply>>,
@@ -97,7 +106,7 @@ struct Inside {
     received: Mutex<Vec<Received>>,
     arrived: Notify,
     released: Semaphore,
-    connections: AtomicUsize,
+    accepted: Mutex<Vec<Accepted>>,
     under_way: AtomicUsize,
     under_way_most: AtomicUsize,
 }
@@ -131,7 +140,7 @@ impl Receiver {
 
     /// HTTPS with a certificate of its own for these names.
     pub async fn start_tls_as(names: Vec<String>) -> Result<Self> {
-        Self::start_tls_with(rcgen::CertificateParams::new(names)?).await
+        Self::start_tls_with(&rcgen::CertificateParams::new(names)?).await
     }
 
     /// The same as [`Receiver::start_tls`] with a certificate that ended in 2020.
@@ -139,23 +148,31 @@ impl Receiver {
         let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
         params.not_before = rcgen::date_time_ymd(2019, 1, 1);
         params.not_after = rcgen::date_time_ymd(2020, 1, 1);
-        Self::start_tls_with(params).await
+        Self::start_tls_with(&params).await
     }
 
-    async fn start_tls_with(params: rcgen::CertificateParams) -> Result<Self> {
-        let pair = rcgen::KeyPair::generate()?;
-        let cert = params.self_signed(&pair)?;
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pair.serialize_der()));
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)?;
-        Self::listen(Some(TlsAcceptor::from(Arc::new(config))), Some(cert.pem())).await
+    async fn start_tls_with(params: &rcgen::CertificateParams) -> Result<Self> {
+        let (acceptor, pem) = acceptor(params)?;
+        Self::listen(Some(acceptor), Some(pem)).await
+    }
+
+    /// Plain HTTP where this listener listens.
+    pub fn start_on(listener: TcpListener) -> Result<Self> {
+        Self::listen_on(listener, None, None)
+    }
+
+    /// HTTPS there, with a certificate of its own for these names.
+    pub fn start_tls_on(listener: TcpListener, names: Vec<String>) -> Result<Self> {
+        let (acceptor, pem) = acceptor(&rcgen::CertificateParams::new(names)?)?;
+        Self::listen_on(listener, Some(acceptor), Some(pem))
     }
 
     async fn listen(tls: Option<TlsAcceptor>, ca_pem: Option<String>) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a loopback port")?;
+        Self::listen_on(listener, tls, ca_pem)
+    }
+
+    fn listen_on(listener: TcpListener, tls: Option<TlsAcceptor>, ca_pem: Option<String>) -> Result<Self> {
         let address = listener.local_addr()?;
         let inside = Arc::new(Inside {
             script: Mutex::default(),
@@ -163,7 +180,7 @@ impl Receiver {
             received: Mutex::default(),
             arrived: Notify::new(),
             released: Semaphore::new(0),
-            connections: AtomicUsize::new(0),
+            accepted: Mutex::default(),
             under_way: AtomicUsize::new(0),
             under_way_most: AtomicUsize::new(0),
         });
@@ -204,6 +221,11 @@ impl Receiver {
         self.inside.released.add_permits(count);
     }
 
+    /// Every connection that came so far.
+    pub fn accepted(&self) -> Vec<Accepted> {
+        lock(&self.inside.accepted).clone()
+    }
+
     /// Everything that came so far.
     pub fn received(&self) -> Vec<Received> {
         lock(&self.inside.received).clone()
@@ -235,6 +257,19 @@ impl Receiver {
     }
 }
 
+/// A certificate made for this, and what trusts it.
+fn acceptor(params: &rcgen::CertificateParams) -> Result<(TlsAcceptor, String)> {
+    let pair = rcgen::KeyPair::generate()?;
+    let cert = params.self_signed(&pair)?;
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pair.serialize_der()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)?;
+    Ok((TlsAcceptor::from(Arc::new(config)), cert.pem()))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -242,8 +277,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Ends all conversations when the listener's task ends.
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, inside: Arc<Inside>) {
     let mut conversations = tokio::task::JoinSet::new();
-    while let Ok((tcp, _)) = listener.accept().await {
-        let connection = inside.connections.fetch_add(1, Ordering::SeqCst) + 1;
+    while let Ok((tcp, peer)) = listener.accept().await {
+        // Of one that is gone already only its peer is known.
+        let local = tcp.local_addr().unwrap_or(peer);
+        let connection = {
+            let mut accepted = lock(&inside.accepted);
+            accepted.push(Accepted { local, peer });
+            accepted.len()
+        };
         let (tls, inside) = (tls.clone(), inside.clone());
         conversations.spawn(async move {
             // What goes wrong on one connection is the other side's to notice.

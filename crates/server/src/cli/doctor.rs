@@ -18,6 +18,7 @@ use super::SettingsArgs;
 use crate::app::delivery;
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataRefused};
+use crate::dispatch::route::Route;
 use crate::run::Database;
 use crate::vault::Vault;
 use crate::{clock, keys, listen, run};
@@ -103,12 +104,22 @@ fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
         examine_address(about, address, findings);
     }
     examine_tls(config, findings);
+    findings.take("way out", run::way_out(config).map(|route| ((), described(&route))));
     let roots = rustls_native_certs::load_native_certs().certs.len();
     match roots {
         0 => findings.note(Verdict::Warn, "roots", "this machine has no certificate authorities: https callbacks cannot be delivered (Debian: ca-certificates)"),
         _ => findings.note(Verdict::Ok, "roots", format!("{roots} certificate authorities for https callbacks")),
     }
     Ok(())
+}
+
+/// How callbacks leave this machine.
+fn described(route: &Route) -> String {
+    let proxy = route.proxy.as_ref().map_or("callbacks go out directly".to_owned(), |proxy| {
+        format!("callbacks go through the proxy {proxy}, which was not asked")
+    });
+    let sources: Vec<String> = route.sources.addresses().map(|address| address.to_string()).collect();
+    if sources.is_empty() { proxy } else { format!("{proxy}, from {}", sources.join(" and ")) }
 }
 
 fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {

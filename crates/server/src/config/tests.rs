@@ -110,11 +110,32 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("master_key = \"00\"", "does not belong into a settings file"),
         ("listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"", "duplicate key"),
         ("[tls]\ncert = \"c.pem\"", "tls.cert is set without tls.key"),
+        ("callback_proxy = \"proxy.example\"", "callback_proxy: it must be http://HOST:PORT"),
+        ("callback_proxy = \"http://me:canary@h:1\"", "callback_proxy: it must hold no user name or password"),
+        (
+            "callback_proxy_credentials = \"me:canary\"",
+            "callback_proxy_credentials does not belong into a settings file",
+        ),
+        ("callback_proxy_credentials_file = \"p\"", "are set without callback_proxy"),
+        ("callback_source_address = [\"here\"]", "the setting callback_source_address is not good"),
+        ("callback_source_address = [\"127.0.0.1\", \"127.0.0.2\"]", "callback_source_address: give at most one"),
     ];
     for (file, wanted) in table {
         let said = load(file, &[], &[]).expect_err(file);
-        assert!(said.contains(wanted), "{file}: {said}");
+        assert!(said.contains(wanted) && !said.contains("canary"), "{file}: {said}");
     }
+}
+
+#[test]
+fn credentials_of_the_proxy_are_good_or_refused_and_not_shown() {
+    let load = |text| {
+        let pairs = [("COUNTERSIGN_CALLBACK_PROXY", "http://h:1"), ("COUNTERSIGN_CALLBACK_PROXY_CREDENTIALS", text)];
+        load("", &pairs, &[])
+    };
+    let config = load("me:canary").expect("these settings are good");
+    assert!(!format!("{config:?}").contains("canary"));
+    let said = load("canary").expect_err("no colon");
+    assert!(said.starts_with("callback_proxy_credentials: ") && !said.contains("canary"), "{said}");
 }
 
 #[test]

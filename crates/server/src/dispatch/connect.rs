@@ -1,4 +1,4 @@
-//! Connections to vetted addresses.
+//! Connections to vetted addresses, straight or through the operator's proxy ([`super::route`]).
 //!
 //! Invariant: a connection is made to an address that was looked up and vetted in this very attempt, and kept for reuse under
 //! (scheme, name, port, address): so a name that moves is looked up, vetted and certified anew.
@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 
 use super::egress::{Egress, Target};
 use super::faults::{self, Stage};
+use super::route::Route;
 use super::settings::{DispatchError, DispatchSettings};
 use super::stopwatch::Stopwatch;
 use super::tape::{HEARD_BYTES_MAX, Tape, Taped};
@@ -76,6 +77,7 @@ struct Idle {
 /// Connects, and keeps connections for a short while.
 pub(super) struct Connector {
     egress: Egress,
+    route: Route,
     connect_timeout: Duration,
     tls: TlsConnector,
     idle: Mutex<HashMap<Lane, Vec<Idle>>>,
@@ -91,7 +93,13 @@ impl Connector {
     /// Reads the machine's roots, once.
     pub(super) fn new(settings: &DispatchSettings) -> Result<Self, DispatchError> {
         let tls = TlsConnector::from(Arc::new(client_config(settings)?));
-        Ok(Self { egress: settings.egress(), connect_timeout: settings.connect_timeout, tls, idle: Mutex::default() })
+        Ok(Self {
+            egress: settings.egress(),
+            route: settings.route.clone(),
+            connect_timeout: settings.connect_timeout,
+            tls,
+            idle: Mutex::default(),
+        })
     }
 
     /// The URL's form, checked.
@@ -173,10 +181,13 @@ impl Connector {
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
-            last = match timeout(part, TcpStream::connect(address)).await {
+            last = match timeout(part, self.route.connect(*address)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
-                Ok(Err(error)) => unreached(Outcome::ConnectFailed, faults::not_connected(*address, &error)),
-                Err(_) => unreached(Outcome::ConnectFailed, faults::connecting_took_too_long(*address)),
+                Ok(Err(why)) => unreached(Outcome::ConnectFailed, why),
+                Err(_) => {
+                    let towards = self.route.towards(*address);
+                    unreached(Outcome::ConnectFailed, faults::connecting_took_too_long(&towards))
+                }
             };
         }
         Err(last)

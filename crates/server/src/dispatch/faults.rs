@@ -43,14 +43,14 @@ pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> String {
         ErrorKind::ConnectionRefused => format!("{address}: the connection was refused; nobody listens there"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => format!("{address}: there is no way to it"),
         ErrorKind::ConnectionReset => format!("{address}: the connection was reset as soon as it was made"),
-        ErrorKind::TimedOut => connecting_took_too_long(address),
+        ErrorKind::TimedOut => connecting_took_too_long(&address.to_string()),
         _ => format!("{address}: {error}"),
     }
 }
 
 /// The time for connecting is over.
-pub(super) fn connecting_took_too_long(address: SocketAddr) -> String {
-    format!("{address}: connecting took too long")
+pub(super) fn connecting_took_too_long(towards: &str) -> String {
+    format!("{towards}: connecting took too long")
 }
 
 /// What the handshake ended with.

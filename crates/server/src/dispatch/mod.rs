@@ -43,6 +43,7 @@ mod record;
 mod resend;
 mod retry_after;
 mod round;
+pub mod route;
 mod settings;
 mod stopwatch;
 mod tape;

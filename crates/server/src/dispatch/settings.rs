@@ -8,6 +8,7 @@ use countersign_store::nodes::NodeId;
 use thiserror::Error;
 
 use super::egress::Egress;
+use super::route::Route;
 
 /// How callbacks go out; fixed at start.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct DispatchSettings {
     pub allow_private: bool,
     /// Ports allowed besides 443.
     pub allowed_ports: Vec<u16>,
+    /// The way out: a proxy, addresses of ours.
+    pub route: Route,
     /// Attempts at once, in all, that have not taken long yet.
     pub concurrency: usize,
     /// Attempts at once, in all, that have taken longer than a second.
@@ -59,6 +62,7 @@ impl Default for DispatchSettings {
             order_hold_ms: 600_000,
             allow_private: false,
             allowed_ports: Vec::new(),
+            route: Route::default(),
             concurrency: 256,
             slow: 1_024,
             per_merchant: 192,

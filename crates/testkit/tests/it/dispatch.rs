@@ -29,6 +29,7 @@ mod neighbours;
 mod order;
 mod outcomes;
 mod queued;
+mod routes;
 mod running;
 mod signatures;
 mod trials;

@@ -1,0 +1,299 @@
+//! How connections of callbacks leave this machine: from which of its addresses, and through which proxy, where there is one.
+//!
+//! Invariant: the proxy is told the vetted address, never the name, so it has nothing to look up. The proxy's own address is the operator's
+//! choice, and not vetted.
+//! Invariant: what the proxy wants to know of us (name and password) goes into its request, and into no message.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::Uri;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use zeroize::Zeroizing;
+
+use super::faults;
+
+/// Longest head of a proxy's answer, in bytes.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+/// Longest name and password together, in bytes.
+const CREDENTIALS_BYTES_MAX: usize = 1_024;
+
+/// Why a proxy cannot be used. What was written is not repeated: it may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProxyRefused {
+    /// Not `http://host:port`.
+    #[error("it must be http://HOST:PORT, with nothing behind the port")]
+    Form,
+    /// `http://user:password@host:port`.
+    #[error("it must hold no user name or password: they belong into callback_proxy_credentials_file")]
+    UserInfo,
+    /// No colon, too long, or signs that cannot be sent.
+    #[error(
+        "the credentials must be one line of printable signs, NAME:PASSWORD, of at most {CREDENTIALS_BYTES_MAX} bytes"
+    )]
+    Credentials,
+}
+
+/// An HTTP proxy that takes `CONNECT`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    host: String,
+    port: u16,
+    /// The value of `Proxy-Authorization`.
+    authorization: Option<Zeroizing<String>>,
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Proxy {
+    /// `host:port`, as a URL has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+impl Proxy {
+    /// Reads `http://host:port`.
+    pub fn parse(url: &str) -> Result<Self, ProxyRefused> {
+        let uri: Uri = url.parse().map_err(|_| ProxyRefused::Form)?;
+        let authority = uri.authority().ok_or(ProxyRefused::Form)?;
+        if authority.as_str().contains('@') {
+            return Err(ProxyRefused::UserInfo);
+        }
+        let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/") && !url.contains(['?', '#']);
+        let port = authority.port_u16().filter(|port| *port > 0).ok_or(ProxyRefused::Form)?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if uri.scheme_str() != Some("http") || host.is_empty() || !is_bare {
+            return Err(ProxyRefused::Form);
+        }
+        Ok(Self { host, port, authorization: None })
+    }
+
+    /// The same with a name and a password, `name:password`.
+    pub fn with_credentials(self, line: &str) -> Result<Self, ProxyRefused> {
+        let is_line = line.contains(':') && line.len() <= CREDENTIALS_BYTES_MAX && !line.contains(char::is_control);
+        if !is_line {
+            return Err(ProxyRefused::Credentials);
+        }
+        let encoded = Zeroizing::new(STANDARD.encode(line));
+        Ok(Self { authorization: Some(Zeroizing::new(format!("Basic {}", *encoded))), ..self })
+    }
+
+    /// Asks for a tunnel to this address.
+    async fn tunnel(&self, mut tcp: TcpStream, address: SocketAddr) -> Result<TcpStream, String> {
+        let broken = |error: io::Error| format!("the proxy {self} broke the connection off: {error}");
+        let mut request = Zeroizing::new(format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n"));
+        if let Some(authorization) = &self.authorization {
+            request.push_str("Proxy-Authorization: ");
+            request.push_str(authorization);
+            request.push_str("\r\n");
+        }
+        request.push_str("\r\n");
+        tcp.write_all(request.as_bytes()).await.map_err(broken)?;
+        let mut head = Vec::with_capacity(512);
+        let end = loop {
+            if let Some(end) = head.windows(4).position(|signs| signs == b"\r\n\r\n") {
+                break end + 4;
+            }
+            if head.len() > HEAD_BYTES_MAX {
+                return Err(format!("the proxy {self} gave an answer whose head is too large"));
+            }
+            if tcp.read_buf(&mut head).await.map_err(broken)? == 0 {
+                return Err(format!("the proxy {self} closed the connection without an answer"));
+            }
+        };
+        match status(&head) {
+            Some(200..=299) if head.len() == end => Ok(tcp),
+            // Nobody at the other end speaks before it is spoken to.
+            Some(200..=299) => Err(format!("the proxy {self} sent more than the answer to CONNECT")),
+            Some(407) if self.authorization.is_some() => {
+                Err(format!("the proxy {self} does not take our credentials (407)"))
+            }
+            Some(407) => Err(format!("the proxy {self} wants credentials (407)")),
+            Some(status) => Err(format!("the proxy {self} makes no connection to {address}: it answered {status}")),
+            None => Err(format!("the proxy {self} gave an answer that is not HTTP")),
+        }
+    }
+}
+
+/// The status of a head that begins `HTTP/1.x 200`.
+fn status(head: &[u8]) -> Option<u16> {
+    let rest = head.strip_prefix(b"HTTP/1.")?;
+    let digits = rest.get(2..5).filter(|_| rest[0].is_ascii_digit() && rest[1] == b' ')?;
+    let is_end = rest.get(5).is_some_and(|sign| matches!(sign, b' ' | b'\r'));
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| is_end && *status >= 100)
+}
+
+/// Addresses of this machine that connections come from, by family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// For IPv4.
+    pub v4: Option<Ipv4Addr>,
+    /// For IPv6.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl Sources {
+    /// At most one of each family; none: there are two of one, or one that is none of a machine.
+    pub fn of(addresses: &[IpAddr]) -> Option<Self> {
+        let mut sources = Self::default();
+        for address in addresses {
+            let taken = match address.to_canonical() {
+                IpAddr::V4(v4) => sources.v4.replace(v4).is_some() || v4.is_unspecified() || v4.is_multicast(),
+                IpAddr::V6(v6) => sources.v6.replace(v6).is_some() || v6.is_unspecified() || v6.is_multicast(),
+            };
+            if taken {
+                return None;
+            }
+        }
+        Some(sources)
+    }
+
+    /// All of them.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.v4.map(IpAddr::V4).into_iter().chain(self.v6.map(IpAddr::V6))
+    }
+
+    /// Connects to an address from ours of its family. Where only the other family has one, nothing goes out from an address that nobody chose.
+    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let (socket, source) = match address {
+            SocketAddr::V4(_) => (TcpSocket::new_v4()?, self.v4.map(IpAddr::V4)),
+            SocketAddr::V6(_) => (TcpSocket::new_v6()?, self.v6.map(IpAddr::V6)),
+        };
+        match source {
+            Some(source) => {
+                // A port that still waits for late packets of an earlier connection may go to another address.
+                socket.set_reuseaddr(true)?;
+                socket.bind(SocketAddr::new(source, 0))?;
+            }
+            None if self.addresses().next().is_some() => {
+                return Err(io::Error::other("callback_source_address has no address of its family"));
+            }
+            None => {}
+        }
+        socket.connect(address).await
+    }
+}
+
+/// The way out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Through it, where there is one.
+    pub proxy: Option<Proxy>,
+    /// From there, to endpoints or to the proxy.
+    pub sources: Sources,
+}
+
+impl Route {
+    /// A connection whose other end is this address, which was vetted; why not, in words that name who is at fault.
+    pub(super) async fn connect(&self, address: SocketAddr) -> Result<TcpStream, String> {
+        let Some(proxy) = &self.proxy else {
+            return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
+        };
+        let tcp = self.reach(proxy).await?;
+        proxy.tunnel(tcp, address).await
+    }
+
+    /// What takes too long where connecting to this address does.
+    pub(super) fn towards(&self, address: SocketAddr) -> String {
+        match &self.proxy {
+            Some(proxy) => format!("{address} through the proxy {proxy}"),
+            None => address.to_string(),
+        }
+    }
+
+    /// The first address of the proxy that takes a connection.
+    async fn reach(&self, proxy: &Proxy) -> Result<TcpStream, String> {
+        let found = tokio::net::lookup_host((proxy.host.as_str(), proxy.port)).await;
+        let found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
+        let mut last = format!("the proxy {proxy} has no address");
+        for address in found {
+            match self.sources.connect(address).await {
+                Ok(tcp) => return Ok(tcp),
+                Err(error) => last = format!("the proxy {}", faults::not_connected(address, &error)),
+            }
+        }
+        Err(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_a_host_and_a_port_and_shows_no_password() {
+        for (url, shown) in [
+            ("http://proxy.example:3128", "proxy.example:3128"),
+            ("http://10.0.0.1:8080/", "10.0.0.1:8080"),
+            ("http://[fd00::1]:1", "[fd00::1]:1"),
+        ] {
+            assert_eq!(Proxy::parse(url).expect("a proxy").to_string(), shown);
+        }
+        for url in [
+            "",
+            "proxy.example",
+            "proxy.example:3128",
+            "https://proxy.example:3128",
+            "socks5://proxy.example:1080",
+            "http://proxy.example",
+            "http://:3128",
+            "http://proxy.example:0",
+            "http://proxy.example:3128/x",
+            "http://proxy.example:3128/?a",
+            "http://proxy.example:3128#a",
+            "http://proxy.example:99999",
+        ] {
+            assert_eq!(Proxy::parse(url), Err(ProxyRefused::Form), "{url}");
+        }
+        assert_eq!(Proxy::parse("http://me:canary@proxy.example:3128"), Err(ProxyRefused::UserInfo));
+        let proxy = Proxy::parse("http://proxy.example:3128").expect("a proxy");
+        let with = proxy.clone().with_credentials("me:canary").expect("credentials");
+        assert_eq!(with.authorization.as_ref().map(|text| text.as_str()), Some("Basic bWU6Y2FuYXJ5"));
+        assert!(!format!("{with:?} {with}").contains("canary") && !format!("{with:?} {with}").contains("bWU6"));
+        for line in ["", "canary", "me:can\nary", "me:\u{7f}", &format!("me:{}", "a".repeat(CREDENTIALS_BYTES_MAX))] {
+            assert_eq!(proxy.clone().with_credentials(line), Err(ProxyRefused::Credentials), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_read_from_a_line_of_http_only() {
+        for (head, wanted) in [
+            ("HTTP/1.1 200 OK\r\n\r\n", Some(200)),
+            ("HTTP/1.0 200\r\n\r\n", Some(200)),
+            ("HTTP/1.1 407 Who?\r\n\r\n", Some(407)),
+            ("HTTP/1.1 2000 OK\r\n\r\n", None),
+            ("HTTP/1.1 020 OK\r\n\r\n", None),
+            ("HTTP/2 200\r\n\r\n", None),
+            ("SSH-2.0-x\r\n\r\n", None),
+            ("\r\n\r\n", None),
+        ] {
+            assert_eq!(status(head.as_bytes()), wanted, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn sources_are_one_of_each_family() {
+        let of = |texts: &[&str]| {
+            Sources::of(&texts.iter().map(|text| text.parse().expect("an address")).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]), Some(Sources::default()));
+        assert_eq!(of(&["127.0.0.5", "::1"]).expect("one of each").addresses().count(), 2);
+        assert_eq!(of(&["::ffff:127.0.0.5"]).expect("one").v4, Some(Ipv4Addr::new(127, 0, 0, 5)));
+        for bad in
+            [&["127.0.0.5", "127.0.0.6"][..], &["::1", "fd00::1"], &["0.0.0.0"], &["::"], &["224.0.0.1"], &["ff02::1"]]
+        {
+            assert_eq!(of(bad), None, "{bad:?}");
+        }
+    }
+}
