@@ -35,6 +35,13 @@ pub fn holds(arguments: &[&str]) -> anyhow::Result<bool> {
     Ok(status.success())
 }
 
+/// The same with a variable of its own.
+pub fn holds_with(arguments: &[&str], (name, value): (&str, &str)) -> anyhow::Result<bool> {
+    eprintln!("--> {name}='{value}' cargo {}", arguments.join(" "));
+    let status = cargo(arguments).env(name, value).status().context("cargo could not be started")?;
+    Ok(status.success())
+}
+
 /// Runs it, passes on what it prints, and hands each line of one stream to `line`. Returns whether it held.
 pub fn watch(arguments: &[&str], stream: Watch, line: impl FnMut(&str)) -> anyhow::Result<bool> {
     watch_with(arguments, None, stream, line)

@@ -8,6 +8,7 @@ mod bench;
 mod cargo;
 mod check;
 mod decimals;
+mod egress;
 mod fleet;
 mod histories;
 mod hostile;
@@ -118,6 +119,11 @@ const COMMANDS: &[Command] = &[
         name: "behaviours",
         summary: "endpoints that misbehave in every way: outcome, time and memory of each attempt",
         run: behaviours::run,
+    },
+    Command {
+        name: "egress",
+        summary: "[control] hostile URLs and names that flip: no connection to a forbidden address; control: with the guard off",
+        run: egress::run,
     },
     Command { name: "strace", summary: "what is on disk before an answer leaves, from system calls", run: strace::run },
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },

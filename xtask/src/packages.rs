@@ -18,10 +18,12 @@ pub struct Needed {
     is_there: fn() -> bool,
 }
 
-const NEEDED: [Needed; 3] = [
+const NEEDED: [Needed; 5] = [
     Needed { what: "PostgreSQL 15 or newer", package: "postgresql-15", is_there: postgres_is_there },
     Needed { what: "haproxy", package: "haproxy", is_there: haproxy_is_there },
     Needed { what: "nginx", package: "nginx-light", is_there: nginx_is_there },
+    Needed { what: "ip", package: "iproute2", is_there: ip_is_there },
+    Needed { what: "strace", package: "strace", is_there: || Path::new("/usr/bin/strace").exists() },
 ];
 
 /// What single commands start beside these.
@@ -73,6 +75,10 @@ fn haproxy_is_there() -> bool {
 
 fn nginx_is_there() -> bool {
     ["/usr/sbin/nginx", "/usr/local/sbin/nginx"].iter().any(|path| Path::new(path).exists())
+}
+
+fn ip_is_there() -> bool {
+    ["/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip"].iter().any(|path| Path::new(path).exists())
 }
 
 /// Whether somebody who is not root may run programs as root without being asked for a password.

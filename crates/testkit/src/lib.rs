@@ -7,6 +7,8 @@ pub mod books;
 pub mod connect_proxy;
 pub mod decimals;
 pub mod dice;
+pub mod dns;
+pub mod egress;
 pub mod fleet;
 pub mod histories;
 pub mod hostile;

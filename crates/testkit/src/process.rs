@@ -12,6 +12,9 @@ use serde_json::Value;
 use crate::backing::Backing;
 use crate::operator::OperatorAccess;
 
+/// Lets callbacks go to receivers on this machine.
+const PRIVATE: &str = "--allow-private-callbacks";
+
 /// The binary of this build, beside the test's own.
 pub fn binary() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
@@ -163,11 +166,16 @@ impl Deployment {
 
     /// The same with further flags.
     pub fn serve_with(&self, more: &[&str]) -> Result<Server> {
-        self.start(bare_under(&[]), more)
+        self.start(bare_under(&[]), &[&[PRIVATE][..], more].concat())
     }
 
     /// The same, started by another program that makes way for it: the process started must become the server.
     pub fn serve_under(&self, wrapper: &[&str]) -> Result<Server> {
+        self.start(bare_under(wrapper), &[PRIVATE])
+    }
+
+    /// The same without private callbacks: with the guard as it is shipped.
+    pub fn serve_strictly_under(&self, wrapper: &[&str]) -> Result<Server> {
         self.start(bare_under(wrapper), &[])
     }
 
@@ -185,14 +193,7 @@ impl Deployment {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.data.join("serve.log"))?;
         command = self.settled(command);
         let (listen, operator_listen) = (self.listen.to_string(), self.operator_listen.to_string());
-        command.args([
-            "serve",
-            "--listen",
-            &listen,
-            "--operator-listen",
-            &operator_listen,
-            "--allow-private-callbacks",
-        ]);
+        command.args(["serve", "--listen", &listen, "--operator-listen", &operator_listen]);
         command.args(more).arg("--data").arg(&self.data).stderr(log);
         if !self.config.is_empty() {
             let file = self.data.join("test.toml");

@@ -21,6 +21,8 @@ pub fn unsafe_settings(config: &Config) -> Vec<String> {
     let limits = &config.limits;
     let private = "allow_private_callbacks is on: whoever may set a callback URL reaches your inner network; for development and tests only";
     put(config.allow_private_callbacks, private.to_owned());
+    let unguarded = "this program was built without the guard over callbacks, to test that guard: serve nobody with it";
+    put(cfg!(countersign_guard_off), unguarded.to_owned());
     put(config.core_dumps, "core_dumps is on: a crash writes the keys in use to a disk".to_owned());
     put(config.serve_moved, "serve_moved is on: what the database has acknowledged is not here".to_owned());
     put(

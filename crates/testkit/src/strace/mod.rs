@@ -84,7 +84,7 @@ async fn exchange(server: &Server, draft: &Draft) -> Result<(u16, Duration)> {
 }
 
 /// The trace, once strace has written that the server ended.
-async fn whole(file: &Path, pid: u32) -> Result<String> {
+pub async fn whole(file: &Path, pid: u32) -> Result<String> {
     let deadline = Instant::now() + LAST_LINE;
     while Instant::now() < deadline {
         let text = std::fs::read_to_string(file)?;

@@ -6,6 +6,7 @@ mod chains;
 mod cut_off;
 mod decimals;
 mod dispatch;
+mod egress;
 mod explained;
 mod failures;
 mod fleet;

@@ -331,6 +331,42 @@ fn one_file_reads_the_clock_and_one_draws_chance() {
     keeps(time_and_chance, &planted);
 }
 
+// The guard over callbacks.
+
+/// Where the word stands that leaves the guard out: what it does, who says that it is known, and who builds with it.
+const GUARD_OFF: (&str, [&str; 5]) = (
+    "countersign_guard_off",
+    [
+        "Cargo.toml",
+        "crates/server/src/dispatch/egress.rs",
+        "crates/server/src/run/dangers.rs",
+        "crates/testkit/tests/it/tidy.rs",
+        "xtask/src/egress.rs",
+    ],
+);
+
+fn guard(sources: &[Source]) -> Vec<String> {
+    let (word, places) = GUARD_OFF;
+    let elsewhere = |s: &Source| !s.is_a("md") && !places.contains(&s.path.as_str());
+    let mut complaints = none_of(sources, elsewhere, |s| &s.text, &[word], "nothing is built without the guard");
+    let refusal = "#[cfg(all(countersign_guard_off, not(debug_assertions)))]\ncompile_error!";
+    let refuses = |s: &Source| s.path == places[1] && s.text.contains(refusal);
+    if !sources.iter().any(refuses) {
+        complaints.push(format!("{}: a build for release has to refuse {word}", places[1]));
+    }
+    complaints
+}
+
+#[test]
+fn only_the_control_of_the_guard_is_built_without_it() {
+    let planted = [
+        (".ci/run", "RUSTFLAGS='--cfg countersign_guard_off' cargo build\n"),
+        ("crates/server/build.rs", "fn main() { println!(\"cargo:rustc-cfg=countersign_guard_off\"); }\n"),
+        ("crates/server/src/dispatch/egress.rs", "fn vet() { cfg!(countersign_guard_off) }\n"),
+    ];
+    keeps(guard, &planted);
+}
+
 // Endpoints.
 
 const WIRE: &str = "crates/protocol/src/endpoint/";
