@@ -13,7 +13,6 @@ use countersign_domain::time::RuleZone;
 use countersign_protocol::headers::Prefixes;
 use serde::Deserialize;
 use thiserror::Error;
-use layers::{guard_password, lay_file, lay_text};
 use toml::{Table, Value};
 
 use crate::app::retention::Lives;
@@ -24,6 +23,7 @@ mod kinds;
 mod layers;
 
 pub use kinds::{KeyText, Life, Optional, Period};
+use layers::{guard_password, lay_file, lay_text};
 
 /// `defaults.toml` as it was compiled in: every setting with its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.toml");

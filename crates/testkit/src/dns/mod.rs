@@ -38,7 +38,8 @@ impl Dns {
     pub async fn start(address: SocketAddr, zone: Arc<Zone>) -> Result<Self> {
         let udp = UdpSocket::bind(address).await.with_context(|| format!("the name server has no {address} (UDP)"))?;
         let address = udp.local_addr()?;
-        let tcp = TcpListener::bind(address).await.with_context(|| format!("the name server has no {address} (TCP)"))?;
+        let tcp =
+            TcpListener::bind(address).await.with_context(|| format!("the name server has no {address} (TCP)"))?;
         let by_udp = tokio::spawn(serve_udp(udp, zone.clone())).abort_handle();
         let by_tcp = tokio::spawn(serve_tcp(tcp, zone)).abort_handle();
         Ok(Self { address, tasks: [by_udp, by_tcp] })
