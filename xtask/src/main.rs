@@ -129,7 +129,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
     Command {
         name: "bench",
-        summary: "[hmac|query|upgrades|query-postgres|postgres] figures, each beside its yardstick",
+        summary: "[hmac|query|callbacks|upgrades|query-postgres|postgres] figures, each beside its yardstick",
         run: bench::run,
     },
 ];

@@ -33,8 +33,8 @@ use super::tape::{HEARD_BYTES_MAX, Tape, Taped};
 const ADDRESSES_TRIED_MAX: usize = 4;
 /// A kept connection is used again within this time only: common servers close idle ones after 5 s.
 const IDLE_MAX: Duration = Duration::from_secs(4);
-/// Kept connections per endpoint.
-const IDLE_PER_LANE_MAX: usize = 8;
+/// Kept connections of one address: several applications may have theirs at the same one.
+const IDLE_PER_LANE_MAX: usize = 64;
 /// Kept connections in all.
 const IDLE_TOTAL_MAX: usize = 512;
 
@@ -80,7 +80,15 @@ pub(super) struct Connector {
     route: Route,
     connect_timeout: Duration,
     tls: TlsConnector,
-    idle: Mutex<HashMap<Lane, Vec<Idle>>>,
+    idle: Mutex<Waiting>,
+}
+
+/// Connections that wait for their next attempt.
+#[derive(Debug, Default)]
+struct Waiting {
+    lanes: HashMap<Lane, Vec<Idle>>,
+    /// In all lanes.
+    count: usize,
 }
 
 impl std::fmt::Debug for Connector {
@@ -138,8 +146,10 @@ impl Connector {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         for address in vetted {
             let lane = lane(target, *address);
-            let Some(waiting) = idle.get_mut(&lane) else { continue };
+            let Waiting { lanes, count } = &mut *idle;
+            let Some(waiting) = lanes.get_mut(&lane) else { continue };
             while let Some(Idle { sender, tape, since }) = waiting.pop() {
+                *count -= 1;
                 if !sender.is_closed() && since.elapsed() < IDLE_MAX {
                     return Some(Line { sender, address: *address, tape, lane });
                 }
@@ -199,20 +209,24 @@ impl Connector {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.values().map(Vec::len).sum::<usize>() >= IDLE_TOTAL_MAX {
+        if idle.count >= IDLE_TOTAL_MAX {
             return;
         }
-        let waiting = idle.entry(line.lane).or_default();
+        let waiting = idle.lanes.entry(line.lane).or_default();
         if waiting.len() < IDLE_PER_LANE_MAX {
             waiting.push(Idle { sender: line.sender, tape: line.tape, since: Instant::now() });
+            idle.count += 1;
         }
     }
 
     /// Closes connections that waited too long.
     pub(super) fn sweep(&self) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|_, waiting| {
+        let Waiting { lanes, count } = &mut *idle;
+        lanes.retain(|_, waiting| {
+            let before = waiting.len();
             waiting.retain(|i| !i.sender.is_closed() && i.since.elapsed() < IDLE_MAX);
+            *count -= before - waiting.len();
             !waiting.is_empty()
         });
     }
