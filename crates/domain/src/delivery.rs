@@ -187,6 +187,15 @@ impl Schedule {
         &self.delays_ms
     }
 
+    /// The delays as they are written in a configuration, in order: `5s`, `2m`.
+    pub fn texts(&self) -> Vec<String> {
+        let text = |delay: &i64| {
+            let (unit, ms) = UNITS_MS.into_iter().find(|(_, ms)| delay % ms == 0).unwrap_or(("ms", 1));
+            format!("{}{unit}", delay / ms)
+        };
+        self.delays_ms.iter().map(text).collect()
+    }
+
     /// How many attempts there are in all, the first one included.
     pub fn attempts_max(&self) -> usize {
         self.delays_ms.len() + 1
@@ -202,12 +211,7 @@ impl Schedule {
 impl fmt::Display for Schedule {
     /// As it is written in a configuration: `5s, 30s, 2m`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, delay) in self.delays_ms.iter().enumerate() {
-            let (unit, ms) = UNITS_MS.into_iter().find(|(_, ms)| delay % ms == 0).unwrap_or(("ms", 1));
-            let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{}{unit}", delay / ms)?;
-        }
-        Ok(())
+        f.write_str(&self.texts().join(", "))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Client and callback verifier for merchants of Countersign.
 //!
 //! [`Client`] signs every request with a fresh nonce and timestamp, follows the server's clock, and tells refusals apart by
-//! their code. [`CallbackVerifier`] checks what the server sends to a merchant's callback URL.
+//! their code. [`CallbackVerifier`] checks what the server sends to a merchant's callback URL. [`EventWalk`] fetches the events of an
+//! application again, in order, and says which are missing.
 //!
 //! ```no_run
 //! use countersign_sdk::{Client, Error, protocol::code::Code, protocol::endpoint::rule_query};
@@ -30,10 +31,12 @@ pub mod client;
 mod error;
 mod http_date;
 mod operations;
+pub mod pull;
 mod tls;
 
 pub use callback::{Callback, CallbackRefused, CallbackVerifier};
 pub use client::{Answer, Client, ClientBuilder};
 pub use countersign_protocol as protocol;
 pub use error::Error;
+pub use pull::{EventWalk, Gap, PullError};
 pub use rust_decimal::Decimal;

@@ -10,7 +10,7 @@ use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Requir
 use utoipa::{Modify, OpenApi, ToSchema as _};
 
 use crate::operator::{
-    ProblemDocument, applications, attempts, audit, audit_chain, callbacks, convert_orders, delivery, events,
+    ProblemDocument, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
     fee_rules, health, master_key, merchants, redeliveries, requests, retention, secrets, tokens,
 };
 
@@ -33,8 +33,8 @@ const API_VERSION: &str = "1.0.0";
     paths(
         merchants::create_institution, merchants::list_institutions, merchants::create_merchant, merchants::list, merchants::show, merchants::update, merchants::create_sub_account,
         merchants::list_sub_accounts, applications::create, applications::list, applications::show, applications::update,
-        callbacks::pause, callbacks::resume, callbacks::test, secrets::rotate, secrets::list, secrets::revoke, secrets::retire, secrets::use_for_callbacks, convert_orders::create, convert_orders::advance,
-        events::emit, events::list, events::show, attempts::show, events::redeliver, redeliveries::start, redeliveries::list, redeliveries::show, redeliveries::stop, fee_rules::list, audit::list, audit_chain::heads, audit_chain::lines, audit_chain::verify,
+        callbacks::show, callbacks::pause, callbacks::resume, callbacks::test, secrets::rotate, secrets::list, secrets::revoke, secrets::retire, secrets::use_for_callbacks, convert_orders::create, convert_orders::advance,
+        events::emit, events::list, causes::list, events::show, attempts::show, events::redeliver, redeliveries::start, redeliveries::list, redeliveries::show, redeliveries::stop, fee_rules::list, audit::list, audit_chain::heads, audit_chain::lines, audit_chain::verify,
         delivery::show, delivery::release, master_key::show, master_key::rewrap, requests::show, retention::show, tokens::create, tokens::list, tokens::show, tokens::revoke,
         health::alive, health::ready, health::metrics,
     ),

@@ -8,6 +8,7 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
+use crate::backlog::{Backlog, DeadRow};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
@@ -245,6 +246,14 @@ impl Store for AnyStore {
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
         either!(self, s => s.redeliveries(which, limit).await)
+    }
+
+    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
+        either!(self, s => s.backlog(tenant, of, most).await)
+    }
+
+    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
+        either!(self, s => s.dead(of, page).await)
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

@@ -232,6 +232,45 @@ pub enum Write {
     Guard(Guard),
 }
 
+impl Write {
+    /// The number of a row of no tenant that it is about, where many writes may be about it.
+    pub(crate) const fn row_of(&self) -> Option<i64> {
+        match self {
+            Self::InsertMerchant(row) | Self::UpdateMerchant(row) => Some(row.tenant.0),
+            Self::InsertApplication(row) | Self::UpdateApplication(row) => Some(row.no.0),
+            Self::InsertSecret(row) | Self::UpdateSecret(row) => Some(row.application.0),
+            Self::Guard(Guard::Lane { application, .. } | Guard::Application { application, .. }) => {
+                Some(application.0)
+            }
+            Self::ClaimNonce(_)
+            | Self::AppendRule { .. }
+            | Self::InsertConvertOrder { .. }
+            | Self::MoveConvertOrder { .. }
+            | Self::EnqueueEvent(_)
+            | Self::RecordAttempt { .. }
+            | Self::Turn { .. }
+            | Self::ReleaseHeld { .. }
+            | Self::HoldPending { .. }
+            | Self::Defer { .. }
+            | Self::Reassess { .. }
+            | Self::Redeliver { .. }
+            | Self::Redelivery(_)
+            | Self::AddUses(_)
+            | Self::InsertToken(_)
+            | Self::RevokeToken { .. }
+            | Self::RememberAnswer(_)
+            | Self::ForgetBytes { .. }
+            | Self::ForgetEvents { .. }
+            | Self::ForgetAnswers { .. }
+            | Self::RecordAudit(_)
+            | Self::PutSetting { .. }
+            | Self::MoveSetting { .. }
+            | Self::RewrapSecret { .. }
+            | Self::Guard(Guard::Setting { .. }) => None,
+        }
+    }
+}
+
 /// What must still be so when a batch is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {

@@ -12,13 +12,15 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
+use crate::backlog::{Backlog, DeadRow};
 use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 pub use crate::rows::{
-    ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding, TokenRow, TokenUse, Uses, Vocabulary,
+    ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EndpointSettings, EventRow, IdempotencyRow,
+    MerchantKind, MerchantRow, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding, TokenRow, TokenUse, Uses,
+    Vocabulary,
 };
 
 /// One use of a nonce.
@@ -366,6 +368,21 @@ pub trait Store: Send + Sync + 'static {
         which: Redeliveries,
         limit: u32,
     ) -> impl Future<Output = Result<Vec<RedeliveryRow>, StoreError>> + Send;
+
+    /// How much an application has waiting, and how much of it is dead; both counted up to `most`.
+    fn backlog(
+        &self,
+        tenant: TenantNo,
+        application: ApplicationNo,
+        most: u32,
+    ) -> impl Future<Output = Result<Backlog, StoreError>> + Send;
+
+    /// Dead events with their last attempt, newest first: of an application, or of all tenants. `after` is an `EventNo`.
+    fn dead(
+        &self,
+        of: Option<(TenantNo, ApplicationNo)>,
+        page: Cursor,
+    ) -> impl Future<Output = Result<Vec<DeadRow>, StoreError>> + Send;
 
     /// The answer kept for an idempotency key.
     fn remembered(

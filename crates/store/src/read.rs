@@ -12,8 +12,8 @@ use rust_decimal::Decimal;
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents, Phases};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantRow, OwedRow, SealedSecret, SecretRow,
-    StoreError, TokenRow, TurningRow,
+    ApplicationRow, AttemptRow, AuditRow, EndpointSettings, EventRow, IdempotencyRow, MerchantRow, OwedRow,
+    SealedSecret, SecretRow, StoreError, TokenRow, TurningRow,
 };
 use crate::words;
 
@@ -171,6 +171,15 @@ impl<'r, R: Columns> Fields<'r, R> {
         read(text).ok_or_else(|| self.corrupt())
     }
 
+    fn endpoint(&mut self) -> Result<EndpointSettings, StoreError> {
+        let (rate_per_s, concurrency) = (self.opt_small()?, self.opt_small::<u32>()?);
+        let schedule = self.opt_str()?.map(|text| words::schedule(text).ok_or_else(|| self.corrupt())).transpose()?;
+        if concurrency == Some(0) {
+            return Err(self.corrupt());
+        }
+        Ok(EndpointSettings { rate_per_s, concurrency, schedule })
+    }
+
     fn decimal(&mut self) -> Result<Decimal, StoreError> {
         self.word(exact)
     }
@@ -236,6 +245,7 @@ pub(crate) fn application<R: Columns>(row: &R) -> Result<(ApplicationRow, usize)
         tolerance_before_ms: f.opt_int()?,
         tolerance_raised_at: f.opt_millis()?,
         rate_limit_per_s: f.opt_small()?,
+        endpoint: f.endpoint()?,
         revision: f.count(1)?,
         created_at: f.millis()?,
     };

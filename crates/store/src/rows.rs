@@ -1,6 +1,6 @@
 //! What the rows of the tables mean, as values: the store reads and writes these, the use cases make and judge them.
 
-use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::delivery::{DeliveryState, Outcome, Schedule};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, SortedId, TenantNo};
 use countersign_domain::lanes::Fence;
 use countersign_domain::money::Amount;
@@ -65,6 +65,17 @@ pub enum Vocabulary {
     Family,
 }
 
+/// How callbacks go to the endpoint of an application; `None` is the deployment's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndpointSettings {
+    /// Attempts in a second; 0: as many as there are, whatever the deployment says.
+    pub rate_per_s: Option<u32>,
+    /// Attempts at once, at least 1.
+    pub concurrency: Option<u32>,
+    /// When failed attempts are repeated.
+    pub schedule: Option<Schedule>,
+}
+
 /// An application: the holder of a ClientId.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationRow {
@@ -96,6 +107,8 @@ pub struct ApplicationRow {
     pub tolerance_raised_at: Option<UnixMillis>,
     /// Requests per second; `None` is the deployment's default, 0 is off.
     pub rate_limit_per_s: Option<u32>,
+    /// How its callbacks go out.
+    pub endpoint: EndpointSettings,
     /// Grows by one with each change of the application or its secrets; 1 at creation.
     pub revision: i64,
     /// When it was made.

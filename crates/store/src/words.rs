@@ -1,6 +1,6 @@
 //! The words that stand for our enums in rows.
 
-use countersign_domain::delivery::DeliveryState;
+use countersign_domain::delivery::{DeliveryState, Schedule};
 use countersign_domain::ids::{TenantNo, time_ordered};
 
 use crate::contract::{AuditKey, EventRow, MerchantKind, Role, SignatureEncoding, Vocabulary};
@@ -68,6 +68,12 @@ pub(crate) const fn of_vocabulary(vocabulary: Vocabulary) -> &'static str {
 
 pub(crate) fn vocabulary(word: &str) -> Option<Vocabulary> {
     [Vocabulary::Standard, Vocabulary::Family].into_iter().find(|v| of_vocabulary(*v) == word)
+}
+
+/// A schedule as it was kept: as it is written out, and not otherwise.
+pub(crate) fn schedule(kept: &str) -> Option<Schedule> {
+    let delays: Vec<&str> = kept.split(", ").collect();
+    Schedule::parse(&delays).ok().filter(|schedule| schedule.to_string() == kept)
 }
 
 pub(crate) const fn of_role(role: Role) -> &'static str {

@@ -340,9 +340,7 @@ async fn converse<S: Socket>(mut stream: S, inside: &Inside, connection: usize) 
         let reply = lock(&inside.script).pop_front().unwrap_or_else(|| lock(&inside.otherwise).clone());
         lock(&inside.received).push(received);
         inside.arrived.notify_waiters();
-        let goes_on = answer(&mut stream, inside, reply).await?;
-        drop(under_way);
-        if !goes_on {
+        if !answer(&mut stream, inside, reply, under_way).await? {
             break;
         }
     }
@@ -382,7 +380,7 @@ const SUCCESS: &[u8] = br#"{"returnCode":"SUCCESS","returnMessage":""}"#;
 const FAIL: &[u8] = br#"{"returnCode":"FAIL","returnMessage":"not today"}"#;
 
 /// Whether the connection goes on.
-async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply) -> Result<bool> {
+async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply, under_way: UnderWay<'_>) -> Result<bool> {
     match reply {
         Reply::Success => say(stream, 200, "", SUCCESS).await?,
         Reply::Fail => say(stream, 200, "", FAIL).await?,
@@ -426,14 +424,8 @@ async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply) -> Res
             stream.read_to_end(&mut rest).await?;
             return Ok(false);
         }
-        Reply::Held => {
-            inside.released.acquire().await?.forget();
-            say(stream, 200, "", SUCCESS).await?;
-        }
-        Reply::HeldStatus(status) => {
-            inside.released.acquire().await?.forget();
-            say(stream, status, "", SUCCESS).await?;
-        }
+        Reply::Held => say_when_released(stream, inside, 200, under_way).await?,
+        Reply::HeldStatus(status) => say_when_released(stream, inside, status, under_way).await?,
         Reply::SuccessAndClose => {
             say(stream, 200, "", SUCCESS).await?;
             stream.shutdown().await?;
@@ -450,6 +442,18 @@ async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply) -> Res
         }
     }
     Ok(true)
+}
+
+/// Who has the answer may ask again before this goes on: it is under way until then, and no longer.
+async fn say_when_released<S: Socket>(
+    stream: &mut S,
+    inside: &Inside,
+    status: u16,
+    under_way: UnderWay<'_>,
+) -> Result<()> {
+    inside.released.acquire().await?.forget();
+    drop(under_way);
+    say(stream, status, "", SUCCESS).await
 }
 
 async fn say<S: Socket>(stream: &mut S, status: u16, further: &str, body: &[u8]) -> Result<()> {

@@ -16,6 +16,19 @@ pub const LIMIT_DEFAULT: u32 = 100;
 /// Most events in one answer.
 pub const LIMIT_MAX: u32 = 500;
 
+/// How the sentence of an EVENTS_GONE begins; the oldest `seq` that is kept follows, and ends it.
+const GONE: &str = "events up to this `after` are no longer kept; the oldest seq is ";
+
+/// The sentence of an EVENTS_GONE.
+pub fn gone(oldest: i64) -> String {
+    format!("{GONE}{oldest}")
+}
+
+/// The oldest `seq` that is kept, of such a sentence; none where it is another one.
+pub fn oldest_kept(sentence: &str) -> Option<i64> {
+    sentence.strip_prefix(GONE)?.parse().ok().filter(|oldest| *oldest >= 1)
+}
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -91,4 +104,21 @@ pub struct Event {
     pub data: String,
     /// ISO 8601, UTC.
     pub created_at: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_seq_is_read_back_from_the_sentence_that_tells_it() {
+        for oldest in [1, 4, i64::MAX] {
+            assert_eq!(oldest_kept(&gone(oldest)), Some(oldest));
+        }
+        for other in
+            ["", "4", "the oldest seq is 4", &gone(0), &gone(-1), &(gone(4) + "."), &gone(4).replace('4', "four")]
+        {
+            assert_eq!(oldest_kept(other), None, "{other}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 mod callback;
 mod client;
 mod clock;
+mod pull;
 mod refusals;
 mod stub;
 mod transport;

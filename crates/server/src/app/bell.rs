@@ -3,7 +3,7 @@
 //! A ring says whose deliveries to look at, never what is due: that is read from the store. A ring that is lost or doubled changes
 //! nothing, since every dispatcher also looks by itself, only later.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,11 +27,34 @@ pub struct Rung {
     pub lanes: LaneSet,
 }
 
+/// Applications that somebody has changed, by ClientId.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// These.
+    named: HashSet<String>,
+    /// Any of them.
+    all: bool,
+}
+
+impl Changed {
+    /// Whether it is one of them.
+    pub fn has(&self, client_id: &str) -> bool {
+        self.all || self.named.contains(client_id)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.named.is_empty()
+    }
+}
+
 /// Rung after each commit that made a delivery due.
 #[derive(Debug)]
 pub struct Bell {
     ring: Notify,
     rung: Mutex<Rung>,
+    change: Notify,
+    changed: Mutex<Changed>,
     /// Lanes that this process delivers for.
     held: AtomicU64,
     /// Whether nothing is delivered at all, whatever is due.
@@ -44,6 +67,8 @@ impl Bell {
         Self {
             ring: Notify::new(),
             rung: Mutex::default(),
+            change: Notify::new(),
+            changed: Mutex::default(),
             held: AtomicU64::new(held.0),
             is_paused: AtomicBool::new(false),
         }
@@ -96,6 +121,38 @@ impl Bell {
     /// What was rung for since this was asked last.
     pub fn take(&self) -> Rung {
         std::mem::take(&mut *self.rung())
+    }
+
+    fn changed(&self) -> MutexGuard<'_, Changed> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the dispatcher of this process that an application has changed: what it remembers of its settings may be old.
+    pub fn change(&self, client_id: &str) {
+        let mut changed = self.changed();
+        if changed.named.len() < NAMED_MAX {
+            changed.named.insert(client_id.to_owned());
+        } else {
+            changed.all = true;
+        }
+        drop(changed);
+        self.change.notify_one();
+    }
+
+    /// Tells it that any application may have.
+    pub fn change_all(&self) {
+        self.changed().all = true;
+        self.change.notify_one();
+    }
+
+    /// Which have changed since this was asked last.
+    pub fn take_changed(&self) -> Changed {
+        std::mem::take(&mut *self.changed())
+    }
+
+    /// Waits until one has changed.
+    pub fn has_changed(&self) -> Notified<'_> {
+        self.change.notified()
     }
 
     /// Waits for the next ring.

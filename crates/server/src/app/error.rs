@@ -2,6 +2,7 @@
 
 use countersign_domain::convert::MoveRefused;
 use countersign_protocol::code::Code;
+use countersign_protocol::endpoint::events::gone;
 use countersign_store::{CommitError, StoreError};
 use thiserror::Error;
 
@@ -57,7 +58,7 @@ pub enum AppError {
     #[error("{0}")]
     CallbackNotTestable(String),
     /// Events were asked for that are no longer kept.
-    #[error("events up to this `after` are no longer kept; the oldest seq is {oldest}")]
+    #[error("{}", gone(*oldest))]
     EventsGone {
         /// The oldest `seq` that is kept.
         oldest: i64,

@@ -17,7 +17,7 @@ use clap::Args;
 use countersign_domain::time::rfc3339;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::{Event, Request, Response};
-use countersign_sdk::{Client, Error};
+use countersign_sdk::{Client, Error, EventWalk, Gap, PullError};
 use tokio::time::sleep;
 
 use super::courier::{Courier, Letter};
@@ -78,24 +78,21 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
 }
 
 async fn follow(args: &ListenArgs, client: &Client, courier: &Courier) -> anyhow::Result<()> {
-    let mut after = match (args.cursor.as_deref().map(remembered).transpose()?.flatten(), args.after) {
+    let after = match (args.cursor.as_deref().map(remembered).transpose()?.flatten(), args.after) {
         (Some(seq), _) | (None, Some(seq)) => seq,
         (None, None) => last(client).await?,
     };
     told(&format!("bringing events after seq {after} to {}", args.forward))?;
+    let mut walk = EventWalk::new(client.clone(), after);
     loop {
-        let page = page(client, Request { after, ..Request::default() }).await?;
-        for event in &page.events {
-            if event.seq != after + 1 {
-                bail!("after seq {after} comes seq {}: events between them are missing", event.seq);
-            }
+        let events = pulled(&mut walk).await?;
+        for event in &events {
             bring(courier, event).await?;
-            after = event.seq;
             if let Some(file) = &args.cursor {
-                remember(file, after)?;
+                remember(file, event.seq)?;
             }
         }
-        if page.events.is_empty() {
+        if events.is_empty() {
             sleep(QUIET).await;
         }
     }
@@ -118,20 +115,43 @@ async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
     }
 }
 
+/// The next events, as often as it takes to ask. Where some are missing, that is the end: whoever listens must know.
+async fn pulled(walk: &mut EventWalk) -> anyhow::Result<Vec<Event>> {
+    let mut waits = Waits::default();
+    loop {
+        match walk.pull().await {
+            Ok(events) => return Ok(events),
+            Err(PullError::Missing(gap)) => bail!("{gap}; to go on without them, say {}", gone_on(&gap)),
+            Err(PullError::Call(error)) => wait(error, walk.after(), &mut waits).await?,
+            Err(other) => return Err(other.into()),
+        }
+    }
+}
+
+/// What to say to go on behind a gap.
+fn gone_on(gap: &Gap) -> String {
+    gap.last.map_or_else(|| "--after with the last seq that is missing".to_owned(), |last| format!("--after {last}"))
+}
+
 /// One page, as often as it takes: a server that is away comes back. An error where to ask again is of no use.
 async fn page(client: &Client, request: Request) -> anyhow::Result<Response> {
     let mut waits = Waits::default();
     loop {
-        let error = match client.events(&request).await {
+        match client.events(&request).await {
             Ok(page) => return Ok(page),
-            Err(error) => error,
-        };
-        if !may_pass(&error) {
-            return Err(error).with_context(|| format!("events after seq {} cannot be had", request.after));
+            Err(error) => wait(error, request.after, &mut waits).await?,
         }
-        told(&format!("no events now: {}; asking again", causes(&error)))?;
-        sleep(waits.next()).await;
     }
+}
+
+/// Waits before the next question; an error where that is of no use.
+async fn wait(error: Error, after: i64, waits: &mut Waits) -> anyhow::Result<()> {
+    if !may_pass(&error) {
+        return Err(error).with_context(|| format!("events after seq {after} cannot be had"));
+    }
+    told(&format!("no events now: {}; asking again", causes(&error)))?;
+    sleep(waits.next()).await;
+    Ok(())
 }
 
 fn may_pass(error: &Error) -> bool {

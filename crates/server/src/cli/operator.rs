@@ -227,6 +227,8 @@ struct Page<'a> {
     items: Vec<Members<'a>>,
     #[serde(default)]
     next: Option<String>,
+    #[serde(default)]
+    count_is_at_least: bool,
 }
 
 /// The answer for people: a table of a list, or one line per member of a single thing.
@@ -247,7 +249,8 @@ pub fn table(call: &Call, body: &str) -> String {
         table.add_row(call.columns.iter().map(|column| item.get(column).map_or_else(String::new, |value| cell(value))));
     }
     let more = page.next.map_or_else(String::new, |next| format!("there are more: repeat with --after {next}\n"));
-    format!("{table}\n{more}")
+    let at_least = if page.count_is_at_least { "counting has a bound: there may be more of each\n" } else { "" };
+    format!("{table}\n{at_least}{more}")
 }
 
 /// Members in the order of the answer. Lists inside (attempts) are shown as indented JSON.
@@ -340,6 +343,8 @@ mod tests {
         );
         assert!(text.ends_with("--after 77\n"), "{text}");
         assert_eq!(table(&call, r#"{"items":[],"next":null}"#), "none\n");
+        let text = table(&call, r#"{"items":[{"event_id":"evt_1"}],"count_is_at_least":true}"#);
+        assert!(text.ends_with("there may be more of each\n"), "{text}");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use hyper::Method;
 use super::operator::{Call, IntoCall, PageArgs, escaped};
 
 mod access;
+mod applications;
 mod merchants;
 
 pub use access::{RecoverArgs, Secret, Token};
+pub use applications::Application;
 pub use merchants::{Institution, Merchant, SubAccount};
 
-const APPLICATION_COLUMNS: &[&str] =
-    &["client_id", "merchant_id", "name", "enabled", "merchant_enabled", "callback_url", "created_at"];
 const EVENT_COLUMNS: &[&str] = &[
     "event_id",
     "client_id",
@@ -25,99 +25,12 @@ const EVENT_COLUMNS: &[&str] = &[
     "next_attempt_at",
     "created_at",
 ];
+const CAUSE_COLUMNS: &[&str] =
+    &["client_id", "outcome", "http_status", "count", "oldest_at", "newest_at", "example_event_id", "detail"];
 const REDELIVERY_COLUMNS: &[&str] =
     &["redelivery_id", "client_id", "of_state", "count", "done", "state", "rate_per_s", "created_at", "ended_at"];
 const RULE_COLUMNS: &[&str] =
     &["version_no", "config_id", "r_markup", "f_markup", "status", "effective_date", "due_date", "created_at"];
-
-/// Applications.
-#[derive(Debug, Subcommand)]
-pub enum Application {
-    /// Add an application to a merchant, institution or sub-account; its Payment API Secret is shown this once
-    Create {
-        /// Whose: merchant_id or sub_merchant_id
-        merchant: String,
-        /// A name for people
-        #[arg(long)]
-        name: String,
-        /// Where its callbacks go
-        #[arg(long, value_name = "URL")]
-        callback_url: Option<String>,
-    },
-    /// List applications
-    List {
-        /// Only of this merchant, institution or sub-account
-        #[arg(long, value_name = "ID")]
-        merchant_id: Option<String>,
-        /// Which page.
-        #[command(flatten)]
-        page: PageArgs,
-    },
-    /// Show an application
-    Show {
-        /// Which: its ClientId
-        client_id: String,
-    },
-    /// Change an application
-    Update {
-        /// Which: its ClientId
-        client_id: String,
-        /// A name for people
-        #[arg(long)]
-        name: Option<String>,
-        /// Whether its requests are accepted
-        #[arg(long, value_name = "true|false")]
-        enabled: Option<bool>,
-        /// Where its callbacks go
-        #[arg(long, value_name = "URL", conflicts_with = "no_callback_url")]
-        callback_url: Option<String>,
-        /// Callbacks go nowhere: events are held
-        #[arg(long)]
-        no_callback_url: bool,
-        /// Whether callbacks go out
-        #[arg(long, value_name = "true|false")]
-        callback_enabled: Option<bool>,
-        /// How callbacks are signed
-        #[arg(long, value_name = "hex|base64")]
-        callback_encoding: Option<String>,
-        /// Which words callbacks use
-        #[arg(long, value_name = "standard|family")]
-        callback_vocabulary: Option<String>,
-        /// A lower limit on the distance of its timestamps, in ms
-        #[arg(long, value_name = "MS", conflicts_with = "no_timestamp_tolerance_ms")]
-        timestamp_tolerance_ms: Option<i64>,
-        /// The deployment's limit counts again
-        #[arg(long)]
-        no_timestamp_tolerance_ms: bool,
-        /// Requests per second; 0 is off
-        #[arg(long, value_name = "N", conflicts_with = "no_rate_limit_per_s")]
-        rate_limit_per_s: Option<u32>,
-        /// The deployment's rate counts again
-        #[arg(long)]
-        no_rate_limit_per_s: bool,
-    },
-    /// Stop its callbacks: what is pending is held until they are resumed
-    PauseCallbacks {
-        /// Which: its ClientId
-        client_id: String,
-        /// Why, for the audit log
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
-    },
-    /// Let its callbacks go out again, what was held among them
-    ResumeCallbacks {
-        /// Which: its ClientId
-        client_id: String,
-        /// Why, for the audit log
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
-    },
-    /// Send it a signed callback that tells of nothing, and say what became of it
-    TestCallback {
-        /// Which: its ClientId
-        client_id: String,
-    },
-}
 
 /// Callback events.
 #[derive(Debug, Subcommand)]
@@ -166,6 +79,21 @@ pub enum Event {
         event_id: String,
         /// Which attempt: 1, 2, ...
         attempt: u32,
+    },
+    /// Count dead events by what they died of: the first look before many are delivered again
+    DeadCauses {
+        /// Only of this application
+        #[arg(long)]
+        client_id: Option<String>,
+        /// Only those that were written at this instant or later, as 2026-01-31T08:00:00Z
+        #[arg(long, value_name = "INSTANT")]
+        from: Option<String>,
+        /// Only those that were written before this instant
+        #[arg(long, value_name = "INSTANT")]
+        to: Option<String>,
+        /// At most so many causes: 1 to 500 [default: 50]
+        #[arg(long, value_name = "N")]
+        limit: Option<u32>,
     },
     /// Deliver an event again
     Redeliver {
@@ -326,61 +254,6 @@ fn json_number(text: &str) -> Result<String, String> {
     }
 }
 
-impl IntoCall for Application {
-    fn call(&self) -> anyhow::Result<Call> {
-        Ok(match self {
-            Self::Create { merchant, name, callback_url } => {
-                Call::new(Method::POST, format!("/merchants/{}/applications", escaped(merchant)))
-                    .text("name", Some(name))
-                    .text("callback_url", callback_url.as_deref())
-            }
-            Self::List { merchant_id, page } => {
-                Call::list("/applications", APPLICATION_COLUMNS).query("merchant_id", merchant_id.clone()).page(page)
-            }
-            Self::Show { client_id } => Call::new(Method::GET, format!("/applications/{}", escaped(client_id))),
-            Self::Update {
-                client_id,
-                name,
-                enabled,
-                callback_url,
-                no_callback_url,
-                callback_enabled,
-                callback_encoding,
-                callback_vocabulary,
-                timestamp_tolerance_ms,
-                no_timestamp_tolerance_ms,
-                rate_limit_per_s,
-                no_rate_limit_per_s,
-            } => {
-                let call = Call::new(Method::PATCH, format!("/applications/{}", escaped(client_id)))
-                    .text("name", name.as_deref())
-                    .raw("enabled", enabled.map(|on| on.to_string()))
-                    .text("callback_url", callback_url.as_deref())
-                    .raw("callback_url", null(*no_callback_url))
-                    .raw("callback_enabled", callback_enabled.map(|on| on.to_string()))
-                    .text("callback_encoding", callback_encoding.as_deref())
-                    .text("callback_vocabulary", callback_vocabulary.as_deref())
-                    .raw("timestamp_tolerance_ms", timestamp_tolerance_ms.map(|ms| ms.to_string()))
-                    .raw("timestamp_tolerance_ms", null(*no_timestamp_tolerance_ms))
-                    .raw("rate_limit_per_s", rate_limit_per_s.map(|n| n.to_string()))
-                    .raw("rate_limit_per_s", null(*no_rate_limit_per_s));
-                changes_something(call)?
-            }
-            Self::PauseCallbacks { client_id, reason } => {
-                callbacks(client_id, "pause").text("reason", reason.as_deref())
-            }
-            Self::ResumeCallbacks { client_id, reason } => {
-                callbacks(client_id, "resume").text("reason", reason.as_deref())
-            }
-            Self::TestCallback { client_id } => callbacks(client_id, "test"),
-        })
-    }
-}
-
-fn callbacks(client_id: &str, what: &str) -> Call {
-    Call::new(Method::POST, format!("/applications/{}/callbacks/{what}", escaped(client_id)))
-}
-
 impl IntoCall for Event {
     fn call(&self) -> anyhow::Result<Call> {
         Ok(match self {
@@ -399,6 +272,11 @@ impl IntoCall for Event {
                 .query("bizId", biz_id.clone())
                 .query("state", state.map(|state| state.name().to_owned()))
                 .page(page),
+            Self::DeadCauses { client_id, from, to, limit } => Call::list("/events/dead-causes", CAUSE_COLUMNS)
+                .query("client_id", client_id.clone())
+                .query("from", from.clone())
+                .query("to", to.clone())
+                .query("limit", limit.map(|limit| limit.to_string())),
             Self::Show { event_id } => Call::new(Method::GET, format!("/events/{}", escaped(event_id))),
             Self::Attempt { event_id, attempt } => {
                 Call::new(Method::GET, format!("/events/{}/attempts/{attempt}", escaped(event_id)))

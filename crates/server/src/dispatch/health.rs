@@ -80,6 +80,31 @@ enum Breaker {
     },
 }
 
+/// How the breaker of an endpoint stands, as people see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Attempts go.
+    Closed,
+    /// None goes before this instant.
+    Open {
+        /// When one may.
+        until: UnixMillis,
+    },
+    /// One may go, or is under way; how it ends decides.
+    HalfOpen,
+}
+
+impl BreakerState {
+    /// Its name in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open { .. } => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
 /// Whether one more attempt may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum May {
@@ -118,6 +143,25 @@ impl Health {
         }
         self.most = most;
         self.limit = self.limit.min(most);
+    }
+
+    /// How the breaker stands.
+    pub(super) fn breaker(&self, now: UnixMillis) -> BreakerState {
+        match self.breaker {
+            Breaker::Closed => BreakerState::Closed,
+            Breaker::Open { until, .. } if now < until => BreakerState::Open { until },
+            Breaker::Open { .. } | Breaker::HalfOpen { .. } => BreakerState::HalfOpen,
+        }
+    }
+
+    /// Attempts at once that may be under way now, and at the most.
+    pub(super) fn at_once(&self, now: UnixMillis) -> (usize, usize) {
+        let by_now = match self.breaker(now) {
+            BreakerState::Closed => self.limit,
+            BreakerState::Open { .. } => 0,
+            BreakerState::HalfOpen => 1,
+        };
+        (by_now, self.most)
     }
 
     /// Attempts at once by now.

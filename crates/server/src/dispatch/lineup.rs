@@ -13,12 +13,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
 
-use super::health::{Class, Sign};
+use super::health::{BreakerState, Class, Sign};
 use super::permits::{Held, Permits};
 use super::place::{Allows, Considered, Place, Stands};
 use super::queue::Queue;
@@ -58,6 +59,30 @@ impl Flight {
     pub(super) const fn of(event: &EventRow) -> Self {
         Self { event: event.no, tenant: event.tenant, application: event.application }
     }
+}
+
+/// The breaker of an endpoint has turned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turned {
+    /// It fails, and is left alone until then; then one attempt goes.
+    Opened { until: UnixMillis },
+    /// Attempts go again.
+    Closed,
+}
+
+/// How an endpoint stands at this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointView {
+    /// Its breaker.
+    pub breaker: BreakerState,
+    /// Attempts at once that may be under way now.
+    pub at_once: usize,
+    /// The same where it does not fail.
+    pub at_once_max: usize,
+    /// Attempts that are under way.
+    pub in_flight: usize,
+    /// The last attempt that this node remembers: when it was recorded, and what came of it.
+    pub last: Option<(UnixMillis, Outcome)>,
 }
 
 /// Events that are ready, in flight or left alone, and when to look for more.
@@ -254,24 +279,47 @@ impl Lineup {
         self.line_up(flight.application);
     }
 
-    /// An attempt was made and is recorded. `next`: when its event is due again; none: it is over or held.
-    pub(super) fn made(&mut self, flight: &Flight, sign: Sign, next: Option<UnixMillis>, now: UnixMillis) {
+    /// An attempt was made and is recorded: whether it has turned a breaker, and whose. `next`: when its event is due again; none: it is over or held.
+    pub(super) fn made(
+        &mut self,
+        flight: &Flight,
+        sign: Sign,
+        next: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Option<(Box<str>, Turned)> {
+        let mut turned = None;
         if let Some(place) = self.places.get_mut(&flight.application) {
             let was_open = place.health.is_open();
             let waiting = place.has_work();
             place.health.ended(sign, now, next, waiting);
-            match (was_open, place.health.is_open()) {
-                (false, true) => self.open += 1,
-                (true, false) => self.open = self.open.saturating_sub(1),
-                (true, true) | (false, false) => {}
+            turned = match (was_open, place.health.breaker(now)) {
+                (false, BreakerState::Open { until }) => Some(Turned::Opened { until }),
+                // Where its event is due by now, the pause is over as soon as it begins.
+                (false, BreakerState::HalfOpen) => Some(Turned::Opened { until: now }),
+                (true, BreakerState::Closed) => Some(Turned::Closed),
+                (false, BreakerState::Closed) | (true, BreakerState::Open { .. } | BreakerState::HalfOpen) => None,
+            };
+            match turned {
+                Some(Turned::Opened { .. }) => self.open += 1,
+                Some(Turned::Closed) => self.open = self.open.saturating_sub(1),
+                None => {}
             }
         }
+        let named = turned.map(|turned| (self.client_id(flight.application), turned));
         // Who waits for it does so until it is over, not until its next attempt.
         let at = next.or_else(|| self.awaited.remove(&flight.event).then_some(now));
         if let Some(at) = at {
             self.note(flight.tenant, flight.application, at);
         }
         self.land(flight);
+        named
+    }
+
+    /// An attempt was recorded then: what came of it.
+    pub(super) fn came(&mut self, application: ApplicationNo, at: UnixMillis, outcome: Outcome) {
+        if let Some(place) = self.places.get_mut(&application) {
+            place.last = Some((at, outcome));
+        }
     }
 
     /// An event waits for another one in the store: when that one is over, there is something to read.
@@ -319,15 +367,36 @@ impl Lineup {
         }
     }
 
-    /// What the application allows, and where its callbacks go: another URL is another endpoint.
-    pub(super) fn knows(&mut self, application: ApplicationNo, url: u64, allows: Allows) {
-        if let Some(place) = self.places.get_mut(&application) {
-            let was_open = place.health.is_open();
-            place.knows(url, allows);
-            if was_open && !place.health.is_open() {
-                self.open = self.open.saturating_sub(1);
-            }
+    /// What the application allows, and where its callbacks go: another URL is another endpoint. What rested for what is no longer so has
+    /// its turn. Whether the breaker was open, and that of the other endpoint is not.
+    pub(super) fn knows(&mut self, application: ApplicationNo, client_id: &str, url: u64, allows: Allows) -> bool {
+        let Some(place) = self.places.get_mut(&application) else { return false };
+        let was_open = place.health.is_open();
+        place.knows(client_id, url, allows);
+        let is_closed = was_open && !place.health.is_open();
+        if is_closed {
+            self.open = self.open.saturating_sub(1);
         }
+        self.line_up(application);
+        is_closed
+    }
+
+    /// ClientIds of those that something is remembered of and that are asked for.
+    pub(super) fn remembered(&self, asked: impl Fn(&str) -> bool) -> Vec<Box<str>> {
+        self.places.values().filter(|place| asked(&place.client_id)).map(|place| place.client_id.clone()).collect()
+    }
+
+    /// The ClientId of an application that something is remembered of.
+    fn client_id(&self, application: ApplicationNo) -> Box<str> {
+        self.places.get(&application).map_or_else(Box::default, |place| place.client_id.clone())
+    }
+
+    /// How an endpoint stands; none where nothing is remembered of it.
+    pub(super) fn view(&self, application: ApplicationNo, now: UnixMillis) -> Option<EndpointView> {
+        let place = self.places.get(&application)?;
+        let (at_once, at_once_max) = place.health.at_once(now);
+        let (breaker, in_flight) = (place.health.breaker(now), place.in_flight());
+        Some(EndpointView { breaker, at_once, at_once_max, in_flight, last: place.last })
     }
 
     /// Forgets what is ready or left alone in other lanes than these; attempts in flight go on.

@@ -94,14 +94,14 @@ impl Bench {
         self.rows.iter().find(|e| e.no.0 == no).expect("it was emitted").clone()
     }
 
-    /// The attempt is recorded, then lands.
-    fn land(&mut self, no: i64, sign: Sign, next: Option<UnixMillis>, now: UnixMillis) {
+    /// The attempt is recorded, then lands: whose breaker that has turned.
+    fn land(&mut self, no: i64, sign: Sign, next: Option<UnixMillis>, now: UnixMillis) -> Option<(Box<str>, Turned)> {
         let row = self.row(no);
         self.rows.retain(|e| e.no.0 != no);
         if next.is_some() {
             self.rows.push(EventRow { attempts: row.attempts + 1, due_at: next, ..row.clone() });
         }
-        self.lineup.made(&Flight::of(&row), sign, next, now);
+        self.lineup.made(&Flight::of(&row), sign, next, now)
     }
 
     fn deliver(&mut self, no: i64) {
@@ -340,15 +340,15 @@ fn lanes_that_are_gone_take_what_was_ready_with_them() {
 fn another_url_is_another_endpoint() {
     let mut bench = Bench::new(64, 8);
     bench.emit_all((1..=20).map(|no| event(no, 101)));
-    bench.lineup.knows(ApplicationNo(101), 1, ALLOWS);
+    bench.lineup.knows(ApplicationNo(101), "app_101", 1, ALLOWS);
     for _ in 0..4 {
         for no in bench.begun(NOW) {
-            bench.lineup.knows(ApplicationNo(101), 1, ALLOWS);
+            bench.lineup.knows(ApplicationNo(101), "app_101", 1, ALLOWS);
             bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
         }
     }
     assert_eq!(bench.lineup.open_endpoints(), 1);
-    bench.lineup.knows(ApplicationNo(101), 2, ALLOWS);
+    bench.lineup.knows(ApplicationNo(101), "app_101", 2, ALLOWS);
     bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
     assert_eq!((bench.begun(NOW).len(), bench.lineup.open_endpoints()), (8, 0));
 }
@@ -358,13 +358,43 @@ fn an_endpoint_gets_no_more_than_its_rate_and_no_more_at_once_than_it_may() {
     let mut bench = Bench::new(64, 8);
     bench.emit_all((1..=20).map(|no| event(no, 101)));
     let _first = bench.next(NOW);
-    bench.lineup.knows(ApplicationNo(101), 1, Allows { at_once: 3, per_s: Some(10) });
+    bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 3, per_s: Some(10) });
     assert_eq!(bench.begun(NOW).len(), 1, "the second is the first one that is paced");
     assert_eq!((bench.begun(later(99)).len(), bench.begun(later(100)).len()), (0, 1));
     assert_eq!(bench.begun(later(9_000)), [] as [i64; 0], "three at once");
-    bench.lineup.knows(ApplicationNo(101), 1, Allows { at_once: 8, per_s: None });
+    bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 8, per_s: None });
+    assert_eq!(bench.begun(later(9_000)).len(), 5, "though none of them has landed");
     bench.deliver(1);
-    assert_eq!(bench.begun(later(9_000)).len(), 6);
+    assert_eq!(bench.begun(later(9_000)).len(), 1);
+}
+
+#[test]
+fn a_breaker_is_told_when_it_turns_and_seen_as_it_stands() {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=20).map(|no| event(no, 101)));
+    bench.lineup.knows(ApplicationNo(101), "app_101", 1, ALLOWS);
+    let seen = |bench: &Bench, ms| {
+        let view = bench.lineup.view(ApplicationNo(101), later(ms)).expect("it is remembered");
+        (view.breaker, view.at_once, view.at_once_max, view.in_flight)
+    };
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        for no in bench.begun(NOW) {
+            bench.lineup.knows(ApplicationNo(101), "app_101", 1, ALLOWS);
+            told.extend(bench.land(no, Sign::Bad, Some(later(60_000)), NOW));
+        }
+    }
+    let until = later(1_000);
+    assert_eq!(told, [("app_101".into(), Turned::Opened { until })], "once");
+    assert_eq!(seen(&bench, 999), (BreakerState::Open { until }, 0, 8, 0));
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), until);
+    let [first] = bench.begun(until)[..] else { panic!("one goes") };
+    assert_eq!(seen(&bench, 1_000), (BreakerState::HalfOpen, 1, 8, 1));
+    assert_eq!(bench.land(first, Sign::Bad, Some(later(60_000)), until), None, "that it goes on failing is no turn");
+    let [second] = bench.begun(later(3_000))[..] else { panic!("one goes") };
+    assert_eq!(bench.land(second, Sign::Good, None, later(3_000)), Some(("app_101".into(), Turned::Closed)));
+    assert_eq!(seen(&bench, 3_000), (BreakerState::Closed, 1, 8, 0));
+    assert_eq!(bench.lineup.open_endpoints(), 0);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::EventNo;
 use countersign_domain::lanes::{Fence, LaneSet};
 use countersign_domain::time::UnixMillis;
@@ -33,6 +34,7 @@ pub mod egress;
 mod ends;
 mod faults;
 mod health;
+mod heed;
 mod leases;
 mod lineup;
 mod permits;
@@ -52,6 +54,8 @@ mod timetable;
 mod trial;
 mod turn;
 
+pub use health::BreakerState;
+pub use lineup::EndpointView;
 pub use settings::{DispatchError, DispatchSettings};
 pub use trial::{BIZ_TYPE, Tried};
 
@@ -75,7 +79,7 @@ const FAULT_MS: i64 = 60_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// An attempt was made and recorded; the next one is due then, unless the event is over.
-    Attempted { next: Option<UnixMillis>, sign: Sign },
+    Attempted { next: Option<UnixMillis>, sign: Sign, outcome: Outcome },
     /// It waits for an earlier one of its bizId, and the store knows.
     Behind { event: EventNo },
     /// It waits after a fault.
@@ -181,10 +185,11 @@ impl Dispatcher {
     /// back at the end.
     pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
         let mut beside = JoinSet::new();
-        let (turner, looker, resender) = (self.clone(), self.clone(), self.clone());
+        let (turner, looker, resender, heeder) = (self.clone(), self.clone(), self.clone(), self.clone());
         beside.spawn(async move { turner.turn_always().await });
         beside.spawn(async move { looker.look_always().await });
         beside.spawn(async move { resender.resend_always().await });
+        beside.spawn(async move { heeder.heed_always().await });
         if !self.app.store.is_shared() {
             self.work(shutdown).await;
             return beside.shutdown().await;

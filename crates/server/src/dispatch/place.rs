@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
 use std::iter::Chain;
 
+use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::{EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
@@ -65,6 +66,10 @@ pub(super) struct Place {
     rests_until: Option<UnixMillis>,
     /// Where its callbacks go, as a number.
     url: Option<u64>,
+    /// Its ClientId, as soon as it is known.
+    pub(super) client_id: Box<str>,
+    /// The last attempt that was recorded, and when that was.
+    pub(super) last: Option<(UnixMillis, Outcome)>,
 }
 
 impl Place {
@@ -80,6 +85,8 @@ impl Place {
             parked: Vec::new(),
             rests_until: None,
             url: None,
+            client_id: Box::default(),
+            last: None,
         }
     }
 
@@ -196,10 +203,18 @@ impl Place {
         first.ready.drain(..).chain(again.ready.drain(..))
     }
 
+    /// Attempts of it that are under way.
+    pub(super) const fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
     /// What is known of another URL is not known of this one.
-    pub(super) fn knows(&mut self, url: u64, allows: Allows) {
+    pub(super) fn knows(&mut self, client_id: &str, url: u64, allows: Allows) {
+        if *self.client_id != *client_id {
+            self.client_id = client_id.into();
+        }
         if self.url.replace(url).is_some_and(|before| before != url) {
-            self.health = Health::new(allows.at_once);
+            (self.health, self.last) = (Health::new(allows.at_once), None);
         }
         self.health.allow(allows.at_once);
         self.pace.set(allows.per_s);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_domain::delivery::{DeliveryState, Verdict, after_attempt};
+use countersign_domain::delivery::{DeliveryState, Outcome, Verdict, after_attempt};
 use countersign_domain::ids::{EventNo, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
@@ -59,13 +59,21 @@ impl Dispatcher {
         let number = event.attempts + 1;
         let made = u32::try_from(number).unwrap_or(u32::MAX);
         let spread = u16::try_from(self.app.chance.bits64() & 0xffff).unwrap_or(0);
-        let schedule = &self.settings.schedule;
+        // While the attempt was under way the endpoint's own schedule may have changed.
+        let fresh = if report.outcome == Outcome::Delivered {
+            None
+        } else {
+            self.app.known_application(&event.client_id).await.ok().flatten()
+        };
+        let row = fresh.as_deref().map_or(&known.application, |fresh| &fresh.application);
+        let schedule = self.schedule_of(row);
         let verdict =
             after_attempt(made, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
         measure(&report);
         tell(event, known, number, &report, verdict, now);
         // What somebody sends again by hand says nothing of the endpoint.
         let sign = if event.by_hand { Sign::Neutral } else { Sign::of(report.outcome, report.http_status) };
+        let outcome = report.outcome;
         let attempt = Made::of(event, fence, began, report);
         match verdict {
             Verdict::DisableEndpoint => self.disable(event, &attempt, url).await,
@@ -81,7 +89,7 @@ impl Dispatcher {
                         if is_dead {
                             ends::count_death();
                         }
-                        Ended::Attempted { next: due_at, sign }
+                        Ended::Attempted { next: due_at, sign, outcome }
                     }
                     Fate::Away => Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
                     Fate::Broken => Ended::Waits { until: now.plus_ms(FAULT_MS) },

@@ -1,6 +1,5 @@
 //! One pass after the other: lands what has ended, reads what is owed, begins what may begin.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -14,8 +13,8 @@ use metrics::gauge;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::heed::tell_turned;
 use super::lineup::{Flight, Next};
-use super::place::Allows;
 use super::{Desk, Dispatcher, Ended, LOOK_EVERY, STORE_PAUSE, WAIT_MIN};
 
 /// Applications that are found at once.
@@ -57,6 +56,7 @@ impl Dispatcher {
         if let Err(error) = self.turn_all().await {
             tracing::warn!(%error, "What is to be held or released could not be");
         }
+        self.heed().await;
         if let Err(error) = self.look_for(LaneSet::ALL).await {
             tracing::warn!(%error, "Who has something due could not be read");
         }
@@ -193,11 +193,7 @@ impl Dispatcher {
         for row in rows.iter().filter(|row| last.replace(row.application) != Some(row.application)) {
             // What cannot be read now is told where the event is handled.
             if let Ok(Some(known)) = self.app.known_application(&row.client_id).await {
-                let mut url = DefaultHasher::new();
-                known.application.callback_url.hash(&mut url);
-                let allows =
-                    Allows { at_once: self.settings.per_application, per_s: self.settings.per_application_per_s };
-                desk.lineup.knows(row.application, url.finish(), allows);
+                self.take_up(&mut desk.lineup, &known.application);
             }
         }
         desk.lineup.offer(&of, rows, limit, now);
@@ -216,7 +212,12 @@ impl Dispatcher {
             self.leases.land(Lane::of(flight.application));
             let lineup = &mut desk.lineup;
             match ended {
-                Ended::Attempted { next, sign } => lineup.made(&flight, sign, next, now),
+                Ended::Attempted { next, sign, outcome } => {
+                    lineup.came(flight.application, now, outcome);
+                    if let Some((client_id, turned)) = lineup.made(&flight, sign, next, now) {
+                        tell_turned(&client_id, turned, now);
+                    }
+                }
                 Ended::Behind { event } => lineup.waits(&flight, event, now),
                 Ended::Waits { until } => lineup.park(&flight, until),
                 Ended::ApplicationWaits { until } => lineup.park_application(&flight, until),

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use countersign_domain::delivery::{SCHEDULE_DELAYS_MAX, Schedule};
 use countersign_domain::time::rfc3339;
 use countersign_protocol::body::Fields;
-use countersign_store::contract::{ApplicationRow, ApplicationView};
+use countersign_store::contract::{ApplicationRow, ApplicationView, EndpointSettings};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Desk;
@@ -15,13 +17,18 @@ use super::fields::{display_name, whole};
 use super::paging::{Asked, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::identity::{
-    self, ApplicationChange, MadeApplication, NewApplication, Set, encoding_from_name, encoding_name,
+    self, ApplicationChange, EndpointChange, MadeApplication, NewApplication, Set, encoding_from_name, encoding_name,
     vocabulary_from_name, vocabulary_name,
 };
 use crate::dispatch::egress::Egress;
 
 /// Largest rate that an application can be given.
 const RATE_MAX: i64 = 1_000_000;
+/// Largest rate of callbacks, and most of them at once, that an application can be given.
+const CALLBACK_RATE_MAX: i64 = 10_000;
+const CALLBACK_CONCURRENCY_MAX: i64 = 1_000;
+/// No delay is written with more characters.
+const DELAY_CHARS_MAX: usize = 24;
 
 /// An application to be made.
 #[derive(Debug, ToSchema)]
@@ -30,6 +37,12 @@ pub struct ApplicationRequest {
     pub name: String,
     /// Where its callbacks go; absent: events are held.
     pub callback_url: Option<String>,
+    /// Callbacks in a second, 1 to 10000; 0: as many as there are. Absent: the deployment's rate counts.
+    pub callback_rate_per_s: Option<u32>,
+    /// Callbacks at once, 1 to 1000. Absent: the deployment's number counts.
+    pub callback_concurrency: Option<u32>,
+    /// When failed attempts are repeated, such as `["5s", "2m", "1h"]`: 1 to 32 delays. Absent: the deployment's schedule counts.
+    pub callback_schedule: Option<Vec<String>>,
 }
 
 /// An application that was just made, with its first secret.
@@ -51,7 +64,8 @@ pub struct NewApplicationAnswer {
     pub created_at: String,
 }
 
-/// What to change. What is absent stays; null clears `callback_url`, `timestamp_tolerance_ms` and `rate_limit_per_s`.
+/// What to change. What is absent stays; null clears `callback_url`, `timestamp_tolerance_ms`, `rate_limit_per_s`, `callback_rate_per_s`,
+/// `callback_concurrency` and `callback_schedule`.
 #[derive(Debug, ToSchema)]
 pub struct ApplicationPatch {
     /// A name for people.
@@ -70,6 +84,12 @@ pub struct ApplicationPatch {
     pub timestamp_tolerance_ms: Option<i64>,
     /// Requests per second; 0 is off.
     pub rate_limit_per_s: Option<u32>,
+    /// Callbacks in a second, 1 to 10000; 0: as many as there are.
+    pub callback_rate_per_s: Option<u32>,
+    /// Callbacks at once, 1 to 1000.
+    pub callback_concurrency: Option<u32>,
+    /// When failed attempts are repeated, such as `["5s", "2m", "1h"]`: 1 to 32 delays.
+    pub callback_schedule: Option<Vec<String>>,
 }
 
 /// An application.
@@ -97,6 +117,12 @@ pub struct Application {
     pub timestamp_tolerance_ms: Option<i64>,
     /// Requests per second; 0 is off; null: the deployment's.
     pub rate_limit_per_s: Option<u32>,
+    /// Callbacks in a second; 0: as many as there are; null: the deployment's.
+    pub callback_rate_per_s: Option<u32>,
+    /// Callbacks at once; null: the deployment's.
+    pub callback_concurrency: Option<u32>,
+    /// When failed attempts are repeated; null: the deployment's.
+    pub callback_schedule: Option<Vec<String>>,
     /// When it was made, RFC 3339.
     pub created_at: String,
 }
@@ -116,6 +142,9 @@ impl From<&ApplicationView> for Application {
             callback_vocabulary: vocabulary_name(row.callback_vocabulary),
             timestamp_tolerance_ms: row.timestamp_tolerance_ms,
             rate_limit_per_s: row.rate_limit_per_s,
+            callback_rate_per_s: row.endpoint.rate_per_s,
+            callback_concurrency: row.endpoint.concurrency,
+            callback_schedule: row.endpoint.schedule.as_ref().map(Schedule::texts),
             created_at: rfc3339(row.created_at),
         }
     }
@@ -145,7 +174,34 @@ fn parse_new(egress: &Egress, merchant_id: String, body: &[u8]) -> Result<NewApp
     let fields = Fields::parse(body)?;
     let name = display_name(fields.required_text("name")?)?;
     let url = fields.text("callback_url")?.map(|url| callback_url(egress, url)).transpose()?;
-    Ok(NewApplication { merchant_id, name, callback_url: url })
+    Ok(NewApplication { merchant_id, name, callback_url: url, endpoint: endpoint(&fields)? })
+}
+
+/// How callbacks go out; null is absent.
+fn endpoint(fields: &Fields<'_>) -> Result<EndpointSettings, Problem> {
+    let small = |name, least, most| -> Result<Option<u32>, Problem> {
+        Ok(whole(fields, name, least, most)?.and_then(|number| u32::try_from(number).ok()))
+    };
+    Ok(EndpointSettings {
+        rate_per_s: small("callback_rate_per_s", 0, CALLBACK_RATE_MAX)?,
+        concurrency: small("callback_concurrency", 1, CALLBACK_CONCURRENCY_MAX)?,
+        schedule: schedule(fields)?,
+    })
+}
+
+/// By the rules of the setting of this name.
+fn schedule(fields: &Fields<'_>) -> Result<Option<Schedule>, Problem> {
+    const NAME: &str = "callback_schedule";
+    let Some(list) = fields.raw(NAME).map(RawValue::get).filter(|raw| *raw != "null") else { return Ok(None) };
+    let is_short = |delay: &String| delay.chars().count() <= DELAY_CHARS_MAX;
+    let delays = serde_json::from_str::<Vec<String>>(list).ok().filter(|delays| delays.iter().all(is_short));
+    let delays = delays.ok_or_else(|| {
+        Problem::field(
+            NAME,
+            format_args!("must be a list of 1 to {SCHEDULE_DELAYS_MAX} delays such as [\"5s\", \"2m\", \"1h\"]"),
+        )
+    })?;
+    Schedule::parse(&delays).map(Some).map_err(|refused| Problem::field(NAME, refused))
 }
 
 fn parse_patch(desk: &Desk, body: &[u8]) -> Result<ApplicationChange, Problem> {
@@ -159,6 +215,7 @@ fn parse_patch(desk: &Desk, body: &[u8]) -> Result<ApplicationChange, Problem> {
     let url = fields.text("callback_url")?.map(|url| callback_url(&desk.settings.egress, url)).transpose()?;
     let tolerance = whole(&fields, "timestamp_tolerance_ms", 1, desk.app.policy.timestamp_tolerance_ms)?;
     let rate = whole(&fields, "rate_limit_per_s", 0, RATE_MAX)?.and_then(|rate| u32::try_from(rate).ok());
+    let endpoint = endpoint(&fields)?;
     Ok(ApplicationChange {
         name: fields.text("name")?.map(display_name).transpose()?,
         enabled: fields.boolean("enabled")?,
@@ -168,6 +225,11 @@ fn parse_patch(desk: &Desk, body: &[u8]) -> Result<ApplicationChange, Problem> {
         callback_vocabulary: vocabulary.as_deref().and_then(vocabulary_from_name),
         timestamp_tolerance_ms: set(&fields, "timestamp_tolerance_ms", tolerance),
         rate_limit_per_s: set(&fields, "rate_limit_per_s", rate),
+        endpoint: EndpointChange {
+            rate_per_s: set(&fields, "callback_rate_per_s", endpoint.rate_per_s),
+            concurrency: set(&fields, "callback_concurrency", endpoint.concurrency),
+            schedule: set(&fields, "callback_schedule", endpoint.schedule),
+        },
     })
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
+use countersign_domain::delivery::Schedule;
+use countersign_domain::time::rfc3339;
 use countersign_protocol::body::Fields;
 use countersign_store::contract::ApplicationView;
 use serde::Serialize;
@@ -11,11 +13,12 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::applications::Application;
-use super::call::{Call, Named, Reply};
+use super::call::{Call, Named, Reply, json};
 use super::fields::checked_text;
 use super::problem::{Problem, ProblemDocument};
+use crate::app::endpoint::{self, Endpoint};
 use crate::app::identity::{self, Switch};
-use crate::dispatch::Tried;
+use crate::dispatch::{BreakerState, EndpointView, Tried};
 
 /// Longest reason, in characters.
 const REASON_CHARS_MAX: usize = 200;
@@ -60,6 +63,84 @@ impl From<&Tried> for TestAnswer {
     }
 }
 
+/// How callbacks of an application fare.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a member of the answer")]
+pub struct CallbacksAnswer {
+    /// The application.
+    pub client_id: String,
+    /// `enabled`: they go out. Else what keeps them: `held_since_restore`, `merchant_disabled`, `paused` (by hand, or since the endpoint answered 410) or `no_url`.
+    pub state: &'static str,
+    /// Events that wait for their next attempt.
+    pub pending: i64,
+    /// Whether there are more: 10,000 are counted.
+    pub pending_is_at_least: bool,
+    /// Events that wait for callbacks to go out.
+    pub held: i64,
+    /// Whether there are more: 10,000 are counted.
+    pub held_is_at_least: bool,
+    /// Events whose schedule is used up.
+    pub dead: i64,
+    /// Whether there are more: 10,000 are counted.
+    pub dead_is_at_least: bool,
+    /// When the oldest event was written that is pending or held (of those that were counted); null: there is none.
+    pub oldest_open_at: Option<String>,
+    /// When the next attempt is due; null: none is.
+    pub next_attempt_at: Option<String>,
+    /// Callbacks in a second, its own or the deployment's; null: as many as there are.
+    pub rate_per_s: Option<u32>,
+    /// When failed attempts are repeated, by its own schedule or the deployment's.
+    pub schedule: Vec<String>,
+    /// Whether this node delivers for the application, and so knows what follows. Another one does where it is false, and all that follows is null.
+    pub breaker_known: bool,
+    /// `closed`: attempts go. `open`: none goes before `breaker_until`. `half_open`: one may go, or is under way, and how it ends decides.
+    pub breaker: Option<&'static str>,
+    /// When the endpoint is tried again; null unless the breaker is open.
+    pub breaker_until: Option<String>,
+    /// How many attempts may be under way at once now; 0 while the breaker is open.
+    pub attempts_at_once: Option<usize>,
+    /// How many may where the endpoint does not fail: its own number or the deployment's.
+    pub attempts_at_once_max: Option<usize>,
+    /// How many are under way.
+    pub in_flight: Option<usize>,
+    /// When the last attempt was recorded that this node remembers; null: it remembers none.
+    pub last_attempt_at: Option<String>,
+    /// What came of it.
+    pub last_outcome: Option<&'static str>,
+}
+
+impl CallbacksAnswer {
+    fn of(endpoint: &Endpoint, rate_per_s: Option<u32>, schedule: &Schedule, view: Option<&EndpointView>) -> Self {
+        let breaker_until = view.and_then(|view| match view.breaker {
+            BreakerState::Open { until } => Some(rfc3339(until)),
+            BreakerState::Closed | BreakerState::HalfOpen => None,
+        });
+        let last = view.and_then(|view| view.last);
+        Self {
+            client_id: endpoint.view.application.client_id.clone(),
+            state: endpoint.flow.name(),
+            pending: endpoint.pending.count,
+            pending_is_at_least: endpoint.pending.is_at_least,
+            held: endpoint.held.count,
+            held_is_at_least: endpoint.held.is_at_least,
+            dead: endpoint.dead.count,
+            dead_is_at_least: endpoint.dead.is_at_least,
+            oldest_open_at: endpoint.oldest_open_at.map(rfc3339),
+            next_attempt_at: endpoint.next_attempt_at.map(rfc3339),
+            rate_per_s,
+            schedule: schedule.texts(),
+            breaker_known: view.is_some(),
+            breaker: view.map(|view| view.breaker.name()),
+            breaker_until,
+            attempts_at_once: view.map(|view| view.at_once),
+            attempts_at_once_max: view.map(|view| view.at_once_max),
+            in_flight: view.map(|view| view.in_flight),
+            last_attempt_at: last.map(|(at, _)| rfc3339(at)),
+            last_outcome: last.map(|(_, outcome)| outcome.name()),
+        }
+    }
+}
+
 fn reason(body: &[u8]) -> Result<Option<String>, Problem> {
     let text = Fields::parse(body)?.text("reason")?;
     text.map(|text| checked_text("reason", text, 1, REASON_CHARS_MAX)).transpose()
@@ -74,6 +155,18 @@ async fn turn(client_id: &str, switch: Switch, call: &Call) -> Reply {
         Ok(Application::from(&view))
     })
     .await
+}
+
+/// How callbacks of an application fare: whether they go out, what waits and what is dead; and, from the node that delivers for it, how its endpoint stands.
+#[utoipa::path(get, path = "/operator/v1/applications/{client_id}/callbacks", tag = "Applications", operation_id = "show_callbacks",
+    params(("client_id" = String, Path, description = "The ClientId")),
+    responses((status = 200, body = CallbacksAnswer), (status = 404, body = ProblemDocument)))]
+pub async fn show(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>) -> Reply {
+    let endpoint = endpoint::look(&desk.app, &client_id).await?;
+    let (dispatcher, row) = (&desk.settings.dispatcher, &endpoint.view.application);
+    let view = dispatcher.view(row).await;
+    let (rate, schedule) = (dispatcher.rate_of(row), dispatcher.schedule_of(row));
+    Ok(json(&CallbacksAnswer::of(&endpoint, rate, schedule, view.as_ref())))
 }
 
 /// Stops the callbacks of an application: what is pending is held, until they are resumed. The same switch as `callback_enabled`.

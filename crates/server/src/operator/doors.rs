@@ -7,8 +7,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post};
 use countersign_store::contract::Role;
 
 use super::{
-    BASE, Desk, applications, attempts, audit, audit_chain, callbacks, convert_orders, delivery, events, fee_rules,
-    master_key, merchants, redeliveries, requests, retention, secrets, tokens,
+    BASE, Desk, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
+    fee_rules, master_key, merchants, redeliveries, requests, retention, secrets, tokens,
 };
 
 /// One method of one path.
@@ -47,6 +47,7 @@ pub fn doors() -> Vec<Door> {
         door(Method::GET, "/applications", Viewer, get(applications::list)),
         door(Method::GET, "/applications/{client_id}", Viewer, get(applications::show)),
         door(Method::PATCH, "/applications/{client_id}", Security, patch(applications::update)),
+        door(Method::GET, "/applications/{client_id}/callbacks", Viewer, get(callbacks::show)),
         door(Method::POST, "/applications/{client_id}/callbacks/pause", Operator, post(callbacks::pause)),
         door(Method::POST, "/applications/{client_id}/callbacks/resume", Operator, post(callbacks::resume)),
         door(Method::POST, "/applications/{client_id}/callbacks/test", Operator, post(callbacks::test)),
@@ -64,6 +65,7 @@ pub fn doors() -> Vec<Door> {
         door(Method::PATCH, "/convert-orders/{order_id}", Operator, patch(convert_orders::advance)),
         door(Method::POST, "/events", Operator, post(events::emit)),
         door(Method::GET, "/events", Viewer, get(events::list)),
+        door(Method::GET, "/events/dead-causes", Viewer, get(causes::list)),
         door(Method::GET, "/events/{event_id}", Viewer, get(events::show)),
         door(Method::GET, "/events/{event_id}/attempts/{attempt}", Operator, get(attempts::show)),
         door(Method::POST, "/events/{event_id}/redeliver", Operator, post(events::redeliver)),

@@ -2,6 +2,7 @@
 
 use countersign_domain::ids::is_name;
 use countersign_domain::money::{Amount, Currency, TRANSACTION_MAX, TRANSACTION_MIN};
+use countersign_domain::time::{UnixMillis, parse_rfc3339};
 use countersign_protocol::body::Fields;
 use countersign_protocol::code::Code;
 use countersign_protocol::exact::Exact;
@@ -50,6 +51,12 @@ pub fn whole(fields: &Fields<'_>, name: &str, min: i64, max: i64) -> Result<Opti
         }
         number => Ok(number),
     }
+}
+
+/// An instant as RFC 3339 writes it.
+pub fn instant(name: &str, text: &str) -> Result<UnixMillis, Problem> {
+    let refuse = || Problem::field(name, "must be an instant such as 2026-01-31T08:00:00Z (RFC 3339)");
+    parse_rfc3339(text).ok_or_else(refuse)
 }
 
 /// An amount: a text within the contract's limits, never rounded.

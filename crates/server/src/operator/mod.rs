@@ -47,6 +47,7 @@ pub mod attempts;
 pub mod audit;
 pub mod audit_chain;
 pub mod callbacks;
+pub mod causes;
 pub mod convert_orders;
 pub mod delivery;
 pub mod events;

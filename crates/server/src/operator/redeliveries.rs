@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::SortedId;
-use countersign_domain::time::{UnixMillis, parse_rfc3339, rfc3339};
+use countersign_domain::time::rfc3339;
 use countersign_protocol::body::Fields;
 use countersign_protocol::code::Code;
 use countersign_store::redelivery::RedeliveryRow;
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
-use super::fields::{checked_text, whole};
+use super::fields::{checked_text, instant, whole};
 use super::paging::{Asked, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::redelivery::{self, Prospect, Wish, parse_public_id, public_id};
@@ -136,12 +136,6 @@ impl From<&RedeliveryRow> for Redelivery {
     }
 }
 
-fn instant(fields: &Fields<'_>, name: &str) -> Result<Option<UnixMillis>, Problem> {
-    let Some(text) = fields.text(name)? else { return Ok(None) };
-    let refuse = || Problem::field(name, "must be an instant such as 2026-01-31T08:00:00Z (RFC 3339)");
-    parse_rfc3339(&text).map(Some).ok_or_else(refuse)
-}
-
 /// What is wished, and whether it is only to be counted.
 fn parse(body: &[u8]) -> Result<(Wish, bool), Problem> {
     let fields = Fields::parse(body)?;
@@ -155,8 +149,8 @@ fn parse(body: &[u8]) -> Result<(Wish, bool), Problem> {
         client_id: fields.required_text("client_id")?,
         state,
         biz_id,
-        from: instant(&fields, "from")?,
-        to: instant(&fields, "to")?,
+        from: fields.text("from")?.map(|text| instant("from", &text)).transpose()?,
+        to: fields.text("to")?.map(|text| instant("to", &text)).transpose()?,
         rate_per_s: whole(&fields, "rate_per_s", 1, RATE_MAX)?.unwrap_or(RATE_DEFAULT),
     };
     if wish.from.zip(wish.to).is_some_and(|(from, to)| from >= to) {

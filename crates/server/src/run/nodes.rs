@@ -113,9 +113,11 @@ pub(super) async fn watch_directory(app: Arc<App>, mut ended: watch::Receiver<bo
                 // At the first look nobody knows what was read before it; a directory that went back has lost commits in a failover.
                 if after.is_none_or(|after| changes.revision < after) {
                     app.callers.forget_all();
+                    app.due.change_all();
                 }
                 for client_id in &changes.client_ids {
                     app.callers.forget(client_id);
+                    app.due.change(client_id);
                 }
                 after = Some(changes.revision);
                 app.callers.checked(began);

@@ -311,6 +311,9 @@ impl<'a> Alone<'a> {
             &row.tolerance_before_ms,
             &row.tolerance_raised_at.map(|t| t.0),
             &row.rate_limit_per_s.map(i64::from),
+            &row.endpoint.rate_per_s.map(i64::from),
+            &row.endpoint.concurrency.map(i64::from),
+            &row.endpoint.schedule.as_ref().map(ToString::to_string),
             &row.revision,
             &row.created_at.0,
         ];
@@ -333,6 +336,9 @@ impl<'a> Alone<'a> {
             &row.tolerance_before_ms,
             &row.tolerance_raised_at.map(|t| t.0),
             &row.rate_limit_per_s.map(i64::from),
+            &row.endpoint.rate_per_s.map(i64::from),
+            &row.endpoint.concurrency.map(i64::from),
+            &row.endpoint.schedule.as_ref().map(ToString::to_string),
             &row.revision,
         ];
         guard(

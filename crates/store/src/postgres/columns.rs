@@ -67,7 +67,8 @@ macro_rules! application_select {
         concat!(
             "SELECT a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, \
              a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, \
-             a.tolerance_before_ms, a.tolerance_raised_at, a.rate_limit_per_s, a.revision, a.created_at, ",
+             a.tolerance_before_ms, a.tolerance_raised_at, a.rate_limit_per_s, a.callback_rate_per_s, a.callback_concurrency, \
+             a.callback_schedule, a.revision, a.created_at, ",
             merchant_columns!(),
             ", t.merchant_id, t.enabled, s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, \
              s.signs_callbacks, s.created_at, s.not_after, s.revoked_at, s.last_used_at FROM ",
@@ -107,5 +108,25 @@ macro_rules! event_columns {
     () => {
         "e.tenant_no, e.event_no, e.application_no, e.client_id, e.event_id, e.seq, e.sequence, e.biz_type, e.biz_id, \
          e.biz_status, e.data, e.body, e.created_at, d.state, d.attempts, d.due_at, d.behind_no, d.by_hand"
+    };
+}
+
+/// The first of what is dead and asked for, each with its event and its last attempt.
+macro_rules! dead_deliveries {
+    ($which:literal, $before:literal, $limit:literal, $tenant:literal) => {
+        concat!(
+            " FROM (SELECT tenant_no, event_no, attempts FROM delivery WHERE ",
+            $which,
+            "state = 'dead' AND event_no < ",
+            $before,
+            " ORDER BY event_no DESC LIMIT ",
+            $limit,
+            ") d CROSS JOIN LATERAL (SELECT client_id, event_id, created_at FROM event WHERE tenant_no = ",
+            $tenant,
+            " AND event_no = d.event_no LIMIT 1) e CROSS JOIN LATERAL (SELECT outcome, http_status, detail FROM attempt \
+             WHERE tenant_no = ",
+            $tenant,
+            " AND event_no = d.event_no AND attempt = d.attempts LIMIT 1) a ORDER BY d.event_no DESC"
+        )
     };
 }

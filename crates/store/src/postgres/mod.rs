@@ -49,7 +49,8 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::batch::{Batch, Committed, Guard, Write};
+use crate::backlog::{Backlog, DeadRow};
+use crate::batch::{Batch, Committed, Write};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
@@ -184,45 +185,10 @@ impl PostgresStore {
     /// The lane of a batch: those of one tenant, and those that guard the same row, meet in one group instead of waiting for each
     /// other's locks.
     fn lane(&self, tenant: Option<TenantNo>, batch: &Batch) -> &mpsc::Sender<Job> {
-        let key = tenant.map(|tenant| tenant.0).or_else(|| batch.0.iter().find_map(row_of));
+        let key = tenant.map(|tenant| tenant.0).or_else(|| batch.0.iter().find_map(Write::row_of));
         // Numbers of one kind may follow a step that the count of lanes divides.
         let spread = key.unwrap_or(0).unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.lanes[usize::try_from(spread).unwrap_or(0) % self.lanes.len()]
-    }
-}
-
-/// The number of a row of no tenant that a write is about, where many writes may be about it.
-const fn row_of(write: &Write) -> Option<i64> {
-    match write {
-        Write::InsertMerchant(row) | Write::UpdateMerchant(row) => Some(row.tenant.0),
-        Write::InsertApplication(row) | Write::UpdateApplication(row) => Some(row.no.0),
-        Write::InsertSecret(row) | Write::UpdateSecret(row) => Some(row.application.0),
-        Write::Guard(Guard::Lane { application, .. } | Guard::Application { application, .. }) => Some(application.0),
-        Write::ClaimNonce(_)
-        | Write::AppendRule { .. }
-        | Write::InsertConvertOrder { .. }
-        | Write::MoveConvertOrder { .. }
-        | Write::EnqueueEvent(_)
-        | Write::RecordAttempt { .. }
-        | Write::Turn { .. }
-        | Write::ReleaseHeld { .. }
-        | Write::HoldPending { .. }
-        | Write::Defer { .. }
-        | Write::Reassess { .. }
-        | Write::Redeliver { .. }
-        | Write::Redelivery(_)
-        | Write::AddUses(_)
-        | Write::InsertToken(_)
-        | Write::RevokeToken { .. }
-        | Write::RememberAnswer(_)
-        | Write::ForgetBytes { .. }
-        | Write::ForgetEvents { .. }
-        | Write::ForgetAnswers { .. }
-        | Write::RecordAudit(_)
-        | Write::PutSetting { .. }
-        | Write::MoveSetting { .. }
-        | Write::RewrapSecret { .. }
-        | Write::Guard(Guard::Setting { .. }) => None,
     }
 }
 
@@ -425,6 +391,14 @@ impl Store for PostgresStore {
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
         redelivery::list(&self.readers, &which, limit).await
+    }
+
+    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
+        queries::backlog(&self.readers, tenant, of, most).await
+    }
+
+    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
+        queries::dead(&self.readers, of, &page).await
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

@@ -15,6 +15,7 @@ use super::readers::Readers;
 use super::rows;
 use super::session::Params;
 use super::statements::{EVENTS, Sql};
+use crate::backlog::{self, Backlog, DeadRow};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
@@ -55,8 +56,8 @@ pub(super) async fn setting(from: &Readers, name: &str) -> Found<Option<String>>
 
 /// Where the ClientId stands among an application's columns.
 const CLIENT_ID: usize = 2;
-/// Where a secret's columns begin: after the application's 16, the merchant's 11, the tenant's id and whether it is enabled.
-const SECRET: usize = 29;
+/// Where a secret's columns begin: after the application's 19, the merchant's 11, the tenant's id and whether it is enabled.
+const SECRET: usize = 32;
 
 /// Applications, each made of all its rows: they come together, one for each secret.
 fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
@@ -297,6 +298,18 @@ pub(super) async fn events_after(
     limit: u32,
 ) -> Found<Vec<EventRow>> {
     many(from, Sql::EventsAfter, &[&tenant.0, &of.0, &after, &i64::from(limit)], rows::event).await
+}
+
+pub(super) async fn backlog(from: &Readers, tenant: TenantNo, of: ApplicationNo, most: u32) -> Found<Backlog> {
+    Ok(one(from, Sql::Backlog, &[&tenant.0, &of.0, &i64::from(most)], backlog::read).await?.unwrap_or_default())
+}
+
+pub(super) async fn dead(from: &Readers, of: Option<(TenantNo, ApplicationNo)>, page: &Cursor) -> Found<Vec<DeadRow>> {
+    let (before, limit) = (page.after.unwrap_or(i64::MAX), i64::from(page.limit));
+    match of {
+        Some((tenant, of)) => many(from, Sql::DeadOf, &[&tenant.0, &of.0, &before, &limit], backlog::dead).await,
+        None => many(from, Sql::DeadOfAll, &[&before, &limit], backlog::dead).await,
+    }
 }
 
 pub(super) async fn remembered(from: &Readers, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {

@@ -22,6 +22,11 @@ pub(super) const STEPS: &[Step] = &[
     Step { number: 7, name: "delivery_order", sql: include_str!("../../migrations/postgres/0007_delivery_order.sql") },
     Step { number: 8, name: "attempt_log", sql: include_str!("../../migrations/postgres/0008_attempt_log.sql") },
     Step { number: 9, name: "redelivery", sql: include_str!("../../migrations/postgres/0009_redelivery.sql") },
+    Step {
+        number: 10,
+        name: "endpoint_settings",
+        sql: include_str!("../../migrations/postgres/0010_endpoint_settings.sql"),
+    },
 ];
 
 /// Held by whoever migrates; everybody else waits.

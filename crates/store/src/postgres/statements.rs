@@ -5,6 +5,7 @@
 //! the audit log, the directory; within each by key. Whatever belongs to a tenant is joined, guarded and found by it.
 //! Times are the database's own: `clock_timestamp()`, in ms.
 
+use crate::backlog::dead_columns;
 use crate::redelivery::redelivery_columns;
 
 macro_rules! statements {
@@ -228,13 +229,15 @@ statements! {
                      ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
-                        tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, revision, created_at)
-                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+                        tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, callback_rate_per_s, callback_concurrency, callback_schedule,
+                        revision, created_at)
+                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
                         ON CONFLICT DO NOTHING RETURNING 1::bigint";
     ApplicationUpdate: "UPDATE application SET name = $2, enabled = $3, callback_url = $4, callback_enabled = $5,
                         callback_encoding = $6, callback_vocabulary = $7, timestamp_tolerance_ms = $8,
-                        tolerance_before_ms = $9, tolerance_raised_at = $10, rate_limit_per_s = $11, revision = $12::bigint
-                        WHERE application_no = $1 AND revision = $12::bigint - 1 RETURNING 1::bigint";
+                        tolerance_before_ms = $9, tolerance_raised_at = $10, rate_limit_per_s = $11, callback_rate_per_s = $12,
+                        callback_concurrency = $13, callback_schedule = $14, revision = $15::bigint
+                        WHERE application_no = $1 AND revision = $15::bigint - 1 RETURNING 1::bigint";
     SecretInsert: "INSERT INTO secret (application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks,
                    created_at, not_after, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
                    ON CONFLICT DO NOTHING RETURNING 1::bigint";
@@ -353,6 +356,14 @@ statements! {
     EventsAttemptsDelete: "DELETE FROM attempt WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
     EventsDeliveriesDelete: "DELETE FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
     EventsDelete: "DELETE FROM event WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
+
+    Backlog: "WITH open AS (SELECT event_no FROM delivery WHERE tenant_no = $1 AND application_no = $2
+              AND state IN ('pending', 'held') LIMIT $3)
+              SELECT (SELECT count(*) FROM open),
+              (SELECT e.created_at FROM event e WHERE e.tenant_no = $1 AND e.event_no = (SELECT min(event_no) FROM open)),
+              (SELECT count(*) FROM (SELECT FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'dead' LIMIT $3) dead)";
+    DeadOf: concat!("SELECT ", dead_columns!(), dead_deliveries!("tenant_no = $1 AND application_no = $2 AND ", "$3", "$4", "$1"));
+    DeadOfAll: concat!("SELECT ", dead_columns!(), dead_deliveries!("", "$1", "$2", "d.tenant_no"));
 
     // As values and not as joins: the plan goes along the events by `seq`, and ends at the limit.
     Sought: concat!("SELECT e.event_no, e.seq ", sought!(), " AND ", is_sought!(), " ORDER BY e.seq LIMIT $5");

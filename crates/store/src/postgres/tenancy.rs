@@ -44,12 +44,13 @@ const OTHERS: [&str; 14] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 14] = [
+const ACROSS: [(&str, &str); 15] = [
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
     ("RedeliveriesRunning", "as Owed"),
     ("Redelivery", "as Event"),
     ("Redeliveries", "an operator's list over all"),
+    ("DeadOfAll", "an operator's look at all that is dead"),
     ("Event", "an operator names an event by its id alone; its key begins with it"),
     ("EVENTS", "an operator's list over all"),
     ("Audit", "an operator's list over all"),

@@ -110,7 +110,7 @@ macro_rules! application_columns {
             "a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, ",
             "a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, ",
             "a.tolerance_before_ms, a.tolerance_raised_at, ",
-            "a.rate_limit_per_s, a.revision, a.created_at, ",
+            "a.rate_limit_per_s, a.callback_rate_per_s, a.callback_concurrency, a.callback_schedule, a.revision, a.created_at, ",
             merchant_columns!("m"),
             ", t.merchant_id, t.enabled FROM application a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no ",
             "LEFT JOIN merchant t ON t.merchant_no = a.tenant_no "

@@ -22,6 +22,11 @@ const STEPS: &[Step] = &[
     Step { number: 7, name: "delivery_order", sql: include_str!("../../migrations/sqlite/0007_delivery_order.sql") },
     Step { number: 8, name: "attempt_log", sql: include_str!("../../migrations/sqlite/0008_attempt_log.sql") },
     Step { number: 9, name: "redelivery", sql: include_str!("../../migrations/sqlite/0009_redelivery.sql") },
+    Step {
+        number: 10,
+        name: "endpoint_settings",
+        sql: include_str!("../../migrations/sqlite/0010_endpoint_settings.sql"),
+    },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

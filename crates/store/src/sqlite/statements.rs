@@ -60,11 +60,13 @@ statements! {
     ApplicationRevision: "SELECT revision FROM application WHERE application_no = ?1";
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
-                        tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, revision, created_at)
-                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+                        tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, callback_rate_per_s, callback_concurrency, callback_schedule,
+                        revision, created_at)
+                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
     ApplicationUpdate: "UPDATE application SET name = ?2, enabled = ?3, callback_url = ?4, callback_enabled = ?5,
                         callback_encoding = ?6, callback_vocabulary = ?7, timestamp_tolerance_ms = ?8,
-                        tolerance_before_ms = ?9, tolerance_raised_at = ?10, rate_limit_per_s = ?11, revision = ?12
+                        tolerance_before_ms = ?9, tolerance_raised_at = ?10, rate_limit_per_s = ?11, callback_rate_per_s = ?12,
+                        callback_concurrency = ?13, callback_schedule = ?14, revision = ?15
                         WHERE application_no = ?1";
 
     SecretThere: "SELECT 1 FROM secret WHERE secret_id = ?1";

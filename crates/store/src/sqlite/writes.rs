@@ -301,6 +301,9 @@ fn insert_application(kept: &mut Kept<'_>, row: &ApplicationRow) -> rusqlite::Re
             row.tolerance_before_ms,
             row.tolerance_raised_at.map(|at| at.0),
             row.rate_limit_per_s,
+            row.endpoint.rate_per_s,
+            row.endpoint.concurrency,
+            row.endpoint.schedule.as_ref().map(ToString::to_string),
             row.revision,
             row.created_at.0
         ],
@@ -323,6 +326,9 @@ fn update_application(kept: &mut Kept<'_>, row: &ApplicationRow) -> rusqlite::Re
             row.tolerance_before_ms,
             row.tolerance_raised_at.map(|at| at.0),
             row.rate_limit_per_s,
+            row.endpoint.rate_per_s,
+            row.endpoint.concurrency,
+            row.endpoint.schedule.as_ref().map(ToString::to_string),
             row.revision
         ],
     )?;

@@ -13,8 +13,8 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::batch::{Batch, Committed, Conflict, Write};
 use countersign_store::contract::{
-    ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
+    ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EndpointSettings, EventRow, IdempotencyRow,
+    MerchantKind, MerchantRow, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
 };
 use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{AnyStore, ModelStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store};
@@ -139,6 +139,7 @@ pub fn application(no: ApplicationNo, client_id: &str, merchant: MerchantNo, ten
         tolerance_before_ms: None,
         tolerance_raised_at: None,
         rate_limit_per_s: Some(50),
+        endpoint: EndpointSettings::default(),
         revision: 1,
         created_at: at(0),
     }

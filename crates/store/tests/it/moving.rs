@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
-use countersign_domain::delivery::DeliveryState;
+use countersign_domain::delivery::{DeliveryState, Schedule};
 use countersign_domain::ids::{ApplicationNo, MerchantNo};
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{
-    ApplicationRow, Claimed, MerchantKind, SecretRow, SecretUses, StoreError, TokenRow, TokenUse, Uses,
+    ApplicationRow, Claimed, EndpointSettings, MerchantKind, SecretRow, SecretUses, StoreError, TokenRow, TokenUse,
+    Uses,
 };
 use countersign_store::moving::{self, Move, MoveError, Progress, Report};
 use countersign_store::sqlite::MoveMark;
@@ -85,6 +86,11 @@ async fn furnish_all(store: &AnyStore) {
     let bare = ApplicationRow {
         callback_url: None,
         rate_limit_per_s: None,
+        endpoint: EndpointSettings {
+            rate_per_s: Some(7),
+            concurrency: Some(2),
+            schedule: Schedule::parse(&["5s"]).ok(),
+        },
         enabled: false,
         timestamp_tolerance_ms: Some(5),
         tolerance_before_ms: Some(6),

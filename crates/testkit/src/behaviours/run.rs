@@ -16,7 +16,7 @@ use countersign_domain::ids::SortedId;
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use countersign_store::attempt_log::AttemptBytes;
-use countersign_store::contract::{AttemptRow, EventRow};
+use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
 use tempfile::TempDir;
 
 use super::{Behaviour, Endpoint};
@@ -139,6 +139,7 @@ async fn application(app: &App, url: &str) -> Result<String> {
         merchant_id: merchant.merchant_id,
         name: "An application".to_owned(),
         callback_url: Some(url.to_owned()),
+        endpoint: EndpointSettings::default(),
     };
     Ok(identity::create_application(app, &ask, &|_| None, &actor()).await?.application.client_id)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
-use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::delivery::{DeliveryState, Outcome, Schedule};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::Fence;
 use countersign_domain::money::{Amount, Currency};
@@ -13,8 +13,8 @@ use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::{
-    ApplicationRow, AttemptRow, AuditRow, EventRow, IdempotencyRow, MerchantKind, MerchantRow, SecretRow, SecretUses,
-    SignatureEncoding, Uses, Vocabulary,
+    ApplicationRow, AttemptRow, AuditRow, EndpointSettings, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
+    SecretRow, SecretUses, SignatureEncoding, Uses, Vocabulary,
 };
 use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{Batch, SqliteOptions, SqliteStore, Store as _, Write};
@@ -98,6 +98,11 @@ fn people(of: i64, key: &str, writes: &mut Vec<Write>) -> Result<()> {
         tolerance_before_ms: None,
         tolerance_raised_at: None,
         rate_limit_per_s: None,
+        endpoint: EndpointSettings {
+            rate_per_s: (of % 2 == 0).then_some(9),
+            concurrency: (of % 3 == 0).then_some(4),
+            schedule: (of % 5 == 0).then(Schedule::default),
+        },
         revision: 1,
         created_at: at(of),
     })));

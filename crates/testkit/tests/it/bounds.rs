@@ -13,6 +13,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
 use countersign_protocol::signing::SigningKey;
 use countersign_store::AnyStore;
+use countersign_store::contract::EndpointSettings;
 use countersign_testkit::backing::StoreKind;
 use countersign_testkit::in_process::InProcess;
 use countersign_testkit::patience::until;
@@ -86,7 +87,8 @@ async fn a_refusal_asks_the_store_once_and_a_caller_who_is_kept_not_at_all() {
     let (merchant_id, name) = (Some("bank".to_owned()), "Bank".to_owned());
     let ask = NewMerchant { merchant_id, name: name.clone(), standing: Standing::Merchant, user_id: None };
     identity::create_merchant(app, &ask, &|_| None, &actor).await.expect("a merchant");
-    let ask = NewApplication { merchant_id: "bank".to_owned(), name, callback_url: None };
+    let (merchant_id, endpoint) = ("bank".to_owned(), EndpointSettings::default());
+    let ask = NewApplication { merchant_id, name, callback_url: None, endpoint };
     let made = identity::create_application(app, &ask, &|_| None, &actor).await.expect("an application");
     let (client_id, key) = (made.application.client_id, SigningKey::new(made.plain.expose().as_bytes()));
     let signer = Signer { client_id, key, merchant_id: None };

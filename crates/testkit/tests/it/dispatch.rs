@@ -16,7 +16,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback;
 use countersign_protocol::signing::SigningKey;
 use countersign_store::Store as _;
-use countersign_store::contract::{AttemptRow, EventRow};
+use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
 use countersign_testkit::backing::Backing;
 use countersign_testkit::receiver::{Received, Receiver};
 use tempfile::TempDir;
@@ -31,6 +31,7 @@ mod outcomes;
 mod queued;
 mod routes;
 mod running;
+mod settings;
 mod signatures;
 mod trials;
 mod wire;
@@ -95,8 +96,12 @@ impl Bench {
             user_id: None,
         };
         let merchant = identity::create_merchant(&self.app, &ask, &|_| None, &actor()).await.expect("a merchant");
-        let ask =
-            NewApplication { merchant_id: merchant.merchant_id, name: "An application".to_owned(), callback_url: url };
+        let ask = NewApplication {
+            merchant_id: merchant.merchant_id,
+            name: "An application".to_owned(),
+            callback_url: url,
+            endpoint: EndpointSettings::default(),
+        };
         let made = identity::create_application(&self.app, &ask, &|_| None, &actor()).await.expect("an application");
         Owner { client_id: made.application.client_id, secret: made.plain.expose().to_owned() }
     }

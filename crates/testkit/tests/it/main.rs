@@ -13,6 +13,7 @@ mod fleet;
 mod histories;
 mod hostile;
 mod journey_convert_order;
+mod journey_endpoint;
 mod journey_events;
 mod journey_identities;
 mod journey_redelivery;

@@ -5,6 +5,7 @@ mod callbacks;
 mod calls;
 mod convert_orders;
 mod doors;
+mod endpoints;
 mod events;
 pub mod house;
 mod identities;

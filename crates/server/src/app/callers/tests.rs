@@ -2,7 +2,7 @@
 
 use countersign_domain::ids::ApplicationNo;
 use countersign_domain::money::Amount;
-use countersign_store::contract::{MerchantKind, SignatureEncoding, Vocabulary};
+use countersign_store::contract::{EndpointSettings, MerchantKind, SignatureEncoding, Vocabulary};
 
 use super::*;
 
@@ -27,6 +27,7 @@ fn known(revision: i64) -> Arc<KnownApplication> {
         tolerance_before_ms: None,
         tolerance_raised_at: None,
         rate_limit_per_s: None,
+        endpoint: EndpointSettings::default(),
         revision,
         created_at: at,
     };

@@ -1,11 +1,13 @@
 //! Applications: holders of a ClientId, and where their callbacks go.
 
+use countersign_domain::delivery::Schedule;
 use countersign_domain::ids::{ApplicationNo, prefix};
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{
-    ApplicationRow, ApplicationView, CommitError, Cursor, MerchantRow, SecretRow, SignatureEncoding, Vocabulary,
+    ApplicationRow, ApplicationView, CommitError, Cursor, EndpointSettings, MerchantRow, SecretRow, SignatureEncoding,
+    Vocabulary,
 };
 use serde_json::json;
 
@@ -31,6 +33,8 @@ pub struct NewApplication {
     pub name: String,
     /// Where its callbacks go, checked already.
     pub callback_url: Option<String>,
+    /// How they go there, checked already.
+    pub endpoint: EndpointSettings,
 }
 
 /// An application that was just made, with its first secret.
@@ -102,6 +106,7 @@ fn new_row(app: &App, ask: &NewApplication, merchant: &MerchantRow) -> Applicati
         tolerance_before_ms: None,
         tolerance_raised_at: None,
         rate_limit_per_s: None,
+        endpoint: ask.endpoint.clone(),
         revision: 1,
         created_at: now,
     }
@@ -153,6 +158,27 @@ impl<T: Clone> Set<T> {
     }
 }
 
+/// What becomes of how callbacks go to an endpoint.
+#[derive(Clone, Debug, Default)]
+pub struct EndpointChange {
+    /// Attempts in a second; 0: as many as there are.
+    pub rate_per_s: Set<u32>,
+    /// Attempts at once, at least 1.
+    pub concurrency: Set<u32>,
+    /// When failed attempts are repeated.
+    pub schedule: Set<Schedule>,
+}
+
+impl EndpointChange {
+    fn on(&self, before: &EndpointSettings) -> EndpointSettings {
+        EndpointSettings {
+            rate_per_s: self.rate_per_s.of(before.rate_per_s.as_ref()),
+            concurrency: self.concurrency.of(before.concurrency.as_ref()),
+            schedule: self.schedule.of(before.schedule.as_ref()),
+        }
+    }
+}
+
 /// A change of an application; what is `None` or `Keep` stays.
 #[derive(Clone, Debug, Default)]
 pub struct ApplicationChange {
@@ -172,6 +198,8 @@ pub struct ApplicationChange {
     pub timestamp_tolerance_ms: Set<i64>,
     /// Requests per second; 0 is off.
     pub rate_limit_per_s: Set<u32>,
+    /// How its callbacks go out.
+    pub endpoint: EndpointChange,
 }
 
 impl ApplicationChange {
@@ -191,6 +219,7 @@ impl ApplicationChange {
             tolerance_before_ms,
             tolerance_raised_at,
             rate_limit_per_s: self.rate_limit_per_s.of(row.rate_limit_per_s.as_ref()),
+            endpoint: self.endpoint.on(&row.endpoint),
             revision: row.revision + 1,
             ..row.clone()
         }
@@ -283,6 +312,7 @@ pub(super) async fn decide_and_commit<T: Send>(
         let outcome = app.store.commit(Batch(writes)).await;
         // Whatever became of it: what is kept in memory may be old now. Deliveries that waited may be able to go.
         app.callers.forget(client_id);
+        app.due.change(client_id);
         app.ring(view.application.tenant, view.application.no);
         match outcome {
             Ok(_) => return Ok(value),
@@ -309,6 +339,9 @@ fn describe(row: &ApplicationRow) -> String {
         "callback_vocabulary": vocabulary_name(row.callback_vocabulary),
         "timestamp_tolerance_ms": row.timestamp_tolerance_ms,
         "rate_limit_per_s": row.rate_limit_per_s,
+        "callback_rate_per_s": row.endpoint.rate_per_s,
+        "callback_concurrency": row.endpoint.concurrency,
+        "callback_schedule": row.endpoint.schedule.as_ref().map(Schedule::texts),
     })
     .to_string()
 }

@@ -7,8 +7,8 @@ mod merchants;
 mod secrets;
 
 pub use applications::{
-    ApplicationChange, MadeApplication, NewApplication, Set, create_application, find_application, list_applications,
-    update_application,
+    ApplicationChange, EndpointChange, MadeApplication, NewApplication, Set, create_application, find_application,
+    list_applications, update_application,
 };
 pub use callbacks::{Switch, switch_callbacks};
 pub use fee_rules::rule_versions;

@@ -51,29 +51,7 @@ fn each_command_about_identities_makes_its_call() {
             "sub-account create M --name N --sub-merchant-id S",
             r#"POST /institutions/M/sub-accounts {"name":"N","sub_merchant_id":"S"}"#,
         ),
-        (
-            "application create M --name N --callback-url https://a.example/c",
-            r#"POST /merchants/M/applications {"name":"N","callback_url":"https://a.example/c"}"#,
-        ),
-        (
-            "application update A --enabled false --rate-limit-per-s 0",
-            r#"PATCH /applications/A {"enabled":false,"rate_limit_per_s":0}"#,
-        ),
-        (
-            "application update A --no-callback-url --no-rate-limit-per-s --no-timestamp-tolerance-ms",
-            r#"PATCH /applications/A {"callback_url":null,"timestamp_tolerance_ms":null,"rate_limit_per_s":null}"#,
-        ),
-        ("application pause-callbacks A", "POST /applications/A/callbacks/pause {}"),
-        (
-            "application pause-callbacks A --reason mending",
-            r#"POST /applications/A/callbacks/pause {"reason":"mending"}"#,
-        ),
-        ("application resume-callbacks A", "POST /applications/A/callbacks/resume {}"),
-        ("application test-callback A", "POST /applications/A/callbacks/test {}"),
         ("sub-account list M", "GET /institutions/M/sub-accounts"),
-        ("application list", "GET /applications"),
-        ("application list --merchant-id M --limit 2", "GET /applications merchant_id=M limit=2"),
-        ("application show A", "GET /applications/A"),
         (
             "token create --name N --role viewer --life-days 7",
             r#"POST /tokens {"name":"N","role":"viewer","life_days":7}"#,
@@ -87,6 +65,50 @@ fn each_command_about_identities_makes_its_call() {
         ("secret list A", "GET /applications/A/secrets"),
         ("secret revoke A S", "DELETE /applications/A/secrets/S"),
         ("secret use-for-callbacks A S", "POST /applications/A/secrets/S/use-for-callbacks {}"),
+    ];
+    for (words, wanted) in table {
+        assert_eq!(written(words), wanted, "{words}");
+    }
+}
+
+#[test]
+fn each_command_about_applications_makes_its_call() {
+    let table = [
+        (
+            "application create M --name N --callback-url https://a.example/c",
+            r#"POST /merchants/M/applications {"name":"N","callback_url":"https://a.example/c"}"#,
+        ),
+        (
+            "application update A --enabled false --rate-limit-per-s 0",
+            r#"PATCH /applications/A {"enabled":false,"rate_limit_per_s":0}"#,
+        ),
+        (
+            "application update A --no-callback-url --no-rate-limit-per-s --no-timestamp-tolerance-ms",
+            r#"PATCH /applications/A {"callback_url":null,"timestamp_tolerance_ms":null,"rate_limit_per_s":null}"#,
+        ),
+        (
+            "application create M --name N --callback-rate-per-s 5 --callback-concurrency 2 --callback-schedule 5s,2m",
+            r#"POST /merchants/M/applications {"name":"N","callback_rate_per_s":5,"callback_concurrency":2,"callback_schedule":["5s","2m"]}"#,
+        ),
+        (
+            "application update A --callback-rate-per-s 0 --callback-schedule 1h",
+            r#"PATCH /applications/A {"callback_rate_per_s":0,"callback_schedule":["1h"]}"#,
+        ),
+        (
+            "application update A --no-callback-rate-per-s --no-callback-concurrency --no-callback-schedule",
+            r#"PATCH /applications/A {"callback_rate_per_s":null,"callback_concurrency":null,"callback_schedule":null}"#,
+        ),
+        ("application callbacks A", "GET /applications/A/callbacks"),
+        ("application pause-callbacks A", "POST /applications/A/callbacks/pause {}"),
+        (
+            "application pause-callbacks A --reason mending",
+            r#"POST /applications/A/callbacks/pause {"reason":"mending"}"#,
+        ),
+        ("application resume-callbacks A", "POST /applications/A/callbacks/resume {}"),
+        ("application test-callback A", "POST /applications/A/callbacks/test {}"),
+        ("application list", "GET /applications"),
+        ("application list --merchant-id M --limit 2", "GET /applications merchant_id=M limit=2"),
+        ("application show A", "GET /applications/A"),
     ];
     for (words, wanted) in table {
         assert_eq!(written(words), wanted, "{words}");
@@ -114,6 +136,11 @@ fn each_command_of_the_daily_business_makes_its_call() {
             r#"POST /events/redeliver {"client_id":"A","state":"delivered","bizId":"1","from":"F","to":"T","rate_per_s":9}"#,
         ),
         ("event redeliveries --client-id A --limit 2", "GET /redeliveries client_id=A limit=2"),
+        ("event dead-causes", "GET /events/dead-causes"),
+        (
+            "event dead-causes --client-id A --from F --to T --limit 3",
+            "GET /events/dead-causes client_id=A from=F to=T limit=3",
+        ),
         ("event redelivery R", "GET /redeliveries/R"),
         ("event stop-redelivery R", "POST /redeliveries/R/stop {}"),
         ("fee-rule list S", "GET /fee-rules sub_merchant_id=S"),
@@ -149,5 +176,7 @@ fn an_update_that_changes_nothing_is_refused() {
     assert!(group.command.call().is_err());
     let both =
         ["countersign", "application", "update", "A", "--callback-url", "https://a.example", "--no-callback-url"];
+    assert!(Cli::try_parse_from(both).is_err(), "set and cleared at once");
+    let both = ["countersign", "application", "update", "A", "--callback-schedule", "5s", "--no-callback-schedule"];
     assert!(Cli::try_parse_from(both).is_err(), "set and cleared at once");
 }

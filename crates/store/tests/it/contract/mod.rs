@@ -1,6 +1,7 @@
 //! What every store promises: one list of named cases, run on each.
 
 mod attempt_log;
+mod backlog;
 mod batches;
 mod chain;
 mod events;
@@ -138,6 +139,13 @@ contract! {
         numbers_go_on_after_events_were_forgotten,
         nobody_forgets_another_tenants_events,
         many_that_forget_at_once_leave_no_gap,
+    ]
+    backlog: [
+        what_is_open_and_what_is_dead_is_counted_up_to_a_bound,
+        the_backlog_of_another_tenant_is_not_there,
+        dead_events_come_newest_first_with_their_last_attempt,
+        what_is_sent_again_is_dead_no_more,
+        dead_events_of_all_tenants_come_in_one_list,
     ]
     redelivery: [
         events_that_are_meant_are_found_by_state_business_and_age_in_order,

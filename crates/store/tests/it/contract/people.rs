@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::delivery::Schedule;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, TenantNo};
 use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::{
-    ApplicationRow, Cursor, MerchantKind, Role, SecretRow, SignatureEncoding, TokenRow, Vocabulary,
+    ApplicationRow, Cursor, EndpointSettings, MerchantKind, Role, SecretRow, SignatureEncoding, TokenRow, Vocabulary,
 };
 use countersign_store::{AnyStore, Store};
 
@@ -84,6 +85,11 @@ pub async fn an_application_changes_by_revision(store: Any) {
         tolerance_before_ms: Some(1_000),
         tolerance_raised_at: Some(at(7)),
         rate_limit_per_s: None,
+        endpoint: EndpointSettings {
+            rate_per_s: Some(0),
+            concurrency: Some(3),
+            schedule: Schedule::parse(&["1500ms", "2m", "24h"]).ok(),
+        },
         revision: 2,
         ..application(APP, "app_one", INSTITUTION, TENANT)
     };

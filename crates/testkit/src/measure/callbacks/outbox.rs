@@ -15,7 +15,7 @@ use countersign::dispatch::{DispatchSettings, Dispatcher};
 use countersign::run;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_store::Store as _;
-use countersign_store::contract::EventRow;
+use countersign_store::contract::{EndpointSettings, EventRow};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -51,7 +51,8 @@ impl Outbox {
                 user_id: None,
             };
             identity::create_merchant(&app, &ask, &|_| None, &actor()).await?;
-            let ask = NewApplication { merchant_id: name.clone(), name, callback_url: Some(url.to_owned()) };
+            let (merchant_id, endpoint) = (name.clone(), EndpointSettings::default());
+            let ask = NewApplication { merchant_id, name, callback_url: Some(url.to_owned()), endpoint };
             clients.push(identity::create_application(&app, &ask, &|_| None, &actor()).await?.application.client_id);
         }
         let settings = DispatchSettings { allow_private: true, ..DispatchSettings::default() };

@@ -61,6 +61,10 @@ async fn each_field_of_an_application_can_be_changed_and_the_others_stay() {
         ("callback_vocabulary", json!("family")),
         ("timestamp_tolerance_ms", json!(10_000)),
         ("rate_limit_per_s", json!(0)),
+        ("callback_rate_per_s", json!(10_000)),
+        ("callback_rate_per_s", json!(0)),
+        ("callback_concurrency", json!(1_000)),
+        ("callback_schedule", json!(["1500ms", "2m", "7d"])),
     ] {
         let mut change = json!({});
         change[field] = value.clone();
@@ -71,16 +75,28 @@ async fn each_field_of_an_application_can_be_changed_and_the_others_stay() {
     let cleared = house
         .patch(
             &path,
-            json!({"callback_url": null, "timestamp_tolerance_ms": null, "rate_limit_per_s": null, "name": null}),
+            json!({"callback_url": null, "timestamp_tolerance_ms": null, "rate_limit_per_s": null, "name": null,
+                "callback_rate_per_s": null, "callback_concurrency": null, "callback_schedule": null}),
         )
         .await;
     let cleared = cleared.ok().json();
-    assert!(
-        cleared["callback_url"].is_null()
-            && cleared["timestamp_tolerance_ms"].is_null()
-            && cleared["rate_limit_per_s"].is_null()
-    );
+    for field in [
+        "callback_url",
+        "timestamp_tolerance_ms",
+        "rate_limit_per_s",
+        "callback_rate_per_s",
+        "callback_concurrency",
+        "callback_schedule",
+    ] {
+        assert!(cleared[field].is_null(), "{field}");
+    }
     assert_eq!(cleared["name"], "Other");
+    let line = house.audit().await.remove(0);
+    assert_eq!(line["before"]["callback_schedule"], json!(["1500ms", "2m", "7d"]), "{line}");
+    assert_eq!(
+        (&line["after"]["callback_schedule"], &line["before"]["callback_rate_per_s"]),
+        (&json!(null), &json!(0))
+    );
 }
 
 #[tokio::test]
@@ -113,13 +129,56 @@ async fn a_field_out_of_its_range_is_refused_by_name_and_changes_nothing() {
         ("timestamp_tolerance_ms", json!(0)),
         ("timestamp_tolerance_ms", json!(30_001)),
         ("rate_limit_per_s", json!(-1)),
+        ("callback_rate_per_s", json!(-1)),
+        ("callback_rate_per_s", json!(10_001)),
+        ("callback_rate_per_s", json!("5")),
+        ("callback_concurrency", json!(0)),
+        ("callback_concurrency", json!(1_001)),
+        ("callback_concurrency", json!(1.5)),
+        ("callback_schedule", json!([])),
+        ("callback_schedule", json!("5s")),
+        ("callback_schedule", json!(["5"])),
+        ("callback_schedule", json!([5])),
+        ("callback_schedule", json!(["0s"])),
+        ("callback_schedule", json!(["8d"])),
+        ("callback_schedule", json!(["5s\u{0}"])),
+        ("callback_schedule", json!(vec!["5s"; 33])),
+        ("callback_schedule", json!(["9".repeat(30_000)])),
     ] {
         let mut change = json!({});
         change[field] = value;
-        house.patch(&path, change).await.refused(400, "400001", field);
+        let refused = house.patch(&path, change).await;
+        refused.refused(400, "400001", field);
+        assert!(refused.text.len() < 500, "one sentence: {}", refused.text);
     }
     assert_eq!(house.get(&path).await.ok().json(), before);
     house.patch("/applications/app_nobody", json!({"enabled": true})).await.refused(404, "400404", "app_nobody");
+}
+
+#[tokio::test]
+async fn an_application_is_made_with_settings_of_its_own_or_not_at_all() {
+    let house = House::open().await;
+    house.post("/merchants", json!({"name": "M", "merchant_id": "m"})).await.ok();
+    let own = json!({"callback_rate_per_s": 5, "callback_concurrency": 2, "callback_schedule": ["5s", "1h"]});
+    let mut ask = own.clone();
+    ask["name"] = json!("A");
+    let client_id = house.post("/merchants/m/applications", ask.clone()).await.ok().text_of("client_id");
+    let shown = house.get(&format!("/applications/{client_id}")).await.ok().json();
+    let lines = house.audit().await;
+    for (field, value) in own.as_object().expect("an object") {
+        assert_eq!((&shown[field], &lines[0]["after"][field]), (value, value), "{field}");
+    }
+    for (field, value) in [
+        ("callback_rate_per_s", json!(10_001)),
+        ("callback_concurrency", json!(0)),
+        ("callback_schedule", json!(["5 s"])),
+    ] {
+        let mut bad = ask.clone();
+        bad[field] = value;
+        house.post("/merchants/m/applications", bad).await.refused(400, "400001", field);
+    }
+    assert_eq!(all_pages(&house, "/applications", 50).await.len(), 1);
+    assert_eq!(house.audit().await, lines, "what was refused left nothing");
 }
 
 #[tokio::test]

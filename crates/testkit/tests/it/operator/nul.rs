@@ -71,10 +71,19 @@ async fn no_text_with_nul_is_taken(house: &House) {
         ("/audit?after=%00", "after"),
         ("/redeliveries?client_id=%00", "client_id"),
         ("/redeliveries?after=%00", "after"),
+        ("/events/dead-causes?client_id=%00", "client_id"),
+        ("/events/dead-causes?from=%00", "from"),
+        ("/events/dead-causes?to=%00", "to"),
     ] {
         house.get(path).await.refused(400, "400001", name);
     }
-    for path in ["/merchants/%00", "/applications/a%00", "/events/%00", "/institutions/%00/sub-accounts"] {
+    for path in [
+        "/merchants/%00",
+        "/applications/a%00",
+        "/applications/%00/callbacks",
+        "/events/%00",
+        "/institutions/%00/sub-accounts",
+    ] {
         house.get(path).await.refused(404, "400404", "U+0000");
     }
     house.post("/merchants/%00/applications", json!({"name": "A"})).await.refused(404, "400404", "U+0000");

@@ -1,7 +1,7 @@
 //! In which order secrets are written.
 
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
-use countersign_store::contract::{SignatureEncoding, Vocabulary};
+use countersign_store::contract::{EndpointSettings, SignatureEncoding, Vocabulary};
 
 use super::*;
 
@@ -38,6 +38,7 @@ fn secrets_are_written_in_the_order_in_which_their_uses_are_noted() {
         tolerance_before_ms: None,
         tolerance_raised_at: None,
         rate_limit_per_s: None,
+        endpoint: EndpointSettings::default(),
         revision: 1,
         created_at: UnixMillis(1),
     };

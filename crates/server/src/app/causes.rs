@@ -1,0 +1,139 @@
+//! What dead events died of: the outcome of the last attempt at each, counted.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use countersign_domain::delivery::Outcome;
+use countersign_domain::ids::SortedId;
+use countersign_domain::time::UnixMillis;
+use countersign_store::Store as _;
+use countersign_store::backlog::DeadRow;
+use countersign_store::contract::Cursor;
+
+use super::App;
+use super::error::AppError;
+use super::events::application;
+
+/// Dead events that are looked at in one read.
+const LOOKED_AT_ONCE: u32 = 2_000;
+/// Dead events that are looked at before counts are "at least".
+const LOOKED_MAX: usize = 100_000;
+/// Numbers of events follow the time of their writing, but for the clocks of nodes: by no more than this, in ms.
+const NUMBERS_SLACK_MS: i64 = 60_000;
+
+/// Which dead events are meant.
+#[derive(Clone, Debug, Default)]
+pub struct Which {
+    /// Only of this application.
+    pub client_id: Option<String>,
+    /// Only those that were written at this instant or later.
+    pub from: Option<UnixMillis>,
+    /// Only those that were written before this instant.
+    pub to: Option<UnixMillis>,
+}
+
+impl Which {
+    fn has(&self, row: &DeadRow) -> bool {
+        self.from.is_none_or(|from| row.created_at >= from) && self.to.is_none_or(|to| row.created_at < to)
+    }
+
+    /// Whether nothing that is older is meant.
+    fn ends_at(&self, row: &DeadRow) -> bool {
+        self.from.is_some_and(|from| row.created_at.plus_ms(NUMBERS_SLACK_MS) < from)
+    }
+}
+
+/// Dead events of one application that died of the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Whose.
+    pub client_id: String,
+    /// What came of the last attempt.
+    pub outcome: Outcome,
+    /// The status of its answer, where one came.
+    pub http_status: Option<u16>,
+    /// What went wrong at the newest of them, in words.
+    pub detail: String,
+    /// How many.
+    pub count: i64,
+    /// When the oldest of them was written.
+    pub oldest_at: UnixMillis,
+    /// When the newest of them was written.
+    pub newest_at: UnixMillis,
+    /// The newest of them.
+    pub example: SortedId,
+}
+
+/// Causes, that of the most events first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Causes {
+    /// Each with its events.
+    pub items: Vec<Cause>,
+    /// Whether there may be more of each, or more of them: the newest 100,000 dead events are looked at.
+    pub is_at_least: bool,
+}
+
+/// Counts dead events by what they died of.
+pub async fn of_dead(app: &App, which: &Which) -> Result<Causes, AppError> {
+    let of = match &which.client_id {
+        None => None,
+        Some(client_id) => {
+            let row = application(app, client_id).await?.application;
+            Some((row.tenant, row.no))
+        }
+    };
+    let (mut tally, mut looked, mut after) = (Tally::default(), 0, None);
+    let is_at_least = loop {
+        let page = app.store.dead(of, Cursor { after, limit: LOOKED_AT_ONCE }).await?;
+        looked += page.len();
+        let Some(last) = page.last() else { break false };
+        after = Some(last.no.0);
+        let ends = page.len() < LOOKED_AT_ONCE as usize || which.ends_at(last);
+        page.into_iter().filter(|row| which.has(row)).for_each(|row| tally.add(row));
+        if ends {
+            break false;
+        }
+        if looked >= LOOKED_MAX {
+            break true;
+        }
+    };
+    Ok(Causes { items: tally.finish(), is_at_least })
+}
+
+#[derive(Debug, Default)]
+struct Tally(HashMap<(String, &'static str, Option<u16>), Cause>);
+
+impl Tally {
+    /// Rows come newest first.
+    fn add(&mut self, row: DeadRow) {
+        match self.0.entry((row.client_id.clone(), row.outcome.name(), row.http_status)) {
+            Entry::Occupied(mut entry) => {
+                let cause = entry.get_mut();
+                cause.count += 1;
+                cause.oldest_at = cause.oldest_at.min(row.created_at);
+                cause.newest_at = cause.newest_at.max(row.created_at);
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(Cause {
+                    client_id: row.client_id,
+                    outcome: row.outcome,
+                    http_status: row.http_status,
+                    detail: row.detail,
+                    count: 1,
+                    oldest_at: row.created_at,
+                    newest_at: row.created_at,
+                    example: row.event_id,
+                });
+            }
+        }
+    }
+
+    fn finish(self) -> Vec<Cause> {
+        let mut all: Vec<Cause> = self.0.into_values().collect();
+        all.sort_by(|a, b| {
+            let place = |cause: &Cause| (std::cmp::Reverse((cause.count, cause.newest_at)), cause.example);
+            place(a).cmp(&place(b))
+        });
+        all
+    }
+}

@@ -1,0 +1,116 @@
+//! What operators set for an endpoint, and what they see of it.
+//!
+//! Settings are taken up whenever rows of an application are read, and at once when it has changed, here or on another node: also while its
+//! attempts rest or are under way.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use countersign_domain::delivery::Schedule;
+use countersign_domain::lanes::Lane;
+use countersign_domain::time::UnixMillis;
+use countersign_store::contract::ApplicationRow;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::health::BreakerState;
+use super::lineup::{EndpointView, Lineup, Turned};
+use super::place::Allows;
+use super::{Dispatcher, STORE_PAUSE};
+
+/// How long somebody who asks how an endpoint stands waits for the dispatcher.
+const VIEW_FOR: Duration = Duration::from_millis(500);
+
+impl Dispatcher {
+    /// What an endpoint may have at the most: its own settings before the deployment's.
+    fn allows(&self, row: &ApplicationRow) -> Allows {
+        let at_once = row.endpoint.concurrency.and_then(|most| usize::try_from(most).ok());
+        Allows { at_once: at_once.unwrap_or(self.settings.per_application), per_s: self.rate_of(row) }
+    }
+
+    /// How many attempts an application has in a second; none: as many as there are.
+    pub fn rate_of(&self, row: &ApplicationRow) -> Option<u32> {
+        row.endpoint.rate_per_s.map_or(self.settings.per_application_per_s, |rate| (rate > 0).then_some(rate))
+    }
+
+    /// When failed attempts of an application are repeated.
+    pub fn schedule_of<'a>(&'a self, row: &'a ApplicationRow) -> &'a Schedule {
+        row.endpoint.schedule.as_ref().unwrap_or(&self.settings.schedule)
+    }
+
+    /// Takes up what an application allows, and where its callbacks go.
+    pub(super) fn take_up(&self, lineup: &mut Lineup, row: &ApplicationRow) {
+        let mut url = DefaultHasher::new();
+        row.callback_url.hash(&mut url);
+        let client_id = row.client_id.as_str();
+        if lineup.knows(row.no, client_id, url.finish(), self.allows(row)) {
+            tracing::info!(client_id, "Callbacks of {client_id} go to another URL: its endpoint is tried anew");
+        }
+    }
+
+    /// Takes up what is changed until it is cut off.
+    pub(super) async fn heed_always(&self) {
+        loop {
+            self.app.due.has_changed().await;
+            while !self.heed().await {
+                sleep(STORE_PAUSE).await;
+            }
+        }
+    }
+
+    /// Takes up what has changed of applications that something is remembered of. Whether that could be read; if not, it is to be
+    /// tried again.
+    pub(super) async fn heed(&self) -> bool {
+        let changed = self.app.due.take_changed();
+        if changed.is_empty() {
+            return true;
+        }
+        let remembered = self.desk.lock().await.lineup.remembered(|client_id| changed.has(client_id));
+        for (at, client_id) in remembered.iter().enumerate() {
+            match self.app.known_application(client_id).await {
+                Ok(Some(known)) => self.take_up(&mut self.desk.lock().await.lineup, &known.application),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "An application that has changed could not be read; it is tried again shortly");
+                    remembered[at..].iter().for_each(|client_id| self.app.due.change(client_id));
+                    return false;
+                }
+            }
+        }
+        if !remembered.is_empty() {
+            self.landed.notify_one();
+        }
+        true
+    }
+
+    /// How an endpoint stands; none where another node delivers for it, or where this one does not come to say so.
+    pub async fn view(&self, row: &ApplicationRow) -> Option<EndpointView> {
+        if !self.leases.open(Instant::now()).contains(Lane::of(row.no)) {
+            return None;
+        }
+        let desk = timeout(VIEW_FOR, self.desk.lock()).await.ok()?;
+        let most = self.allows(row).at_once;
+        let fresh =
+            EndpointView { breaker: BreakerState::Closed, at_once: most, at_once_max: most, in_flight: 0, last: None };
+        Some(desk.lineup.view(row.no, self.app.clock.now()).unwrap_or(fresh))
+    }
+}
+
+/// One line for each turn of a breaker, and none for the attempts between.
+pub(super) fn tell_turned(client_id: &str, turned: Turned, now: UnixMillis) {
+    match turned {
+        Turned::Opened { until } => {
+            let pause_ms = until.0 - now.0;
+            tracing::warn!(
+                client_id,
+                pause_ms,
+                "The endpoint of {client_id} fails: its callbacks wait, and after each pause one of them tries it"
+            );
+        }
+        Turned::Closed => {
+            tracing::info!(
+                client_id,
+                "The endpoint of {client_id} answers again: its callbacks go out, more and more at once"
+            );
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What somebody asks where callbacks do not arrive: what waits, and what the dead ones died of.
+
+use countersign_domain::delivery::Outcome;
+use countersign_domain::ids::{EventNo, SortedId, TenantNo};
+use countersign_domain::time::UnixMillis;
+
+use crate::contract::StoreError;
+use crate::read::{Columns, Fields};
+
+/// How much an application has waiting, and how much of it is dead. Counting has a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Events that are pending or held.
+    pub open: i64,
+    /// When the oldest of those that were counted was written; `None` where there is none.
+    pub oldest_open: Option<UnixMillis>,
+    /// Events that are dead.
+    pub dead: i64,
+}
+
+/// A dead event, and how its last attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadRow {
+    /// The event.
+    pub no: EventNo,
+    /// Its tenant.
+    pub tenant: TenantNo,
+    /// The ClientId of its application.
+    pub client_id: String,
+    /// Its public id is `evt_` + this.
+    pub event_id: SortedId,
+    /// When it was written.
+    pub created_at: UnixMillis,
+    /// What came of the last attempt.
+    pub outcome: Outcome,
+    /// The status of its answer, where one came.
+    pub http_status: Option<u16>,
+    /// What went wrong, in words.
+    pub detail: String,
+}
+
+/// A backlog as a row of either dialect has it.
+pub(crate) fn read<R: Columns>(row: &R) -> Result<Backlog, StoreError> {
+    let mut f = Fields::new(row, "delivery", 0, 0);
+    Ok(Backlog { open: f.int()?, oldest_open: f.opt_int()?.map(UnixMillis), dead: f.int()? })
+}
+
+/// A dead event as a row of either dialect has it.
+pub(crate) fn dead<R: Columns>(row: &R) -> Result<DeadRow, StoreError> {
+    let mut f = Fields::new(row, "attempt", 0, 0);
+    Ok(DeadRow {
+        no: EventNo(f.int()?),
+        tenant: TenantNo(f.int()?),
+        client_id: f.text()?,
+        event_id: SortedId(u128::from_be_bytes(f.bytes()?)),
+        created_at: UnixMillis(f.int()?),
+        outcome: Outcome::from_name(&f.text()?).ok_or_else(|| f.corrupt())?,
+        http_status: f.opt_int()?.map(u16::try_from).transpose().map_err(|_| f.corrupt())?,
+        detail: f.text()?,
+    })
+}
+
+/// The columns that [`dead`] reads, of a delivery `d`, its event `e` and its last attempt `a`, in words of both dialects.
+macro_rules! dead_columns {
+    () => {
+        "d.event_no, d.tenant_no, e.client_id, e.event_id, e.created_at, a.outcome, a.http_status, a.detail"
+    };
+}
+
+pub(crate) use dead_columns;

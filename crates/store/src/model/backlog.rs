@@ -1,0 +1,47 @@
+//! What waits in the model, and what the dead ones died of.
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+
+use super::page;
+use super::state::State;
+use crate::backlog::{Backlog, DeadRow};
+use crate::contract::{Cursor, EventRow};
+
+impl State {
+    pub(super) fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Backlog {
+        let own = |e: &&EventRow| (e.tenant, e.application) == (tenant, of);
+        let counted = |is_one: fn(DeliveryState) -> bool| {
+            page(self.events.values().filter(own).filter(|e| is_one(e.state)), most)
+        };
+        let open = counted(|state| !state.is_over());
+        let dead = counted(|state| state == DeliveryState::Dead);
+        Backlog {
+            open: i64::try_from(open.len()).unwrap_or(i64::MAX),
+            oldest_open: open.first().map(|e| e.created_at),
+            dead: i64::try_from(dead.len()).unwrap_or(i64::MAX),
+        }
+    }
+
+    pub(super) fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, cursor: &Cursor) -> Vec<DeadRow> {
+        let asked = |e: &&EventRow| {
+            e.state == DeliveryState::Dead
+                && of.is_none_or(|of| (e.tenant, e.application) == of)
+                && cursor.after.is_none_or(|after| e.no.0 < after)
+        };
+        let with_last = |e: &EventRow| {
+            let last = self.attempts.get(&e.no)?.iter().find(|attempt| attempt.attempt == e.attempts)?;
+            Some(DeadRow {
+                no: e.no,
+                tenant: e.tenant,
+                client_id: e.client_id.clone(),
+                event_id: e.event_id,
+                created_at: e.created_at,
+                outcome: last.outcome,
+                http_status: last.http_status,
+                detail: last.detail.clone(),
+            })
+        };
+        page(self.events.values().rev().filter(asked).filter_map(with_last), cursor.limit)
+    }
+}

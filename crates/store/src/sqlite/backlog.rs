@@ -1,0 +1,48 @@
+//! What waits, and what the dead ones died of. The planner takes the indexes of what is dead only where it is told to.
+
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+use rusqlite::{Connection, params};
+
+use super::queries::{Found, many, one};
+use crate::backlog::{self, Backlog, DeadRow, dead_columns};
+use crate::contract::Cursor;
+
+pub(super) fn count(conn: &Connection, tenant: TenantNo, of: ApplicationNo, most: u32) -> Found<Backlog> {
+    let sql =
+        "WITH open AS MATERIALIZED (SELECT event_no FROM delivery INDEXED BY delivery_open WHERE application_no = ?2
+               AND state IN ('pending', 'held') AND tenant_no = ?1 LIMIT ?3)
+               SELECT (SELECT count(*) FROM open),
+               (SELECT e.created_at FROM event e WHERE e.event_no = (SELECT min(event_no) FROM open)),
+               (SELECT count(*) FROM (SELECT 1 FROM delivery INDEXED BY delivery_dead WHERE application_no = ?2
+                AND state = 'dead' AND tenant_no = ?1 LIMIT ?3))";
+    Ok(one(conn, sql, params![tenant.0, of.0, most], |row| backlog::read(row))?.unwrap_or_default())
+}
+
+macro_rules! last_attempts {
+    () => {
+        " CROSS JOIN event e ON e.event_no = d.event_no CROSS JOIN attempt a ON a.event_no = d.event_no AND a.attempt = d.attempts "
+    };
+}
+
+pub(super) fn dead(conn: &Connection, of: Option<(TenantNo, ApplicationNo)>, page: &Cursor) -> Found<Vec<DeadRow>> {
+    let before = page.after.unwrap_or(i64::MAX);
+    let Some((tenant, application)) = of else {
+        let sql = concat!(
+            "SELECT ",
+            dead_columns!(),
+            " FROM delivery d INDEXED BY delivery_dead_by_no",
+            last_attempts!(),
+            "WHERE d.state = 'dead' AND d.event_no < ?1 ORDER BY d.event_no DESC LIMIT ?2"
+        );
+        return many(conn, sql, params![before, page.limit], |row| backlog::dead(row));
+    };
+    let sql = concat!(
+        "SELECT ",
+        dead_columns!(),
+        " FROM delivery d INDEXED BY delivery_dead",
+        last_attempts!(),
+        "WHERE d.state = 'dead' AND d.application_no = ?2 AND d.tenant_no = ?1 AND d.event_no < ?3
+         ORDER BY d.event_no DESC LIMIT ?4"
+    );
+    many(conn, sql, params![tenant.0, application.0, before, page.limit], |row| backlog::dead(row))
+}
