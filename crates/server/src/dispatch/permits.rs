@@ -34,20 +34,29 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Permits {
     bounds: Bounds,
-    held: HashMap<EventNo, (Held, bool)>,
+    held: HashMap<EventNo, Attempt>,
+    /// Attempts so far: an event may go again before the entry of its last attempt has left the line.
+    taken: u64,
     /// Not slow, by class.
     fast: [usize; 3],
     /// Slow, by class.
     slow: [usize; 3],
     /// Not slow, by merchant.
     of: HashMap<TenantNo, usize>,
-    /// Those that may turn slow, by class, in the order of their beginning.
-    young: [VecDeque<(UnixMillis, EventNo)>; 3],
+    /// Those that may turn slow, by class, in the order of their beginning: when, whose, which attempt.
+    young: [VecDeque<(UnixMillis, EventNo, u64)>; 3],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    held: Held,
+    number: u64,
+    is_slow: bool,
 }
 
 impl Permits {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, held: HashMap::new(), fast: [0; 3], slow: [0; 3], of: HashMap::new(), young: Default::default() }
+        Self { bounds, held: HashMap::new(), taken: 0, fast: [0; 3], slow: [0; 3], of: HashMap::new(), young: Default::default() }
     }
 
     /// Attempts in flight.
@@ -73,16 +82,17 @@ impl Permits {
     }
 
     pub(super) fn take(&mut self, held: Held, now: UnixMillis) {
-        self.held.insert(held.event, (held, false));
+        self.taken += 1;
+        self.held.insert(held.event, Attempt { held, number: self.taken, is_slow: false });
         self.fast[held.class as usize] += 1;
         *self.of.entry(held.tenant).or_insert(0) += 1;
-        self.young[held.class as usize].push_back((now, held.event));
+        self.young[held.class as usize].push_back((now, held.event, self.taken));
     }
 
     pub(super) fn give_back(&mut self, event: EventNo) {
         match self.held.remove(&event) {
-            Some((held, true)) => self.slow[held.class as usize] -= 1,
-            Some((held, false)) => self.is_fast_no_more(held),
+            Some(Attempt { held, is_slow: true, .. }) => self.slow[held.class as usize] -= 1,
+            Some(Attempt { held, is_slow: false, .. }) => self.is_fast_no_more(held),
             None => {}
         }
     }
@@ -101,8 +111,9 @@ impl Permits {
     pub(super) fn age(&mut self, now: UnixMillis) {
         for class in Class::ALL {
             let at = class as usize;
-            while let Some((began, event)) = self.young[at].front().copied() {
-                let held = self.held.get(&event).map(|(held, _)| *held);
+            while let Some((began, event, number)) = self.young[at].front().copied() {
+                let of_this = |attempt: &&Attempt| attempt.number == number;
+                let held = self.held.get(&event).filter(of_this).map(|attempt| attempt.held);
                 if held.is_some() && (now < began.plus_ms(SLOW_MS) || !self.has_room_among_the_slow(class)) {
                     break;
                 }
@@ -110,7 +121,7 @@ impl Permits {
                 if let Some(held) = held {
                     self.is_fast_no_more(held);
                     self.slow[at] += 1;
-                    self.held.insert(event, (held, true));
+                    self.held.insert(event, Attempt { held, number, is_slow: true });
                 }
             }
         }
@@ -129,7 +140,56 @@ impl Permits {
     /// When the first one may turn slow.
     pub(super) fn first_aged_at(&self) -> Option<UnixMillis> {
         let may = |class: &Class| self.has_room_among_the_slow(*class);
-        let first = |class: Class| self.young[class as usize].front().map(|(began, _)| began.plus_ms(SLOW_MS));
+        let first = |class: Class| self.young[class as usize].front().map(|(began, ..)| began.plus_ms(SLOW_MS));
         Class::ALL.into_iter().filter(may).filter_map(first).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { in_flight: 4, slow: 4, per_application: 4, per_merchant: 4 };
+
+    fn held(event: i64) -> Held {
+        Held { class: Class::Proven, tenant: TenantNo(1), event: EventNo(event) }
+    }
+
+    #[test]
+    fn an_event_that_goes_again_within_a_second_is_counted_once_and_from_its_own_beginning() {
+        let mut permits = Permits::new(BOUNDS);
+        permits.take(held(1), UnixMillis(0));
+        permits.give_back(EventNo(1));
+        permits.take(held(1), UnixMillis(500));
+        permits.age(UnixMillis(1_000));
+        assert_eq!((permits.fast, permits.slow), ([1, 0, 0], [0; 3]), "it has taken half a second");
+        permits.age(UnixMillis(1_500));
+        assert_eq!((permits.fast, permits.slow), ([0; 3], [1, 0, 0]));
+        permits.take(held(2), UnixMillis(1_600));
+        permits.age(UnixMillis(9_000));
+        assert_eq!((permits.fast, permits.slow), ([0; 3], [2, 0, 0]));
+        permits.give_back(EventNo(1));
+        permits.give_back(EventNo(2));
+        assert_eq!((permits.fast, permits.slow, permits.flights()), ([0; 3], [0; 3], 0));
+        assert!(permits.of.is_empty());
+    }
+
+    #[test]
+    fn what_was_given_back_while_there_was_no_room_among_the_slow_turns_nothing_slow_later() {
+        let mut permits = Permits::new(Bounds { slow: 1, ..BOUNDS });
+        permits.take(held(1), UnixMillis(0));
+        permits.take(held(2), UnixMillis(1));
+        permits.take(held(3), UnixMillis(2));
+        permits.age(UnixMillis(2_000));
+        assert_eq!((permits.fast, permits.slow), ([2, 0, 0], [1, 0, 0]));
+        permits.give_back(EventNo(3));
+        permits.take(held(3), UnixMillis(2_500));
+        permits.give_back(EventNo(1));
+        permits.give_back(EventNo(2));
+        permits.age(UnixMillis(3_000));
+        assert_eq!((permits.fast, permits.slow), ([1, 0, 0], [0; 3]), "it has taken half a second");
+        permits.age(UnixMillis(3_500));
+        permits.give_back(EventNo(3));
+        assert_eq!((permits.fast, permits.slow, permits.flights()), ([0; 3], [0; 3], 0));
     }
 }
