@@ -130,12 +130,14 @@ impl Asker {
 
     async fn until_over(&mut self) -> Result<()> {
         let pending = "/events?state=pending&limit=1";
-        until("no event is pending", PATIENCE, async || {
+        let over = until("no event is pending", PATIENCE, async || {
             let page = self.get("GET", pending, None).await?;
             Ok(page["items"].as_array().is_some_and(Vec::is_empty).then_some(()))
         })
-        .await?;
-        Ok(())
+        .await;
+        let Err(late) = over else { return Ok(()) };
+        let left = self.get("GET", pending, None).await?;
+        Err(late.context(format!("one of those left: {}", left["items"][0])))
     }
 }
 
