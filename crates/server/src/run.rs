@@ -22,7 +22,6 @@ use hyper::{Request, Response};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::app::bell::Bell;
 use crate::app::callers::Callers;
@@ -55,6 +54,7 @@ pub mod fixed;
 mod initialise;
 mod machine;
 mod nodes;
+mod parts;
 mod recover;
 mod trials;
 mod way_out;
@@ -65,6 +65,7 @@ pub use database::{Database, close_store, moved_away, nameless_boot, open_store,
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;
 pub use nodes::clock_ahead_ms;
+use parts::Parts;
 pub use recover::{Recovered, recover};
 pub use way_out::way_out;
 
@@ -88,7 +89,7 @@ pub struct Running {
     pub app: Arc<App>,
     certificate: Option<Renewal>,
     shutdown: watch::Sender<bool>,
-    tasks: Vec<JoinHandle<()>>,
+    parts: Parts,
     drain: Duration,
     log_guard: Option<LogGuard>,
     _lock: DataLock,
@@ -147,27 +148,26 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let settings = listen_settings(&config, tls);
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
     let (shutdown, ended) = watch::channel(false);
-    let mut tasks = vec![
-        tokio::spawn(serve_merchants(merchants, settings, edge.clone(), ended.clone())),
-        tokio::spawn(serve_operators(operators, for_operators, router, entrance, ended.clone())),
-        tokio::spawn(dispatcher.run(ended.clone())),
-        tokio::spawn(durability::watch(app.clone(), ended.clone())),
-        tokio::spawn(delivery::watch(app.clone(), ended.clone())),
-        tokio::spawn(keep_house(app.clone(), ended.clone())),
-        tokio::spawn(retention::keep(app.clone(), ended.clone())),
-        tokio::spawn(keep_small(edge, gate, handle, ended.clone())),
-        tokio::spawn(note_uses(app.clone(), ended.clone())),
-        tokio::spawn(trials::watch(app.clone(), ended.clone())),
-    ];
+    let mut parts = Parts::new();
+    parts.start("merchant listener", serve_merchants(merchants, settings, edge.clone(), ended.clone()));
+    parts.start("operator listener", serve_operators(operators, for_operators, router, entrance, ended.clone()));
+    parts.start("dispatcher", dispatcher.run(ended.clone()));
+    parts.start("watch over the disk", durability::watch(app.clone(), ended.clone()));
+    parts.start("watch over held callbacks", delivery::watch(app.clone(), ended.clone()));
+    parts.start("housekeeping", keep_house(app.clone(), ended.clone()));
+    parts.start("retention", retention::keep(app.clone(), ended.clone()));
+    parts.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
+    parts.start("notes of uses", note_uses(app.clone(), ended.clone()));
+    parts.start("trials of the store", trials::watch(app.clone(), ended.clone()));
     if let Some(renewal) = &certificate {
-        tasks.push(tokio::spawn(renewal.clone().watch(app.clock.clone(), ended.clone())));
+        parts.start("certificate", renewal.clone().watch(app.clock.clone(), ended.clone()));
     }
     if app.store.is_shared() {
-        tasks.push(tokio::spawn(nodes::keep_time(app.clone(), ended.clone())));
-        tasks.push(tokio::spawn(nodes::watch_directory(app.clone(), ended)));
+        parts.start("database's time", nodes::keep_time(app.clone(), ended.clone()));
+        parts.start("watch over applications", nodes::watch_directory(app.clone(), ended));
     }
     let drain = config.limits.drain_timeout.0;
-    Ok(Running { listen, operator_listen, app, certificate, shutdown, tasks, drain, log_guard: None, _lock: lock })
+    Ok(Running { listen, operator_listen, app, certificate, shutdown, parts, drain, log_guard: None, _lock: lock })
 }
 
 /// Says in the log what is allowed and dangerous; `doctor` says the same.
@@ -191,12 +191,17 @@ impl Running {
         self.certificate.as_ref().inspect(|renewal| renewal.asked.notify_one()).is_some()
     }
 
+    /// Waits until a part of the server has panicked: its name. The others go on, but the process should not.
+    pub async fn broken(&self) -> &'static str {
+        self.parts.broken().await
+    }
+
     /// Takes no new connections, lets requests under way end within the drain time, and stops everything.
     pub async fn stop(self) -> anyhow::Result<()> {
         let _ = self.shutdown.send(true);
         let deadline = tokio::time::Instant::now() + self.drain + STOP_MARGIN;
         let mut outcome = Ok(());
-        for mut task in self.tasks {
+        for mut task in self.parts.into_tasks() {
             match tokio::time::timeout_at(deadline, &mut task).await {
                 Ok(ended) => outcome = outcome.and(ended.context("a task of the server broke")),
                 Err(_) => task.abort(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -80,7 +80,29 @@ fn prepare_process(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves until a signal, then drains.
+/// Waits for a signal to stop, or until a part of the server has broken: which.
+async fn until_told(stop: &mut StopSignals, running: &run::Running) -> Option<&'static str> {
+    loop {
+        tokio::select! {
+            told = stop.next() => match told {
+                Told::ToStop => {
+                    tracing::info!("Told to stop: requests under way are let to end");
+                    return None;
+                }
+                Told::ToReadAgain if running.renew_certificate() => {}
+                Told::ToReadAgain => {
+                    tracing::info!("SIGHUP: there is no TLS certificate to read again; a change of settings takes a restart");
+                }
+            },
+            part = running.broken() => {
+                tracing::error!(part, "A part of the server broke: {part}. The process ends, so that it is started again");
+                return Some(part);
+            }
+        }
+    }
+}
+
+/// Serves until a signal, then drains. An error where a part of the server has broken.
 pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.load(environment)?;
     let (sink, guard) = LogSink::start(std::io::stderr()).context("the log cannot be started")?;
@@ -97,13 +119,11 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
             tracing::warn!("The addresses could not be printed: {error:#}");
         }
         tracing::info!(listen = %running.listen, operator_listen = %running.operator_listen, version = env!("CARGO_PKG_VERSION"), "Countersign serves");
-        while stop.next().await != Told::ToStop {
-            if !running.renew_certificate() {
-                tracing::info!("SIGHUP: there is no TLS certificate to read again; a change of settings takes a restart");
-            }
-        }
-        tracing::info!("Told to stop: requests under way are let to end");
+        let broken = until_told(&mut stop, &running).await;
         running.stop().await?;
+        if let Some(part) = broken {
+            bail!("a part of the server broke: {part}");
+        }
         tracing::info!("Stopped");
         Ok(ExitCode::SUCCESS)
     });

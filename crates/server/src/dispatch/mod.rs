@@ -190,15 +190,20 @@ impl Dispatcher {
         beside.spawn(async move { looker.look_always().await });
         beside.spawn(async move { resender.resend_always().await });
         beside.spawn(async move { heeder.heed_always().await });
-        if !self.app.store.is_shared() {
-            self.work(shutdown).await;
-            return beside.shutdown().await;
+        let is_shared = self.app.store.is_shared();
+        if is_shared {
+            // The leases are renewed until the last attempt has landed.
+            beside.spawn(self.clone().tend());
         }
-        // The leases are renewed until the last attempt has landed.
-        beside.spawn(self.clone().tend());
-        self.clone().work(shutdown).await;
+        tokio::select! {
+            () = self.clone().work(shutdown) => {}
+            // They go on for ever: one that ends has panicked, and what it did would not be done any more.
+            Some(ended) = beside.join_next() => ended.expect("a part of the dispatcher goes on"),
+        }
         beside.shutdown().await;
-        self.leave().await;
+        if is_shared {
+            self.leave().await;
+        }
     }
 
     async fn drain(&self) {

@@ -56,7 +56,15 @@ struct Attempt {
 
 impl Permits {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, held: HashMap::new(), taken: 0, fast: [0; 3], slow: [0; 3], of: HashMap::new(), young: Default::default() }
+        Self {
+            bounds,
+            held: HashMap::new(),
+            taken: 0,
+            fast: [0; 3],
+            slow: [0; 3],
+            of: HashMap::new(),
+            young: Default::default(),
+        }
     }
 
     /// Attempts in flight.
