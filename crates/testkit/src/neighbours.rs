@@ -23,8 +23,6 @@ use crate::wire::{Connection, Signer, once};
 const MERCHANTS: usize = 10;
 /// Connections that set up and emit.
 const WRITERS: usize = 16;
-/// Events of each hung endpoint.
-const EVENTS_EACH: usize = 2;
 /// Between two events of the endpoint that works.
 const EVERY: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Plan {
     /// Endpoints that hang.
     pub hung: usize,
+    /// Events of each of these. Where nobody gives up within the run, all of them together must be fewer than the attempts that may hang at
+    /// once, or an endpoint that nothing is known of waits for ever.
+    pub events_each: usize,
     /// Events of the one that works, alone and again beside the others.
     pub events: usize,
     /// Longest time of an attempt, in s.
@@ -88,7 +89,7 @@ pub async fn run(kind: StoreKind, plan: Plan) -> Result<Report> {
     let (herd, holder) = herd(&server, plan.hung).await?;
 
     let alone = emit(&server, &ours, &well, "alone", plan.events).await?;
-    wake(&server, herd).await?;
+    wake(&server, herd, plan.events_each).await?;
     until("the hung endpoints hang", PATIENCE, async || {
         Ok((in_flight(&server).await? >= plan.hung.min(256)).then_some(()))
     })
@@ -142,7 +143,7 @@ async fn hang(mut stream: TcpStream) {
 }
 
 /// Every hung endpoint is owed something.
-async fn wake(server: &Server, herd: Vec<String>) -> Result<()> {
+async fn wake(server: &Server, herd: Vec<String>, events_each: usize) -> Result<()> {
     let mut writers = JoinSet::new();
     let size = herd.len().div_ceil(WRITERS).max(1);
     for part in herd.chunks(size) {
@@ -150,7 +151,7 @@ async fn wake(server: &Server, herd: Vec<String>) -> Result<()> {
         writers.spawn(async move {
             let mut connection = Connection::open(access.address).await?;
             for client_id in &part {
-                for n in 0..EVENTS_EACH {
+                for n in 0..events_each {
                     send(&mut connection, &access, client_id, &format!("hung-{n}")).await?;
                 }
             }
