@@ -310,6 +310,7 @@ impl Work {
             herds.push((asker, herd));
         }
         while self.zone.tally().flips - before.flips < flips {
+            let look_ups = self.zone.tally().look_ups;
             let mut emitting = JoinSet::new();
             for (asker, herd) in herds.drain(..) {
                 emitting.spawn(emit(asker, herd));
@@ -326,6 +327,10 @@ impl Work {
                 let (asker, herd, round) = judged??;
                 done.add(round);
                 herds.push((asker, herd));
+            }
+            if self.zone.tally().look_ups == look_ups {
+                done.complaints.push("a whole round of events without a look-up".to_owned());
+                break;
             }
         }
         let asked = self.zone.tally().look_ups - before.look_ups;

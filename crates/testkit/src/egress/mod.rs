@@ -105,7 +105,7 @@ impl Stage {
         let schedule = ["\"1ms\""; 32].join(", ");
         writeln!(
             deployment.config,
-            "callback_ports = {OPEN_PORTS:?}\ncallback_ca_file = \"{}\"\ncallback_schedule = [{schedule}]\nrate_limit_per_s = 0",
+            "callback_ports = {OPEN_PORTS:?}\ncallback_ca_file = \"{}\"\ncallback_schedule = [{schedule}]\nrate_limit_per_s = 0\nlimits.head_timeout = \"10m\"",
             authorities.display()
         )?;
         Ok(Self { deployment, listeners, zone, _dns: dns, folder })
@@ -217,6 +217,13 @@ impl Report {
             seen_twice(&self.naive),
             "a client without a guard was not seen: the recorders are blind, and nothing is shown"
         );
+        let first: Vec<&str> = self.offences.iter().chain(&self.done.complaints).take(10).map(String::as_str).collect();
+        let (offences, complaints) = (self.offences.len(), self.done.complaints.len());
+        ensure!(
+            offences + complaints == 0,
+            "{offences} sightings of a forbidden address, {complaints} other complaints. The first:\n{}",
+            first.join("\n")
+        );
         let Done { urls, delivered, refused, .. } = self.done;
         ensure!(urls >= size.urls, "{urls} hostile URLs, {} are needed", size.urls);
         ensure!(self.tally.flips >= size.flips, "{} answers flipped, {} are needed", self.tally.flips, size.flips);
@@ -225,13 +232,6 @@ impl Report {
         ensure!(
             self.counts.streams > 0 && accepted > 0 && tunnels > 0,
             "the server connected to nobody, so nothing was recorded"
-        );
-        let first: Vec<&str> = self.offences.iter().chain(&self.done.complaints).take(10).map(String::as_str).collect();
-        let (offences, complaints) = (self.offences.len(), self.done.complaints.len());
-        ensure!(
-            offences + complaints == 0,
-            "{offences} sightings of a forbidden address, {complaints} other complaints. The first:\n{}",
-            first.join("\n")
         );
         Ok(())
     }
