@@ -58,6 +58,10 @@ impl Store for AnyStore {
         either!(self, s => s.commit(batch).await)
     }
 
+    async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {
+        either!(self, s => s.commit_each(batches).await)
+    }
+
     async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
         either!(self, s => s.reserve(claim).await)
     }

@@ -175,6 +175,10 @@ pub trait Store: Send + Sync + 'static {
     /// Applies the batch whole, durably, or not at all.
     fn commit(&self, batch: Batch) -> impl Future<Output = Result<Committed, CommitError>> + Send;
 
+    /// Applies each of these batches by itself, as [`Store::commit`] would, handed over at once so that they can share a group: their
+    /// answers, in the same order.
+    fn commit_each(&self, batches: Vec<Batch>) -> impl Future<Output = Vec<Result<Committed, CommitError>>> + Send;
+
     /// Takes a nonce in memory, atomically against every other request of this process: a replay is refused before any work is
     /// done. What follows is exactly one of three: a batch with its `ClaimNonce` commits; [`Store::settle`]; [`Store::release`].
     /// Costs no IO on SQLite, and no thread hop.

@@ -174,7 +174,7 @@ async fn try_exchange(
 ) -> Result<Ending, Ending> {
     let target = connector.target(url)?;
     let vetted = connector.vetted(&target, &mut progress.watch).await?;
-    let request = request(&target, letter)?;
+    let request = request(&target, letter);
     let (line, response) = send(connector, &target, &vetted, request, progress).await?;
     let status = response.status();
     progress.http_status = Some(status.as_u16());
@@ -199,18 +199,15 @@ async fn try_exchange(
     })
 }
 
-fn request(target: &Target, letter: Letter) -> Result<Request<Full<Bytes>>, Ending> {
-    let malformed = |_| ending(Outcome::RefusedAddress, "the callback URL cannot be written as a request");
+fn request(target: &Target, letter: Letter) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(letter.body));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = target.path_and_query().parse().map_err(malformed)?;
-    let host = HeaderValue::from_str(target.authority())
-        .map_err(|_| ending(Outcome::RefusedAddress, "the callback URL's host cannot be written as a header"))?;
+    *request.uri_mut() = target.path_and_query().clone();
     *request.headers_mut() = letter.headers;
-    request.headers_mut().insert(HOST, host);
+    request.headers_mut().insert(HOST, target.authority().clone());
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("Countersign"));
-    Ok(request)
+    request
 }
 
 /// Sends on a kept connection, or on a new one where there is none or it has ended before the request was written.
@@ -235,7 +232,8 @@ async fn send(
         }
     }
     (progress.address, progress.tape) = (None, None);
-    let mut line = connector.open(target, vetted, &mut progress.watch).await?;
+    // Rare, and large: most attempts go over a kept connection.
+    let mut line = Box::pin(connector.open(target, vetted, &mut progress.watch)).await?;
     progress.begin(&line, false);
     match line.sender.send_request(request).await {
         Ok(response) => Ok((line, response)),

@@ -38,6 +38,9 @@ const IDLE_PER_LANE_MAX: usize = 64;
 /// Kept connections in all.
 const IDLE_TOTAL_MAX: usize = 512;
 
+/// URLs that are remembered as checked.
+const TARGETS_MAX: usize = 4_096;
+
 /// Where an attempt failed before its request was sent: the outcome, and words for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unreached {
@@ -53,7 +56,7 @@ fn unreached(outcome: Outcome, detail: impl Into<String>) -> Unreached {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lane {
     is_https: bool,
-    host: String,
+    host: Arc<str>,
     address: SocketAddr,
 }
 
@@ -81,6 +84,8 @@ pub(super) struct Connector {
     connect_timeout: Duration,
     tls: TlsConnector,
     idle: Mutex<Waiting>,
+    /// URLs whose form was checked. What may be in them follows from the settings alone.
+    targets: Mutex<HashMap<Box<str>, Arc<Target>>>,
 }
 
 /// Connections that wait for their next attempt.
@@ -107,12 +112,24 @@ impl Connector {
             connect_timeout: settings.connect_timeout,
             tls,
             idle: Mutex::default(),
+            targets: Mutex::default(),
         })
     }
 
     /// The URL's form, checked.
-    pub(super) fn target(&self, url: &str) -> Result<Target, Unreached> {
-        self.egress.target(url).map_err(|refused| unreached(Outcome::RefusedAddress, refused.to_string()))
+    pub(super) fn target(&self, url: &str) -> Result<Arc<Target>, Unreached> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(target) = targets.get(url) {
+            return Ok(target.clone());
+        }
+        let target = self.egress.target(url);
+        let target = target.map_err(|refused| unreached(Outcome::RefusedAddress, refused.to_string()))?;
+        if targets.len() >= TARGETS_MAX {
+            targets.clear();
+        }
+        let target = Arc::new(target);
+        targets.insert(url.into(), target.clone());
+        Ok(target)
     }
 
     /// Looks the name up and gives the addresses that may be connected to, at least one. None where one of all that were found may not.
@@ -134,7 +151,7 @@ impl Connector {
     }
 
     async fn look_up(&self, target: &Target) -> Result<Vec<SocketAddr>, Unreached> {
-        match timeout(self.connect_timeout, tokio::net::lookup_host((target.host(), target.port()))).await {
+        match timeout(self.connect_timeout, tokio::net::lookup_host((&**target.host(), target.port()))).await {
             Ok(Ok(found)) => Ok(found.collect()),
             Ok(Err(error)) => Err(unreached(Outcome::DnsFailed, format!("the name cannot be looked up: {error}"))),
             Err(_) => Err(unreached(Outcome::DnsFailed, "the look-up of the name took too long")),
@@ -233,14 +250,14 @@ impl Connector {
 }
 
 fn lane(target: &Target, address: SocketAddr) -> Lane {
-    Lane { is_https: target.is_https(), host: target.host().to_owned(), address }
+    Lane { is_https: target.is_https(), host: target.host().clone(), address }
 }
 
 fn server_name(target: &Target) -> Result<ServerName<'static>, Unreached> {
     let name = match target.literal() {
         Some(IpAddr::V4(v4)) => ServerName::from(IpAddr::V4(v4)),
         Some(IpAddr::V6(v6)) => ServerName::from(IpAddr::V6(v6)),
-        None => ServerName::try_from(target.host().to_owned())
+        None => ServerName::try_from(target.host().to_string())
             .map_err(|_| unreached(Outcome::TlsFailed, "the host is no name that a certificate can carry"))?,
     };
     Ok(name)

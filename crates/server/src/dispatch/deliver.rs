@@ -16,6 +16,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::attempt::{self, Letter};
+use super::record::Came;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 
@@ -61,11 +62,11 @@ impl Dispatcher {
             }
         };
         let Some(url) = known.application.callback_url.as_deref().filter(|_| known.goes_out) else {
-            return self.hold(&event, fence).await;
+            return Box::pin(self.hold(&event, fence)).await;
         };
         match self.must_wait_for(&event, now).await {
             Ok(None) => {}
-            Ok(Some(behind)) => return self.defer(&event, fence, behind, now).await,
+            Ok(Some(behind)) => return Box::pin(self.defer(&event, fence, behind, now)).await,
             Err(error) => {
                 tracing::warn!(%error, event.id = %event.event_id, "Whether a callback is next in order could not be read");
                 return Ended::Waits { until: now.plus_ms(RECHECK_MS) };
@@ -80,9 +81,10 @@ impl Dispatcher {
         if !self.leases.holds(Lane::of(event.application), fence, Instant::now()) {
             return Ended::Again;
         }
+        let under_way = self.records.attempt_begins();
         let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
         self.attempts.fetch_add(1, Ordering::SeqCst);
-        self.record(&event, fence, &known, url, now, report).await
+        self.record(&event, fence, &known, url, Came { began: now, report, under_way }).await
     }
 
     /// Signs the event's bytes afresh.

@@ -4,8 +4,10 @@
 //! [`Egress::vet`] let pass is connected to, and only if all that the same lookup found passed too.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use hyper::Uri;
+use hyper::header::HeaderValue;
 use thiserror::Error;
 
 use super::ranges::{Kind, special};
@@ -58,15 +60,18 @@ pub enum EgressRefused {
 /// A callback URL whose form is allowed. Its name is not looked up yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    uri: Uri,
-    host: String,
+    /// Path and query alone, as the request line has them.
+    path: Uri,
+    authority: HeaderValue,
+    host: Arc<str>,
+    literal: Option<IpAddr>,
     port: u16,
     is_https: bool,
 }
 
 impl Target {
     /// Reads a URL's host, without the brackets of an IPv6 literal.
-    pub fn host(&self) -> &str {
+    pub const fn host(&self) -> &Arc<str> {
         &self.host
     }
 
@@ -81,18 +86,18 @@ impl Target {
     }
 
     /// What goes into the request line: path and query only.
-    pub fn path_and_query(&self) -> &str {
-        self.uri.path_and_query().map_or("/", |p| p.as_str())
+    pub const fn path_and_query(&self) -> &Uri {
+        &self.path
     }
 
     /// What goes into the `Host` header: as written in the URL.
-    pub fn authority(&self) -> &str {
-        self.uri.authority().map_or("", |a| a.as_str())
+    pub const fn authority(&self) -> &HeaderValue {
+        &self.authority
     }
 
     /// The address itself, where the host is one. Not vetted.
-    pub fn literal(&self) -> Option<IpAddr> {
-        self.host.parse().ok()
+    pub const fn literal(&self) -> Option<IpAddr> {
+        self.literal
     }
 }
 
@@ -124,8 +129,12 @@ impl Egress {
         if port == 0 || !(self.allow_private || port == HTTPS_PORT || self.allowed_ports.contains(&port)) {
             return Err(EgressRefused::Port(port));
         }
-        let target = Target { uri, host, port, is_https };
-        match target.literal() {
+        let path =
+            uri.path_and_query().map_or("/", |path| path.as_str()).parse().map_err(|_| EgressRefused::Malformed)?;
+        let authority = HeaderValue::from_str(authority.as_str()).map_err(|_| EgressRefused::Malformed)?;
+        let literal = host.parse().ok();
+        let target = Target { path, authority, host: host.into(), literal, port, is_https };
+        match literal {
             Some(address) => self.vet(address).map(|()| target),
             None => Ok(target),
         }

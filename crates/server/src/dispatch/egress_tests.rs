@@ -134,7 +134,7 @@ fn every_special_range_of_ipv6_is_shut_from_its_first_to_its_last_address() {
 #[test]
 fn the_form_of_a_url_decides_before_any_lookup() {
     use EgressRefused::{Malformed, Port, Range, Scheme, UserInfo};
-    let accepted = |egress: &Egress, url: &str| egress.target(url).map(|t| (t.host().to_owned(), t.port()));
+    let accepted = |egress: &Egress, url: &str| egress.target(url).map(|t| (t.host().to_string(), t.port()));
     for (url, wanted) in [
         ("https://merchant.example/callbacks?x=1", Ok(("merchant.example".to_owned(), 443))),
         ("https://merchant.example:8443/", Ok(("merchant.example".to_owned(), 8443))),
@@ -195,7 +195,8 @@ fn private_callbacks_open_http_and_any_port_but_no_metadata() {
 #[test]
 fn path_query_and_host_are_sent_as_written() {
     let target = private().target("http://127.0.0.1:8080/a/b?c=d#e").expect("allowed");
-    assert_eq!((target.path_and_query(), target.authority()), ("/a/b?c=d", "127.0.0.1:8080"));
+    assert_eq!(target.path_and_query(), "/a/b?c=d");
+    assert_eq!(target.authority(), "127.0.0.1:8080");
     assert_eq!(private().target("http://[::1]:8080").expect("allowed").authority(), "[::1]:8080");
     assert_eq!(private().target("http://[::1]:8080").expect("allowed").path_and_query(), "/");
 }

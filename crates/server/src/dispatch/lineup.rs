@@ -30,7 +30,7 @@ pub(super) use super::permits::Bounds;
 /// Applications that are read at once.
 const READ_APPLICATIONS_MAX: usize = 16;
 /// Events that are read of an application beyond those that are in memory.
-const READ_ROWS: usize = 16;
+const READ_ROWS: usize = 32;
 /// Bytes of events that wait for their turn; beyond it each application has one ready.
 const READY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Applications that are remembered though they have nothing to do.

@@ -42,6 +42,7 @@ mod place;
 mod queue;
 mod ranges;
 mod record;
+mod records;
 mod resend;
 mod retry_after;
 mod round;
@@ -123,6 +124,7 @@ pub struct Dispatcher {
     look: Notify,
     /// Attempts made since the start.
     attempts: AtomicUsize,
+    records: records::Records,
     /// Callbacks that tell of nothing and are under way.
     trials: trial::Trials,
 }
@@ -176,6 +178,7 @@ impl Dispatcher {
             looks: Mutex::default(),
             look: Notify::new(),
             attempts: AtomicUsize::new(0),
+            records: records::Records::default(),
             trials: trial::Trials::default(),
         })
     }

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
 use super::health::Sign;
+use super::records::UnderWay;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, ends};
 use crate::app::Actor;
 use crate::app::callers::KnownApplication;
@@ -31,6 +32,20 @@ const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
 const COMMIT_FOR: Duration = Duration::from_secs(30);
 /// As long where changes of the application wait for it.
 const COMMIT_IN_TURN_FOR: Duration = Duration::from_secs(4);
+
+/// An attempt that was made and is to be recorded.
+pub(super) struct Came<'a> {
+    pub(super) began: UnixMillis,
+    pub(super) report: Report,
+    pub(super) under_way: UnderWay<'a>,
+}
+
+/// How a batch is handed over.
+enum By<'a> {
+    Itself,
+    /// With the records of other attempts.
+    Group(Option<UnderWay<'a>>),
+}
 
 /// What became of a batch.
 enum Fate {
@@ -52,8 +67,7 @@ impl Dispatcher {
         fence: Fence,
         known: &KnownApplication,
         url: &str,
-        began: UnixMillis,
-        report: Report,
+        Came { began, report, under_way }: Came<'_>,
     ) -> Ended {
         let now = self.app.clock.now();
         let number = event.attempts + 1;
@@ -76,13 +90,13 @@ impl Dispatcher {
         let outcome = report.outcome;
         let attempt = Made::of(event, fence, began, report);
         match verdict {
-            Verdict::DisableEndpoint => self.disable(event, &attempt, url).await,
+            Verdict::DisableEndpoint => Box::pin(self.disable(event, &attempt, url)).await,
             Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
                 let is_dead = verdict == Verdict::Dead;
                 let mut writes = vec![record_attempt(event, &attempt, state, due_at)];
                 writes.extend(is_dead.then(|| ends::death(event, &attempt.row, now)));
-                match self.commit(fence, Batch(writes), COMMIT_FOR).await {
+                match self.commit_by(By::Group(Some(under_way)), fence, Batch(writes), COMMIT_FOR).await {
                     Fate::Fenced => Ended::Again,
                     // Moved: the commit was done before, and its answer was lost.
                     Fate::Committed | Fate::Conflict(_) => {
@@ -210,10 +224,18 @@ impl Dispatcher {
     /// Commits, also where the store is away for a while: an attempt that was made should be counted. Repeating is safe, since
     /// the guard of `RecordAttempt` holds once.
     async fn commit(&self, fence: Fence, batch: Batch, patience: Duration) -> Fate {
+        self.commit_by(By::Itself, fence, batch, patience).await
+    }
+
+    async fn commit_by(&self, mut by: By<'_>, fence: Fence, batch: Batch, patience: Duration) -> Fate {
         let end = Instant::now() + patience;
         let mut pause = COMMIT_PAUSE_MIN;
         loop {
-            match self.app.store.commit(batch.clone()).await {
+            let committed = match &mut by {
+                By::Itself => self.app.store.commit(batch.clone()).await,
+                By::Group(under_way) => self.records.commit(&self.app.store, batch.clone(), under_way.take()).await,
+            };
+            match committed {
                 Ok(_) => return Fate::Committed,
                 Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
                     counter!("countersign_callback_results_fenced_total").increment(1);

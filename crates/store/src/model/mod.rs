@@ -77,6 +77,14 @@ impl Store for ModelStore {
         Ok(committed)
     }
 
+    async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {
+        let mut answers = Vec::with_capacity(batches.len());
+        for batch in batches {
+            answers.push(self.commit(batch).await);
+        }
+        answers
+    }
+
     async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
         let mut state = self.state();
         if claim.stamped_at.0 <= state.horizon {

@@ -190,17 +190,40 @@ impl PostgresStore {
         let spread = key.unwrap_or(0).unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.lanes[usize::try_from(spread).unwrap_or(0) % self.lanes.len()]
     }
-}
 
-impl Store for PostgresStore {
-    async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+    /// Hands a batch to its lane.
+    fn send(&self, batch: Batch) -> Result<oneshot::Receiver<Answer>, CommitError> {
         let tenant = well_formed(&batch)?;
         let (answer, waiting) = oneshot::channel();
         let lane = self.lane(tenant, &batch);
         lane.try_send(Job { batch, tenant, since: Instant::now(), answer })
             .map_err(|_| StoreError::Unavailable("too many changes are waiting".to_owned()))?;
-        // The lane answers each job; it can only be gone with the runtime.
-        waiting.await.unwrap_or(Err(CommitError::Unknown))
+        Ok(waiting)
+    }
+}
+
+type Answer = Result<Committed, CommitError>;
+
+/// The lane answers each job; it can only be gone with the runtime.
+async fn answered(waiting: oneshot::Receiver<Answer>) -> Answer {
+    waiting.await.unwrap_or(Err(CommitError::Unknown))
+}
+
+impl Store for PostgresStore {
+    async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        answered(self.send(batch)?).await
+    }
+
+    async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {
+        let sent: Vec<_> = batches.into_iter().map(|batch| self.send(batch)).collect();
+        let mut answers = Vec::with_capacity(sent.len());
+        for sent in sent {
+            answers.push(match sent {
+                Ok(waiting) => answered(waiting).await,
+                Err(error) => Err(error),
+            });
+        }
+        answers
     }
 
     async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {

@@ -3,6 +3,7 @@
 //! Invariant: `commit` answers after the log is on stable storage (`synchronous=FULL`).
 //! Invariant: a caller reads its own acknowledged writes.
 
+mod answers;
 mod apply;
 mod attempt_log;
 mod audit;
@@ -160,9 +161,8 @@ impl SqliteStore {
     }
 
     /// Hands a task to the writer and waits for its answer.
-    async fn write(&self, task: Task) -> writer::Answer {
-        let waiting = writer::send(&self.queue, task)?;
-        waiting.await.unwrap_or_else(|_| Err(writer::gone().into()))
+    async fn write(&self, task: Task) -> answers::Answer {
+        writer::send(&self.queue, task)?.answer().await
     }
 
     /// Sees to it that the replay mark covers a timestamp.
@@ -197,6 +197,21 @@ impl Store for SqliteStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         well_formed(&batch)?;
         self.write(Task::Commit(batch)).await.map(|done| done.committed)
+    }
+
+    async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {
+        let checked = batches.into_iter().map(|batch| match well_formed(&batch) {
+            Ok(_) => Ok(Task::Commit(batch)),
+            Err(error) => Err(error.into()),
+        });
+        let mut answers = Vec::new();
+        for sent in writer::send_each(&self.queue, checked) {
+            answers.push(match sent {
+                Ok(waiting) => waiting.answer().await.map(|done| done.committed),
+                Err(error) => Err(error),
+            });
+        }
+        answers
     }
 
     async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {

@@ -4,12 +4,13 @@
 //! lost against may be of the same commit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::answers::{Answer, Others, PATIENCE, Told, Waiting, answer};
 use super::apply::{Applier, Stop};
 use super::checkpoint::LogSize;
 use super::fault::{fault, may_be_done};
@@ -42,17 +43,17 @@ pub(super) struct Done {
     pub(super) deleted: u32,
 }
 
-pub(super) type Answer = Result<Done, CommitError>;
-
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) task: Task,
-    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) answer: oneshot::Sender<Told>,
 }
 
 #[derive(Debug)]
 pub(super) enum Message {
     Job(Job),
+    /// Several, for one transaction.
+    Jobs(Vec<Job>),
     /// Finish what came before this, then end.
     Stop,
 }
@@ -92,12 +93,25 @@ impl Failure {
 pub(super) fn run(conn: &Connection, shared: &Shared, messages: &Receiver<Message>) {
     let mut applier = Applier::new(Kept::new(conn), &shared.nonces, Arc::clone(&shared.chain));
     let mut jobs = Vec::with_capacity(shared.group_max);
-    while let Ok(first) = messages.recv() {
-        let mut next = Some(first);
+    let mut untold: Option<Others> = None;
+    loop {
+        let first = match &untold {
+            None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) => messages.recv_timeout(PATIENCE),
+        };
+        let mut next = match first {
+            Ok(first) => Some(first),
+            Err(RecvTimeoutError::Timeout) => {
+                untold = None;
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         let mut stop = false;
         while let Some(message) = next.take() {
             match message {
                 Message::Job(job) => jobs.push(job),
+                Message::Jobs(several) => jobs.extend(several),
                 Message::Stop => {
                     stop = true;
                     break;
@@ -107,44 +121,32 @@ pub(super) fn run(conn: &Connection, shared: &Shared, messages: &Receiver<Messag
                 next = messages.try_recv().ok();
             }
         }
-        group(&mut applier, shared, &mut jobs);
+        // Who was to tell them had the time that it took to gather this group.
+        drop(untold.take());
+        untold = group(&mut applier, shared, &mut jobs);
         if stop {
             return;
         }
     }
 }
 
-/// Answers a job. Of one whose caller went away nobody else gives back what was not used.
-fn tell(shared: &Shared, job: Job, answer: Answer) {
-    let Err(unheard) = job.answer.send(answer) else { return };
-    if let (Task::Commit(batch), Err(CommitError::Conflict(_) | CommitError::Store(_))) = (&job.task, unheard) {
-        for claim in batch.claims() {
-            shared.nonces.release(claim);
-        }
-    }
-}
-
-/// Does the jobs in one transaction or, where that fails, each in its own.
-fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) {
+/// Does the jobs in one transaction or, where that fails, each in its own. Gives those who do not know yet.
+fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Option<Others> {
     if jobs.is_empty() {
-        return;
+        return None;
     }
     match together(applier, shared, jobs) {
-        Ok(answers) => {
-            for (job, answer) in jobs.drain(..).zip(answers) {
-                tell(shared, job, answer);
-            }
-        }
+        Ok(answers) => answer(&shared.nonces, jobs.drain(..).zip(answers)),
         Err(failure) if jobs.len() == 1 => {
-            if let Some(job) = jobs.pop() {
-                tell(shared, job, Err(failure.into_answer()));
-            }
+            let failed = jobs.pop().map(|job| (job, Err(failure.into_answer())));
+            answer(&shared.nonces, failed.into_iter())
         }
         Err(failure) => {
             tracing::warn!(error = %failure.error, batches = jobs.len(), "a group of batches failed; each runs alone now");
             for job in jobs.drain(..) {
                 group(applier, shared, &mut vec![job]);
             }
+            None
         }
     }
 }
@@ -248,14 +250,37 @@ fn publish(task: &Task, nonces: &Nonces) {
 }
 
 /// Sends a job without waiting. A full queue and a writer that is gone are `Unavailable` at once.
-pub(super) fn send(queue: &SyncSender<Message>, task: Task) -> Result<oneshot::Receiver<Answer>, StoreError> {
-    use std::sync::mpsc::TrySendError;
-    let (answer, waiting) = oneshot::channel();
-    queue.try_send(Message::Job(Job { task, answer })).map_err(|error| match error {
+pub(super) fn send(queue: &SyncSender<Message>, task: Task) -> Result<Waiting, StoreError> {
+    let (answer, waiting) = Waiting::new();
+    queue.try_send(Message::Job(Job { task, answer })).map_err(|error| unsent(&error))?;
+    Ok(waiting)
+}
+
+/// Sends those tasks that may go as one message, without waiting: whose answer will come, and what is said of the others.
+pub(super) fn send_each(
+    queue: &SyncSender<Message>,
+    tasks: impl Iterator<Item = Result<Task, CommitError>>,
+) -> Vec<Result<Waiting, CommitError>> {
+    let mut jobs = Vec::new();
+    let sent = tasks.map(|task| {
+        let (answer, waiting) = Waiting::new();
+        jobs.push(Job { task: task?, answer });
+        Ok(waiting)
+    });
+    let mut sent: Vec<_> = sent.collect();
+    if let Err(error) = queue.try_send(Message::Jobs(jobs)) {
+        for waiting in sent.iter_mut().filter(|sent| sent.is_ok()) {
+            *waiting = Err(unsent(&error).into());
+        }
+    }
+    sent
+}
+
+fn unsent<T>(error: &TrySendError<T>) -> StoreError {
+    match error {
         TrySendError::Full(_) => StoreError::Unavailable("too many changes are waiting".to_owned()),
         TrySendError::Disconnected(_) => gone(),
-    })?;
-    Ok(waiting)
+    }
 }
 
 /// The writer ended before it answered. It answers right after each commit, so what it did not answer was rolled back.
@@ -284,9 +309,9 @@ mod tests {
         let store = SqliteStore::open(&path, SqliteOptions::new([1; 16], "boot")).expect("opens");
         let before = send(&store.queue, Task::Panic).expect("is queued");
         let beside = send(&store.queue, Task::Commit(setting("beside")));
-        assert!(before.await.is_err());
+        assert!(before.answer().await.is_err());
         if let Ok(beside) = beside {
-            assert!(beside.await.is_err());
+            assert!(beside.answer().await.is_err());
         }
         // The queue closes when the thread has unwound; until then a batch is queued and dropped unanswered.
         let refused = store.commit(setting("after")).await;
@@ -330,10 +355,10 @@ mod tests {
             .expect("is queued");
         let b = send(&store.queue, Task::Commit(twice)).expect("is queued");
         other.execute_batch("ROLLBACK").expect("unlocks");
-        assert!(first.await.expect("answers").is_ok());
-        assert!(a.await.expect("answers").is_ok());
-        assert!(matches!(broken.await.expect("answers"), Err(CommitError::Store(StoreError::Unfit(_)))));
-        assert!(matches!(b.await.expect("answers"), Err(CommitError::Conflict(_))));
+        assert!(first.answer().await.is_ok());
+        assert!(a.answer().await.is_ok());
+        assert!(matches!(broken.answer().await, Err(CommitError::Store(StoreError::Unfit(_)))));
+        assert!(matches!(b.answer().await, Err(CommitError::Conflict(_))));
         assert_eq!(store.setting("first").await.expect("reads").as_deref(), Some("v"));
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
-use countersign_store::batch::{Conflict, Guard, Key, Write};
+use countersign_store::batch::{Committed, Conflict, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow,
 };
-use countersign_store::{AnyStore, Store};
+use countersign_store::{AnyStore, Batch, CommitError, Store, StoreError};
 
 use super::redelivery;
 use crate::fixtures::*;
@@ -183,7 +183,32 @@ pub async fn what_is_another_tenants_is_not_there(store: Any) {
 }
 
 pub async fn an_empty_batch_does_nothing(store: Any) {
-    assert_eq!(commit(&*store, Vec::new()).await, countersign_store::Committed::default());
+    assert_eq!(commit(&*store, Vec::new()).await, Committed::default());
+}
+
+pub async fn batches_that_are_handed_over_together_are_each_answered_for_themselves(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a"))]).await;
+    let answers = store
+        .commit_each(vec![
+            Batch(vec![put("a", "1"), enqueue(event(2, "a"))]),
+            Batch(vec![put("b", "1"), enqueue(event(1, "a"))]),
+            Batch(vec![append(SUB, version(1)), enqueue(EventRow { tenant: OTHER_TENANT, ..event(3, "a") })]),
+            Batch(Vec::new()),
+            Batch(vec![enqueue(event(4, "a"))]),
+        ])
+        .await;
+    let [first, taken, unfit, empty, last] = &answers[..] else { panic!("five answers: {answers:?}") };
+    assert!(matches!(taken, Err(CommitError::Conflict(Conflict::Taken(Key::Event(_))))), "{taken:?}");
+    assert!(matches!(unfit, Err(CommitError::Store(StoreError::Unfit(_)))), "{unfit:?}");
+    assert_eq!(empty.as_ref().expect("done").events, []);
+    // Which of them is first is the store's to say.
+    let numbers = |answer: &Result<Committed, CommitError>| answer.as_ref().expect("done").events[0].seq;
+    let mut both = [numbers(first), numbers(last)];
+    both.sort_unstable();
+    assert_eq!(both, [2, 3]);
+    assert_eq!(store.setting("a").await.expect("reads").as_deref(), Some("1"));
+    assert_eq!(store.setting("b").await.expect("reads"), None, "it was refused whole");
+    assert!(store.commit_each(Vec::new()).await.is_empty());
 }
 
 pub async fn an_answer_is_remembered_once(store: Any) {
@@ -216,7 +241,7 @@ pub async fn audit_lines_are_numbered_without_gap(store: Any) {
                 if n % 4 == 0 {
                     writes.push(append(SUB, version(9)));
                 }
-                store.commit(countersign_store::Batch(writes)).await.is_ok()
+                store.commit(Batch(writes)).await.is_ok()
             })
         })
         .collect();

@@ -172,6 +172,7 @@ contract! {
         every_pair_of_writes_of_two_tenants_is_refused,
         what_is_another_tenants_is_not_there,
         an_empty_batch_does_nothing,
+        batches_that_are_handed_over_together_are_each_answered_for_themselves,
         an_answer_is_remembered_once,
         answers_are_forgotten_by_age,
         audit_lines_are_numbered_without_gap,

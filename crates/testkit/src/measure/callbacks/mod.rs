@@ -96,7 +96,7 @@ pub async fn run() -> Result<()> {
     let mut raw = Worker::start(&["post", &sink.address.to_string()])?;
     raw.stdin.write_all(&[format!("{}\n", sample.len()).as_bytes(), &sample].concat())?;
     raw.ask("64\n").await?;
-    let server = Deployment::init(&folder.path().join("data"))?.serve()?;
+    let server = Deployment::init(&folder.path().join("data"))?.serve_under(&["taskset", "-c", "0"])?;
     let clients = clients(&server.access, &url).await?;
     let (bare, bare_address) = bare(r#"{"event_id":"evt_01KA0000000000000000000000","state":"pending"}"#)?;
     for pid in [outbox.child.id(), raw.child.id(), server.pid(), bare.id()] {

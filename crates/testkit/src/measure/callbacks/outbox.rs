@@ -16,7 +16,7 @@ use countersign::run;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_store::Store as _;
 use countersign_store::contract::{EndpointSettings, EventRow};
-use tokio::runtime::Runtime;
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use super::{APPLICATIONS, AT_ONCE, DATA};
@@ -128,7 +128,8 @@ impl Outbox {
 
 /// Reads lines from stdin, `attempts N` or `outbox N`, does it, and prints the CPU time that took, in ns.
 pub fn serve(url: &str, data: PathBuf) -> Result<()> {
-    let runtime = Runtime::new()?;
+    // As `serve` has it on a machine of one core.
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let outbox = Arc::new(runtime.block_on(Outbox::open(url, data))?);
     let pid = std::process::id();
     for line in std::io::stdin().lock().lines() {
@@ -144,7 +145,8 @@ pub fn serve(url: &str, data: PathBuf) -> Result<()> {
             "outbox" => {
                 let last = runtime.block_on(outbox.enqueue(wanted))?;
                 began = cpu_ns(pid);
-                runtime.block_on(outbox.deliver(&last))?;
+                let outbox = outbox.clone();
+                runtime.block_on(runtime.spawn(async move { outbox.deliver(&last).await }))??;
             }
             other => bail!("{other}: attempts or outbox"),
         }
