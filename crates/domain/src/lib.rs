@@ -3,6 +3,7 @@
 //! Invariant: nothing here reads a clock, an environment or a random number; time and chance are arguments.
 //! Invariant: nothing here knows HTTP, SQL or JSON. Refusals are enums in order of precedence.
 
+pub mod conversion;
 pub mod convert;
 pub mod delivery;
 pub mod fees;

@@ -1,5 +1,6 @@
 //! One store of several kinds, so that the server needs no type parameter.
 
+use countersign_domain::conversion::{Pair, Quote};
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
@@ -16,6 +17,7 @@ use crate::contract::{
     IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, Store, StoreError,
     TokenRow, TurningRow,
 };
+use crate::conversion::{ConvertMove, ConvertStore, RateRow};
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::postgres::PostgresStore;
@@ -50,6 +52,33 @@ impl AnyStore {
             Self::Postgres(_) => true,
             Self::Sqlite(_) | Self::Model(_) => false,
         }
+    }
+}
+
+impl ConvertStore for AnyStore {
+    async fn rate(&self, pair: &Pair) -> Result<Option<RateRow>, StoreError> {
+        either!(self, s => s.rate(pair).await)
+    }
+
+    async fn rates(&self, page: Cursor<String>) -> Result<Vec<RateRow>, StoreError> {
+        either!(self, s => s.rates(page).await)
+    }
+
+    async fn quote(&self, tenant: TenantNo, of: MerchantNo, quote_id: &str) -> Result<Option<Quote>, StoreError> {
+        either!(self, s => s.quote(tenant, of, quote_id).await)
+    }
+
+    async fn convert_request(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        client_req_id: &str,
+    ) -> Result<Option<ConvertOrder>, StoreError> {
+        either!(self, s => s.convert_request(tenant, of, client_req_id).await)
+    }
+
+    async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {
+        either!(self, s => s.convert_moves(tenant, order).await)
     }
 }
 

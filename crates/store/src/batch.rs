@@ -14,6 +14,7 @@ pub use crate::attempt_log::{BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX};
 use crate::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow, Uses,
 };
+use crate::conversion::ConvertWrite;
 use crate::redelivery::RedeliveryWrite;
 
 /// Answers that one [`Write::ForgetAnswers`] forgets at the most, so that no change waits long behind it.
@@ -103,6 +104,8 @@ pub enum Write {
         /// When.
         at: UnixMillis,
     },
+    /// Sets a rate, adds a quote, or makes an order of one. Guards: see there.
+    Convert(Box<ConvertWrite>),
     /// Writes an event to the outbox: what happened and that it is owed. Guard: number and event id are new in the tenant.
     /// The store itself gives `seq` (per application) and `sequence` (per application and biz_id), both from 1 without gap:
     /// what the row carries in these two fields is ignored.
@@ -246,6 +249,7 @@ impl Write {
             | Self::AppendRule { .. }
             | Self::InsertConvertOrder { .. }
             | Self::MoveConvertOrder { .. }
+            | Self::Convert(_)
             | Self::EnqueueEvent(_)
             | Self::RecordAttempt { .. }
             | Self::Turn { .. }
@@ -343,6 +347,12 @@ pub enum Key {
     Token(String),
     /// A convert order.
     ConvertOrder(OrderId),
+    /// A pair's rate.
+    Rate(String),
+    /// A quote of this merchant.
+    Quote(String),
+    /// The name of a request of this merchant.
+    ConvertRequest(String),
     /// An event.
     Event(SortedId),
     /// An event's delivery.

@@ -39,6 +39,7 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::Reassess { tenant, .. }
         | Write::Redeliver { tenant, .. } => Some(*tenant),
         Write::Redelivery(write) => Some(write.of().0),
+        Write::Convert(write) => write.tenant(),
         Write::ClaimNonce(claim) => Some(claim.tenant),
         Write::EnqueueEvent(event) => Some(event.tenant),
         // The system's own lines are a tenant of their own.
@@ -90,6 +91,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
             due_iff_pending(*state, *due_at)
         }
         Write::Redelivery(write) => write.fault().map_or(Ok(()), unfit),
+        Write::Convert(write) => write.fault().map_or(Ok(()), unfit),
         Write::Defer { event, behind, .. } => demand(event != behind, "an event waits for another one"),
         Write::ClaimNonce(_)
         | Write::Reassess { .. }

@@ -180,11 +180,11 @@ impl<'r, R: Columns> Fields<'r, R> {
         Ok(EndpointSettings { rate_per_s, concurrency, schedule })
     }
 
-    fn decimal(&mut self) -> Result<Decimal, StoreError> {
+    pub(crate) fn decimal(&mut self) -> Result<Decimal, StoreError> {
         self.word(exact)
     }
 
-    fn currency(&mut self) -> Result<Currency, StoreError> {
+    pub(crate) fn currency(&mut self) -> Result<Currency, StoreError> {
         self.word(Currency::parse)
     }
 }

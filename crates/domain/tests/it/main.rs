@@ -1,5 +1,6 @@
 //! What the domain decides, as tables and against small independent models.
 
+mod conversion;
 mod convert;
 mod delivery;
 mod fees;

@@ -4,6 +4,7 @@
 
 mod attempt_log;
 mod backlog;
+mod conversion;
 mod deliveries;
 mod redeliveries;
 mod state;

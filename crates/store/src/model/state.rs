@@ -9,6 +9,7 @@ use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
+use super::conversion::Conversions;
 use crate::attempt_log::AttemptBytes;
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, Guard, Key, USES_FORGOTTEN_MAX, Write};
 use crate::chain::{self, ChainKey, Link, START};
@@ -40,6 +41,7 @@ pub(super) struct State {
     /// Applications whose open events are to be held or released, and when released ones are due.
     pub(super) turning: BTreeMap<(TenantNo, ApplicationNo), UnixMillis>,
     pub(super) redeliveries: BTreeMap<SortedId, RedeliveryRow>,
+    pub(super) conversions: Conversions,
     pub(super) answers: BTreeMap<(String, String), IdempotencyRow>,
     pub(super) audit: Vec<(AuditRow, Option<Link>)>,
     /// What its lines are linked with.
@@ -68,6 +70,7 @@ impl Default for State {
             sequences: BTreeMap::new(),
             turning: BTreeMap::new(),
             redeliveries: BTreeMap::new(),
+            conversions: Conversions::default(),
             answers: BTreeMap::new(),
             audit: Vec::new(),
             chain: None,
@@ -153,7 +156,8 @@ impl State {
             Write::InsertToken(row) => self.insert_token(row),
             Write::RevokeToken { token_id, at } => self.revoke_token(token_id, *at),
             Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order),
-            Write::MoveConvertOrder { tenant, order, .. } => self.move_order(*tenant, order),
+            Write::MoveConvertOrder { tenant, order, at } => self.move_order(*tenant, order, *at),
+            Write::Convert(write) => self.convert(write),
             Write::EnqueueEvent(row) => self.enqueue(row, committed),
             Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at } => {
                 lane_at(*application, attempt.fence)?;
@@ -389,7 +393,7 @@ impl State {
         Ok(())
     }
 
-    fn insert_order(
+    pub(super) fn insert_order(
         &mut self,
         tenant: TenantNo,
         merchant: MerchantNo,
@@ -399,10 +403,11 @@ impl State {
         guard(!taken, || Conflict::Taken(Key::ConvertOrder(order.order_id)))?;
         parent(self.is_of(merchant, tenant), "a merchant")?;
         self.orders.insert(order.order_id, (merchant, order.clone()));
+        self.conversions.came_to(order, order.created_at);
         Ok(())
     }
 
-    fn move_order(&mut self, tenant: TenantNo, order: &ConvertOrder) -> Result<(), CommitError> {
+    fn move_order(&mut self, tenant: TenantNo, order: &ConvertOrder, at: UnixMillis) -> Result<(), CommitError> {
         let moved = || Conflict::Moved(Key::ConvertOrder(order.order_id));
         let owner = self.orders.get(&order.order_id).map(|(owner, _)| *owner);
         guard(owner.is_some_and(|owner| self.is_of(owner, tenant)), moved)?;
@@ -412,6 +417,7 @@ impl State {
         guard(stored.revision == order.revision - 1, moved)?;
         stored.status = order.status;
         stored.revision = order.revision;
+        self.conversions.came_to(order, at);
         Ok(())
     }
 

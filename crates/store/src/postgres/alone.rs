@@ -65,7 +65,7 @@ pub(super) struct Alone<'a> {
     touched: Vec<i64>,
 }
 
-fn guard(found: &[Row], conflict: Conflict) -> Result<(), Stop> {
+pub(super) fn guard(found: &[Row], conflict: Conflict) -> Result<(), Stop> {
     if found.is_empty() { Err(Stop::Refused(CommitError::Conflict(conflict))) } else { Ok(()) }
 }
 
@@ -93,6 +93,7 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
         | Write::RevokeToken { .. }
         | Write::InsertConvertOrder { .. }
         | Write::MoveConvertOrder { .. }
+        | Write::Convert(_)
         | Write::EnqueueEvent(_)
         | Write::RecordAttempt { .. }
         | Write::Turn { .. }
@@ -140,7 +141,7 @@ impl<'a> Alone<'a> {
         Ok(())
     }
 
-    async fn run(&self, sql: Sql, params: Params<'_>) -> Result<Vec<Row>, Stop> {
+    pub(super) async fn run(&self, sql: Sql, params: Params<'_>) -> Result<Vec<Row>, Stop> {
         Ok(self.session.run(sql, params).await?)
     }
 
@@ -189,6 +190,7 @@ impl<'a> Alone<'a> {
             }
             Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order).await,
             Write::MoveConvertOrder { tenant, order, at } => self.move_order(*tenant, order, *at).await,
+            Write::Convert(write) => self.convert(write).await,
             Write::Turn { tenant, application, due_at } => {
                 self.run(Sql::DeliveryTurn, &[&tenant.0, &application.0, &due_at.0]).await.map(|_| ())
             }
@@ -377,7 +379,12 @@ impl<'a> Alone<'a> {
     }
 
     /// An order and the first row of its history.
-    async fn insert_order(&self, tenant: TenantNo, merchant: MerchantNo, order: &ConvertOrder) -> Result<(), Stop> {
+    pub(super) async fn insert_order(
+        &self,
+        tenant: TenantNo,
+        merchant: MerchantNo,
+        order: &ConvertOrder,
+    ) -> Result<(), Stop> {
         let (id, status) = (order.order_id.get(), order.status.code());
         let params: Params<'_> = &[
             &tenant.0,

@@ -9,6 +9,8 @@ mod columns;
 
 mod alone;
 mod attempt_log;
+mod conversion;
+mod convert_texts;
 mod durability;
 mod fault;
 mod group;

@@ -361,6 +361,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::RevokeToken { .. }
         | Write::InsertConvertOrder { .. }
         | Write::MoveConvertOrder { .. }
+        | Write::Convert(_)
         | Write::Turn { .. }
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }

@@ -27,6 +27,7 @@ pub(super) const STEPS: &[Step] = &[
         name: "endpoint_settings",
         sql: include_str!("../../migrations/postgres/0010_endpoint_settings.sql"),
     },
+    Step { number: 11, name: "convert", sql: include_str!("../../migrations/postgres/0011_convert.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

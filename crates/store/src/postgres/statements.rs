@@ -1,10 +1,11 @@
 //! The SQL of every read and write, each prepared once on a connection.
 //!
 //! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take
-//! values. Rows are locked in one order everywhere: nonces, rule heads, lanes, deliveries, applications, redeliveries, events' counters, heads of
+//! values. Rows are locked in one order everywhere: nonces, rule heads, lanes, deliveries, applications, redeliveries, requests of conversions and their quotes, rates, events' counters, heads of
 //! the audit log, the directory; within each by key. Whatever belongs to a tenant is joined, guarded and found by it.
 //! Times are the database's own: `clock_timestamp()`, in ms.
 
+use super::convert_texts as texts;
 use crate::backlog::dead_columns;
 use crate::redelivery::redelivery_columns;
 
@@ -92,14 +93,14 @@ statements! {
         "WHERE m.tenant_no = $1 AND m.kind = 'sub_account' AND ($2::text IS NULL OR m.merchant_id = $2) \
          ORDER BY m.merchant_id"
     );
-    ConvertOrder: concat!(
-        "SELECT ", order_columns!(), " FROM convert_order o WHERE o.tenant_no = $1 AND o.order_id = $2 AND o.merchant_no = $3"
-    );
+    ConvertOrder: texts::ORDER;
     ConvertOrderTenant: "SELECT order_id, tenant_no FROM order_directory WHERE order_id = $1";
-    ConvertOrderOwner: concat!(
-        "SELECT ", merchant_columns!(), ", ", order_columns!(), " FROM convert_order o \
-         JOIN merchant m ON m.merchant_no = o.merchant_no WHERE o.tenant_no = $1 AND o.order_id = $2"
-    );
+    ConvertOrderOwner: texts::ORDER_OWNER;
+    ConvertMoves: texts::MOVES;
+    ConvertRequest: texts::REQUEST;
+    Quote: texts::QUOTE;
+    Rate: texts::RATE;
+    Rates: texts::RATES;
     // From one application to the next, in each lane: what others are to deliver is not read, however much it is, and of what is waiting one row.
     Owed: "SELECT o.tenant_no, o.application_no, least(f.due_at, r.due_at) FROM unnest($1::bigint[]) AS l (lane) CROSS JOIN LATERAL (
            WITH RECURSIVE s AS ((SELECT d.tenant_no, d.application_no FROM delivery d WHERE d.state = 'pending'
@@ -267,12 +268,15 @@ statements! {
     TokenRevoke: "UPDATE operator_token SET revoked_at = coalesce(revoked_at, $2) WHERE token_id = $1 RETURNING 1::bigint";
     OrderDirectoryInsert: "INSERT INTO order_directory (order_id, tenant_no) VALUES ($1, $2) ON CONFLICT DO NOTHING
                            RETURNING 1::bigint";
-    OrderInsert: "INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency,
-                  sell_amount, buy_amount, status, rate, quote_id, created_at, revision)
-                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-                  ON CONFLICT DO NOTHING RETURNING 1::bigint";
-    OrderUpdate: "UPDATE convert_order SET status = $3, revision = $4::bigint
-                  WHERE tenant_no = $1 AND order_id = $2 AND revision = $4::bigint - 1 RETURNING 1::bigint";
+    OrderInsert: texts::ORDER_INSERT;
+    OrderUpdate: texts::ORDER_UPDATE;
+    ConvertRequestInsert: texts::REQUEST_INSERT;
+    QuoteInsert: texts::QUOTE_INSERT;
+    QuotesForget: texts::QUOTES_FORGET;
+    QuoteUse: texts::QUOTE_USE;
+    RateInsert: texts::RATE_INSERT;
+    RateUpdate: texts::RATE_UPDATE;
+    RateTold: texts::RATE_TOLD;
     OrderMove: "INSERT INTO convert_order_move (tenant_no, order_id, revision, status, at) VALUES ($1, $2, $3, $4, $5)";
 
     EventsTaken: "SELECT e.tenant_no, e.event_no, e.event_id FROM unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, event_no)

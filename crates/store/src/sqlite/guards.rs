@@ -25,7 +25,7 @@ struct Head {
     base_no: Option<i64>,
 }
 
-fn guard(holds: bool, conflict: Conflict) -> Result<(), Stop> {
+pub(super) fn guard(holds: bool, conflict: Conflict) -> Result<(), Stop> {
     if holds { Ok(()) } else { Err(Stop::Refused(CommitError::Conflict(conflict))) }
 }
 
@@ -81,6 +81,7 @@ impl Applier<'_> {
                 self.merchant_of(*tenant, *merchant)?;
             }
             Write::MoveConvertOrder { tenant, order, .. } => self.check_move(*tenant, order)?,
+            Write::Convert(write) => self.check_convert(write)?,
             Write::EnqueueEvent(row) => {
                 let id = row.event_id;
                 self.fresh(Sql::EventTaken, params![row.no.0, id.0.to_be_bytes()], Key::Event(id))?;
@@ -182,7 +183,7 @@ impl Applier<'_> {
         }
     }
 
-    fn fresh(&mut self, sql: Sql, params: impl Params, key: Key) -> Result<(), Stop> {
+    pub(super) fn fresh(&mut self, sql: Sql, params: impl Params, key: Key) -> Result<(), Stop> {
         guard(!self.kept.finds(sql, params)?, Conflict::Taken(key))
     }
 
@@ -190,7 +191,7 @@ impl Applier<'_> {
         guard(self.kept.finds(sql, params)?, Conflict::Moved(key))
     }
 
-    fn merchant_of(&mut self, tenant: TenantNo, merchant: MerchantNo) -> Result<(), Stop> {
+    pub(super) fn merchant_of(&mut self, tenant: TenantNo, merchant: MerchantNo) -> Result<(), Stop> {
         parent(self.kept.finds(Sql::MerchantOfTenant, [merchant.0, tenant.0])?, "a merchant")
     }
 
@@ -241,7 +242,7 @@ impl Applier<'_> {
         found.ok_or_else(|| StoreError::Corrupt { table: "fee_rule", row: head.last_no.to_string() }.into())
     }
 
-    fn revision(&mut self, sql: Sql, table: &'static str, key: impl Params) -> Result<Option<i64>, Stop> {
+    pub(super) fn revision(&mut self, sql: Sql, table: &'static str, key: impl Params) -> Result<Option<i64>, Stop> {
         read_row(&mut self.kept, sql, key, |row| Fields::new(row, table, 0, 0).int())
     }
 

@@ -9,6 +9,7 @@ mod attempt_log;
 mod audit;
 mod backlog;
 mod checkpoint;
+mod conversion;
 pub(crate) mod copying;
 mod fault;
 mod guards;

@@ -104,6 +104,8 @@ macro_rules! order_columns {
     };
 }
 
+pub(super) use order_columns;
+
 macro_rules! application_columns {
     () => {
         concat!(

@@ -27,6 +27,7 @@ const STEPS: &[Step] = &[
         name: "endpoint_settings",
         sql: include_str!("../../migrations/sqlite/0010_endpoint_settings.sql"),
     },
+    Step { number: 11, name: "convert", sql: include_str!("../../migrations/sqlite/0011_convert.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

@@ -97,6 +97,23 @@ statements! {
     OrderUpdate: "UPDATE convert_order SET status = ?2, revision = ?3 WHERE order_id = ?1";
     OrderMove: "INSERT INTO convert_order_move (tenant_no, order_id, revision, status, at) VALUES (?1, ?2, ?3, ?4, ?5)";
 
+    RateRevision: "SELECT revision FROM pair_rate WHERE pair = ?1";
+    RateUntold: "SELECT 1 FROM pair_rate WHERE pair = ?1 AND revision = ?2 AND stale_told < ?2";
+    RateTold: "UPDATE pair_rate SET stale_told = ?2 WHERE pair = ?1";
+    RatePut: "INSERT INTO pair_rate (pair, rate, base_min, base_max, quote_min, quote_max, revision, stale_told, updated_at)
+              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8) ON CONFLICT (pair) DO UPDATE SET rate = excluded.rate,
+              base_min = excluded.base_min, base_max = excluded.base_max, quote_min = excluded.quote_min,
+              quote_max = excluded.quote_max, revision = excluded.revision, updated_at = excluded.updated_at";
+    QuoteTaken: "SELECT 1 FROM convert_quote WHERE merchant_no = ?1 AND quote_id = ?2";
+    QuoteInsert: "INSERT INTO convert_quote (tenant_no, merchant_no, quote_id, pair, sell_currency, buy_currency, sell_amount,
+                  buy_amount, rate, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    QuotesForget: "DELETE FROM convert_quote WHERE (merchant_no, quote_id) IN (SELECT merchant_no, quote_id FROM convert_quote
+                   WHERE tenant_no = ?1 AND expires_at < ?2 ORDER BY expires_at, merchant_no, quote_id LIMIT ?3)";
+    QuoteUnused: "SELECT 1 FROM convert_quote WHERE merchant_no = ?1 AND quote_id = ?2 AND tenant_no = ?3 AND order_id IS NULL";
+    QuoteUse: "UPDATE convert_quote SET order_id = ?3 WHERE merchant_no = ?1 AND quote_id = ?2";
+    ConvertRequestTaken: "SELECT 1 FROM convert_request WHERE merchant_no = ?1 AND client_req_id = ?2";
+    ConvertRequestInsert: "INSERT INTO convert_request (tenant_no, merchant_no, client_req_id, order_id) VALUES (?1, ?2, ?3, ?4)";
+
     EventTaken: "SELECT 1 FROM event WHERE event_no = ?1 OR event_id = ?2";
     EventCount: "INSERT INTO event_counter (tenant_no, application_no, seq) VALUES (?1, ?2, 1)
                  ON CONFLICT (application_no) DO UPDATE SET seq = seq + 1 RETURNING seq";

@@ -10,6 +10,7 @@ use rusqlite::params;
 use super::apply::Found;
 use super::attempt_log;
 use super::audit::{AuditHeads, Head};
+use super::conversion;
 use super::nonces::Nonces;
 use super::redelivery;
 use super::statements::{Kept, Sql};
@@ -53,6 +54,7 @@ pub(super) fn write(
             kept.run(Sql::OrderUpdate, params![id, status, order.revision])?;
             kept.run(Sql::OrderMove, params![tenant.0, id, order.revision, status, at.0])?;
         }
+        Write::Convert(write) => conversion::write(kept, write)?,
         Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, row)?),
         Write::RecordAttempt { tenant, attempt, bytes, state, due_at, .. } => {
             record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at)?;
@@ -193,7 +195,7 @@ fn insert_token(kept: &mut Kept<'_>, row: &TokenRow) -> rusqlite::Result<()> {
 }
 
 /// An order and the first row of its history.
-fn insert_order(
+pub(super) fn insert_order(
     kept: &mut Kept<'_>,
     tenant: TenantNo,
     merchant: MerchantNo,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use countersign_domain::conversion::{Limits, Pair, Quote};
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -16,6 +17,7 @@ use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EndpointSettings, EventRow, IdempotencyRow,
     MerchantKind, MerchantRow, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
 };
+use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{AnyStore, ModelStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store};
 use rust_decimal::Decimal;
@@ -211,6 +213,54 @@ pub fn order(id: i64) -> ConvertOrder {
 
 pub fn insert_order(merchant: MerchantNo, id: i64) -> Write {
     Write::InsertConvertOrder { tenant: TENANT, merchant, order: Box::new(order(id)) }
+}
+
+/// A pair's rate with limits on both sides, as of its revision.
+pub fn rate(pair: &str, revision: i64) -> RateRow {
+    RateRow {
+        pair: Pair::parse(pair).expect("a pair"),
+        rate: "22.38741462".parse().expect("a number"),
+        limits: Limits {
+            base_min: Some(Amount::from_micros(revision)),
+            base_max: Some(Amount::from_micros(31_000_000)),
+            quote_min: None,
+            quote_max: Some(Amount::from_micros(1_980_000_000_000)),
+        },
+        revision,
+        stale_told: 0,
+        updated_at: at(revision),
+    }
+}
+
+pub fn put_rate(row: RateRow) -> Write {
+    Write::Convert(Box::new(ConvertWrite::PutRate(row)))
+}
+
+/// A quote of the sub-account's, good until then.
+pub fn quote(id: &str, until: i64) -> Quote {
+    Quote {
+        quote_id: id.to_owned(),
+        pair: Pair::parse("BTC_USDT").expect("a pair"),
+        sell_currency: Currency::parse("BTC").expect("a code"),
+        buy_currency: Currency::parse("USDT").expect("a code"),
+        sell_amount: Amount::from_micros(500_000),
+        buy_amount: Amount::from_micros(33_617_285_000),
+        rate: "67234.57".parse().expect("a number"),
+        created_at: at(0),
+        expires_at: at(until),
+        order: None,
+    }
+}
+
+pub fn add_quote(quote: Quote) -> Write {
+    let (tenant, merchant, ended_before) = (TENANT, SUB, at(0));
+    Write::Convert(Box::new(ConvertWrite::AddQuote { tenant, merchant, quote, ended_before }))
+}
+
+/// Makes an order of a quote of the sub-account's.
+pub fn execute(request: &str, id: i64, quote_id: &str) -> Write {
+    let (client_req_id, order) = (request.to_owned(), ConvertOrder { quote_id: quote_id.to_owned(), ..order(id) });
+    Write::Convert(Box::new(ConvertWrite::Execute { tenant: TENANT, merchant: SUB, client_req_id, order }))
 }
 
 /// A pending event, due at once.

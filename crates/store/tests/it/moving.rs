@@ -128,6 +128,9 @@ async fn furnish_all(store: &AnyStore) {
     }
     commit(store, vec![enqueue(event(8, "biz1"))]).await;
     commit(store, vec![Write::Turn { tenant: TENANT, application: APP, due_at: at(6) }, start(redelivery(9))]).await;
+    commit(store, vec![put_rate(rate("BTC_USDT", 1)), add_quote(quote("PAY-1", 30)), add_quote(quote("PAY-2", 30))])
+        .await;
+    commit(store, vec![execute("req", 4, "PAY-1")]).await;
     assert!(store.events_after(TENANT, APP, 0, 10).await.expect("reads").len() == 5);
 }
 
@@ -211,7 +214,7 @@ async fn a_move_says_how_far_it_was_and_reports_every_row() {
     assert_eq!(already, rows);
     assert_eq!(report.tables.iter().map(|table| table.rows).sum::<u64>(), rows);
     let orders = report.tables.iter().find(|table| table.table == "convert_order").expect("is there");
-    assert!(orders.sums.contains(&("sell_amount", 1_500_000)), "{:?}", orders.sums);
+    assert!(orders.sums.contains(&("sell_amount", 2_000_000)), "{:?}", orders.sums);
     assert_eq!(report.place, database.url().replace("postgres://postgres@", "").replace("%2F", "/"));
 }
 

@@ -9,7 +9,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo};
 use countersign_store::batch::{Batch, Conflict, EventNumbers, Write};
 use countersign_store::contract::{Claimed, CommitError, EventFilter, RuleFilter, StoreError};
-use countersign_store::{PostgresOptions, PostgresStore, Store};
+use countersign_store::{ConvertStore as _, PostgresOptions, PostgresStore, Store};
 
 use crate::fixtures::*;
 use crate::proxy::{Break, Proxy};
@@ -397,6 +397,9 @@ async fn everything(store: &PostgresStore) -> Vec<StoreError> {
         store.rule_versions(TENANT, SUB, all()),
         store.rule_page(TENANT, RuleFilter::default(), at(3_000), 0, 100),
         store.convert_order(TENANT, SUB, order(7).order_id),
+        store.convert_moves(TENANT, order(7).order_id),
+        store.quote(TENANT, SUB, "PAY-1"),
+        store.rates(all()),
         store.events(EventFilter::default(), all()),
         store.event(event(1, "a").event_id),
         store.remembered(&answer("k").scope, "k"),
@@ -414,6 +417,7 @@ async fn a_row_that_cannot_be_read_back_is_corrupt_and_named() {
     commit(store, vec![Write::InsertToken(Box::new(token("tok_1", 1)))]).await;
     commit(store, vec![Write::InsertSecret(Box::new(secret("sec_1", APP, 1)))]).await;
     commit(store, vec![Write::RememberAnswer(Box::new(answer("k")))]).await;
+    commit(store, vec![put_rate(rate("BTC_USDT", 1)), add_quote(quote("PAY-1", 30))]).await;
     assert!(everything(store).await.is_empty(), "all is sound before");
     let client = database.client().await;
     let loosen = "DO $$ DECLARE k record; BEGIN FOR k IN SELECT conrelid::regclass AS of, conname FROM pg_constraint
@@ -436,6 +440,12 @@ async fn a_row_that_cannot_be_read_back_is_corrupt_and_named() {
         ("fee_rule_head", "version_no", "9", "10"),
         ("convert_order", "sell_currency", "'usdt'", "7"),
         ("convert_order", "status", "5", "7"),
+        ("convert_order_move", "status", "5", "7"),
+        ("convert_quote", "rate", "'-1'", "PAY-1"),
+        ("convert_quote", "sell_amount", "0", "PAY-1"),
+        ("convert_quote", "pair", "'BTC'", "PAY-1"),
+        ("pair_rate", "rate", "'0'", "BTC_USDT"),
+        ("pair_rate", "base_min", "-1", "BTC_USDT"),
         ("event", "event_id", "'\\x01'", "1"),
         ("delivery", "state", "'lost'", "1"),
         ("attempt", "outcome", "'lost'", "1"),

@@ -9,7 +9,8 @@ use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::{
     ApplicationRow, ClaimKey, CommitError, Cursor, EventFilter, EventRow, RuleFilter, SecretRow, StoreError, TokenRow,
 };
-use countersign_store::{AnyStore, Store};
+use countersign_store::conversion::ConvertWrite;
+use countersign_store::{AnyStore, ConvertStore as _, Store};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 
@@ -90,6 +91,23 @@ fn people() -> impl Strategy<Value = Write> {
     ]
 }
 
+fn conversions() -> impl Strategy<Value = Write> {
+    let name = |which: bool| if which { "BTC_USDT" } else { "GT_USDT" };
+    prop_oneof![
+        1 => (any::<bool>(), 1..4i64).prop_map(move |(which, revision)| put_rate(rate(name(which), revision))),
+        1 => (any::<bool>(), 1..4i64).prop_map(move |(which, revision)| {
+            let pair = rate(name(which), revision).pair;
+            Write::Convert(Box::new(ConvertWrite::TellStale { pair, revision }))
+        }),
+        2 => (0..4u8, 0..9i64, 0..9i64).prop_map(|(id, until, ended)| {
+            let (tenant, merchant, quote) = (TENANT, SUB, quote(&format!("PAY-{id}"), until));
+            Write::Convert(Box::new(ConvertWrite::AddQuote { tenant, merchant, quote, ended_before: at(ended) }))
+        }),
+        2 => (0..3u8, 1..4i64, 0..4u8)
+            .prop_map(|(request, id, quote)| execute(&format!("req{request}"), id, &format!("PAY-{quote}"))),
+    ]
+}
+
 fn state() -> impl Strategy<Value = (DeliveryState, Option<i64>)> {
     prop_oneof![
         4 => (0..50i64).prop_map(|due| (DeliveryState::Pending, Some(due))),
@@ -143,6 +161,7 @@ pub fn write() -> impl Strategy<Value = Write> {
         }),
         1 => (0..3u8, 0..3u8)
             .prop_map(|(name, value)| Write::Guard(Guard::Setting { name: format!("s{name}"), value: value.to_string() })),
+        4 => conversions(),
         1 => (0..3u8, 0..9u8).prop_map(|(name, value)| put(&format!("s{name}"), &value.to_string())),
     ]
 }
@@ -202,6 +221,11 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         let page = store.rule_page(TENANT, RuleFilter::default(), at(now), 1, 3).await.expect("reads");
         seen.push(format!("{page:?}"));
     }
+    seen.push(format!("{:?}", store.rates(Cursor { after: None, limit: 9 }).await.expect("reads")));
+    for n in 0..4 {
+        seen.push(format!("{:?}", store.quote(TENANT, SUB, &format!("PAY-{n}")).await.expect("reads")));
+        seen.push(format!("{:?}", store.convert_request(TENANT, SUB, &format!("req{n}")).await.expect("reads")));
+    }
     for of in [SUB, MerchantNo(11)] {
         seen.push(format!("{:?}", store.rule_versions(TENANT, of, all()).await.expect("reads")));
         for made_by in [None, Some(at(2_000)), Some(at(3_500))] {
@@ -211,6 +235,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
             let id = OrderId::new(id).expect("in range");
             seen.push(format!("{:?}", store.convert_order(TENANT, of, id).await.expect("reads")));
             seen.push(format!("{:?}", store.convert_order_owner(id).await.expect("reads")));
+            seen.push(format!("{:?}", store.convert_moves(TENANT, id).await.expect("reads")));
         }
     }
     for n in 0..9u8 {

@@ -70,11 +70,13 @@ const ONLY_POSTGRES: [(&str, &str); 29] = [
 /// Tables whose keys differ with those columns.
 const OTHER_KEYS: [&str; 3] = ["nonce", "fee_rule", "audit"];
 /// What belongs to a tenant: on PostgreSQL its keys, and what refers to it, begin with the tenant. On SQLite they do without it.
-const BY_TENANT: [&str; 11] = [
+const BY_TENANT: [&str; 13] = [
     "fee_rule",
     "fee_rule_head",
     "convert_order",
     "convert_order_move",
+    "convert_quote",
+    "convert_request",
     "event",
     "delivery",
     "attempt",

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use countersign_domain::conversion::{Limits, Pair, Quote};
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Outcome, Schedule};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -16,6 +17,7 @@ use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, EndpointSettings, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
     SecretRow, SecretUses, SignatureEncoding, Uses, Vocabulary,
 };
+use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{Batch, SqliteOptions, SqliteStore, Store as _, Write};
 use rust_decimal::Decimal;
@@ -108,6 +110,7 @@ fn people(of: i64, key: &str, writes: &mut Vec<Write>) -> Result<()> {
     })));
     writes.push(Write::Turn { tenant, application, due_at: at(of) });
     writes.push(Write::Redelivery(Box::new(RedeliveryWrite::Start(redelivery(of)))));
+    writes.push(Write::Convert(Box::new(ConvertWrite::PutRate(rate(of)?))));
     writes.push(Write::InsertSecret(Box::new(SecretRow {
         secret_id: format!("sec_{of}"),
         application,
@@ -157,6 +160,15 @@ fn business(of: i64, n: i64, writes: &mut Vec<Write>) -> Result<()> {
     let merchant = MerchantNo(tenant.0 + 1 + n % SUBS);
     let order = order(n)?;
     writes.push(Write::InsertConvertOrder { tenant, merchant, order: Box::new(order.clone()) });
+    if n % 5 == 0 {
+        let (client_req_id, quote) = (format!("req-{n}"), quote(n)?);
+        let made =
+            ConvertOrder { quote_id: quote.quote_id.clone(), order_id: order_id(500_000_000 + n)?, ..order.clone() };
+        let ended_before = UnixMillis(0);
+        writes.push(Write::Convert(Box::new(ConvertWrite::AddQuote { tenant, merchant, quote, ended_before })));
+        let execute = ConvertWrite::Execute { tenant, merchant, client_req_id, order: made };
+        writes.push(Write::Convert(Box::new(execute)));
+    }
     if n % 2 == 0 {
         let moved = ConvertOrder { revision: 2, status: ConvertStatus::Success, ..order };
         writes.push(Write::MoveConvertOrder { tenant, order: Box::new(moved), at: at(n + 1) });
@@ -191,6 +203,38 @@ fn business(of: i64, n: i64, writes: &mut Vec<Write>) -> Result<()> {
         request_id: format!("req{n}"),
     })));
     Ok(())
+}
+
+fn order_id(n: i64) -> Result<OrderId> {
+    OrderId::new(n).context("in range")
+}
+
+/// A pair of this institution's alone, so that there are as many as institutions.
+fn rate(of: i64) -> Result<RateRow> {
+    Ok(RateRow {
+        pair: Pair::parse(&format!("C{of}_USDT")).context("a pair")?,
+        rate: Decimal::new(6_723_457 + of, 2),
+        limits: Limits { base_min: Some(Amount::from_micros(100 + of)), ..Limits::default() },
+        revision: 1,
+        stale_told: 0,
+        updated_at: at(of),
+    })
+}
+
+fn quote(n: i64) -> Result<Quote> {
+    let order = order(n)?;
+    Ok(Quote {
+        quote_id: format!("PAY-{n:08x}"),
+        pair: Pair::of(order.sell_currency.clone(), order.buy_currency.clone()).context("a pair")?,
+        sell_currency: order.sell_currency,
+        buy_currency: order.buy_currency,
+        sell_amount: order.sell_amount,
+        buy_amount: order.buy_amount,
+        rate: order.rate,
+        created_at: at(n),
+        expires_at: at(n + 30_000),
+        order: None,
+    })
 }
 
 fn order(n: i64) -> Result<ConvertOrder> {

@@ -11,7 +11,7 @@ use countersign_store::contract::{
 };
 use countersign_store::{AnyStore, Batch, CommitError, Store, StoreError};
 
-use super::redelivery;
+use super::{conversion, redelivery};
 use crate::fixtures::*;
 
 type Any = Arc<AnyStore>;
@@ -136,6 +136,7 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::Redeliver { tenant, event: EventNo(1), due_at: at(1) },
             Write::Defer { tenant, event: EventNo(1), behind: EventNo(2), until: at(1) },
             redelivery::stop_of(tenant),
+            conversion::of(tenant),
             audit_of(Some(tenant), 0, "audit"),
         ]
     };

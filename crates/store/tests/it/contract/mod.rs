@@ -4,6 +4,7 @@ mod attempt_log;
 mod backlog;
 mod batches;
 mod chain;
+mod conversion;
 mod events;
 mod identities;
 mod nonces;
@@ -156,6 +157,17 @@ contract! {
         a_redelivery_that_was_stopped_makes_nothing_pending,
         redeliveries_are_listed_newest_first,
         a_portion_has_a_bound,
+    ]
+    conversion: [
+        a_rate_changes_by_revision_and_comes_back_digit_for_digit,
+        rates_are_listed_by_pair,
+        that_a_rate_is_too_old_is_told_once_for_each_revision,
+        a_quote_is_seen_by_its_merchant_only,
+        quotes_that_ended_are_forgotten_a_few_with_each_new_one,
+        an_order_uses_its_quote_up_and_answers_its_request_for_ever,
+        an_order_is_made_of_a_merchants_own_quote_only,
+        of_64_with_one_request_at_once_one_makes_an_order,
+        every_state_of_an_order_is_in_its_history,
     ]
     chain: [
         lines_are_linked_and_the_walk_finds_them_in_order,

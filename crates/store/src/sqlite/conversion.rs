@@ -1,0 +1,151 @@
+//! Rates, quotes and requests: their guards, what becomes of them, and how they are read.
+
+use countersign_domain::conversion::{Limits, Pair, Quote};
+use countersign_domain::convert::ConvertOrder;
+use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
+use countersign_domain::money::Amount;
+use rusqlite::params;
+
+use super::SqliteStore;
+use super::apply::{Applier, Stop};
+use super::guards::guard;
+use super::queries::{many, one, order_columns};
+use super::rows;
+use super::statements::{Kept, Sql};
+use super::writes::insert_order;
+use crate::batch::{Conflict, Key};
+use crate::contract::{Cursor, StoreError};
+use crate::conversion::{
+    ConvertMove, ConvertStore, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow, convert_move, quote, quote_columns, rate,
+    rate_columns,
+};
+
+impl Applier<'_> {
+    /// Checks the guards of a write.
+    pub(super) fn check_convert(&mut self, write: &ConvertWrite) -> Result<(), Stop> {
+        match write {
+            ConvertWrite::PutRate(row) => {
+                let pair = row.pair.to_string();
+                let stored = self.revision(Sql::RateRevision, "pair_rate", [&pair])?;
+                guard(stored.unwrap_or(0) == row.revision - 1, Conflict::Moved(Key::Rate(pair)))
+            }
+            ConvertWrite::TellStale { pair, revision } => {
+                let pair = pair.to_string();
+                let untold = self.kept.finds(Sql::RateUntold, params![pair, revision])?;
+                guard(untold, Conflict::Moved(Key::Rate(pair)))
+            }
+            ConvertWrite::AddQuote { tenant, merchant, quote, .. } => {
+                let key = Key::Quote(quote.quote_id.clone());
+                self.fresh(Sql::QuoteTaken, params![merchant.0, quote.quote_id], key)?;
+                self.merchant_of(*tenant, *merchant)
+            }
+            ConvertWrite::Execute { tenant, merchant, client_req_id, order } => {
+                self.fresh(Sql::OrderTaken, params![order.order_id.get()], Key::ConvertOrder(order.order_id))?;
+                self.merchant_of(*tenant, *merchant)?;
+                let key = Key::ConvertRequest(client_req_id.clone());
+                self.fresh(Sql::ConvertRequestTaken, params![merchant.0, client_req_id], key)?;
+                let good = self.kept.finds(Sql::QuoteUnused, params![merchant.0, order.quote_id, tenant.0])?;
+                guard(good, Conflict::Moved(Key::Quote(order.quote_id.clone())))
+            }
+        }
+    }
+}
+
+/// Does a write whose guards held.
+pub(super) fn write(kept: &mut Kept<'_>, write: &ConvertWrite) -> rusqlite::Result<()> {
+    match write {
+        ConvertWrite::PutRate(row) => put_rate(kept, row),
+        ConvertWrite::TellStale { pair, revision } => {
+            kept.run(Sql::RateTold, params![pair.to_string(), revision]).map(|_| ())
+        }
+        ConvertWrite::AddQuote { tenant, merchant, quote, ended_before } => {
+            let most = i64::try_from(QUOTES_FORGOTTEN_MAX).unwrap_or(i64::MAX);
+            kept.run(Sql::QuotesForget, [tenant.0, ended_before.0, most])?;
+            add_quote(kept, *tenant, *merchant, quote)
+        }
+        ConvertWrite::Execute { tenant, merchant, client_req_id, order } => {
+            let id = order.order_id.get();
+            insert_order(kept, *tenant, *merchant, order)?;
+            kept.run(Sql::ConvertRequestInsert, params![tenant.0, merchant.0, client_req_id, id])?;
+            kept.run(Sql::QuoteUse, params![merchant.0, order.quote_id, id]).map(|_| ())
+        }
+    }
+}
+
+fn put_rate(kept: &mut Kept<'_>, row: &RateRow) -> rusqlite::Result<()> {
+    let Limits { base_min, base_max, quote_min, quote_max } = row.limits;
+    let [base_min, base_max, quote_min, quote_max] =
+        [base_min, base_max, quote_min, quote_max].map(|limit| limit.map(Amount::micros));
+    let columns = params![
+        row.pair.to_string(),
+        row.rate.to_string(),
+        base_min,
+        base_max,
+        quote_min,
+        quote_max,
+        row.revision,
+        row.updated_at.0
+    ];
+    kept.run(Sql::RatePut, columns).map(|_| ())
+}
+
+fn add_quote(kept: &mut Kept<'_>, tenant: TenantNo, merchant: MerchantNo, quote: &Quote) -> rusqlite::Result<()> {
+    let columns = params![
+        tenant.0,
+        merchant.0,
+        quote.quote_id,
+        quote.pair.to_string(),
+        quote.sell_currency.as_str(),
+        quote.buy_currency.as_str(),
+        quote.sell_amount.micros(),
+        quote.buy_amount.micros(),
+        quote.rate.to_string(),
+        quote.created_at.0,
+        quote.expires_at.0
+    ];
+    kept.run(Sql::QuoteInsert, columns).map(|_| ())
+}
+
+impl ConvertStore for SqliteStore {
+    async fn rate(&self, pair: &Pair) -> Result<Option<RateRow>, StoreError> {
+        let sql = concat!("SELECT ", rate_columns!(), " FROM pair_rate r WHERE r.pair = ?1");
+        self.readers.here(|conn| one(conn, sql, [pair.to_string()], |row| rate(row)))
+    }
+
+    async fn rates(&self, page: Cursor<String>) -> Result<Vec<RateRow>, StoreError> {
+        let sql = concat!("SELECT ", rate_columns!(), " FROM pair_rate r WHERE r.pair > ?1 ORDER BY r.pair LIMIT ?2");
+        let after = page.after.unwrap_or_default();
+        self.readers.here(|conn| many(conn, sql, params![after, page.limit], |row| rate(row)))
+    }
+
+    async fn quote(&self, tenant: TenantNo, of: MerchantNo, quote_id: &str) -> Result<Option<Quote>, StoreError> {
+        let sql = concat!(
+            "SELECT ",
+            quote_columns!(),
+            " FROM convert_quote q WHERE q.merchant_no = ?1 AND q.quote_id = ?2 AND q.tenant_no = ?3"
+        );
+        self.readers.here(|conn| one(conn, sql, params![of.0, quote_id, tenant.0], |row| quote(row)))
+    }
+
+    async fn convert_request(
+        &self,
+        tenant: TenantNo,
+        of: MerchantNo,
+        client_req_id: &str,
+    ) -> Result<Option<ConvertOrder>, StoreError> {
+        let sql = concat!(
+            "SELECT ",
+            order_columns!("o"),
+            " FROM convert_request c JOIN convert_order o ON o.order_id = c.order_id
+              WHERE c.merchant_no = ?1 AND c.client_req_id = ?2 AND c.tenant_no = ?3 AND o.merchant_no = ?1 AND o.tenant_no = ?3"
+        );
+        let of = params![of.0, client_req_id, tenant.0];
+        self.readers.here(|conn| one(conn, sql, of, |row| rows::convert_order(row, 0)))
+    }
+
+    async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {
+        let sql = "SELECT m.revision, m.status, m.at, m.order_id FROM convert_order_move m
+                   WHERE m.order_id = ?1 AND m.tenant_no = ?2 ORDER BY m.revision";
+        self.readers.here(|conn| many(conn, sql, [order.get(), tenant.0], |row| convert_move(row)))
+    }
+}
