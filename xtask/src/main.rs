@@ -7,6 +7,7 @@ mod behaviours;
 mod bench;
 mod cargo;
 mod check;
+mod client_req_ids;
 mod decimals;
 mod egress;
 mod fleet;
@@ -51,8 +52,13 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "histories",
-        summary: "[N] [SEED] [STORE] 100,000 random histories of fee rules on each store, against an oracle",
+        summary: "[N] [SEED] [STORE] 100,000 random histories of fee rules and conversions on each store, against an oracle",
         run: histories::run,
+    },
+    Command {
+        name: "client-req-ids",
+        summary: "[ROUNDS] [STORE] one clientReqId by 64 clients at once, and answers lost after the commit: one order each",
+        run: client_req_ids::run,
     },
     Command {
         name: "decimals",

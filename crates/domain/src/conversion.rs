@@ -288,8 +288,3 @@ impl Quote {
         Ok(())
     }
 }
-
-/// Shape of a `clientReqId`: 1 to 100 of `A-Z a-z 0-9 _ -`.
-pub fn is_client_req_id(text: &str) -> bool {
-    (1..=100).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-}

@@ -1,6 +1,9 @@
 //! One method for each endpoint, with its name.
 
-use countersign_protocol::endpoint::{convert_order, events, rule_create, rule_list, rule_query, rule_upgrade, time};
+use countersign_protocol::endpoint::{
+    convert, convert_currency, convert_order, convert_pair, convert_preview, events, rule_create, rule_list,
+    rule_query, rule_upgrade, time,
+};
 use serde::de::DeserializeOwned;
 
 use crate::client::Client;
@@ -35,6 +38,33 @@ impl Client {
     /// A convert order by its number.
     pub async fn convert_order(&self, request: &convert_order::Request) -> Result<convert_order::Response, Error> {
         self.get(convert_order::PATH, &request.to_query()).await
+    }
+
+    /// The currencies that can be converted.
+    pub async fn convert_currency(
+        &self,
+        request: &convert_currency::Request,
+    ) -> Result<convert_currency::Response, Error> {
+        self.get(convert_currency::PATH, &request.to_query()).await
+    }
+
+    /// What a currency can be converted into, or from, and how much at once.
+    pub async fn convert_pair(&self, request: &convert_pair::Request) -> Result<convert_pair::Response, Error> {
+        self.get(convert_pair::PATH, &request.to_query()).await
+    }
+
+    /// A price for a conversion: its quote is good until `expire_time`, once.
+    pub async fn convert_preview(
+        &self,
+        request: &convert_preview::Request,
+    ) -> Result<convert_preview::Response, Error> {
+        self.post(convert_preview::PATH, &request.to_body()).await
+    }
+
+    /// Makes a convert order of a quote. Where the answer was lost, the same request again, with the same `client_req_id`, is answered with the
+    /// order that it made.
+    pub async fn convert(&self, request: &convert::Request) -> Result<convert::Response, Error> {
+        self.post(convert::PATH, &request.to_body()).await
     }
 
     /// Events of this application in the order they happened, delivered or not: what a receiver that was away catches up with.

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::{Table, Value};
 
+use crate::app::rates::PricePolicy;
 use crate::app::retention::Lives;
 use crate::merchant::Network;
 
@@ -138,6 +139,10 @@ pub struct Config {
     pub dispatch_poll: Period,
     /// How long the answer to an idempotency key is kept.
     pub idempotency_life: Period,
+    /// How long a quote is good.
+    pub quote_life: Period,
+    /// How old a rate may be to be quoted.
+    pub rate_max_age: Period,
     /// Threads that serve; 0 is one for each processor.
     pub worker_threads: usize,
     /// Whether a crash may leave the memory on a disk.
@@ -347,6 +352,8 @@ impl Config {
             ("callback_deadline", self.callback_deadline),
             ("callback_connect_timeout", self.callback_connect_timeout),
             ("dispatch_poll", self.dispatch_poll),
+            ("quote_life", self.quote_life),
+            ("rate_max_age", self.rate_max_age),
             ("master_key_command_timeout", self.master_key_command_timeout),
         ];
         match periods.iter().find(|(_, period)| period.0.is_zero()) {
@@ -372,6 +379,11 @@ impl Config {
                 Ok(())
             }
         }
+    }
+
+    /// How prices are promised.
+    pub fn prices(&self) -> PricePolicy {
+        PricePolicy { quote_life: self.quote_life.0, rate_max_age: self.rate_max_age.0 }
     }
 
     /// The zone of rule dates, if its name is known.

@@ -29,7 +29,7 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, operators, retention};
+use crate::app::{App, Policy, audit_chain, delivery, operators, rates, retention};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -156,6 +156,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     parts.start("watch over held callbacks", delivery::watch(app.clone(), ended.clone()));
     parts.start("housekeeping", keep_house(app.clone(), ended.clone()));
     parts.start("retention", retention::keep(app.clone(), ended.clone()));
+    parts.start("watch over rates", rates::watch(app.clone(), ended.clone()));
     parts.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
     parts.start("notes of uses", note_uses(app.clone(), ended.clone()));
     parts.start("trials of the store", trials::watch(app.clone(), ended.clone()));
@@ -252,6 +253,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         allow_private_callbacks: config.allow_private_callbacks,
         idempotency_life: config.idempotency_life.0,
         retention: config.retention.lives(),
+        prices: config.prices(),
     };
     // Where others may deliver, nothing is this node's until it has taken it.
     let lanes = if store.is_shared() { LaneSet::NONE } else { LaneSet::ALL };

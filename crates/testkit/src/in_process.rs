@@ -116,6 +116,7 @@ fn in_memory(clock: Clock) -> Result<App> {
             allow_private_callbacks: config.allow_private_callbacks,
             idempotency_life: config.idempotency_life.0,
             retention: config.retention.lives(),
+            prices: config.prices(),
         },
         hints: Hints::default(),
         uses: Uses::default(),

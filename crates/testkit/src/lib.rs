@@ -4,6 +4,7 @@ pub mod backing;
 pub mod backups;
 pub mod behaviours;
 pub mod books;
+pub mod client_req_ids;
 pub mod connect_proxy;
 pub mod decimals;
 pub mod dice;

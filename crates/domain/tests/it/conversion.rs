@@ -1,6 +1,4 @@
-use countersign_domain::conversion::{
-    Direction, Given, Limits, Pair, PriceRefused, Quote, QuoteRefused, Terms, is_client_req_id, price,
-};
+use countersign_domain::conversion::{Direction, Given, Limits, Pair, PriceRefused, Quote, QuoteRefused, Terms, price};
 use countersign_domain::ids::OrderId;
 use countersign_domain::money::{Amount, Currency, TRANSACTION_MAX, TRANSACTION_MIN};
 use countersign_domain::time::UnixMillis;
@@ -214,15 +212,5 @@ fn a_quote_is_good_once_until_its_instant_and_on_its_own_terms() {
         Terms { buy_amount: amount("22.387415"), ..terms.clone() },
     ] {
         assert_eq!(quote.accepts(&other, now), Err(QuoteRefused::Amounts));
-    }
-}
-
-#[test]
-fn a_client_req_id_is_letters_digits_and_two_signs() {
-    for text in ["1", "181147", "a-B_9", &"x".repeat(100)] {
-        assert!(is_client_req_id(text), "{text}");
-    }
-    for text in ["", " 1", "a b", "ä", "a.b", "a/b", &"x".repeat(101), "٣"] {
-        assert!(!is_client_req_id(text), "{text}");
     }
 }

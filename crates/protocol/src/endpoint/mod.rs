@@ -9,7 +9,11 @@ use utoipa::ToSchema;
 use crate::body::FieldRefused;
 use crate::code::Code;
 
+pub mod convert;
+pub mod convert_currency;
 pub mod convert_order;
+pub mod convert_pair;
+pub mod convert_preview;
 pub mod events;
 pub mod rule_create;
 pub mod rule_list;
@@ -32,6 +36,14 @@ pub enum Endpoint {
     RuleList,
     /// One convert order.
     ConvertOrder,
+    /// What can be converted.
+    ConvertCurrency,
+    /// What a currency can be converted into, or from.
+    ConvertPair,
+    /// A price for a conversion.
+    ConvertPreview,
+    /// A conversion at such a price.
+    Convert,
     /// Past events of the application.
     Events,
 }
@@ -45,6 +57,10 @@ impl Endpoint {
         Self::RuleQuery,
         Self::RuleList,
         Self::ConvertOrder,
+        Self::ConvertCurrency,
+        Self::ConvertPair,
+        Self::ConvertPreview,
+        Self::Convert,
         Self::Events,
     ];
 
@@ -57,6 +73,10 @@ impl Endpoint {
             Self::RuleQuery => rule_query::METHOD,
             Self::RuleList => rule_list::METHOD,
             Self::ConvertOrder => convert_order::METHOD,
+            Self::ConvertCurrency => convert_currency::METHOD,
+            Self::ConvertPair => convert_pair::METHOD,
+            Self::ConvertPreview => convert_preview::METHOD,
+            Self::Convert => convert::METHOD,
             Self::Events => events::METHOD,
         }
     }
@@ -70,6 +90,10 @@ impl Endpoint {
             Self::RuleQuery => rule_query::PATH,
             Self::RuleList => rule_list::PATH,
             Self::ConvertOrder => convert_order::PATH,
+            Self::ConvertCurrency => convert_currency::PATH,
+            Self::ConvertPair => convert_pair::PATH,
+            Self::ConvertPreview => convert_preview::PATH,
+            Self::Convert => convert::PATH,
             Self::Events => events::PATH,
         }
     }
@@ -83,6 +107,10 @@ impl Endpoint {
             Self::RuleQuery => "rule_query",
             Self::RuleList => "rule_list",
             Self::ConvertOrder => "convert_order",
+            Self::ConvertCurrency => "convert_currency",
+            Self::ConvertPair => "convert_pair",
+            Self::ConvertPreview => "convert_preview",
+            Self::Convert => "convert",
             Self::Events => "events",
         }
     }
@@ -96,6 +124,10 @@ impl Endpoint {
             | Self::RuleQuery
             | Self::RuleList
             | Self::ConvertOrder
+            | Self::ConvertCurrency
+            | Self::ConvertPair
+            | Self::ConvertPreview
+            | Self::Convert
             | Self::Events => true,
         }
     }
@@ -104,15 +136,27 @@ impl Endpoint {
     pub const fn is_institution_only(self) -> bool {
         match self {
             Self::RuleUpgrade | Self::RuleCreate | Self::RuleQuery | Self::RuleList => true,
-            Self::Time | Self::ConvertOrder | Self::Events => false,
+            Self::Time
+            | Self::ConvertOrder
+            | Self::ConvertCurrency
+            | Self::ConvertPair
+            | Self::ConvertPreview
+            | Self::Convert
+            | Self::Events => false,
         }
     }
 
     /// Whether it changes anything.
     pub const fn changes(self) -> bool {
         match self {
-            Self::RuleUpgrade | Self::RuleCreate => true,
-            Self::Time | Self::RuleQuery | Self::RuleList | Self::ConvertOrder | Self::Events => false,
+            Self::RuleUpgrade | Self::RuleCreate | Self::ConvertPreview | Self::Convert => true,
+            Self::Time
+            | Self::RuleQuery
+            | Self::RuleList
+            | Self::ConvertOrder
+            | Self::ConvertCurrency
+            | Self::ConvertPair
+            | Self::Events => false,
         }
     }
 }

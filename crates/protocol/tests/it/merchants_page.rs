@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::{
-    Endpoint, RuleStatus, convert_order, events, rule_list, rule_query, rule_upgrade,
+    Endpoint, RuleStatus, convert, convert_currency, convert_order, convert_pair, convert_preview, events, rule_list,
+    rule_query, rule_upgrade,
 };
 use countersign_protocol::exact::Exact;
 use countersign_protocol::headers::{Header, Prefixes};
@@ -96,11 +97,24 @@ fn the_examples_are_answers_of_the_types_in_the_code() {
     assert!(query.has_markup);
     let order: convert_order::Response = example(Endpoint::ConvertOrder);
     assert_eq!(order.rate, Exact::parse("4.6").expect("a number"));
+    let price: convert_preview::Response = example(Endpoint::ConvertPreview);
+    assert_eq!((price.sell_amount.as_str(), price.buy_amount.as_str()), ("0.044667", "0.999978"));
+    let made: convert::Response = example(Endpoint::Convert);
+    assert_eq!((made.status, made.rate), (1, price.rate));
+    let pairs: convert_pair::Response = read(Endpoint::ConvertPair);
+    assert_eq!(pairs[0].pair, "GT_USDT");
+    let currencies: convert_currency::Response = read(Endpoint::ConvertCurrency);
+    assert!(currencies.is_sorted());
     let events: events::Response = example(Endpoint::Events);
     assert_eq!(events.next, events.events[0].seq);
     let list = rule_list::Response { records: vec![query], total: 41, size: 20, current: 1, pages: 3 };
     let list = serde_json::to_value(&list).expect("answers serialize");
     assert_eq!(keys(&examples(&Endpoint::RuleList.to_string())[0]), keys(&list));
+}
+
+/// The first example of an endpoint's section, which is a list.
+fn read<T: serde::de::DeserializeOwned>(endpoint: Endpoint) -> T {
+    serde_json::from_value(examples(&endpoint.to_string()).swap_remove(0)).expect("a list of answers")
 }
 
 /// The first example of an endpoint's section, read as its answer, which must have the same fields and no more.

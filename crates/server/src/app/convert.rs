@@ -2,9 +2,10 @@
 
 use countersign_domain::convert::{self, ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
-use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{CommitError, IdempotencyRow, MerchantRow};
+use countersign_store::conversion::ConvertMove;
+use countersign_store::{ConvertStore as _, Store};
 
 use super::error::AppError;
 use super::turns::TurnKey;
@@ -46,6 +47,13 @@ pub async fn insert(
     }
 }
 
+/// A convert order, whoever's, with its owner and every state that it came to.
+pub async fn history(app: &App, id: OrderId) -> Result<(MerchantRow, ConvertOrder, Vec<ConvertMove>), AppError> {
+    let (owner, order) = app.store.convert_order_owner(id).await?.ok_or(AppError::OrderNotFound)?;
+    let moves = app.store.convert_moves(owner.tenant, id).await?;
+    Ok((owner, order, moves))
+}
+
 /// Moves a convert order. `remember` makes the answer to keep of the order as it becomes.
 pub async fn advance(
     app: &App,
@@ -72,6 +80,6 @@ pub async fn advance(
 }
 
 /// An order's changing part as a JSON text for the audit log; numbers only, so nothing needs escaping.
-fn describe(order: &ConvertOrder) -> String {
+pub(super) fn describe(order: &ConvertOrder) -> String {
     format!(r#"{{"status":{},"revision":{}}}"#, order.status.code(), order.revision)
 }

@@ -1,5 +1,6 @@
 //! Why a use case was refused or failed: one enum for both edges, one exhaustive match makes the code.
 
+use countersign_domain::conversion::QuoteRefused;
 use countersign_domain::convert::MoveRefused;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::gone;
@@ -18,6 +19,15 @@ pub enum AppError {
     /// A currency is none.
     #[error("{0}")]
     InvalidCurrency(String),
+    /// A quote that cannot be carried out as it is asked.
+    #[error(transparent)]
+    Quote(#[from] QuoteRefused),
+    /// A name that stands for something else for ever; the text is the field.
+    #[error("{0}: stands for another request; send the same content again, or another {0}")]
+    DuplicateTradeNo(&'static str),
+    /// No rate is fresh enough for a price.
+    #[error("there is no current rate for this pair now, and nothing was done; repeat the request later")]
+    NoRate,
     /// A rule's dates exclude each other.
     #[error("{0}")]
     InvalidRulePeriod(String),
@@ -79,8 +89,10 @@ impl AppError {
     pub fn code(&self) -> Code {
         match self {
             Self::InvalidParameter(_) => Code::InvalidParameter,
-            Self::InvalidAmount(_) => Code::InvalidAmount,
-            Self::InvalidCurrency(_) => Code::InvalidCurrency,
+            Self::InvalidAmount(_) | Self::Quote(QuoteRefused::Amounts) => Code::InvalidAmount,
+            Self::InvalidCurrency(_) | Self::Quote(QuoteRefused::Currencies) => Code::InvalidCurrency,
+            Self::Quote(QuoteRefused::Expired) => Code::QuoteExpired,
+            Self::DuplicateTradeNo(_) => Code::DuplicateTradeNo,
             Self::InvalidRulePeriod(_) => Code::InvalidRulePeriod,
             Self::FeeRuleExists => Code::FeeRuleExists,
             Self::SubMerchantNotFound => Code::SubMerchantNotFound,
@@ -95,7 +107,7 @@ impl AppError {
             Self::SecretInUse(_) => Code::SecretInUse,
             Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             Self::EventsGone { .. } => Code::EventsGone,
-            Self::Busy | Self::Store(StoreError::Unavailable(_)) => Code::ServiceUnavailable,
+            Self::NoRate | Self::Busy | Self::Store(StoreError::Unavailable(_)) => Code::ServiceUnavailable,
             Self::Store(StoreError::Corrupt { .. } | StoreError::Unfit(_)) | Self::OutcomeUnknown => {
                 Code::InternalError
             }

@@ -18,6 +18,7 @@ pub mod audit_chain;
 pub mod bell;
 pub mod callers;
 pub mod causes;
+pub mod conversion;
 pub mod convert;
 pub mod delivery;
 pub mod endpoint;
@@ -27,6 +28,7 @@ pub mod hints;
 pub mod identity;
 pub mod master_key;
 pub mod operators;
+pub mod rates;
 pub mod redelivery;
 pub mod retention;
 pub mod rules;
@@ -51,6 +53,8 @@ pub struct Policy {
     pub idempotency_life: Duration,
     /// How long things are kept.
     pub retention: retention::Lives,
+    /// How prices are promised.
+    pub prices: rates::PricePolicy,
 }
 
 /// The running deployment: everything a use case needs, passed explicitly.
@@ -94,6 +98,11 @@ pub struct Actor {
 }
 
 impl Actor {
+    /// Countersign itself.
+    pub fn system() -> Self {
+        Self { name: "system".to_owned(), source: String::new(), request_id: String::new() }
+    }
+
     /// An audit line of this actor. `before` and `after` are JSON texts without secrets, or empty.
     pub fn did(
         &self,

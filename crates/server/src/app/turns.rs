@@ -17,6 +17,10 @@ pub enum TurnKey {
     Rules(i64),
     /// A convert order.
     ConvertOrder(i64),
+    /// The rate of a pair.
+    Rate(String),
+    /// Requests for conversions of a merchant with one name.
+    ConvertRequest(i64, String),
     /// An application and its secrets.
     Application(String),
     /// A merchant of any kind, by its public id.

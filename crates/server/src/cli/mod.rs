@@ -100,6 +100,8 @@ pub enum Command {
     FeeRule(operator::Group<provision::FeeRule>),
     /// Convert orders: create and move, as the platform's back end does
     ConvertOrder(operator::Group<provision::ConvertOrder>),
+    /// Rates of pairs: put, list, show
+    Rate(operator::Group<provision::Rate>),
     /// What is old enough to be freed now, and how much that is
     Retention(retention::Retention),
     /// The audit log
@@ -157,6 +159,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Event(group) => group.run(environment),
         Command::FeeRule(group) => group.run(environment),
         Command::ConvertOrder(group) => group.run(environment),
+        Command::Rate(group) => group.run(environment),
         Command::Retention(retention) => retention.run(environment),
         Command::Audit(audit) => audit.run(environment),
         Command::MasterKey(master_key) => master_key.run(environment),

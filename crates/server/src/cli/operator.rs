@@ -109,7 +109,7 @@ impl Call {
     /// The body's bytes. Numbers stay digit for digit as they were typed.
     pub fn body_bytes(&self) -> Option<Vec<u8>> {
         let members: Vec<String> = self.body.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
-        let needs_body = self.method == Method::POST || self.method == Method::PATCH;
+        let needs_body = [Method::POST, Method::PUT, Method::PATCH].contains(&self.method);
         needs_body.then(|| format!("{{{}}}", members.join(",")).into_bytes())
     }
 

@@ -8,10 +8,12 @@ use super::operator::{Call, IntoCall, PageArgs, escaped};
 mod access;
 mod applications;
 mod merchants;
+mod rates;
 
 pub use access::{RecoverArgs, Secret, Token};
 pub use applications::Application;
 pub use merchants::{Institution, Merchant, SubAccount};
+pub use rates::Rate;
 
 const EVENT_COLUMNS: &[&str] = &[
     "event_id",
@@ -214,6 +216,11 @@ pub enum ConvertOrder {
         #[arg(long)]
         quote_id: Option<String>,
     },
+    /// Show a convert order and every state that it came to
+    Show {
+        /// Which
+        order_id: String,
+    },
     /// Move a convert order
     Move {
         /// Which
@@ -334,6 +341,7 @@ impl IntoCall for ConvertOrder {
                 .text("buyAmount", Some(buy_amount))
                 .raw("rate", Some(rate.clone()))
                 .text("quoteId", quote_id.as_deref()),
+            Self::Show { order_id } => Call::new(Method::GET, format!("/convert-orders/{}", escaped(order_id))),
             Self::Move { order_id, status } => {
                 let status = match status {
                     ConvertMove::Success => "3",

@@ -33,7 +33,11 @@ mod intake;
 mod signed;
 mod source;
 
+mod convert;
+mod convert_currency;
 mod convert_order;
+mod convert_pair;
+mod convert_preview;
 mod events;
 mod rule_create;
 mod rule_list;
@@ -333,6 +337,10 @@ impl Edge {
             Endpoint::RuleCreate => Box::pin(self.signed::<rule_create::Operation>(trace, input)).await,
             Endpoint::RuleQuery => Box::pin(self.signed::<rule_query::Operation>(trace, input)).await,
             Endpoint::RuleList => Box::pin(self.signed::<rule_list::Operation>(trace, input)).await,
+            Endpoint::ConvertCurrency => Box::pin(self.signed::<convert_currency::Operation>(trace, input)).await,
+            Endpoint::ConvertPair => Box::pin(self.signed::<convert_pair::Operation>(trace, input)).await,
+            Endpoint::ConvertPreview => Box::pin(self.signed::<convert_preview::Operation>(trace, input)).await,
+            Endpoint::Convert => Box::pin(self.signed::<convert::Operation>(trace, input)).await,
             Endpoint::Events => Box::pin(self.signed::<events::Operation>(trace, input)).await,
         }
     }

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::{self, Code};
-use countersign_protocol::endpoint::{Endpoint, convert_order, events, rule_list, rule_query, rule_upgrade, time};
+use countersign_protocol::endpoint::{
+    Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, rule_list, rule_query,
+    rule_upgrade, time,
+};
 use countersign_protocol::headers::Header;
 use utoipa::openapi::path::{
     HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem, PathsBuilder,
 };
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ComponentsBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{
     Content, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
 };
@@ -62,8 +65,17 @@ fn merchant_codes() -> impl Iterator<Item = Code> {
 
 fn method(endpoint: Endpoint) -> HttpMethod {
     match endpoint {
-        Endpoint::Time | Endpoint::RuleQuery | Endpoint::ConvertOrder | Endpoint::Events => HttpMethod::Get,
-        Endpoint::RuleUpgrade | Endpoint::RuleCreate | Endpoint::RuleList => HttpMethod::Post,
+        Endpoint::Time
+        | Endpoint::RuleQuery
+        | Endpoint::ConvertOrder
+        | Endpoint::ConvertCurrency
+        | Endpoint::ConvertPair
+        | Endpoint::Events => HttpMethod::Get,
+        Endpoint::RuleUpgrade
+        | Endpoint::RuleCreate
+        | Endpoint::RuleList
+        | Endpoint::ConvertPreview
+        | Endpoint::Convert => HttpMethod::Post,
     }
 }
 
@@ -76,6 +88,10 @@ const fn summary(endpoint: Endpoint) -> &'static str {
         Endpoint::RuleQuery => "The fee rule of a sub-account that is in force at an instant",
         Endpoint::RuleList => "The fee rules of all sub-accounts",
         Endpoint::ConvertOrder => "Query a convert order",
+        Endpoint::ConvertCurrency => "Currencies that can be converted",
+        Endpoint::ConvertPair => "What a currency can be converted into, or from",
+        Endpoint::ConvertPreview => "A price for a conversion, and a quote that holds it",
+        Endpoint::Convert => "Carry a quote out: a convert order",
         Endpoint::Events => "Past events of the application, delivered or not",
     }
 }
@@ -108,7 +124,11 @@ const fn tag(endpoint: Endpoint) -> &'static str {
     match endpoint {
         Endpoint::Time => "Time",
         Endpoint::RuleUpgrade | Endpoint::RuleCreate | Endpoint::RuleQuery | Endpoint::RuleList => "Fee rules",
-        Endpoint::ConvertOrder => "Convert orders",
+        Endpoint::ConvertOrder
+        | Endpoint::ConvertCurrency
+        | Endpoint::ConvertPair
+        | Endpoint::ConvertPreview
+        | Endpoint::Convert => "Convert orders",
         Endpoint::Events => "Events",
     }
 }
@@ -120,13 +140,21 @@ fn refer<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     Ref::from_schema_name(T::name()).into()
 }
 
+/// A list of such.
+fn list(of: RefOr<Schema>) -> RefOr<Schema> {
+    Schema::from(ArrayBuilder::new().items(of).build()).into()
+}
+
 fn data(endpoint: Endpoint, schemas: &mut Schemas) -> RefOr<Schema> {
     match endpoint {
         Endpoint::Time => refer::<time::Response>(schemas),
         Endpoint::RuleUpgrade | Endpoint::RuleCreate => refer::<rule_upgrade::Response>(schemas),
         Endpoint::RuleQuery => refer::<rule_query::Response>(schemas),
         Endpoint::RuleList => refer::<rule_list::Response>(schemas),
-        Endpoint::ConvertOrder => refer::<convert_order::Response>(schemas),
+        Endpoint::ConvertOrder | Endpoint::Convert => refer::<convert_order::Response>(schemas),
+        Endpoint::ConvertCurrency => list(text().into()),
+        Endpoint::ConvertPair => list(refer::<convert_pair::Convertible>(schemas)),
+        Endpoint::ConvertPreview => refer::<convert_preview::Response>(schemas),
         Endpoint::Events => refer::<events::Response>(schemas),
     }
 }
@@ -135,7 +163,14 @@ fn body(endpoint: Endpoint, schemas: &mut Schemas) -> Option<RefOr<Schema>> {
     match endpoint {
         Endpoint::RuleUpgrade | Endpoint::RuleCreate => Some(refer::<rule_upgrade::Request>(schemas)),
         Endpoint::RuleList => Some(refer::<rule_list::Request>(schemas)),
-        Endpoint::Time | Endpoint::RuleQuery | Endpoint::ConvertOrder | Endpoint::Events => None,
+        Endpoint::ConvertPreview => Some(refer::<convert_preview::Body<'_>>(schemas)),
+        Endpoint::Convert => Some(refer::<convert::Request>(schemas)),
+        Endpoint::Time
+        | Endpoint::RuleQuery
+        | Endpoint::ConvertOrder
+        | Endpoint::ConvertCurrency
+        | Endpoint::ConvertPair
+        | Endpoint::Events => None,
     }
 }
 
@@ -145,7 +180,14 @@ fn query(endpoint: Endpoint) -> Vec<Parameter> {
         Endpoint::RuleQuery => rule_query::Request::into_params(place),
         Endpoint::ConvertOrder => convert_order::Request::into_params(place),
         Endpoint::Events => events::Request::into_params(place),
-        Endpoint::Time | Endpoint::RuleUpgrade | Endpoint::RuleCreate | Endpoint::RuleList => Vec::new(),
+        Endpoint::ConvertCurrency => convert_currency::Request::into_params(place),
+        Endpoint::ConvertPair => convert_pair::Request::into_params(place),
+        Endpoint::Time
+        | Endpoint::RuleUpgrade
+        | Endpoint::RuleCreate
+        | Endpoint::RuleList
+        | Endpoint::ConvertPreview
+        | Endpoint::Convert => Vec::new(),
     }
 }
 
@@ -161,7 +203,7 @@ fn headers(endpoint: Endpoint) -> Vec<Parameter> {
     ];
     let merchant = if endpoint.is_institution_only() { Required::True } else { Required::False };
     headers.push(header(Header::MerchantId, merchant, "The main merchant that the key belongs to"));
-    if endpoint == Endpoint::ConvertOrder {
+    if !endpoint.is_institution_only() && endpoint != Endpoint::Events {
         headers.push(header(Header::OnBehalfOf, Required::False, "A sub-account of the institution that asks"));
     }
     headers
@@ -191,11 +233,14 @@ fn codes(endpoint: Endpoint) -> Vec<Code> {
         codes.extend([Code::RateLimited, Code::MerchantNotAllowed]);
     }
     codes.extend_from_slice(match endpoint {
-        Endpoint::Time | Endpoint::RuleList => &[],
+        Endpoint::Time | Endpoint::RuleList | Endpoint::ConvertCurrency => &[],
         Endpoint::RuleUpgrade => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod, Code::ConfigIdNotAccepted][..],
         Endpoint::RuleCreate => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod, Code::FeeRuleExists],
         Endpoint::RuleQuery => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod],
         Endpoint::ConvertOrder => &[Code::OrderNotFound],
+        Endpoint::ConvertPair => &[Code::InvalidCurrency],
+        Endpoint::ConvertPreview => &[Code::InvalidCurrency, Code::InvalidAmount],
+        Endpoint::Convert => &[Code::InvalidCurrency, Code::InvalidAmount, Code::QuoteExpired, Code::DuplicateTradeNo],
         Endpoint::Events => &[Code::EventsGone],
     });
     codes.sort_unstable();

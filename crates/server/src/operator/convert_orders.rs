@@ -1,18 +1,23 @@
 //! Convert orders: made and moved by the platform's back end.
 
+use std::sync::Arc;
+
+use axum::extract::State;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::body::Fields;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::convert_order::Response as ConvertOrderAnswer;
 use countersign_protocol::exact::Exact;
 use countersign_store::contract::MerchantRow;
+use countersign_store::conversion::ConvertMove;
+use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
 
-use super::call::{Call, Named, Reply};
-use super::fields::{amount, checked_text, currency, rate, whole};
+use super::Desk;
+use super::call::{Call, Named, Reply, json};
+use super::fields::{amount, checked_text, currency, rate, rate_schema, whole};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
 use crate::app::{App, convert, identity};
@@ -51,12 +56,6 @@ pub struct ConvertOrderRequest {
     pub create_time: Option<i64>,
     /// 1 created (default), 3 success, 6 failed.
     pub status: Option<i64>,
-}
-
-fn rate_schema() -> Schema {
-    let kinds = [Type::Number, Type::String].map(|kind| ObjectBuilder::new().schema_type(kind));
-    let about = "Quote coin per base coin: a number or a text, every digit kept.";
-    Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
 }
 
 /// Where a convert order goes.
@@ -137,4 +136,42 @@ pub async fn advance(Named(order_id): Named<String>, call: Call) -> Reply {
         Ok(edges::convert_order(&moved))
     })
     .await
+}
+
+/// A convert order and every state that it came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ConvertOrderHistory {
+    /// The order as it is now.
+    #[serde(flatten)]
+    pub order: ConvertOrderAnswer,
+    /// Whose it is.
+    pub merchant_id: String,
+    /// Its states, the oldest first.
+    pub moves: Vec<ConvertOrderState>,
+}
+
+/// A state that a convert order came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ConvertOrderState {
+    /// 1 created, 3 success, 6 failed.
+    pub status: i64,
+    /// When, RFC 3339.
+    pub at: String,
+}
+
+impl From<&ConvertMove> for ConvertOrderState {
+    fn from(came_to: &ConvertMove) -> Self {
+        Self { status: came_to.status.code(), at: rfc3339(came_to.at) }
+    }
+}
+
+/// A convert order, whoever's, and its history.
+#[utoipa::path(get, path = "/operator/v1/convert-orders/{order_id}", tag = "Convert orders", operation_id = "show_convert_order",
+    params(("order_id" = String, Path, description = "The order")),
+    responses((status = 200, body = ConvertOrderHistory), (status = 404, body = ProblemDocument)))]
+pub async fn show(State(desk): State<Arc<Desk>>, Named(order_id): Named<String>) -> Reply {
+    let order = OrderId::parse(&order_id).ok_or(AppError::OrderNotFound)?;
+    let (owner, order, moves) = convert::history(&desk.app, order).await?;
+    let moves = moves.iter().map(ConvertOrderState::from).collect();
+    Ok(json(&ConvertOrderHistory { order: edges::convert_order(&order), merchant_id: owner.merchant_id, moves }))
 }

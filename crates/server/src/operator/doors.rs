@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use countersign_store::contract::Role;
 
 use super::{
     BASE, Desk, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
-    fee_rules, master_key, merchants, redeliveries, requests, retention, secrets, tokens,
+    fee_rules, master_key, merchants, rates, redeliveries, requests, retention, secrets, tokens,
 };
 
 /// One method of one path.
@@ -62,7 +62,11 @@ pub fn doors() -> Vec<Door> {
             post(secrets::use_for_callbacks),
         ),
         door(Method::POST, "/merchants/{merchant_id}/convert-orders", Operator, post(convert_orders::create)),
+        door(Method::GET, "/convert-orders/{order_id}", Viewer, get(convert_orders::show)),
         door(Method::PATCH, "/convert-orders/{order_id}", Operator, patch(convert_orders::advance)),
+        door(Method::PUT, "/rates/{pair}", Operator, put(rates::put)),
+        door(Method::GET, "/rates", Viewer, get(rates::list)),
+        door(Method::GET, "/rates/{pair}", Viewer, get(rates::show)),
         door(Method::POST, "/events", Operator, post(events::emit)),
         door(Method::GET, "/events", Viewer, get(events::list)),
         door(Method::GET, "/events/dead-causes", Viewer, get(causes::list)),

@@ -8,6 +8,7 @@ use countersign_protocol::code::Code;
 use countersign_protocol::exact::Exact;
 use rust_decimal::Decimal;
 use serde_json::value::RawValue;
+use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
 
 use super::problem::Problem;
 
@@ -101,4 +102,11 @@ pub fn rate(fields: &Fields<'_>, name: &str) -> Result<Decimal, Problem> {
 pub fn given<'a>(fields: &Fields<'a>, name: &str) -> Result<&'a str, Problem> {
     let raw = fields.raw(name).map(RawValue::get).filter(|raw| *raw != "null");
     raw.ok_or_else(|| Problem::field(name, "is required"))
+}
+
+/// A rate in the API's document.
+pub fn rate_schema() -> Schema {
+    let kinds = [Type::Number, Type::String].map(|kind| ObjectBuilder::new().schema_type(kind));
+    let about = "Quote coin per base coin: a number or a text, every digit kept.";
+    Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
 }

@@ -59,9 +59,7 @@ pub(super) fn write(
         Write::RecordAttempt { tenant, attempt, bytes, state, due_at, .. } => {
             record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at)?;
         }
-        Write::Turn { tenant, application, due_at } => {
-            kept.run(Sql::DeliveryTurn, [tenant.0, application.0, due_at.0])?;
-        }
+        Write::Turn { tenant, application, due_at } => note_turn(kept, *tenant, *application, *due_at)?,
         Write::ReleaseHeld { tenant, application, due_at } => turn(kept, (*tenant, *application), Some(*due_at))?,
         Write::HoldPending { tenant, application } => turn(kept, (*tenant, *application), None)?,
         Write::Defer { event, behind, until, .. } => {
@@ -127,6 +125,15 @@ fn reassess(
     kept.run(Sql::ApplicationsTouch, params![tenant.0, merchant])?;
     kept.run(Sql::DeliveriesTurn, params![tenant.0, merchant, due_at.0])?;
     Ok(())
+}
+
+fn note_turn(
+    kept: &mut Kept<'_>,
+    tenant: TenantNo,
+    application: ApplicationNo,
+    due_at: UnixMillis,
+) -> rusqlite::Result<()> {
+    kept.run(Sql::DeliveryTurn, [tenant.0, application.0, due_at.0]).map(|_| ())
 }
 
 /// A portion, released at `due_at` or held, and the end of its note.

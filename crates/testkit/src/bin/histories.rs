@@ -1,4 +1,4 @@
-//! `histories [N] [SEED] [sqlite|postgres]`: so many random histories of fee rules on each store, or on one, against the oracle.
+//! `histories [N] [SEED] [sqlite|postgres]`: so many random histories of fee rules and conversions on each store, or on one, against the oracle.
 
 use anyhow::{Context, Result};
 use countersign_testkit::backing::StoreKind;

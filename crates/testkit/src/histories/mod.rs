@@ -1,4 +1,4 @@
-//! Random histories of fee rules, through the use cases on each store, against an oracle.
+//! Random histories of fee rules (and in `convert` of conversions), through the use cases on each store, against an oracle.
 //!
 //! A world is one store with many sub-accounts and one clock. In each step the clock moves, perhaps while the store is down, every
 //! sub-account is asked something at once, and then the lists of all institutions are compared. At the end every version and its
@@ -13,6 +13,7 @@ use crate::backing::StoreKind;
 use crate::dice::Dice;
 
 mod asking;
+pub mod convert;
 mod history;
 pub mod oracle;
 mod world;
@@ -85,11 +86,12 @@ pub async fn run(kind: StoreKind, histories: usize, seed: u64) -> Result<Counts>
 
 /// Plays on these kinds of store and prints what was compared.
 pub async fn report(kinds: &[StoreKind], histories: usize, seed: u64) -> Result<()> {
-    println!("{histories} random histories of fee rules on each store, seed {seed}\n");
+    println!("{histories} random histories of fee rules and of conversions on each store, seed {seed}\n");
     for &kind in kinds {
         let started = Instant::now();
         let counts = run(kind, histories, seed).await?;
         print(kind, &counts, started.elapsed());
+        convert::print(kind, &convert::run(kind, histories, seed).await?);
     }
     println!("every answer and every state was as the oracle says");
     Ok(())

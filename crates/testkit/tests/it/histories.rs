@@ -1,9 +1,10 @@
 //! Random histories of fee rules against the oracle, in small; `cargo xtask histories` is the same in large.
 
 use countersign_testkit::backing::StoreKind;
-use countersign_testkit::histories::{Counts, run};
+use countersign_testkit::histories::{Counts, convert, run};
 
 const HISTORIES: usize = 2_000;
+const CONVERSIONS: usize = 500;
 const SEED: u64 = 20_260_102;
 
 fn everything_happened(counts: &Counts) {
@@ -35,4 +36,24 @@ async fn fee_rules_on_postgresql_are_as_the_oracle_says_over_many_histories_and_
     assert!(counts.versions > 2_000 && counts.replays > 50 && counts.refused_exists > 50, "{counts:?}");
     assert!(counts.states.iter().all(|times| *times > 50), "{counts:?}");
     assert!(counts.restarts > 1, "{counts:?}");
+}
+
+fn every_conversion_happened(counts: &convert::Counts) {
+    assert!(counts.histories >= CONVERSIONS, "{counts:?}");
+    let rare = [counts.no_rate, counts.other_content, counts.expired, counts.other_terms, counts.strangers];
+    let common = [counts.quotes, counts.orders, counts.repeats, counts.moves, counts.illegal_moves, counts.compared];
+    assert!(rare.into_iter().chain(common).all(|times| times > 50), "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conversions_in_memory_are_as_the_oracle_says_over_five_hundred_histories() {
+    let counts = convert::run(StoreKind::Model, CONVERSIONS, SEED).await.expect("every answer is the oracle's");
+    every_conversion_happened(&counts);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conversions_on_the_store_of_this_run_are_as_the_oracle_says_over_five_hundred_histories_and_restarts() {
+    let counts = convert::run(StoreKind::of_this_run(), CONVERSIONS, SEED).await.expect("every answer is the oracle's");
+    every_conversion_happened(&counts);
+    assert!(counts.restarts > 0, "{counts:?}");
 }

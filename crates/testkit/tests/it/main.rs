@@ -3,6 +3,7 @@
 mod bounds;
 mod certify;
 mod chains;
+mod client_req_ids;
 mod cut_off;
 mod decimals;
 mod dispatch;
@@ -12,6 +13,7 @@ mod failures;
 mod fleet;
 mod histories;
 mod hostile;
+mod journey_convert;
 mod journey_convert_order;
 mod journey_endpoint;
 mod journey_events;

@@ -10,6 +10,7 @@ mod events;
 pub mod house;
 mod identities;
 mod nul;
+mod rates;
 mod records;
 mod repeats;
 mod retention;

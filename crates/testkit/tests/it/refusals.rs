@@ -6,12 +6,18 @@ use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::signing::SigningKey;
 use countersign_testkit::wire::{Answer, Connection, Draft, Signer};
 use countersign_testkit::world::World;
+use serde_json::json;
+
+use crate::journey_convert::{PREVIEW, carry_out, put_rate};
+use crate::journey_rule_upgrade::good;
 
 /// A server with somebody who may call everything.
 struct Doors {
     world: World,
     signer: Signer,
     order: String,
+    /// A request that carries a quote out.
+    conversion: String,
 }
 
 impl Doors {
@@ -19,13 +25,18 @@ impl Doors {
         let world = World::start().await.expect("a world starts");
         let signer = world.access.institution("bank", 2, None).await.expect("provisioned");
         let order = world.access.convert_order("bank").await.expect("an order");
-        Self { world, signer, order }
+        put_rate(&world, "GT_USDT", json!({"rate": 2})).await;
+        let ask = json!({"sellCurrency": "GT", "buyCurrency": "USDT", "sellAmount": "1"});
+        let quote = good(&world, &signer, "POST", PREVIEW, &ask).await;
+        let conversion = carry_out("r-1", &quote).to_string();
+        Self { world, signer, order, conversion }
     }
 
     /// A good request of every endpoint: an endpoint that is added does not compile until it has one.
     fn good(&self, endpoint: Endpoint) -> Draft {
         let upgrade = r#"{"sub_merchant_id":"bank-1","r_markup":0.3,"effective_date":"2026-01-02 00:00:00"}"#;
         let create = r#"{"sub_merchant_id":"bank-2","r_markup":0.3,"effective_date":"2026-01-02 00:00:00"}"#;
+        let preview = r#"{"sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1"}"#;
         let (target, body) = match endpoint {
             Endpoint::Time => ("/v1/time".to_owned(), ""),
             Endpoint::RuleUpgrade => ("/rate/commission_rule/upgrade".to_owned(), upgrade),
@@ -33,6 +44,10 @@ impl Doors {
             Endpoint::RuleQuery => ("/rate/commission_rule?sub_merchant_id=bank-1".to_owned(), ""),
             Endpoint::RuleList => ("/rate/commission_rule/list".to_owned(), "{}"),
             Endpoint::ConvertOrder => (format!("/v1/pay/convert/order?orderId={}", self.order), ""),
+            Endpoint::ConvertCurrency => ("/v1/pay/convert/currency".to_owned(), ""),
+            Endpoint::ConvertPair => ("/v1/pay/convert/pair?currency=USDT".to_owned(), ""),
+            Endpoint::ConvertPreview => ("/v1/pay/convert/preview".to_owned(), preview),
+            Endpoint::Convert => ("/v1/pay/convert".to_owned(), self.conversion.as_str()),
             Endpoint::Events => ("/v1/pay/events".to_owned(), ""),
         };
         self.world.draft(&self.signer, endpoint.method(), &target, body)

@@ -17,6 +17,7 @@ fn call(words: &str) -> Call {
         Command::Event(group) => group.command.call(),
         Command::FeeRule(group) => group.command.call(),
         Command::ConvertOrder(group) => group.command.call(),
+        Command::Rate(group) => group.command.call(),
         other => panic!("{other:?} makes no call of the operator API"),
     };
     call.expect(words)
@@ -148,6 +149,14 @@ fn each_command_of_the_daily_business_makes_its_call() {
             "convert-order create M --sell-currency GT --buy-currency USDT --sell-amount 1 --buy-amount 2 --rate 2.50",
             r#"POST /merchants/M/convert-orders {"sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1","buyAmount":"2","rate":2.50}"#,
         ),
+        ("convert-order show 17", "GET /convert-orders/17"),
+        ("rate set GT_USDT 22.50", r#"PUT /rates/GT_USDT {"rate":22.50}"#),
+        (
+            "rate set GT_USDT 2 --base-min 0.1 --base-max 5 --quote-min 1 --quote-max 9",
+            r#"PUT /rates/GT_USDT {"rate":2,"base_min":"0.1","base_max":"5","quote_min":"1","quote_max":"9"}"#,
+        ),
+        ("rate list --limit 3", "GET /rates limit=3"),
+        ("rate show GT_USDT", "GET /rates/GT_USDT"),
         ("convert-order move 17 --status success", r#"PATCH /convert-orders/17 {"status":3}"#),
         ("convert-order move 17 --status 6", r#"PATCH /convert-orders/17 {"status":6}"#),
     ];

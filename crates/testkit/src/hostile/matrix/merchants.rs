@@ -50,9 +50,14 @@ enum Route {
     Order,
     /// By anybody who signs, about nothing but himself.
     Events,
+    /// By anybody who signs, for himself or a sub-account: with this body.
+    Trade(&'static str),
 }
 
 const RULE: &str = "/rate/commission_rule";
+/// What only somebody who was let through is told of: that this is no currency, and that there is no such quote.
+const NO_PRICE: &str = r#"{"sellCurrency":"x","buyCurrency":"USDT","sellAmount":"1"}"#;
+const NO_QUOTE: &str = r#"{"clientReqId":"r","quoteId":"PAY-00000000","sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1","buyAmount":"1"}"#;
 
 /// A route that is not here fails the run: whoever adds one says here who may call it.
 fn route(method: &str, path: &str) -> Result<Route> {
@@ -63,6 +68,9 @@ fn route(method: &str, path: &str) -> Result<Route> {
         ("POST", "/rate/commission_rule/list") => Route::RulesOfAll,
         ("GET", "/v1/pay/convert/order") => Route::Order,
         ("GET", "/v1/pay/events") => Route::Events,
+        ("GET", "/v1/pay/convert/currency" | "/v1/pay/convert/pair") => Route::Trade(""),
+        ("POST", "/v1/pay/convert/preview") => Route::Trade(NO_PRICE),
+        ("POST", "/v1/pay/convert") => Route::Trade(NO_QUOTE),
         _ => bail!(
             "the matrix does not know {method} {path}: say in hostile/matrix/merchants.rs how it is called and by whom"
         ),
@@ -150,7 +158,7 @@ fn targets(route: Route, cast: &Cast, key: &Key) -> Vec<Target> {
         all
     };
     match route {
-        Route::Open | Route::RulesOfAll | Route::Events => {
+        Route::Open | Route::RulesOfAll | Route::Events | Route::Trade(_) => {
             vec![Target { what: "none", id: String::new(), owner: String::new() }]
         }
         Route::Rule(_) => of(|owner| &owner.merchant, "zq9q-bank-1"),
@@ -193,6 +201,7 @@ pub fn draft(world: &World, cast: &Cast, group: &Group, target: &Target) -> Resu
         }
         Route::RulesOfAll => (path.clone(), "{}".to_owned()),
         Route::Order => (format!("{path}?orderId={id}"), String::new()),
+        Route::Trade(body) => (format!("{path}?currency=x"), body.to_owned()),
         Route::Open | Route::Events => (path.clone(), String::new()),
     };
     let mut draft = world.draft(&cast.keys[group.key].signer, &group.method, &target, &body);
@@ -223,7 +232,7 @@ pub fn due(cast: &Cast, group: &Group, target: &Target) -> Result<Due> {
             let is_through = route == Route::RulesOfAll || is_own_sub(&target.id);
             return Ok(if is_through { Due::Through } else { Due::Refused("400702") });
         }
-        Route::Order | Route::Events => {}
+        Route::Order | Route::Events | Route::Trade(_) => {}
     }
     let is_of_house = key.kind == Kind::SubAccount && named == Some(house.institution.merchant.as_str());
     if named.is_some_and(|named| named != key.merchant) && !is_of_house {
@@ -231,10 +240,10 @@ pub fn due(cast: &Cast, group: &Group, target: &Target) -> Result<Due> {
     }
     let owner = match group.on_behalf_of.value.as_deref() {
         None => key.merchant.as_str(),
-        Some(sub) if key.kind == Kind::Institution && is_own_sub(sub) && route == Route::Order => sub,
+        Some(sub) if key.kind == Kind::Institution && is_own_sub(sub) && route != Route::Events => sub,
         Some(_) => return Ok(NOT_ALLOWED),
     };
-    let is_through = route == Route::Events || target.owner == owner;
+    let is_through = route != Route::Order || target.owner == owner;
     Ok(if is_through { Due::Through } else { Due::Refused("400202") })
 }
 
@@ -245,7 +254,7 @@ pub fn missing(cast: &Cast, group: &Group, target: &Target, answer: &Answer) -> 
         return Ok(None);
     }
     let (is_there, wanted) = match route(&group.method, &group.path)? {
-        Route::Open | Route::RulesOfAll => return Ok(None),
+        Route::Open | Route::RulesOfAll | Route::Trade(_) => return Ok(None),
         Route::Order => (said["data"]["order_id"] == target.id.as_str(), &target.id),
         Route::Rule(_) => (said["data"]["sub_merchant_id"] == target.id.as_str(), &target.id),
         Route::Events => {
@@ -257,4 +266,4 @@ pub fn missing(cast: &Cast, group: &Group, target: &Target, answer: &Answer) -> 
 }
 
 /// Codes that only somebody gets who was let through.
-pub const BEHIND: [&str; 2] = ["000000", "400701"];
+pub const BEHIND: [&str; 4] = ["000000", "400701", "400205", "400622"];

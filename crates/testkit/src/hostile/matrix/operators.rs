@@ -10,12 +10,13 @@ use crate::wire::{Answer, Draft};
 use crate::world::World;
 
 /// What takes the role operator; every other write is for security, every other read for the viewer.
-const DAILY: [(&str, &str); 10] = [
+const DAILY: [(&str, &str); 11] = [
     ("POST", "/applications/{client_id}/callbacks/pause"),
     ("POST", "/applications/{client_id}/callbacks/resume"),
     ("POST", "/applications/{client_id}/callbacks/test"),
     ("POST", "/merchants/{merchant_id}/convert-orders"),
     ("PATCH", "/convert-orders/{order_id}"),
+    ("PUT", "/rates/{pair}"),
     ("POST", "/events"),
     ("POST", "/events/{event_id}/redeliver"),
     ("POST", "/events/redeliver"),
@@ -66,6 +67,7 @@ fn id(victim: &Victim, name: &str) -> Result<String> {
         "attempt" => return Ok("1".to_owned()),
         // Nobody in the cast has one: all three are not there.
         "redelivery_id" => return Ok("rdl_00000000000000000000000000".to_owned()),
+        "pair" => return Ok("GT_USDT".to_owned()),
         "token_id" => &victim.token_id,
         "request_id" => &victim.request_id,
         _ => {

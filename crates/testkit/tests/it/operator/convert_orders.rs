@@ -29,6 +29,21 @@ async fn an_order_is_kept_and_answered_with_the_fields_of_the_merchant_api() {
 }
 
 #[tokio::test]
+async fn every_state_of_an_order_is_shown_with_its_instant() {
+    let house = house().await;
+    house.post("/merchants/m/convert-orders", order()).await.ok();
+    house.app.clock.advance_ms(5_000);
+    house.patch("/convert-orders/900000000000000001", json!({"status": 6})).await.ok();
+    let shown = house.get("/convert-orders/900000000000000001").await.ok().json();
+    assert_eq!((&shown["merchant_id"], &shown["status"], &shown["rate"]), (&json!("m"), &json!(6), &json!(0.915)));
+    let moves = json!([
+        {"status": 1, "at": "2026-01-01T00:00:00.001Z"}, {"status": 6, "at": "2026-01-01T00:00:05.000Z"}
+    ]);
+    assert_eq!(shown["moves"], moves);
+    house.get("/convert-orders/7").await.refused(404, "400202", "order");
+}
+
+#[tokio::test]
 async fn what_is_absent_is_made_by_the_server() {
     let house = house().await;
     let body = json!({"sellCurrency": "BTC", "buyCurrency": "USDT", "sellAmount": "0.0001", "buyAmount": "5000000", "rate": 1});

@@ -12,6 +12,7 @@ use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
+use countersign::app::rates::PricePolicy;
 use countersign::app::retention::Lives;
 use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
@@ -111,6 +112,7 @@ impl House {
                 attempt_bytes: Some(Duration::from_secs(30 * 86_400)),
                 events: Some(Duration::from_secs(400 * 86_400)),
             },
+            prices: PricePolicy { quote_life: Duration::from_secs(30), rate_max_age: Duration::from_secs(60) },
         };
         let (chance, vault) = (Chance::default(), Vault::new(&Zeroizing::new([7; 32])));
         let app = Arc::new(App {

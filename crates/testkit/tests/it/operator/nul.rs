@@ -14,6 +14,7 @@ async fn each_text(house: &House, method: &str, path: &str, body: &Value) {
         damaged[name] = json!(format!("a\0{}", body[name].as_str().unwrap_or_default()));
         let answer = match method {
             "PATCH" => house.patch(path, damaged).await,
+            "PUT" => house.send(house.request("PUT", path, Some(&damaged.to_string()), &[])).await,
             _ => house.post(path, damaged).await,
         };
         let problem = answer.json();
@@ -51,6 +52,8 @@ async fn no_text_with_nul_is_taken(house: &House) {
     let order = json!({"sellCurrency": "A1", "buyCurrency": "B1", "sellAmount": "1", "buyAmount": "1", "rate": "1",
         "order_id": "5"});
     each_text(house, "POST", "/merchants/m/convert-orders", &order).await;
+    let limits = json!({"rate": "2", "base_min": "1", "base_max": "2", "quote_min": "1", "quote_max": "2"});
+    each_text(house, "PUT", "/rates/GT_USDT", &limits).await;
     let event = json!({"client_id": client_id, "bizType": "T", "bizId": "1", "bizStatus": "S", "data": "{}"});
     each_text(house, "POST", "/events", &event).await;
     let again = json!({"client_id": client_id, "state": "dead", "bizId": "1", "from": "2026-01-01T00:00:00Z",
@@ -71,6 +74,7 @@ async fn no_text_with_nul_is_taken(house: &House) {
         ("/audit?after=%00", "after"),
         ("/redeliveries?client_id=%00", "client_id"),
         ("/redeliveries?after=%00", "after"),
+        ("/rates?after=%00", "after"),
         ("/events/dead-causes?client_id=%00", "client_id"),
         ("/events/dead-causes?from=%00", "from"),
         ("/events/dead-causes?to=%00", "to"),
@@ -83,6 +87,8 @@ async fn no_text_with_nul_is_taken(house: &House) {
         "/applications/%00/callbacks",
         "/events/%00",
         "/institutions/%00/sub-accounts",
+        "/rates/%00",
+        "/convert-orders/%00",
     ] {
         house.get(path).await.refused(404, "400404", "U+0000");
     }

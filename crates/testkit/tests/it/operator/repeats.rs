@@ -95,7 +95,7 @@ async fn cases(house: &House) -> Vec<Case> {
     cases
 }
 
-/// The calls about the callbacks of an application.
+/// The calls about the callbacks of an application; and that about rates.
 async fn of_callbacks(house: &House, client_id: &str) -> Vec<Case> {
     // This machine's name: refused where callbacks are vetted, so nothing leaves.
     let here = json!({"name": "C", "callback_url": "https://localhost/callback"});
@@ -106,7 +106,10 @@ async fn of_callbacks(house: &House, client_id: &str) -> Vec<Case> {
         path: under.replace("{client_id}", client_id),
         body,
     };
+    let rate =
+        Case { method: "PUT", under: "/rates/{pair}", path: "/rates/GT_USDT".to_owned(), body: json!({"rate": 2}) };
     vec![
+        rate,
         case("/applications/{client_id}/callbacks/pause", client_id, json!({"reason": "mending"})),
         case("/applications/{client_id}/callbacks/resume", client_id, json!({})),
         case("/applications/{client_id}/callbacks/test", &here, json!({})),

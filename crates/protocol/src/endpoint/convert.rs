@@ -1,0 +1,61 @@
+//! `POST /v1/pay/convert`: carries a quote out. The data is the convert order.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+pub use super::convert_order::Response;
+use super::convert_preview::amount;
+use super::{RequestRefused, to_json};
+use crate::body::{FieldRefused, Fields, missing};
+
+/// HTTP method.
+pub const METHOD: &str = "POST";
+/// Path.
+pub const PATH: &str = "/v1/pay/convert";
+/// Longest `clientReqId`.
+pub const CLIENT_REQ_ID_CHARS_MAX: usize = 100;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ConvertRequest)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// 1 to 100 of `A-Z a-z 0-9 _ -`, unique with the merchant for ever: the same one with the same content is answered with the order that it made.
+    pub client_req_id: String,
+    /// The quote.
+    pub quote_id: String,
+    /// Currency sold, as in the quote.
+    pub sell_currency: String,
+    /// Currency bought.
+    pub buy_currency: String,
+    /// Amount sold, numeric text.
+    pub sell_amount: String,
+    /// Amount bought, numeric text.
+    pub buy_amount: String,
+}
+
+impl Request {
+    /// Reads a body.
+    pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
+        let fields = Fields::parse(body)?;
+        let client_req_id = fields.required_text("clientReqId")?;
+        let is_name = (1..=CLIENT_REQ_ID_CHARS_MAX).contains(&client_req_id.len())
+            && client_req_id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if !is_name {
+            return Err(FieldRefused::new("clientReqId", "must be 1 to 100 of A-Z a-z 0-9 _ -").into());
+        }
+        Ok(Self {
+            client_req_id,
+            quote_id: fields.required_text("quoteId")?,
+            sell_currency: fields.required_text("sellCurrency")?,
+            buy_currency: fields.required_text("buyCurrency")?,
+            sell_amount: amount(&fields, "sellAmount")?.ok_or_else(|| missing("sellAmount"))?,
+            buy_amount: amount(&fields, "buyAmount")?.ok_or_else(|| missing("buyAmount"))?,
+        })
+    }
+
+    /// The body that asks for it.
+    pub fn to_body(&self) -> Vec<u8> {
+        to_json(self)
+    }
+}

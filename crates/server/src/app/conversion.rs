@@ -1,0 +1,239 @@
+//! Conversions of merchants: what can be converted, at what price, and an order made of such a price.
+
+use countersign_domain::conversion::{Direction, Given, Pair, Quote, QuoteRefused, Terms, price};
+use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::ids::OrderId;
+use countersign_domain::money::Currency;
+use countersign_domain::time::UnixMillis;
+use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::contract::{ClaimKey, CommitError, Cursor, MerchantRow};
+use countersign_store::conversion::{ConvertWrite, RateRow};
+use countersign_store::{ConvertStore as _, Store as _};
+
+use super::convert::describe;
+use super::error::AppError;
+use super::rates;
+use super::turns::TurnKey;
+use super::{Actor, App};
+
+/// How long a request may be decided anew because of others, counted from its arrival.
+const DECIDE_MS_MAX: i64 = 2_000;
+/// How long a quote is kept after its end, so that no node whose clock is a little behind misses one that it thinks good.
+const QUOTE_KEPT_MS: i64 = 60_000;
+/// Bytes of chance in a quote's id.
+const QUOTE_ID_BYTES: usize = 4;
+
+/// A pair, and which way it is gone.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// The pair, its rate and limits.
+    pub rate: RateRow,
+    /// Which way it is gone.
+    pub direction: Direction,
+}
+
+/// Every way to convert there is, whether its rate is fresh or not: by pair, sales of the base coin first.
+pub async fn ways(app: &App) -> Result<Vec<Way>, AppError> {
+    let both = |rate: RateRow| {
+        let back = Way { rate: rate.clone(), direction: Direction::SellsQuote };
+        [Way { rate, direction: Direction::SellsBase }, back]
+    };
+    Ok(rates::all(app).await?.into_iter().flat_map(both).collect())
+}
+
+/// A price that a merchant asks for.
+#[derive(Clone, Debug)]
+pub struct PriceAsk {
+    /// What is sold.
+    pub sell: Currency,
+    /// What is bought.
+    pub buy: Currency,
+    /// How much of one of them.
+    pub given: Given,
+    /// When the request came.
+    pub arrived_at: UnixMillis,
+}
+
+/// Promises a merchant a price until the quote's end. The nonce is used up in the same batch.
+pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &ClaimKey) -> Result<Quote, AppError> {
+    let way = way(app, &ask.sell, &ask.buy).await?;
+    let (sold, bought) = price(way.rate.rate, way.direction, &way.rate.limits, ask.given)
+        .map_err(|refused| AppError::InvalidAmount(refused.to_string()))?;
+    loop {
+        let now = app.clock.now();
+        let life = i64::try_from(app.policy.prices.quote_life.as_millis()).unwrap_or(i64::MAX);
+        let quote = Quote {
+            quote_id: format!("PAY-{}", app.chance.hex(QUOTE_ID_BYTES)),
+            pair: way.rate.pair.clone(),
+            sell_currency: ask.sell.clone(),
+            buy_currency: ask.buy.clone(),
+            sell_amount: sold,
+            buy_amount: bought,
+            rate: way.rate.rate,
+            created_at: now,
+            expires_at: now.plus_ms(life),
+            order: None,
+        };
+        let write = ConvertWrite::AddQuote {
+            tenant: owner.tenant,
+            merchant: owner.no,
+            quote: quote.clone(),
+            ended_before: now.plus_ms(-QUOTE_KEPT_MS),
+        };
+        let writes = vec![Write::ClaimNonce(claim.clone()), Write::Convert(Box::new(write))];
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => return Ok(quote),
+            Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
+            // One of this merchant's that are kept has this id: another one is drawn.
+            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)))) if in_time(app, ask.arrived_at) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn in_time(app: &App, arrived_at: UnixMillis) -> bool {
+    app.clock.now().0 - arrived_at.0 < DECIDE_MS_MAX
+}
+
+/// The way from one currency to the other whose rate is fresh. Where both could be the base, that of what is sold is asked first.
+async fn way(app: &App, sell: &Currency, buy: &Currency) -> Result<Way, AppError> {
+    let Some(pair) = Pair::of(sell.clone(), buy.clone()) else {
+        return Err(AppError::InvalidCurrency("buyCurrency: must be another currency than sellCurrency".to_owned()));
+    };
+    let back = Pair { base: pair.quote.clone(), quote: pair.base.clone() };
+    let (now, mut is_known) = (app.clock.now(), false);
+    for (pair, direction) in [(pair, Direction::SellsBase), (back, Direction::SellsQuote)] {
+        let Some(rate) = app.store.rate(&pair).await? else { continue };
+        if !app.policy.prices.is_stale(&rate, now) {
+            return Ok(Way { rate, direction });
+        }
+        is_known = true;
+    }
+    if is_known {
+        return Err(AppError::NoRate);
+    }
+    // Where the back end has not put a single rate, that is our trouble and not the caller's mistake.
+    if app.store.rates(Cursor { after: None, limit: 1 }).await?.is_empty() {
+        return Err(AppError::NoRate);
+    }
+    let (sell, buy) = (sell.as_str(), buy.as_str());
+    let sentence =
+        format!("{sell} cannot be converted into {buy}; GET /v1/pay/convert/pair?currency={sell} says what it can be");
+    Err(AppError::InvalidCurrency(sentence))
+}
+
+/// A conversion that a merchant asks for.
+#[derive(Clone, Debug)]
+pub struct Conversion {
+    /// What names it for ever.
+    pub client_req_id: String,
+    /// What it is.
+    pub terms: Terms,
+    /// When the request came.
+    pub arrived_at: UnixMillis,
+}
+
+/// Makes an order of a quote; or, where the request was made before, answers with the order that it made, as it is now. The nonce is used up
+/// in either case.
+pub async fn convert(
+    app: &App,
+    owner: &MerchantRow,
+    asked: &Conversion,
+    claim: &ClaimKey,
+    actor: &Actor,
+) -> Result<ConvertOrder, AppError> {
+    let _turn = app.turns.take(TurnKey::ConvertRequest(owner.no.0, asked.client_req_id.clone())).await;
+    loop {
+        if let Some(order) = made_before(app, owner, asked, claim).await? {
+            return Ok(order);
+        }
+        let quote = app.store.quote(owner.tenant, owner.no, &asked.terms.quote_id).await?;
+        let now = app.clock.now();
+        let accepted = quote.as_ref().map_or(Err(QuoteRefused::Expired), |quote| quote.accepts(&asked.terms, now));
+        let quote = match (accepted, quote) {
+            (Ok(()), Some(quote)) => quote,
+            (refused, quote) => {
+                // Another node may have made this very request's order since it was looked up.
+                if quote.is_some_and(|quote| quote.order.is_some())
+                    && let Some(order) = made_before(app, owner, asked, claim).await?
+                {
+                    return Ok(order);
+                }
+                return Err(refused.err().unwrap_or(QuoteRefused::Expired).into());
+            }
+        };
+        let order = order_of(app, owner, quote, now)?;
+        match app.store.commit(Batch(writes(owner, asked, &order, claim, actor))).await {
+            Ok(_) => return Ok(order),
+            Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
+            // Another node was first with this request, or with this quote; or an order has this number: look again.
+            Err(CommitError::Conflict(_)) if in_time(app, asked.arrived_at) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The order that this request made before; none where it is new. The same name with other content is refused.
+async fn made_before(
+    app: &App,
+    owner: &MerchantRow,
+    asked: &Conversion,
+    claim: &ClaimKey,
+) -> Result<Option<ConvertOrder>, AppError> {
+    let found = app.store.convert_request(owner.tenant, owner.no, &asked.client_req_id).await?;
+    let Some(order) = found else { return Ok(None) };
+    if terms_of(&order) != asked.terms {
+        return Err(AppError::DuplicateTradeNo("clientReqId"));
+    }
+    match app.store.commit(Batch(vec![Write::ClaimNonce(claim.clone())])).await {
+        Ok(_) => Ok(Some(order)),
+        Err(CommitError::Conflict(_)) => Err(AppError::NonceReused),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What an order was asked to be.
+fn terms_of(order: &ConvertOrder) -> Terms {
+    Terms {
+        quote_id: order.quote_id.clone(),
+        sell_currency: order.sell_currency.clone(),
+        buy_currency: order.buy_currency.clone(),
+        sell_amount: order.sell_amount,
+        buy_amount: order.buy_amount,
+    }
+}
+
+fn order_of(app: &App, owner: &MerchantRow, quote: Quote, now: UnixMillis) -> Result<ConvertOrder, AppError> {
+    Ok(ConvertOrder {
+        order_id: OrderId::new(app.chance.number(now)).ok_or(AppError::Busy)?,
+        user_id: owner.user_id,
+        sell_currency: quote.sell_currency,
+        buy_currency: quote.buy_currency,
+        sell_amount: quote.sell_amount,
+        buy_amount: quote.buy_amount,
+        status: ConvertStatus::Created,
+        rate: quote.rate,
+        quote_id: quote.quote_id,
+        created_at: now,
+        revision: 1,
+    })
+}
+
+fn writes(
+    owner: &MerchantRow,
+    asked: &Conversion,
+    order: &ConvertOrder,
+    claim: &ClaimKey,
+    actor: &Actor,
+) -> Vec<Write> {
+    let (tenant, merchant) = (owner.tenant, owner.no);
+    let subject = order.order_id.to_string();
+    let audit =
+        actor.did(Some(tenant), order.created_at, "convert_order.create", &subject, String::new(), describe(order));
+    let (client_req_id, order) = (asked.client_req_id.clone(), order.clone());
+    vec![
+        Write::ClaimNonce(claim.clone()),
+        Write::Convert(Box::new(ConvertWrite::Execute { tenant, merchant, client_req_id, order })),
+        Write::RecordAudit(Box::new(audit)),
+    ]
+}
