@@ -179,7 +179,7 @@ impl History {
             (_, None) => (name, nothing_promised()?),
         };
         match self.dice.below(12) {
-            0 => terms.quote_id = "PAY-none".to_owned(),
+            0 => "PAY-none".clone_into(&mut terms.quote_id),
             1 => terms.sell_amount = Amount::from_micros(terms.sell_amount.micros() + 1),
             2 => std::mem::swap(&mut terms.sell_currency, &mut terms.buy_currency),
             _ => {}
