@@ -25,7 +25,7 @@ pub enum Code {
     MerchantNotAllowed,
     /// The order's status does not allow this.
     InvalidOrderStatus,
-    /// Not a currency, or not one that is dealt in.
+    /// Not a currency, or the same one twice.
     InvalidCurrency,
     /// Not a numeric string, too many decimals, or outside the limits.
     InvalidAmount,

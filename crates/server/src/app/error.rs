@@ -26,7 +26,7 @@ pub enum AppError {
     #[error("{0}: stands for another request; send the same content again, or another {0}")]
     DuplicateTradeNo(&'static str),
     /// No rate is fresh enough for a price.
-    #[error("there is no current rate for this pair now, and nothing was done; repeat the request later")]
+    #[error("there is no current rate for this pair now, and nothing was done; GET /v1/pay/convert/pair says which pairs there are, and a rate may come later")]
     NoRate,
     /// A rule's dates exclude each other.
     #[error("{0}")]
