@@ -1,7 +1,10 @@
 use std::collections::BTreeSet;
 
+use countersign_sdk::protocol::endpoint::convert_currency::Side;
+use countersign_sdk::protocol::endpoint::convert_preview::Fixed;
 use countersign_sdk::protocol::endpoint::{
-    Endpoint, convert_order, events, rule_create, rule_list, rule_query, rule_upgrade,
+    Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, rule_create, rule_list,
+    rule_query, rule_upgrade,
 };
 use countersign_sdk::{Client, Decimal, Error};
 use serde_json::{Value, json};
@@ -41,6 +44,28 @@ fn order() -> Value {
     })
 }
 
+/// The four calls of a conversion, each made of what the one before answered.
+async fn conversions(client: &Client) {
+    let sold = convert_currency::Request { side: Some(Side::Sell) };
+    assert_eq!(client.convert_currency(&sold).await.expect("currencies"), ["GT", "USDT"]);
+    let of = convert_pair::Request { currency: "GT".to_owned(), side: None };
+    assert_eq!(client.convert_pair(&of).await.expect("pairs")[0].buy_currency_max, "4");
+    let (sell_currency, buy_currency) = ("GT".to_owned(), "USDT".to_owned());
+    let ask = convert_preview::Request { sell_currency, buy_currency, fixed: Fixed::Sell("3".to_owned()) };
+    let quote = client.convert_preview(&ask).await.expect("a quote");
+    assert_eq!((quote.buy_amount.as_str(), quote.expire_time), ("8.5", 1_767_225_630_000));
+    let request = convert::Request {
+        client_req_id: "r-1".to_owned(),
+        quote_id: quote.quote_id,
+        sell_currency: quote.sell_currency,
+        buy_currency: quote.buy_currency,
+        sell_amount: quote.sell_amount,
+        buy_amount: quote.buy_amount,
+    };
+    assert_eq!(convert::Request::parse(&request.to_body()), Ok(request.clone()), "what is sent is what is read");
+    assert_eq!(client.convert(&request).await.expect("an order").order_id, "123");
+}
+
 #[tokio::test]
 async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right() {
     let stub = Stub::start().await;
@@ -51,6 +76,16 @@ async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right
         success(&rule()),
         success(&record()),
         success(&json!({"records": [record()], "total": 1, "size": 20, "current": 1, "pages": 1})),
+        success(&order()),
+        success(&json!(["GT", "USDT"])),
+        success(&json!([{
+            "pair": "GT_USDT", "sellCurrency": "GT", "buyCurrency": "USDT", "sellCurrencyMin": "1", "sellCurrencyMax": "2",
+            "buyCurrencyMin": "3", "buyCurrencyMax": "4",
+        }])),
+        success(&json!({
+            "sellCurrency": "GT", "buyCurrency": "USDT", "sellAmount": "3", "buyAmount": "8.5", "rate": 2.625,
+            "quoteId": "PAY-0a1b2c3d", "expireTime": 1_767_225_630_000_i64,
+        })),
         success(&order()),
         success(&json!({"events": [], "next": 5})),
     ]);
@@ -66,6 +101,7 @@ async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right
     assert_eq!(client.rule_list(&list).await.expect("list").records.len(), 1);
     let wanted = client.convert_order(&convert_order::Request { order_id: "123".to_owned() }).await.expect("order");
     assert_eq!((wanted.order_id.as_str(), wanted.rate.to_string().as_str()), ("123", "2.625"));
+    conversions(&client).await;
     assert_eq!(client.events(&events::Request { after: 3, limit: 2 }).await.expect("events").next, 5);
 
     let seen = stub.seen();

@@ -1,5 +1,6 @@
 //! All tests that see more than one crate, in one binary: each binary would link the whole tree again.
 
+mod back_end;
 mod bounds;
 mod certify;
 mod chains;

@@ -1,0 +1,94 @@
+//! The example of a back end against a real server, behind a proxy that loses every second answer.
+
+use std::net::SocketAddr;
+
+use countersign_testkit::world::World;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::journey_convert::{CONVERT, PREVIEW, carry_out};
+use crate::journey_rule_upgrade::{bank, good};
+
+#[expect(dead_code, reason = "the example's own main reads lines")]
+#[path = "../../../sdk/examples/back_end.rs"]
+mod example;
+
+/// Takes requests to `to`, each on a connection of its own, and cuts every second one off once its answer begins to come.
+async fn lossy(to: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        for number in 0_u64.. {
+            let Ok((client, _)) = listener.accept().await else { return };
+            let server = TcpStream::connect(to).await.expect("the server is there");
+            tokio::spawn(pass(client, server, number % 2 == 0));
+        }
+    });
+    address
+}
+
+async fn pass(mut client: TcpStream, mut server: TcpStream, is_lost: bool) {
+    let (mut up, mut down) = ([0; 4096], [0; 4096]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut up) => match read {
+                Ok(count) if count > 0 => server.write_all(&up[..count]).await.expect("is passed on"),
+                _ => return,
+            },
+            read = server.read(&mut down) => match read {
+                // The answer was given, and nobody gets it.
+                Ok(count) if count > 0 && !is_lost => {
+                    client.write_all(&down[..count]).await.expect("is passed back");
+                    // The next request comes on a new connection.
+                    return client.shutdown().await.unwrap_or_default();
+                }
+                _ => return,
+            },
+        }
+    }
+}
+
+async fn shown(world: &World, path: &str) -> Value {
+    world.access.call("GET", &format!("/operator/v1{path}"), None).await.expect("an answer").json()
+}
+
+#[tokio::test]
+async fn the_example_of_a_back_end_does_everything_once_though_answers_are_lost() {
+    let (world, signer) = bank().await;
+    let token = world.access.provision("POST", "/tokens", json!({"name": "back end", "role": "operator"})).await;
+    let token = token.expect("a token")["token"].as_str().expect("its text").to_owned();
+    let way = format!("http://{}", lossy(world.access.address).await);
+    let back_end = example::BackEnd::new(&way, &token).expect("a client");
+    let play = async |line: &str, key: &str| {
+        back_end.play(line, key).await.unwrap_or_else(|error| panic!("{line}: {error:#}"))
+    };
+
+    assert!(play("rate GT_USDT 22.38741462", "k1").await.starts_with("GT_USDT is 22.38741462"));
+    assert_eq!(shown(&world, "/rates/GT_USDT").await["revision"], 1, "put once");
+    let mut orders = Vec::new();
+    for name in ["r-1", "r-2"] {
+        let ask = json!({"sellCurrency": "GT", "buyCurrency": "USDT", "sellAmount": "2"});
+        let quote = good(&world, &signer, "POST", PREVIEW, &ask).await;
+        let order = good(&world, &signer, "POST", CONVERT, &carry_out(name, &quote)).await;
+        orders.push(order["order_id"].as_str().expect("an id").to_owned());
+    }
+    play(&format!("converted {}", orders[0]), "k2").await;
+    play(&format!("not-converted {}", orders[1]), "k3").await;
+    for (order, status) in orders.iter().zip([3, 6]) {
+        let shown = shown(&world, &format!("/convert-orders/{order}")).await;
+        assert_eq!((&shown["status"], shown["moves"].as_array().map(Vec::len)), (&json!(status), Some(2)), "{shown}");
+    }
+    let address =
+        format!("address {} T-1 TRANSFERRED_ADDRESS_DELAY {{\"merchantTradeNo\": \"T-1\"}}", signer.client_id);
+    play(&address, "k4").await;
+    let events = shown(&world, "/events").await;
+    assert_eq!(events["items"].as_array().map(Vec::len), Some(1), "emitted once: {events}");
+    assert_eq!(events["items"][0]["bizType"], "TRANSFER_ADDRESS");
+
+    // What is refused is not tried again and again.
+    let again = back_end.play(&format!("converted {}", orders[1]), "k5").await.expect_err("it is final");
+    assert!(again.to_string().contains("INVALID_ORDER_STATUS"), "{again:#}");
+    let nonsense = back_end.play("rates GT_USDT", "k6").await.expect_err("no such line");
+    assert!(nonsense.to_string().contains("rate PAIR RATE"), "{nonsense:#}");
+}
