@@ -1,4 +1,4 @@
-//! `cargo xtask histories [N] [SEED] [STORE]`: random histories of fee rules and conversions on each store or on one, against an oracle.
+//! `cargo xtask histories [N] [SEED] [STORE]`: random histories of fee rules, conversions and payment orders on each store or on one, against oracles.
 
 use std::process::ExitCode;
 

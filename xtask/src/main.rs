@@ -24,6 +24,7 @@ mod rotation;
 mod strace;
 mod test;
 mod tools;
+mod trade_numbers;
 mod victim;
 
 /// One command of this program.
@@ -52,13 +53,18 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "histories",
-        summary: "[N] [SEED] [STORE] 100,000 random histories of fee rules and conversions on each store, against an oracle",
+        summary: "[N] [SEED] [STORE] 100,000 random histories of fee rules, conversions and payment orders on each store, against oracles",
         run: histories::run,
     },
     Command {
         name: "client-req-ids",
         summary: "[ROUNDS] [STORE] one clientReqId by 64 clients at once, and answers lost after the commit: one order each",
         run: client_req_ids::run,
+    },
+    Command {
+        name: "trade-numbers",
+        summary: "[ROUNDS] [STORE] one trade number by 64 clients at once, and answers lost after the commit: one order each",
+        run: trade_numbers::run,
     },
     Command {
         name: "decimals",
@@ -161,7 +167,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> String {
-    let lines: Vec<String> = COMMANDS.iter().map(|c| format!("  {:<10} {}\n", c.name, c.summary)).collect();
+    let lines: Vec<String> = COMMANDS.iter().map(|c| format!("  {:<14} {}\n", c.name, c.summary)).collect();
     format!("usage: cargo xtask COMMAND\n\n{}", lines.concat())
 }
 

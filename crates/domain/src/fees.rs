@@ -4,8 +4,9 @@
 
 use thiserror::Error;
 
+use crate::ids::SortedId;
 use crate::money::{AMOUNT_SCALE, Amount, Currency};
-use crate::rules::{MARKUP_R_SCALE_MAX, Markup};
+use crate::rules::{MARKUP_R_SCALE_MAX, Markup, RuleVersion};
 
 /// How `r_markup` is read; one for the deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,38 @@ pub fn worked_sum(
         format!("{r_fee} {coin}")
     };
     Ok(format!("{amount} {coin} x {r}{divided} = {product}; plus {f_fee} USDT fixed"))
+}
+
+/// The fee of an order, fixed when it was paid: whatever rule is made later, it stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderFee {
+    /// The version in force at that instant; none where there was none.
+    pub config_id: Option<SortedId>,
+    /// Its number; none as above.
+    pub version_no: Option<i64>,
+    /// What it adds; nothing where there was none.
+    pub markup: Markup,
+    /// See [`Fee`].
+    pub fee: Fee,
+    /// See [`worked_sum`].
+    pub worked_sum: String,
+}
+
+/// The fee of an amount under the version in force, if one is.
+pub fn fix(
+    amount: Amount,
+    currency: &Currency,
+    version: Option<&RuleVersion>,
+    unit: MarkupUnit,
+) -> Result<OrderFee, FeeRefused> {
+    let markup = version.map_or(Markup::NONE, |version| version.markup);
+    Ok(OrderFee {
+        config_id: version.map(|version| version.config_id),
+        version_no: version.map(|version| version.version_no),
+        markup,
+        fee: fee(amount, &markup, unit)?,
+        worked_sum: worked_sum(amount, currency, &markup, unit)?,
+    })
 }
 
 /// `digits x 10^-scale`, not negative, with at least the scale of an amount.

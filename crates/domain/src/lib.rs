@@ -10,5 +10,6 @@ pub mod fees;
 pub mod ids;
 pub mod lanes;
 pub mod money;
+pub mod payment_order;
 pub mod rules;
 pub mod time;

@@ -15,6 +15,8 @@ pub const AMOUNT_SCALE: u32 = 6;
 pub const TRANSACTION_MIN: Amount = Amount(100);
 /// 5,000,000, the largest transaction.
 pub const TRANSACTION_MAX: Amount = Amount(5_000_000_000_000);
+/// 10,000, the largest collection by a personal QR code.
+pub const QR_MAX: Amount = Amount(10_000_000_000);
 
 /// Why a text is no amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -28,6 +30,23 @@ pub enum AmountRefused {
     /// More digits than can be held.
     #[error("is too large")]
     TooLarge,
+}
+
+/// Why a text is no amount of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TransactionRefused {
+    /// No amount at all.
+    #[error(transparent)]
+    Amount(#[from] AmountRefused),
+    /// Smaller or larger than a transaction may be; the largest that it may be.
+    #[error("must be from {TRANSACTION_MIN} to {0}")]
+    Outside(Amount),
+}
+
+/// Reads the amount of a transaction, from 0.0001 to `max`.
+pub fn transaction(text: &str, max: Amount) -> Result<Amount, TransactionRefused> {
+    let amount = Amount::parse(text)?;
+    if (TRANSACTION_MIN..=max).contains(&amount) { Ok(amount) } else { Err(TransactionRefused::Outside(max)) }
 }
 
 impl Amount {

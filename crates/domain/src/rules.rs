@@ -32,6 +32,9 @@ pub enum MarkupRefused {
 }
 
 impl Markup {
+    /// None: nothing is added.
+    pub const NONE: Self = Self { r: Decimal::ZERO, f: Amount::ZERO };
+
     /// A markup of `r` percent and `f` USDT. Trailing zeros do not count as decimals.
     pub fn new(r: Decimal, f: Decimal) -> Result<Self, MarkupRefused> {
         let r = r.normalize();

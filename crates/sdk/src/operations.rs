@@ -1,8 +1,8 @@
 //! One method for each endpoint, with its name.
 
 use countersign_protocol::endpoint::{
-    convert, convert_currency, convert_order, convert_pair, convert_preview, events, rule_create, rule_list,
-    rule_query, rule_upgrade, time,
+    convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_close, order_create,
+    order_native, order_query, rule_create, rule_list, rule_query, rule_upgrade, time,
 };
 use serde::de::DeserializeOwned;
 
@@ -65,6 +65,26 @@ impl Client {
     /// order that it made.
     pub async fn convert(&self, request: &convert::Request) -> Result<convert::Response, Error> {
         self.post(convert::PATH, &request.to_body()).await
+    }
+
+    /// Makes a payment order, or finds the one that was made under the same trade number with the same content: repeat it until it is answered.
+    pub async fn order_create(&self, request: &order_create::Request) -> Result<order_create::Response, Error> {
+        self.post(order_create::PATH, &request.to_body()).await
+    }
+
+    /// The same for an order that is paid by a personal QR code.
+    pub async fn order_native(&self, request: &order_native::Request) -> Result<order_native::Response, Error> {
+        self.post(order_native::PATH, &request.to_body()).await
+    }
+
+    /// A payment order by either number.
+    pub async fn order_query(&self, request: &order_query::Request) -> Result<order_query::Response, Error> {
+        self.post(order_query::PATH, &request.to_body()).await
+    }
+
+    /// Gives a pending payment order up. One that is closed already stays so.
+    pub async fn order_close(&self, request: &order_close::Request) -> Result<order_close::Response, Error> {
+        self.post(order_close::PATH, &request.to_body()).await
     }
 
     /// Events of this application in the order they happened, delivered or not: what a receiver that was away catches up with.

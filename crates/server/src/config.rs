@@ -100,6 +100,8 @@ pub struct Config {
     /// What `r_markup` means.
     #[serde(deserialize_with = "kinds::markup_unit")]
     pub markup_unit: MarkupUnit,
+    /// Where payers pay: the number of an order is put behind it, after a slash.
+    pub checkout_url: String,
     /// Waits between attempts at a callback.
     #[serde(deserialize_with = "kinds::schedule")]
     pub callback_schedule: Schedule,
@@ -305,6 +307,11 @@ impl Config {
         }
         if self.rule_zone().is_none() {
             return refused(format!("rule_timezone: {:?} is no IANA time zone", self.rule_timezone));
+        }
+        let is_plain = |c: char| !c.is_control() && !c.is_whitespace();
+        if self.checkout_url.is_empty() || !self.checkout_url.chars().all(is_plain) || self.checkout_url.ends_with('/')
+        {
+            return refused("checkout_url must be an address without blanks and without a slash at its end");
         }
         if self.callback_ports.contains(&0) {
             return refused("callback_ports: 0 is no port that can be called");

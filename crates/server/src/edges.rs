@@ -8,6 +8,8 @@ use hyper::http::request::Parts;
 
 use crate::merchant::IntakeLimits;
 
+pub mod payment_orders;
+
 /// Why a body that is there is refused with 415: it must be JSON as it is, not packed. None where it is fine.
 pub fn type_refusal(headers: &HeaderMap) -> Option<&'static str> {
     if headers.contains_key(CONTENT_ENCODING) {

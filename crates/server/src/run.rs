@@ -248,6 +248,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
             .rule_zone()
             .ok_or_else(|| anyhow!("rule_timezone: {:?} is no IANA time zone", config.rule_timezone))?,
         markup_unit: config.markup_unit,
+        checkout_url: config.checkout_url.clone(),
         timestamp_tolerance_ms: config.timestamp_tolerance_ms,
         rate_limit_per_s: config.rate_limit_per_s,
         allow_private_callbacks: config.allow_private_callbacks,

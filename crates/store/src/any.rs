@@ -4,6 +4,7 @@ use countersign_domain::conversion::{Pair, Quote};
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
+use countersign_domain::payment_order::PrepayId;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
@@ -20,6 +21,9 @@ use crate::contract::{
 use crate::conversion::{ConvertMove, ConvertStore, RateRow};
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::payment_order::{
+    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrders, Received,
+};
 use crate::postgres::PostgresStore;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::sqlite::SqliteStore;
@@ -79,6 +83,53 @@ impl ConvertStore for AnyStore {
 
     async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {
         either!(self, s => s.convert_moves(tenant, order).await)
+    }
+}
+
+impl PaymentOrders for AnyStore {
+    async fn payment_order(
+        &self,
+        tenant: TenantNo,
+        merchant: MerchantNo,
+        name: OrderName,
+    ) -> Result<Option<PaymentOrderRow>, StoreError> {
+        either!(self, s => s.payment_order(tenant, merchant, name).await)
+    }
+
+    async fn payment_order_owner(&self, id: PrepayId) -> Result<Option<(MerchantRow, PaymentOrderRow)>, StoreError> {
+        either!(self, s => s.payment_order_owner(id).await)
+    }
+
+    async fn payment_order_moves(&self, tenant: TenantNo, id: PrepayId) -> Result<Vec<PaymentMoveRow>, StoreError> {
+        either!(self, s => s.payment_order_moves(tenant, id).await)
+    }
+
+    async fn payment_order_received(
+        &self,
+        tenant: TenantNo,
+        merchant: MerchantNo,
+        id: PrepayId,
+    ) -> Result<Option<Received>, StoreError> {
+        either!(self, s => s.payment_order_received(tenant, merchant, id).await)
+    }
+
+    async fn payment_orders(
+        &self,
+        filter: PaymentOrderFilter,
+        now: UnixMillis,
+        page: Cursor<PrepayId>,
+        looked_max: u32,
+    ) -> Result<PaymentOrderPage, StoreError> {
+        either!(self, s => s.payment_orders(filter, now, page, looked_max).await)
+    }
+
+    async fn payment_orders_expired(
+        &self,
+        lanes: LaneSet,
+        now: UnixMillis,
+        limit: u32,
+    ) -> Result<Vec<PaymentOrderRow>, StoreError> {
+        either!(self, s => s.payment_orders_expired(lanes, now, limit).await)
     }
 }
 

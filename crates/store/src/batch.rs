@@ -6,6 +6,7 @@ use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, Lane};
+use countersign_domain::payment_order::PrepayId;
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
 
@@ -15,6 +16,7 @@ use crate::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow, Uses,
 };
 use crate::conversion::ConvertWrite;
+use crate::payment_order::PaymentOrderWrite;
 use crate::redelivery::RedeliveryWrite;
 
 /// Answers that one [`Write::ForgetAnswers`] forgets at the most, so that no change waits long behind it.
@@ -106,6 +108,8 @@ pub enum Write {
     },
     /// Sets a rate, adds a quote, or makes an order of one. Guards: see there.
     Convert(Box<ConvertWrite>),
+    /// Adds or moves a payment order. Guards: see there.
+    PaymentOrder(Box<PaymentOrderWrite>),
     /// Writes an event to the outbox: what happened and that it is owed. Guard: number and event id are new in the tenant.
     /// The store itself gives `seq` (per application) and `sequence` (per application and biz_id), both from 1 without gap:
     /// what the row carries in these two fields is ignored.
@@ -250,6 +254,7 @@ impl Write {
             | Self::InsertConvertOrder { .. }
             | Self::MoveConvertOrder { .. }
             | Self::Convert(_)
+            | Self::PaymentOrder(_)
             | Self::EnqueueEvent(_)
             | Self::RecordAttempt { .. }
             | Self::Turn { .. }
@@ -270,7 +275,7 @@ impl Write {
             | Self::PutSetting { .. }
             | Self::MoveSetting { .. }
             | Self::RewrapSecret { .. }
-            | Self::Guard(Guard::Setting { .. }) => None,
+            | Self::Guard(Guard::Setting { .. } | Guard::RuleHead { .. }) => None,
         }
     }
 }
@@ -293,6 +298,15 @@ pub enum Guard {
         client_id: String,
         /// The revision it had.
         revision: i64,
+    },
+    /// A sub-account's newest rule version is this one.
+    RuleHead {
+        /// Tenant of the sub-account.
+        tenant: TenantNo,
+        /// The sub-account.
+        merchant: MerchantNo,
+        /// Its number; 0: there is none.
+        version_no: i64,
     },
     /// The deployment setting has this value.
     Setting {
@@ -353,6 +367,10 @@ pub enum Key {
     Quote(String),
     /// The name of a request of this merchant.
     ConvertRequest(String),
+    /// A payment order.
+    PaymentOrder(PrepayId),
+    /// A trade number of a merchant.
+    TradeNo(MerchantNo, String),
     /// An event.
     Event(SortedId),
     /// An event's delivery.

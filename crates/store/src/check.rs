@@ -4,7 +4,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::TenantNo;
 use countersign_domain::time::UnixMillis;
 
-use crate::batch::{Batch, Write};
+use crate::batch::{Batch, Guard, Write};
 use crate::contract::StoreError;
 use crate::words::of_audit_tenant;
 
@@ -37,9 +37,11 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::HoldPending { tenant, .. }
         | Write::Defer { tenant, .. }
         | Write::Reassess { tenant, .. }
-        | Write::Redeliver { tenant, .. } => Some(*tenant),
+        | Write::Redeliver { tenant, .. }
+        | Write::Guard(Guard::RuleHead { tenant, .. }) => Some(*tenant),
         Write::Redelivery(write) => Some(write.of().0),
         Write::Convert(write) => write.tenant(),
+        Write::PaymentOrder(write) => Some(write.row().tenant),
         Write::ClaimNonce(claim) => Some(claim.tenant),
         Write::EnqueueEvent(event) => Some(event.tenant),
         // The system's own lines are a tenant of their own.
@@ -58,7 +60,7 @@ const fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::PutSetting { .. }
         | Write::MoveSetting { .. }
         | Write::RewrapSecret { .. }
-        | Write::Guard(_) => None,
+        | Write::Guard(Guard::Lane { .. } | Guard::Application { .. } | Guard::Setting { .. }) => None,
     }
 }
 
@@ -92,6 +94,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
         }
         Write::Redelivery(write) => write.fault().map_or(Ok(()), unfit),
         Write::Convert(write) => write.fault().map_or(Ok(()), unfit),
+        Write::PaymentOrder(write) => write.fault().map_or(Ok(()), unfit),
         Write::Defer { event, behind, .. } => demand(event != behind, "an event waits for another one"),
         Write::ClaimNonce(_)
         | Write::Reassess { .. }

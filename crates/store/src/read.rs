@@ -79,20 +79,20 @@ impl<'r, R: Columns> Fields<'r, R> {
     }
 
     /// An integer that is not below `least`.
-    fn count(&mut self, least: i64) -> Result<i64, StoreError> {
+    pub(crate) fn count(&mut self, least: i64) -> Result<i64, StoreError> {
         let value = self.int()?;
         if value < least { Err(self.corrupt()) } else { Ok(value) }
     }
 
-    fn millis(&mut self) -> Result<UnixMillis, StoreError> {
+    pub(crate) fn millis(&mut self) -> Result<UnixMillis, StoreError> {
         self.int().map(UnixMillis)
     }
 
-    fn opt_millis(&mut self) -> Result<Option<UnixMillis>, StoreError> {
+    pub(crate) fn opt_millis(&mut self) -> Result<Option<UnixMillis>, StoreError> {
         Ok(self.opt_int()?.map(UnixMillis))
     }
 
-    fn amount(&mut self) -> Result<Amount, StoreError> {
+    pub(crate) fn amount(&mut self) -> Result<Amount, StoreError> {
         self.int().map(Amount::from_micros)
     }
 
@@ -142,7 +142,7 @@ impl<'r, R: Columns> Fields<'r, R> {
         self.row.blob(at).map_err(|WrongType| self.corrupt())
     }
 
-    fn blob(&mut self) -> Result<&'r [u8], StoreError> {
+    pub(crate) fn blob(&mut self) -> Result<&'r [u8], StoreError> {
         self.opt_blob()?.ok_or_else(|| self.corrupt())
     }
 
@@ -150,7 +150,7 @@ impl<'r, R: Columns> Fields<'r, R> {
         <[u8; N]>::try_from(self.blob()?).map_err(|_| self.corrupt())
     }
 
-    fn opt_bytes<const N: usize>(&mut self) -> Result<Option<[u8; N]>, StoreError> {
+    pub(crate) fn opt_bytes<const N: usize>(&mut self) -> Result<Option<[u8; N]>, StoreError> {
         let bytes = self.opt_blob()?.map(<[u8; N]>::try_from);
         bytes.transpose().map_err(|_| self.corrupt())
     }
@@ -166,7 +166,7 @@ impl<'r, R: Columns> Fields<'r, R> {
     }
 
     /// A word of one of our enums.
-    fn word<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+    pub(crate) fn word<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.str()?;
         read(text).ok_or_else(|| self.corrupt())
     }
@@ -200,7 +200,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// A plain decimal as `Decimal` writes it. `from_str_exact` alone would take `1_000` and `+1`.
-fn exact(text: &str) -> Option<Decimal> {
+pub(crate) fn exact(text: &str) -> Option<Decimal> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let plain = digits.starts_with(|c: char| c.is_ascii_digit())
         && digits.ends_with(|c: char| c.is_ascii_digit())

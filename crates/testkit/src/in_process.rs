@@ -111,6 +111,7 @@ fn in_memory(clock: Clock) -> Result<App> {
         policy: Policy {
             rule_zone: config.rule_zone().context("the default zone is known")?,
             markup_unit: config.markup_unit,
+            checkout_url: config.checkout_url.clone(),
             timestamp_tolerance_ms: config.timestamp_tolerance_ms,
             rate_limit_per_s: config.rate_limit_per_s,
             allow_private_callbacks: config.allow_private_callbacks,

@@ -28,6 +28,7 @@ pub mod receiver;
 pub mod rewraps;
 pub mod rotation;
 pub mod strace;
+pub mod trade_numbers;
 pub mod victim;
 pub mod wire;
 pub mod world;

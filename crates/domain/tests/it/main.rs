@@ -7,6 +7,7 @@ mod fees;
 mod ids;
 mod lanes;
 mod money;
+mod payment_order;
 mod rules;
 mod rules_model;
 mod time;

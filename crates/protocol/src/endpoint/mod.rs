@@ -15,6 +15,11 @@ pub mod convert_order;
 pub mod convert_pair;
 pub mod convert_preview;
 pub mod events;
+pub mod order_close;
+pub mod order_create;
+pub mod order_native;
+pub mod order_query;
+pub mod payment_order;
 pub mod rule_create;
 pub mod rule_list;
 pub mod rule_query;
@@ -44,6 +49,14 @@ pub enum Endpoint {
     ConvertPreview,
     /// A conversion at such a price.
     Convert,
+    /// A payment order.
+    OrderCreate,
+    /// A payment order by a QR code.
+    OrderNative,
+    /// One payment order, as it is.
+    OrderQuery,
+    /// The end of a pending payment order.
+    OrderClose,
     /// Past events of the application.
     Events,
 }
@@ -61,6 +74,10 @@ impl Endpoint {
         Self::ConvertPair,
         Self::ConvertPreview,
         Self::Convert,
+        Self::OrderCreate,
+        Self::OrderNative,
+        Self::OrderQuery,
+        Self::OrderClose,
         Self::Events,
     ];
 
@@ -77,6 +94,10 @@ impl Endpoint {
             Self::ConvertPair => convert_pair::METHOD,
             Self::ConvertPreview => convert_preview::METHOD,
             Self::Convert => convert::METHOD,
+            Self::OrderCreate => order_create::METHOD,
+            Self::OrderNative => order_native::METHOD,
+            Self::OrderQuery => order_query::METHOD,
+            Self::OrderClose => order_close::METHOD,
             Self::Events => events::METHOD,
         }
     }
@@ -94,6 +115,10 @@ impl Endpoint {
             Self::ConvertPair => convert_pair::PATH,
             Self::ConvertPreview => convert_preview::PATH,
             Self::Convert => convert::PATH,
+            Self::OrderCreate => order_create::PATH,
+            Self::OrderNative => order_native::PATH,
+            Self::OrderQuery => order_query::PATH,
+            Self::OrderClose => order_close::PATH,
             Self::Events => events::PATH,
         }
     }
@@ -111,6 +136,10 @@ impl Endpoint {
             Self::ConvertPair => "convert_pair",
             Self::ConvertPreview => "convert_preview",
             Self::Convert => "convert",
+            Self::OrderCreate => "order_create",
+            Self::OrderNative => "order_native",
+            Self::OrderQuery => "order_query",
+            Self::OrderClose => "order_close",
             Self::Events => "events",
         }
     }
@@ -128,6 +157,10 @@ impl Endpoint {
             | Self::ConvertPair
             | Self::ConvertPreview
             | Self::Convert
+            | Self::OrderCreate
+            | Self::OrderNative
+            | Self::OrderQuery
+            | Self::OrderClose
             | Self::Events => true,
         }
     }
@@ -142,6 +175,10 @@ impl Endpoint {
             | Self::ConvertPair
             | Self::ConvertPreview
             | Self::Convert
+            | Self::OrderCreate
+            | Self::OrderNative
+            | Self::OrderQuery
+            | Self::OrderClose
             | Self::Events => false,
         }
     }
@@ -149,13 +186,20 @@ impl Endpoint {
     /// Whether it changes anything.
     pub const fn changes(self) -> bool {
         match self {
-            Self::RuleUpgrade | Self::RuleCreate | Self::ConvertPreview | Self::Convert => true,
+            Self::RuleUpgrade
+            | Self::RuleCreate
+            | Self::ConvertPreview
+            | Self::Convert
+            | Self::OrderCreate
+            | Self::OrderNative
+            | Self::OrderClose => true,
             Self::Time
             | Self::RuleQuery
             | Self::RuleList
             | Self::ConvertOrder
             | Self::ConvertCurrency
             | Self::ConvertPair
+            | Self::OrderQuery
             | Self::Events => false,
         }
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::{
-    Endpoint, RuleStatus, convert, convert_currency, convert_order, convert_pair, convert_preview, events, rule_list,
-    rule_query, rule_upgrade,
+    Endpoint, RuleStatus, convert, convert_currency, convert_order, convert_pair, convert_preview, events,
+    order_create, order_native, order_query, rule_list, rule_query, rule_upgrade,
 };
 use countersign_protocol::exact::Exact;
 use countersign_protocol::headers::{Header, Prefixes};
@@ -105,6 +105,11 @@ fn the_examples_are_answers_of_the_types_in_the_code() {
     assert_eq!(pairs[0].pair, "GT_USDT");
     let currencies: convert_currency::Response = read(Endpoint::ConvertCurrency);
     assert!(currencies.is_sorted());
+    let made: order_create::Response = example(Endpoint::OrderCreate);
+    let native: order_native::Response = example(Endpoint::OrderNative);
+    assert_eq!((made.0.order_amount, native.order.terminal_type), ("10.5".to_owned(), None));
+    let found: order_query::Response = example(Endpoint::OrderQuery);
+    assert_eq!(found.fee.expect("it is paid").r_fee, "0.0315");
     let events: events::Response = example(Endpoint::Events);
     assert_eq!(events.next, events.events[0].seq);
     let list = rule_list::Response { records: vec![query], total: 41, size: 20, current: 1, pages: 3 };

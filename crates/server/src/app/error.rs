@@ -2,6 +2,7 @@
 
 use countersign_domain::conversion::QuoteRefused;
 use countersign_domain::convert::MoveRefused;
+use countersign_domain::payment_order;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::gone;
 use countersign_store::{CommitError, StoreError};
@@ -26,7 +27,9 @@ pub enum AppError {
     #[error("{0}: stands for another request; send the same content again, or another {0}")]
     DuplicateTradeNo(&'static str),
     /// No rate is fresh enough for a price.
-    #[error("there is no current rate for this pair now, and nothing was done; GET /v1/pay/convert/pair says which pairs there are, and a rate may come later")]
+    #[error(
+        "there is no current rate for this pair now, and nothing was done; GET /v1/pay/convert/pair says which pairs there are, and a rate may come later"
+    )]
     NoRate,
     /// A rule's dates exclude each other.
     #[error("{0}")]
@@ -38,7 +41,7 @@ pub enum AppError {
     #[error("no sub-account of this institution has this sub_merchant_id")]
     SubMerchantNotFound,
     /// Not there, or not yours.
-    #[error("no order of this merchant has this orderId")]
+    #[error("no order of this merchant has this number")]
     OrderNotFound,
     /// `MerchantId` or `On-Behalf-Of` names somebody this key does not speak for.
     #[error("{0}")]
@@ -46,6 +49,9 @@ pub enum AppError {
     /// The state machine has no such move.
     #[error(transparent)]
     InvalidOrderStatus(#[from] MoveRefused),
+    /// The same for payment orders.
+    #[error(transparent)]
+    InvalidPaymentOrderStatus(#[from] payment_order::MoveRefused),
     /// The same nonce was used before.
     #[error("this nonce was used before; send a new one with every request")]
     NonceReused,
@@ -98,9 +104,10 @@ impl AppError {
             Self::SubMerchantNotFound => Code::SubMerchantNotFound,
             Self::OrderNotFound => Code::OrderNotFound,
             Self::MerchantNotAllowed(_) => Code::MerchantNotAllowed,
-            Self::InvalidOrderStatus(_) | Self::NotRedeliverable(_) | Self::CallbackNotTestable(_) => {
-                Code::InvalidOrderStatus
-            }
+            Self::InvalidOrderStatus(_)
+            | Self::InvalidPaymentOrderStatus(_)
+            | Self::NotRedeliverable(_)
+            | Self::CallbackNotTestable(_) => Code::InvalidOrderStatus,
             Self::NonceReused => Code::NonceReused,
             Self::NotFound(_) => Code::NotFound,
             Self::AlreadyExists(_) => Code::AlreadyExists,

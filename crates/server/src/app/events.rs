@@ -118,7 +118,7 @@ async fn write(
     Err(AppError::Busy)
 }
 
-fn new_event(app: &App, view: &ApplicationView, what: &Happening) -> EventRow {
+pub(super) fn new_event(app: &App, view: &ApplicationView, what: &Happening) -> EventRow {
     let now = app.clock.now();
     let (application, pending) = (&view.application, view.goes_out());
     EventRow {

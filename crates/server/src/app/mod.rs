@@ -28,6 +28,7 @@ pub mod hints;
 pub mod identity;
 pub mod master_key;
 pub mod operators;
+pub mod payment_orders;
 pub mod rates;
 pub mod redelivery;
 pub mod retention;
@@ -43,6 +44,8 @@ pub struct Policy {
     pub rule_zone: RuleZone,
     /// How a percentage markup is applied.
     pub markup_unit: countersign_domain::fees::MarkupUnit,
+    /// Where payers pay: the number of an order is put behind it, after a slash.
+    pub checkout_url: String,
     /// Requests stamped farther from now than this are refused, in ms.
     pub timestamp_tolerance_ms: i64,
     /// Requests per second of an application that sets no own limit; 0 is off.

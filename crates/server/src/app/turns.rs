@@ -21,6 +21,10 @@ pub enum TurnKey {
     Rate(String),
     /// Requests for conversions of a merchant with one name.
     ConvertRequest(i64, String),
+    /// A payment order.
+    PaymentOrder(i64),
+    /// A trade number of a merchant.
+    TradeNo(i64, String),
     /// An application and its secrets.
     Application(String),
     /// A merchant of any kind, by its public id.

@@ -102,6 +102,8 @@ pub enum Command {
     ConvertOrder(operator::Group<provision::ConvertOrder>),
     /// Rates of pairs: put, list, show
     Rate(operator::Group<provision::Rate>),
+    /// Payment orders
+    PaymentOrder(operator::Group<provision::PaymentOrder>),
     /// What is old enough to be freed now, and how much that is
     Retention(retention::Retention),
     /// The audit log
@@ -160,6 +162,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::FeeRule(group) => group.run(environment),
         Command::ConvertOrder(group) => group.run(environment),
         Command::Rate(group) => group.run(environment),
+        Command::PaymentOrder(group) => group.run(environment),
         Command::Retention(retention) => retention.run(environment),
         Command::Audit(audit) => audit.run(environment),
         Command::MasterKey(master_key) => master_key.run(environment),

@@ -8,11 +8,13 @@ use super::operator::{Call, IntoCall, PageArgs, escaped};
 mod access;
 mod applications;
 mod merchants;
+mod payment_orders;
 mod rates;
 
 pub use access::{RecoverArgs, Secret, Token};
 pub use applications::Application;
 pub use merchants::{Institution, Merchant, SubAccount};
+pub use payment_orders::PaymentOrder;
 pub use rates::Rate;
 
 const EVENT_COLUMNS: &[&str] = &[

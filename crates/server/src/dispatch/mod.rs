@@ -32,6 +32,7 @@ mod connect;
 mod deliver;
 pub mod egress;
 mod ends;
+mod expire;
 mod faults;
 mod health;
 mod heed;
@@ -193,6 +194,7 @@ impl Dispatcher {
         beside.spawn(async move { looker.look_always().await });
         beside.spawn(async move { resender.resend_always().await });
         beside.spawn(async move { heeder.heed_always().await });
+        beside.spawn(self.clone().expire_always());
         let is_shared = self.app.store.is_shared();
         if is_shared {
             // The leases are renewed until the last attempt has landed.

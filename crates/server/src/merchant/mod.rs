@@ -39,6 +39,11 @@ mod convert_order;
 mod convert_pair;
 mod convert_preview;
 mod events;
+mod order_close;
+mod order_create;
+mod order_native;
+mod order_query;
+mod payment_orders;
 mod rule_create;
 mod rule_list;
 mod rule_query;
@@ -341,6 +346,10 @@ impl Edge {
             Endpoint::ConvertPair => Box::pin(self.signed::<convert_pair::Operation>(trace, input)).await,
             Endpoint::ConvertPreview => Box::pin(self.signed::<convert_preview::Operation>(trace, input)).await,
             Endpoint::Convert => Box::pin(self.signed::<convert::Operation>(trace, input)).await,
+            Endpoint::OrderCreate => Box::pin(self.signed::<order_create::Operation>(trace, input)).await,
+            Endpoint::OrderNative => Box::pin(self.signed::<order_native::Operation>(trace, input)).await,
+            Endpoint::OrderQuery => Box::pin(self.signed::<order_query::Operation>(trace, input)).await,
+            Endpoint::OrderClose => Box::pin(self.signed::<order_close::Operation>(trace, input)).await,
             Endpoint::Events => Box::pin(self.signed::<events::Operation>(trace, input)).await,
         }
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::{self, Code};
 use countersign_protocol::endpoint::{
-    Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, rule_list, rule_query,
-    rule_upgrade, time,
+    Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_close,
+    order_create, order_native, order_query, rule_list, rule_query, rule_upgrade, time,
 };
 use countersign_protocol::headers::Header;
 use utoipa::openapi::path::{
@@ -75,7 +75,11 @@ fn method(endpoint: Endpoint) -> HttpMethod {
         | Endpoint::RuleCreate
         | Endpoint::RuleList
         | Endpoint::ConvertPreview
-        | Endpoint::Convert => HttpMethod::Post,
+        | Endpoint::Convert
+        | Endpoint::OrderCreate
+        | Endpoint::OrderNative
+        | Endpoint::OrderQuery
+        | Endpoint::OrderClose => HttpMethod::Post,
     }
 }
 
@@ -92,6 +96,10 @@ const fn summary(endpoint: Endpoint) -> &'static str {
         Endpoint::ConvertPair => "What a currency can be converted into, or from",
         Endpoint::ConvertPreview => "A price for a conversion, and a quote that holds it",
         Endpoint::Convert => "Carry a quote out: a convert order",
+        Endpoint::OrderCreate => "Create a payment order, or find the one with this trade number",
+        Endpoint::OrderNative => "The same for a payment by a personal QR code",
+        Endpoint::OrderQuery => "Query a payment order by either number",
+        Endpoint::OrderClose => "Close a pending payment order",
         Endpoint::Events => "Past events of the application, delivered or not",
     }
 }
@@ -129,6 +137,7 @@ const fn tag(endpoint: Endpoint) -> &'static str {
         | Endpoint::ConvertPair
         | Endpoint::ConvertPreview
         | Endpoint::Convert => "Convert orders",
+        Endpoint::OrderCreate | Endpoint::OrderNative | Endpoint::OrderQuery | Endpoint::OrderClose => "Payment orders",
         Endpoint::Events => "Events",
     }
 }
@@ -155,6 +164,10 @@ fn data(endpoint: Endpoint, schemas: &mut Schemas) -> RefOr<Schema> {
         Endpoint::ConvertCurrency => list(text().into()),
         Endpoint::ConvertPair => list(refer::<convert_pair::Convertible>(schemas)),
         Endpoint::ConvertPreview => refer::<convert_preview::Response>(schemas),
+        Endpoint::OrderCreate => refer::<order_create::Response>(schemas),
+        Endpoint::OrderNative => refer::<order_native::Response>(schemas),
+        Endpoint::OrderQuery => refer::<order_query::Response>(schemas),
+        Endpoint::OrderClose => refer::<order_close::Response>(schemas),
         Endpoint::Events => refer::<events::Response>(schemas),
     }
 }
@@ -163,6 +176,8 @@ fn body(endpoint: Endpoint, schemas: &mut Schemas) -> Option<RefOr<Schema>> {
     match endpoint {
         Endpoint::RuleUpgrade | Endpoint::RuleCreate => Some(refer::<rule_upgrade::Request>(schemas)),
         Endpoint::RuleList => Some(refer::<rule_list::Request>(schemas)),
+        Endpoint::OrderCreate | Endpoint::OrderNative => Some(refer::<order_create::Request>(schemas)),
+        Endpoint::OrderQuery | Endpoint::OrderClose => Some(refer::<order_query::Request>(schemas)),
         Endpoint::ConvertPreview => Some(refer::<convert_preview::Body<'_>>(schemas)),
         Endpoint::Convert => Some(refer::<convert::Request>(schemas)),
         Endpoint::Time
@@ -187,7 +202,11 @@ fn query(endpoint: Endpoint) -> Vec<Parameter> {
         | Endpoint::RuleCreate
         | Endpoint::RuleList
         | Endpoint::ConvertPreview
-        | Endpoint::Convert => Vec::new(),
+        | Endpoint::Convert
+        | Endpoint::OrderCreate
+        | Endpoint::OrderNative
+        | Endpoint::OrderQuery
+        | Endpoint::OrderClose => Vec::new(),
     }
 }
 
@@ -237,7 +256,11 @@ fn codes(endpoint: Endpoint) -> Vec<Code> {
         Endpoint::RuleUpgrade => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod, Code::ConfigIdNotAccepted][..],
         Endpoint::RuleCreate => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod, Code::FeeRuleExists],
         Endpoint::RuleQuery => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod],
-        Endpoint::ConvertOrder => &[Code::OrderNotFound],
+        Endpoint::ConvertOrder | Endpoint::OrderQuery => &[Code::OrderNotFound],
+        Endpoint::OrderCreate | Endpoint::OrderNative => {
+            &[Code::DuplicateTradeNo, Code::InvalidAmount, Code::InvalidCurrency]
+        }
+        Endpoint::OrderClose => &[Code::OrderNotFound, Code::InvalidOrderStatus],
         Endpoint::ConvertPair => &[Code::InvalidCurrency],
         Endpoint::ConvertPreview => &[Code::InvalidCurrency, Code::InvalidAmount],
         Endpoint::Convert => &[Code::InvalidCurrency, Code::InvalidAmount, Code::QuoteExpired, Code::DuplicateTradeNo],

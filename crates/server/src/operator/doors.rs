@@ -8,7 +8,7 @@ use countersign_store::contract::Role;
 
 use super::{
     BASE, Desk, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
-    fee_rules, master_key, merchants, rates, redeliveries, requests, retention, secrets, tokens,
+    fee_rules, master_key, merchants, payment_orders, rates, redeliveries, requests, retention, secrets, tokens,
 };
 
 /// One method of one path.
@@ -67,6 +67,9 @@ pub fn doors() -> Vec<Door> {
         door(Method::PUT, "/rates/{pair}", Operator, put(rates::put)),
         door(Method::GET, "/rates", Viewer, get(rates::list)),
         door(Method::GET, "/rates/{pair}", Viewer, get(rates::show)),
+        door(Method::GET, "/payment-orders", Viewer, get(payment_orders::list)),
+        door(Method::GET, "/payment-orders/{prepayId}", Viewer, get(payment_orders::show)),
+        door(Method::PATCH, "/payment-orders/{prepayId}", Operator, patch(payment_orders::advance)),
         door(Method::POST, "/events", Operator, post(events::emit)),
         door(Method::GET, "/events", Viewer, get(events::list)),
         door(Method::GET, "/events/dead-causes", Viewer, get(causes::list)),

@@ -55,6 +55,7 @@ pub mod fee_rules;
 pub mod health;
 pub mod master_key;
 pub mod merchants;
+pub mod payment_orders;
 pub mod rates;
 pub mod redeliveries;
 pub mod requests;

@@ -10,6 +10,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
 use super::conversion::Conversions;
+use super::payment_orders::Orders;
 use crate::attempt_log::AttemptBytes;
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, Guard, Key, USES_FORGOTTEN_MAX, Write};
 use crate::chain::{self, ChainKey, Link, START};
@@ -31,6 +32,7 @@ pub(super) struct State {
     /// Versions of a sub-account, oldest first.
     pub(super) rules: BTreeMap<MerchantNo, Vec<RuleVersion>>,
     pub(super) orders: BTreeMap<OrderId, (MerchantNo, ConvertOrder)>,
+    pub(super) payment_orders: Orders,
     pub(super) events: BTreeMap<EventNo, EventRow>,
     pub(super) attempts: BTreeMap<EventNo, Vec<AttemptRow>>,
     /// What went over the wire in an attempt: its tenant, when it began, the bytes.
@@ -63,6 +65,7 @@ impl Default for State {
             tokens: BTreeMap::new(),
             rules: BTreeMap::new(),
             orders: BTreeMap::new(),
+            payment_orders: Orders::new(),
             events: BTreeMap::new(),
             attempts: BTreeMap::new(),
             bytes: BTreeMap::new(),
@@ -158,6 +161,7 @@ impl State {
             Write::InsertConvertOrder { tenant, merchant, order } => self.insert_order(*tenant, *merchant, order),
             Write::MoveConvertOrder { tenant, order, at } => self.move_order(*tenant, order, *at),
             Write::Convert(write) => self.convert(write),
+            Write::PaymentOrder(write) => self.payment_order(write),
             Write::EnqueueEvent(row) => self.enqueue(row, committed),
             Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at } => {
                 lane_at(*application, attempt.fence)?;
@@ -195,11 +199,21 @@ impl State {
             }
             Write::MoveSetting { name, from, to } => self.move_setting(name, from.as_ref(), to),
             Write::RewrapSecret { secret_id, from, key_id, sealed } => self.rewrap(secret_id, from, (key_id, sealed)),
-            Write::Guard(Guard::Setting { name, value }) => {
+            Write::Guard(rests_on) => self.holds(rests_on),
+        }
+    }
+
+    /// Checks a guard of a row that its batch does not write.
+    fn holds(&self, rests_on: &Guard) -> Result<(), CommitError> {
+        match rests_on {
+            Guard::Setting { name, value } => {
                 guard(self.settings.get(name) == Some(value), || Conflict::Moved(Key::Setting(name.clone())))
             }
-            Write::Guard(Guard::Lane { application, fence }) => lane_at(*application, *fence),
-            Write::Guard(Guard::Application { application, client_id, revision }) => {
+            Guard::Lane { application, fence } => lane_at(*application, *fence),
+            Guard::RuleHead { tenant, merchant, version_no } => {
+                guard(self.newest(*tenant, *merchant) == *version_no, || Conflict::Moved(Key::RuleHead(*merchant)))
+            }
+            Guard::Application { application, client_id, revision } => {
                 let stored = self.applications.get(application).map(|a| a.revision);
                 guard(stored == Some(*revision), || Conflict::Moved(Key::Application(client_id.clone())))
             }
@@ -244,18 +258,19 @@ impl State {
         Ok(())
     }
 
+    /// The number of the newest version of a sub-account; 0: there is none.
+    fn newest(&self, tenant: TenantNo, merchant: MerchantNo) -> i64 {
+        let versions = self.rules.get(&merchant).filter(|_| self.is_of(merchant, tenant));
+        versions.and_then(|v| v.last()).map_or(0, |v| v.version_no)
+    }
+
     fn append_rule(
         &mut self,
         tenant: TenantNo,
         merchant: MerchantNo,
         version: &RuleVersion,
     ) -> Result<(), CommitError> {
-        let last = self
-            .rules
-            .get(&merchant)
-            .filter(|_| self.is_of(merchant, tenant))
-            .and_then(|v| v.last())
-            .map_or(0, |v| v.version_no);
+        let last = self.newest(tenant, merchant);
         guard(last == version.version_no - 1, || Conflict::Moved(Key::RuleHead(merchant)))?;
         parent(self.is_of(merchant, tenant), "a merchant")?;
         self.rules.entry(merchant).or_default().push(version.clone());

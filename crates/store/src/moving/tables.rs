@@ -2,6 +2,8 @@
 
 use super::Cell;
 
+mod payment_orders;
+
 /// What is in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -60,7 +62,7 @@ pub(crate) struct Table {
 const ROWS_PER_FETCH: u16 = 1000;
 const LARGE_ROWS_PER_FETCH: u16 = 50;
 /// Tables whose rows hold what callers sent: a body, or what was before and after.
-const LARGE: &[&str] = &["attempt_bytes", "audit", "event", "idempotency"];
+const LARGE: &[&str] = &["attempt_bytes", "audit", "event", "idempotency", "payment_order"];
 
 impl Table {
     /// How many rows are asked for at a time.
@@ -245,6 +247,8 @@ pub(crate) const TABLES: &[Table] = &[
         order: "order_id, revision",
         columns: &[int("tenant_no"), int("order_id"), int("revision"), int("status"), int("at")],
     },
+    payment_orders::PAYMENT_ORDER,
+    payment_orders::PAYMENT_ORDER_MOVE,
     Table {
         name: "convert_quote",
         source: "convert_quote",

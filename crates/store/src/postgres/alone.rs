@@ -94,6 +94,7 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
         | Write::InsertConvertOrder { .. }
         | Write::MoveConvertOrder { .. }
         | Write::Convert(_)
+        | Write::PaymentOrder(_)
         | Write::EnqueueEvent(_)
         | Write::RecordAttempt { .. }
         | Write::Turn { .. }
@@ -227,6 +228,7 @@ impl<'a> Alone<'a> {
             }
             Write::ClaimNonce(_)
             | Write::AppendRule { .. }
+            | Write::PaymentOrder(_)
             | Write::EnqueueEvent(_)
             | Write::RecordAttempt { .. }
             | Write::RecordAudit(_)

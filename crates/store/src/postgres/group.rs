@@ -11,6 +11,7 @@ use countersign_domain::lanes::{Fence, Lane};
 use tokio_postgres::Row;
 
 use super::nonces::{Nonces, read_claims};
+use super::payment_order::{OrderAsk, OrderRows};
 use super::plan::{Column, Grouped, Plan, Statement, grouped};
 use super::rows::Fields;
 use super::statements::Sql;
@@ -25,6 +26,7 @@ pub(super) struct Ask {
     claims: Vec<(i64, [u8; 16], i64)>,
     /// Tenant and merchant.
     merchants: Vec<(i64, i64)>,
+    orders: OrderAsk,
     lanes: Vec<i64>,
     /// Tenant and event.
     deliveries: Vec<(i64, i64)>,
@@ -61,9 +63,11 @@ impl Ask {
                 Grouped::Event(event) => {
                     ask.events.push((event.tenant.0, event.no.0, event.event_id.0.to_be_bytes()));
                 }
+                Grouped::PaymentOrder(write) => ask.orders.add(write),
                 // Batches with the second run alone.
                 Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. }) => {}
                 Grouped::Guard(Guard::Lane { application, .. }) => ask.lanes.push(Lane::of(*application).get().into()),
+                Grouped::Guard(Guard::RuleHead { tenant, merchant, .. }) => ask.merchants.push((tenant.0, merchant.0)),
                 Grouped::Guard(Guard::Application { application, .. }) => ask.applications.push(application.0),
             }
         }
@@ -75,6 +79,7 @@ impl Ask {
         Self {
             claims,
             merchants: sorted(ask.merchants),
+            orders: ask.orders,
             lanes: sorted(ask.lanes),
             deliveries: sorted(ask.deliveries),
             applications: sorted(ask.applications),
@@ -96,6 +101,7 @@ impl Ask {
         if !self.merchants.is_empty() {
             all.push((Sql::HeadsLock, pairs(&self.merchants)));
         }
+        all.extend(self.orders.statements());
         if !self.lanes.is_empty() {
             all.push((Sql::LanesGuard, vec![Box::new(&self.lanes)]));
         }
@@ -131,6 +137,7 @@ impl Ask {
                 seen.rows.heads.insert(key, (f.int()?, u128::from_be_bytes(f.bytes()?)));
             }
         }
+        seen.rows.orders = self.orders.read(&mut next)?;
         if !self.lanes.is_empty() {
             seen.rows.lanes = numbers(&next(), "delivery_lane")?;
         }
@@ -171,6 +178,7 @@ fn numbers(rows: &[Row], table: &'static str) -> Result<HashMap<i64, i64>, Store
 struct Rows {
     /// Version and config id of each rule head.
     heads: HashMap<(i64, i64), (i64, u128)>,
+    orders: OrderRows,
     /// Attempts of each delivery; `None`: it cannot be read back.
     deliveries: HashMap<(i64, i64), Option<i64>>,
     event_nos: HashSet<(i64, i64)>,
@@ -232,6 +240,7 @@ impl<'a> Judge<'a> {
         }
         let rows = &mut self.seen.rows;
         rows.heads.extend(turn.rows.heads);
+        rows.orders.extend(turn.rows.orders);
         rows.deliveries.extend(turn.rows.deliveries);
         rows.event_nos.extend(turn.rows.event_nos);
         rows.event_ids.extend(turn.rows.event_ids);
@@ -265,6 +274,7 @@ impl<'a> Judge<'a> {
                 turn.rows.heads.insert(key, (version.version_no, version.config_id.0));
                 Ok(())
             }
+            Grouped::PaymentOrder(write) => seen.orders.judge(&mut turn.rows.orders, write),
             Grouped::Event(row) => {
                 let (no, id) = ((row.tenant.0, row.no.0), (row.tenant.0, row.event_id.0));
                 let is_new = turn.rows.event_nos.insert(no) && !seen.event_nos.contains(&no);
@@ -291,6 +301,11 @@ impl<'a> Judge<'a> {
             Grouped::Guard(Guard::Application { application, client_id, revision }) => {
                 let stored = seen.applications.get(&application.0);
                 guard(stored == Some(revision), Conflict::Moved(Key::Application(client_id.clone())))
+            }
+            Grouped::Guard(Guard::RuleHead { tenant, merchant, version_no }) => {
+                let key = (tenant.0, merchant.0);
+                let head = turn.rows.heads.get(&key).or_else(|| seen.heads.get(&key));
+                guard(head.map_or(0, |(no, _)| *no) == *version_no, Conflict::Moved(Key::RuleHead(*merchant)))
             }
             Grouped::Guard(Guard::Setting { name, .. }) => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
         }

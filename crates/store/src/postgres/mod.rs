@@ -22,6 +22,8 @@ pub(crate) mod moving;
 mod nodes;
 mod nonces;
 mod options;
+mod payment_order;
+mod payment_sql;
 mod plan;
 mod pulse;
 mod purge;

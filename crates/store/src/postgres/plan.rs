@@ -9,6 +9,7 @@ use countersign_domain::time::UnixMillis;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::payment_order::OrderPlan;
 use super::rows::Fields;
 use super::session::{Session, Step};
 use super::statements::Sql;
@@ -16,6 +17,7 @@ use crate::attempt_log::AttemptBytes;
 use crate::batch::{EventNumbers, Guard, Write};
 use crate::chain::{ChainKey, Mark};
 use crate::contract::{AttemptRow, AuditRow, ClaimKey, EventRow, StoreError};
+use crate::payment_order::PaymentOrderWrite;
 use crate::words;
 
 /// The values of one column, or one value.
@@ -32,14 +34,17 @@ pub(super) fn step<'a>(session: &'a Session, statement: &'a Statement<'_>) -> St
 
 macro_rules! columns {
     ($rows:expr; $($of:expr),* $(,)?) => {
-        vec![$(Box::new($rows.iter().map($of).collect::<Vec<_>>()) as Column<'a>),*]
+        vec![$(Box::new($rows.iter().map($of).collect::<Vec<_>>()) as Column<'_>),*]
     };
 }
+
+pub(super) use columns;
 
 /// Writes whose guards held.
 #[derive(Debug, Default)]
 pub(super) struct Plan<'a> {
     rules: Vec<(TenantNo, MerchantNo, &'a RuleVersion)>,
+    orders: OrderPlan<'a>,
     events: Vec<&'a EventRow>,
     attempts: Vec<(TenantNo, &'a AttemptRow)>,
     bytes: Vec<(TenantNo, &'a AttemptRow, &'a AttemptBytes)>,
@@ -55,6 +60,7 @@ impl<'a> Plan<'a> {
         match write {
             Grouped::Claim(_) => self.claims += 1,
             Grouped::Rule { tenant, merchant, version } => self.rules.push((tenant, merchant, version)),
+            Grouped::PaymentOrder(write) => self.orders.add(write),
             Grouped::Event(row) => self.events.push(row),
             Grouped::Attempt { tenant, attempt, bytes, state, due_at, .. } => {
                 self.attempts.push((tenant, attempt));
@@ -70,6 +76,7 @@ impl<'a> Plan<'a> {
     pub(super) fn is_empty(&self) -> bool {
         self.claims == 0
             && self.rules.is_empty()
+            && self.orders.is_empty()
             && self.events.is_empty()
             && self.attempts.is_empty()
             && self.audit.is_empty()
@@ -81,6 +88,7 @@ impl<'a> Plan<'a> {
         if !self.rules.is_empty() {
             all.extend([self.rules(), self.heads()]);
         }
+        all.extend(self.orders.statements());
         if !self.events.is_empty() {
             all.extend([self.counts(), self.biz_counts(), self.events(), self.deliveries()]);
         }
@@ -318,6 +326,7 @@ pub(super) enum Grouped<'a> {
         merchant: MerchantNo,
         version: &'a RuleVersion,
     },
+    PaymentOrder(&'a PaymentOrderWrite),
     Event(&'a EventRow),
     Attempt {
         tenant: TenantNo,
@@ -338,6 +347,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         Write::AppendRule { tenant, merchant, version } => {
             Some(Grouped::Rule { tenant: *tenant, merchant: *merchant, version })
         }
+        Write::PaymentOrder(write) => Some(Grouped::PaymentOrder(write)),
         Write::EnqueueEvent(row) => Some(Grouped::Event(row)),
         Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at } => Some(Grouped::Attempt {
             tenant: *tenant,
@@ -348,7 +358,9 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
             due_at: *due_at,
         }),
         Write::RecordAudit(row) => Some(Grouped::Audit(row)),
-        Write::Guard(guard @ (Guard::Lane { .. } | Guard::Application { .. })) => Some(Grouped::Guard(guard)),
+        Write::Guard(guard @ (Guard::Lane { .. } | Guard::Application { .. } | Guard::RuleHead { .. })) => {
+            Some(Grouped::Guard(guard))
+        }
         Write::InsertMerchant(_)
         | Write::UpdateMerchant(_)
         | Write::Reassess { .. }

@@ -28,6 +28,7 @@ pub(super) const STEPS: &[Step] = &[
         sql: include_str!("../../migrations/postgres/0010_endpoint_settings.sql"),
     },
     Step { number: 11, name: "convert", sql: include_str!("../../migrations/postgres/0011_convert.sql") },
+    Step { number: 12, name: "payment_orders", sql: include_str!("../../migrations/postgres/0012_payment_orders.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

@@ -1,11 +1,13 @@
 //! The SQL of every read and write, each prepared once on a connection.
 //!
 //! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take
-//! values. Rows are locked in one order everywhere: nonces, rule heads, lanes, deliveries, applications, redeliveries, requests of conversions and their quotes, rates, events' counters, heads of
-//! the audit log, the directory; within each by key. Whatever belongs to a tenant is joined, guarded and found by it.
+//! values. Rows are locked in one order everywhere: nonces, rule heads, payment orders, lanes, deliveries, applications, redeliveries, requests of
+//! conversions and their quotes, rates, events' counters, heads of the audit log, the directory; within each by key. Whatever belongs to a
+//! tenant is joined, guarded and found by it.
 //! Times are the database's own: `clock_timestamp()`, in ms.
 
 use super::convert_texts as texts;
+use super::payment_sql as payment;
 use crate::backlog::dead_columns;
 use crate::redelivery::redelivery_columns;
 
@@ -21,21 +23,6 @@ macro_rules! statements {
         /// Their names, in the same order.
         #[cfg(test)]
         pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
-    };
-}
-
-/// A stretch of an application's events.
-macro_rules! sought {
-    () => {
-        "FROM event e WHERE e.tenant_no = $1 AND e.application_no = $2 AND e.seq > $3 AND e.seq <= $4"
-    };
-}
-
-/// Whether one of them is meant.
-macro_rules! is_sought {
-    () => {
-        "((SELECT d.state FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) = $6 \
-         AND ($7::text IS NULL OR e.biz_id = $7) AND e.created_at >= $8 AND e.created_at < $9)"
     };
 }
 
@@ -101,6 +88,17 @@ statements! {
     Quote: texts::QUOTE;
     Rate: texts::RATE;
     Rates: texts::RATES;
+    PaymentOrder: payment::ONE;
+    PaymentOrderByTradeNo: payment::BY_TRADE_NO;
+    PaymentOrderOwner: payment::OWNER;
+    PaymentOrderMoves: payment::MOVES;
+    PaymentOrderReceived: payment::RECEIVED;
+    PaymentOrdersExpired: payment::EXPIRED;
+    PaymentOrdersTaken: payment::TAKEN;
+    PaymentOrdersLock: payment::LOCK;
+    PaymentOrdersInsert: payment::INSERT;
+    PaymentOrdersMove: payment::MOVE;
+    PaymentOrderMovesInsert: payment::MOVES_INSERT;
     // From one application to the next, in each lane: what others are to deliver is not read, however much it is, and of what is waiting one row.
     Owed: "SELECT o.tenant_no, o.application_no, least(f.due_at, r.due_at) FROM unnest($1::bigint[]) AS l (lane) CROSS JOIN LATERAL (
            WITH RECURSIVE s AS ((SELECT d.tenant_no, d.application_no FROM delivery d WHERE d.state = 'pending'

@@ -12,6 +12,7 @@ use super::rows::Fields;
 use super::statements::{Kept, Sql};
 use crate::batch::{Conflict, Guard, Key, Write};
 use crate::contract::{AttemptRow, ClaimKey, CommitError, StoreError};
+use crate::payment_order::PaymentOrderWrite;
 use crate::redelivery::RedeliveryWrite;
 use crate::window::Seen;
 
@@ -76,12 +77,10 @@ impl Applier<'_> {
             Write::RevokeToken { token_id, .. } => {
                 self.there(Sql::TokenThere, params![token_id], Key::Token(token_id.clone()))?;
             }
-            Write::InsertConvertOrder { tenant, merchant, order } => {
-                self.fresh(Sql::OrderTaken, params![order.order_id.get()], Key::ConvertOrder(order.order_id))?;
-                self.merchant_of(*tenant, *merchant)?;
-            }
+            Write::InsertConvertOrder { tenant, merchant, order } => self.check_order(*tenant, *merchant, order)?,
             Write::MoveConvertOrder { tenant, order, .. } => self.check_move(*tenant, order)?,
             Write::Convert(write) => self.check_convert(write)?,
+            Write::PaymentOrder(write) => self.check_payment_order(write)?,
             Write::EnqueueEvent(row) => {
                 let id = row.event_id;
                 self.fresh(Sql::EventTaken, params![row.no.0, id.0.to_be_bytes()], Key::Event(id))?;
@@ -119,9 +118,32 @@ impl Applier<'_> {
         Ok(())
     }
 
+    fn check_order(&mut self, tenant: TenantNo, merchant: MerchantNo, order: &ConvertOrder) -> Result<(), Stop> {
+        self.fresh(Sql::OrderTaken, params![order.order_id.get()], Key::ConvertOrder(order.order_id))?;
+        self.merchant_of(tenant, merchant)
+    }
+
     fn check_move(&mut self, tenant: TenantNo, order: &ConvertOrder) -> Result<(), Stop> {
         let stored = self.revision(Sql::OrderRevision, "convert_order", [order.order_id.get(), tenant.0])?;
         guard(stored == Some(order.revision - 1), Conflict::Moved(Key::ConvertOrder(order.order_id)))
+    }
+
+    fn check_payment_order(&mut self, write: &PaymentOrderWrite) -> Result<(), Stop> {
+        let (row, id) = (write.row(), write.row().order.prepay_id);
+        match write {
+            PaymentOrderWrite::Insert { .. } => {
+                let trade_no = &row.order.trade_no;
+                let key = Key::TradeNo(row.merchant, trade_no.clone());
+                self.fresh(Sql::TradeNoTaken, params![trade_no, row.merchant.0], key)?;
+                self.fresh(Sql::PaymentOrderTaken, [id.number()], Key::PaymentOrder(id))?;
+                self.merchant_of(row.tenant, row.merchant)
+            }
+            PaymentOrderWrite::Move { .. } => {
+                let of = [id.number(), row.tenant.0, row.merchant.0];
+                let stored = self.revision(Sql::PaymentOrderRevision, "payment_order", of)?;
+                guard(stored == Some(row.order.revision - 1), Conflict::Moved(Key::PaymentOrder(id)))
+            }
+        }
     }
 
     fn check_attempt(
@@ -140,6 +162,10 @@ impl Applier<'_> {
     fn check_alone(&mut self, rests_on: &Guard) -> Result<(), Stop> {
         match rests_on {
             Guard::Lane { application, fence } => lane_at(*application, *fence),
+            Guard::RuleHead { tenant, merchant, version_no } => {
+                let stored = self.revision(Sql::HeadSelect, "fee_rule_head", [merchant.0, tenant.0])?;
+                guard(stored.unwrap_or(0) == *version_no, Conflict::Moved(Key::RuleHead(*merchant)))
+            }
             Guard::Application { application, client_id, revision } => {
                 let stored = self.revision(Sql::ApplicationRevision, "application", [application.0])?;
                 guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))

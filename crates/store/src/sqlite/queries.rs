@@ -129,7 +129,7 @@ macro_rules! event_columns {
     };
 }
 
-pub(super) use event_columns;
+pub(super) use {event_columns, merchant_columns};
 
 /// The first row, read.
 pub(super) fn one<T>(

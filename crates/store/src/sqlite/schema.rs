@@ -28,6 +28,7 @@ const STEPS: &[Step] = &[
         sql: include_str!("../../migrations/sqlite/0010_endpoint_settings.sql"),
     },
     Step { number: 11, name: "convert", sql: include_str!("../../migrations/sqlite/0011_convert.sql") },
+    Step { number: 12, name: "payment_orders", sql: include_str!("../../migrations/sqlite/0012_payment_orders.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

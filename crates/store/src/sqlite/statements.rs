@@ -113,6 +113,19 @@ statements! {
     QuoteUse: "UPDATE convert_quote SET order_id = ?3 WHERE merchant_no = ?1 AND quote_id = ?2";
     ConvertRequestTaken: "SELECT 1 FROM convert_request WHERE merchant_no = ?1 AND client_req_id = ?2";
     ConvertRequestInsert: "INSERT INTO convert_request (tenant_no, merchant_no, client_req_id, order_id) VALUES (?1, ?2, ?3, ?4)";
+    PaymentOrderTaken: "SELECT 1 FROM payment_order WHERE order_no = ?1";
+    TradeNoTaken: "SELECT 1 FROM payment_order WHERE trade_no = ?1 AND merchant_no = ?2";
+    PaymentOrderRevision: "SELECT revision FROM payment_order WHERE order_no = ?1 AND tenant_no = ?2 AND merchant_no = ?3";
+    PaymentOrderInsert: "INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency,
+                         amount, merchant_user_id, channel_id, goods_name, goods_detail, terminal_type, return_url, cancel_url, status,
+                         created_at, expire_at, revision, actor, request_id, request_head, request_body)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
+                         ?23, ?24, ?25)";
+    PaymentOrderUpdate: "UPDATE payment_order SET status = ?2, actual_amount = ?3, transact_at = ?4, paid_at = ?5, fee_config_id = ?6,
+                         fee_version_no = ?7, fee_r_markup = ?8, fee_f_markup = ?9, r_fee = ?10, f_fee = ?11, worked_sum = ?12,
+                         revision = ?13 WHERE order_no = ?1";
+    PaymentOrderMove: "INSERT INTO payment_order_move (tenant_no, order_no, revision, was, status, at, actor, request_id)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
     EventTaken: "SELECT 1 FROM event WHERE event_no = ?1 OR event_id = ?2";
     EventCount: "INSERT INTO event_counter (tenant_no, application_no, seq) VALUES (?1, ?2, 1)

@@ -12,8 +12,8 @@ use super::attempt_log;
 use super::audit::{AuditHeads, Head};
 use super::conversion;
 use super::nonces::Nonces;
-use super::redelivery;
 use super::statements::{Kept, Sql};
+use super::{payment_order, redelivery};
 use crate::attempt_log::AttemptBytes;
 use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, DELIVERIES_TURNED_MAX, EventNumbers, USES_FORGOTTEN_MAX, Write};
 use crate::contract::{ApplicationRow, AttemptRow, AuditRow, EventRow, MerchantRow, SecretRow, TokenRow, Uses};
@@ -49,12 +49,9 @@ pub(super) fn write(
             kept.run(Sql::TokenRevoke, params![token_id, at.0])?;
         }
         Write::InsertConvertOrder { tenant, merchant, order } => insert_order(kept, *tenant, *merchant, order)?,
-        Write::MoveConvertOrder { tenant, order, at } => {
-            let (id, status) = (order.order_id.get(), order.status.code());
-            kept.run(Sql::OrderUpdate, params![id, status, order.revision])?;
-            kept.run(Sql::OrderMove, params![tenant.0, id, order.revision, status, at.0])?;
-        }
+        Write::MoveConvertOrder { tenant, order, at } => move_order(kept, *tenant, order, *at)?,
         Write::Convert(write) => conversion::write(kept, write)?,
+        Write::PaymentOrder(write) => payment_order::write(kept, write)?,
         Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, row)?),
         Write::RecordAttempt { tenant, attempt, bytes, state, due_at, .. } => {
             record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at)?;
@@ -228,6 +225,13 @@ pub(super) fn insert_order(
         ],
     )?;
     kept.run(Sql::OrderMove, params![tenant.0, id, order.revision, status, order.created_at.0])?;
+    Ok(())
+}
+
+fn move_order(kept: &mut Kept<'_>, tenant: TenantNo, order: &ConvertOrder, at: UnixMillis) -> rusqlite::Result<()> {
+    let (id, status) = (order.order_id.get(), order.status.code());
+    kept.run(Sql::OrderUpdate, params![id, status, order.revision])?;
+    kept.run(Sql::OrderMove, params![tenant.0, id, order.revision, status, at.0])?;
     Ok(())
 }
 

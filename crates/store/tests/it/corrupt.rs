@@ -8,13 +8,16 @@ use countersign_domain::conversion::Pair;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, OrderId, SortedId};
 use countersign_domain::lanes::LaneSet;
+use countersign_domain::payment_order::PaymentStatus;
 use countersign_domain::rules::RuleVersion;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{CommitError, Cursor, EventFilter, RuleFilter, SecretUses, StoreError, Uses};
+use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
 use countersign_store::redelivery::Redeliveries;
 use countersign_store::{ConvertStore as _, SqliteStore, Store};
 use rusqlite::Connection;
 
+use crate::contract;
 use crate::fixtures::*;
 
 /// A file with a row in every table, whose tables take any value in any column.
@@ -34,6 +37,10 @@ async fn lawless(dir: &Path) -> std::path::PathBuf {
     commit(&store, vec![Write::Turn { tenant: TENANT, application: APP, due_at: at(1) }]).await;
     commit(&store, vec![start(redelivery(1)), put_rate(rate("BTC_USDT", 1))]).await;
     commit(&store, vec![add_quote(quote("PAY-1", 30)), execute("req", 8, "PAY-1")]).await;
+    let pending = payment_order(SUB, 7, "T-7");
+    commit(&store, vec![insert_payment(pending.clone())]).await;
+    let paid = contract::payment_orders::paid(&pending);
+    commit(&store, vec![contract::payment_orders::moved(&paid, PaymentStatus::Pending)]).await;
     store.close().expect("closes");
     drop(store);
     let file = dir.join("countersign.db");
@@ -56,6 +63,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         ($($call:expr),* $(,)?) => { $( errors.extend($call.await.err()); )* };
     }
     let (order, pair) = (OrderId::new(7).expect("in range"), Pair::parse("BTC_USDT").expect("a pair"));
+    let payment = payment_order(SUB, 7, "T-7").order.prepay_id;
     read!(
         store.application("app_one"),
         store.applications(None, all()),
@@ -92,6 +100,10 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.dead(Some((TENANT, APP)), all()),
         store.redeliveries(Redeliveries::All { client_id: None, after: None }, 9),
         store.redeliveries(Redeliveries::Running { lanes: LaneSet::ALL, after: None }, 9),
+        store.payment_orders(PaymentOrderFilter::default(), at(9), Cursor { after: None, limit: 9 }, 9),
+        store.payment_order_owner(payment),
+        store.payment_order_moves(TENANT, payment),
+        store.payment_order_received(TENANT, SUB, payment),
         store.remembered(&answer("k").scope, "k"),
         store.audit(all()),
         store.audit_chain(all()),
@@ -119,7 +131,7 @@ async fn guarded(store: &SqliteStore) -> Vec<StoreError> {
 fn is_never_corrupt(table: &str, column: &str) -> bool {
     const UNREAD: [&str; 6] = ["event_counter", "biz_counter", "audit_head", "schema_step", "nonce", "replay"];
     // Rows are found by these: another value finds nothing.
-    const FINDERS: [&str; 35] = [
+    const FINDERS: [&str; 37] = [
         "fee_rule.tenant_no",
         "fee_rule.merchant_no",
         "fee_rule.previous_no",
@@ -138,6 +150,8 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
         "convert_request.merchant_no",
         "convert_request.client_req_id",
         "convert_request.order_id",
+        "payment_order_move.tenant_no",
+        "payment_order_move.order_no",
         "delivery.tenant_no",
         "delivery.application_no",
         "attempt.tenant_no",
@@ -157,11 +171,12 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
         "idempotency.key",
     ];
     // Row numbers: any integer is one, and nothing else can be put there.
-    const NUMBERS: [&str; 5] = [
+    const NUMBERS: [&str; 6] = [
         "merchant.merchant_no",
         "application.application_no",
         "fee_rule.rule_no",
         "convert_order.order_id",
+        "payment_order.order_no",
         "audit.line_no",
     ];
     let name = format!("{table}.{column}");

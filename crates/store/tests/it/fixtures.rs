@@ -9,6 +9,7 @@ use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::Fence;
 use countersign_domain::money::{Amount, Currency};
+use countersign_domain::payment_order::{Content, PaymentKind, PaymentOrder, PaymentStatus, PrepayId};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
@@ -18,6 +19,7 @@ use countersign_store::contract::{
     MerchantKind, MerchantRow, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
 };
 use countersign_store::conversion::{ConvertWrite, RateRow};
+use countersign_store::payment_order::{PaymentOrderRow, PaymentOrderWrite, Received};
 use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{AnyStore, ModelStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store};
 use rust_decimal::Decimal;
@@ -261,6 +263,53 @@ pub fn add_quote(quote: Quote) -> Write {
 pub fn execute(request: &str, id: i64, quote_id: &str) -> Write {
     let (client_req_id, order) = (request.to_owned(), ConvertOrder { quote_id: quote_id.to_owned(), ..order(id) });
     Write::Convert(Box::new(ConvertWrite::Execute { tenant: TENANT, merchant: SUB, client_req_id, order }))
+}
+
+/// A pending order of a merchant of the first tenant, made by its application.
+pub fn payment_order(merchant: MerchantNo, number: i64, trade_no: &str) -> PaymentOrderRow {
+    let content = Content {
+        kind: PaymentKind::Order,
+        currency: Currency::parse("USDT").expect("a code"),
+        amount: Amount::from_micros(10_500_000),
+        merchant_user_id: Some("payer 7".to_owned()),
+        channel_id: None,
+        goods_name: Some("Tea, \u{8336}".to_owned()),
+        goods_detail: None,
+    };
+    let order = PaymentOrder {
+        prepay_id: PrepayId::new(number, 7),
+        trade_no: trade_no.to_owned(),
+        content,
+        terminal_type: Some("APP".to_owned()),
+        return_url: Some("https://shop.example/thanks".to_owned()),
+        cancel_url: None,
+        status: PaymentStatus::Pending,
+        created_at: at(0),
+        expires_at: at(3_600_000),
+        actual_amount: None,
+        transact_at: None,
+        paid_at: None,
+        fee: None,
+        revision: 1,
+    };
+    PaymentOrderRow {
+        tenant: TENANT,
+        merchant,
+        application: APP,
+        client_id: "app_one".to_owned(),
+        actor: "application:app_one".to_owned(),
+        request_id: "req1".to_owned(),
+        order,
+    }
+}
+
+/// What every order was asked for with.
+pub fn request() -> Received {
+    Received { head: "POST /v1/pay/order\nx-service-nonce: n".to_owned(), body: b"{\"a\":1}\xff".to_vec() }
+}
+
+pub fn insert_payment(row: PaymentOrderRow) -> Write {
+    Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received: request() }))
 }
 
 /// A pending event, due at once.

@@ -67,10 +67,10 @@ const ONLY_POSTGRES: [(&str, &str); 29] = [
         "links are made by the statement that appends the lines; a file's one writer makes them before",
     ),
 ];
-/// Tables whose keys differ with those columns.
-const OTHER_KEYS: [&str; 3] = ["nonce", "fee_rule", "audit"];
+/// Tables whose keys differ with those columns; and orders, which SQLite keeps by number and PostgreSQL by their merchant and number.
+const OTHER_KEYS: [&str; 4] = ["nonce", "fee_rule", "audit", "payment_order"];
 /// What belongs to a tenant: on PostgreSQL its keys, and what refers to it, begin with the tenant. On SQLite they do without it.
-const BY_TENANT: [&str; 13] = [
+const BY_TENANT: [&str; 15] = [
     "fee_rule",
     "fee_rule_head",
     "convert_order",
@@ -84,6 +84,8 @@ const BY_TENANT: [&str; 13] = [
     "biz_counter",
     "audit",
     "redelivery",
+    "payment_order",
+    "payment_order_move",
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `histories [N] [SEED] [sqlite|postgres]`: so many random histories of fee rules and conversions on each store, or on one, against the oracle.
+//! `histories [N] [SEED] [sqlite|postgres]`: so many random histories of fee rules, conversions and payment orders on each store, or on one, against oracles.
 
 use anyhow::{Context, Result};
 use countersign_testkit::backing::StoreKind;

@@ -16,6 +16,7 @@ mod asking;
 pub mod convert;
 mod history;
 pub mod oracle;
+pub mod orders;
 mod world;
 
 /// Worlds at once: one for each processor of a small machine.
@@ -86,19 +87,26 @@ pub async fn run(kind: StoreKind, histories: usize, seed: u64) -> Result<Counts>
 
 /// Plays on these kinds of store and prints what was compared.
 pub async fn report(kinds: &[StoreKind], histories: usize, seed: u64) -> Result<()> {
-    println!("{histories} random histories of fee rules and of conversions on each store, seed {seed}\n");
+    println!(
+        "{histories} random histories of fee rules, of conversions and of payment orders on each store, seed {seed}\n"
+    );
     for &kind in kinds {
         let started = Instant::now();
         let counts = run(kind, histories, seed).await?;
         print(kind, &counts, started.elapsed());
         convert::print(kind, &convert::run(kind, histories, seed).await?);
+        let started = Instant::now();
+        let counts = orders::run(kind, histories, seed).await?;
+        let took = started.elapsed().as_secs_f64();
+        println!("{}: {} histories of payment orders in {took:.1} s", kind.name(), counts.histories);
+        counts.print();
     }
     println!("every answer and every state was as the oracle says");
     Ok(())
 }
 
 fn print(kind: StoreKind, counts: &Counts, took: Duration) {
-    println!("{}: {} histories in {:.1} s", kind.name(), counts.histories, took.as_secs_f64());
+    println!("{}: {} histories of fee rules in {:.1} s", kind.name(), counts.histories, took.as_secs_f64());
     println!("  versions made                     {}", counts.versions);
     println!("  refused: period, exists           {}, {}", counts.refused_period, counts.refused_exists);
     println!("  refused: replay, not found        {}, {}", counts.replays, counts.strangers);

@@ -22,6 +22,8 @@ use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWr
 use countersign_store::{Batch, SqliteOptions, SqliteStore, Store as _, Write};
 use rust_decimal::Decimal;
 
+mod payments;
+
 /// 2026-01-02T00:00:00Z.
 const BEGIN: i64 = 1_767_312_000_000;
 /// Sub-accounts of each institution.
@@ -172,6 +174,9 @@ fn business(of: i64, n: i64, writes: &mut Vec<Write>) -> Result<()> {
     if n % 2 == 0 {
         let moved = ConvertOrder { revision: 2, status: ConvertStatus::Success, ..order };
         writes.push(Write::MoveConvertOrder { tenant, order: Box::new(moved), at: at(n + 1) });
+    }
+    if n % 3 == 0 {
+        payments::pay(tenant, merchant, n, writes)?;
     }
     writes.push(Write::EnqueueEvent(Box::new(event(of, n))));
     writes.push(attempt(tenant, n));

@@ -1,7 +1,7 @@
-//! Random histories of fee rules against the oracle, in small; `cargo xtask histories` is the same in large.
+//! Random histories of fee rules and of payment orders against their oracles, in small; `cargo xtask histories` is the same in large.
 
 use countersign_testkit::backing::StoreKind;
-use countersign_testkit::histories::{Counts, convert, run};
+use countersign_testkit::histories::{Counts, convert, orders, run};
 
 const HISTORIES: usize = 2_000;
 const CONVERSIONS: usize = 500;
@@ -56,4 +56,24 @@ async fn conversions_on_the_store_of_this_run_are_as_the_oracle_says_over_five_h
     let counts = convert::run(StoreKind::of_this_run(), CONVERSIONS, SEED).await.expect("every answer is the oracle's");
     every_conversion_happened(&counts);
     assert!(counts.restarts > 0, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn payment_orders_are_as_the_oracle_says_over_many_histories_on_every_store() {
+    for (kind, histories) in [(StoreKind::Model, 512), (StoreKind::Sqlite, 1_536), (StoreKind::Postgres, 512)] {
+        let counts = orders::run(kind, histories, SEED).await.expect("every answer is the oracle's");
+        let seen = [
+            counts.made,
+            counts.found,
+            counts.duplicates,
+            counts.refused_expiry,
+            counts.moved,
+            counts.refused_moves,
+            counts.nowhere,
+            counts.swept,
+        ];
+        assert!(seen.iter().all(|times| *times > histories / 40), "{kind:?}: {counts:?}");
+        assert!(counts.ends.iter().all(|times| *times > 0) && counts.closed_again > 0, "{kind:?}: {counts:?}");
+        assert_eq!(counts.restarts > 0, kind != StoreKind::Model, "{kind:?}: {counts:?}");
+    }
 }

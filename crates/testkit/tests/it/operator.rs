@@ -10,6 +10,7 @@ mod events;
 pub mod house;
 mod identities;
 mod nul;
+mod payment_orders;
 mod rates;
 mod records;
 mod repeats;

@@ -25,6 +25,9 @@ impl Doors {
         let world = World::start().await.expect("a world starts");
         let signer = world.access.institution("bank", 2, None).await.expect("provisioned");
         let order = world.access.convert_order("bank").await.expect("an order");
+        let pay = r#"{"merchantTradeNo":"T-0","currency":"USDT","orderAmount":"1"}"#;
+        let made = world.send(&world.draft(&signer, "POST", "/v1/pay/order", pay)).await.expect("an answer");
+        assert_eq!(made.status, 200, "{}", made.json());
         put_rate(&world, "GT_USDT", json!({"rate": 2})).await;
         let ask = json!({"sellCurrency": "GT", "buyCurrency": "USDT", "sellAmount": "1"});
         let quote = good(&world, &signer, "POST", PREVIEW, &ask).await;
@@ -37,6 +40,8 @@ impl Doors {
         let upgrade = r#"{"sub_merchant_id":"bank-1","r_markup":0.3,"effective_date":"2026-01-02 00:00:00"}"#;
         let create = r#"{"sub_merchant_id":"bank-2","r_markup":0.3,"effective_date":"2026-01-02 00:00:00"}"#;
         let preview = r#"{"sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1"}"#;
+        let pay = r#"{"merchantTradeNo":"T-1","currency":"USDT","orderAmount":"1"}"#;
+        let native = r#"{"merchantTradeNo":"T-2","currency":"USDT","orderAmount":"1"}"#;
         let (target, body) = match endpoint {
             Endpoint::Time => ("/v1/time".to_owned(), ""),
             Endpoint::RuleUpgrade => ("/rate/commission_rule/upgrade".to_owned(), upgrade),
@@ -48,6 +53,10 @@ impl Doors {
             Endpoint::ConvertPair => ("/v1/pay/convert/pair?currency=USDT".to_owned(), ""),
             Endpoint::ConvertPreview => ("/v1/pay/convert/preview".to_owned(), preview),
             Endpoint::Convert => ("/v1/pay/convert".to_owned(), self.conversion.as_str()),
+            Endpoint::OrderCreate => ("/v1/pay/order".to_owned(), pay),
+            Endpoint::OrderNative => ("/v1/pay/transactions/native".to_owned(), native),
+            Endpoint::OrderQuery => ("/v1/pay/order/query".to_owned(), r#"{"merchantTradeNo":"T-0"}"#),
+            Endpoint::OrderClose => ("/v1/pay/order/close".to_owned(), r#"{"merchantTradeNo":"T-0"}"#),
             Endpoint::Events => ("/v1/pay/events".to_owned(), ""),
         };
         self.world.draft(&self.signer, endpoint.method(), &target, body)

@@ -18,6 +18,7 @@ fn call(words: &str) -> Call {
         Command::FeeRule(group) => group.command.call(),
         Command::ConvertOrder(group) => group.command.call(),
         Command::Rate(group) => group.command.call(),
+        Command::PaymentOrder(group) => group.command.call(),
         other => panic!("{other:?} makes no call of the operator API"),
     };
     call.expect(words)
@@ -158,6 +159,16 @@ fn each_command_of_the_daily_business_makes_its_call() {
         ("rate list --limit 3", "GET /rates limit=3"),
         ("rate show GT_USDT", "GET /rates/GT_USDT"),
         ("convert-order move 17 --status success", r#"PATCH /convert-orders/17 {"status":3}"#),
+        (
+            "payment-order list --state PENDING --merchant M --trade-no T --amount-from 1 --limit 5",
+            "GET /payment-orders state=PENDING merchant_id=M merchantTradeNo=T amount_from=1 limit=5",
+        ),
+        ("payment-order show 17", "GET /payment-orders/17"),
+        ("payment-order move 17 --status CLOSED", r#"PATCH /payment-orders/17 {"status":"CLOSED"}"#),
+        (
+            "payment-order move 17 --status PAID --actual-amount 1.5 --transact-time 7",
+            r#"PATCH /payment-orders/17 {"status":"PAID","actualAmount":"1.5","transactTime":7}"#,
+        ),
         ("convert-order move 17 --status 6", r#"PATCH /convert-orders/17 {"status":6}"#),
     ];
     for (words, wanted) in table {

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
+use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
 use countersign_store::batch::{Committed, Conflict, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow,
 };
+use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders as _};
 use countersign_store::{AnyStore, Batch, CommitError, Store, StoreError};
 
-use super::{conversion, redelivery};
+use super::{conversion, payment_orders, redelivery};
 use crate::fixtures::*;
 
 type Any = Arc<AnyStore>;
@@ -26,6 +28,7 @@ fn many_writes() -> Vec<Write> {
         Write::InsertSecret(Box::new(secret("sec_1", APP, 1))),
         Write::InsertToken(Box::new(token("tok_1", 1))),
         insert_order(SUB, 7),
+        insert_payment(payment_order(SUB, 7, "T-7")),
         enqueue(event(1, "a")),
         Write::RememberAnswer(Box::new(answer("k"))),
         audit("everything"),
@@ -40,6 +43,8 @@ async fn nothing_of_it_is_there(store: &Any) {
     assert!(store.application("app_one").await.expect("reads").expect("there").secrets.is_empty());
     assert_eq!(store.token(&[1; 32]).await.expect("reads"), None);
     assert_eq!(store.convert_order_owner(OrderId::new(7).expect("in range")).await.expect("reads"), None);
+    let trade_no = OrderName::TradeNo("T-7".to_owned());
+    assert_eq!(store.payment_order(TENANT, SUB, trade_no).await.expect("reads"), None);
     assert!(store.events(EventFilter::default(), all()).await.expect("reads").is_empty());
     assert_eq!(store.remembered(&answer("k").scope, "k").await.expect("reads"), None);
     assert!(store.audit(all()).await.expect("reads").is_empty());
@@ -114,6 +119,7 @@ fn record(tenant: TenantNo, attempt: Box<AttemptRow>) -> Write {
 
 pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
     let moved = ConvertOrder { revision: 2, ..order(7) };
+    let pending = payment_order(SUB, 7, "T-7").order;
     let of = |tenant| -> Vec<Write> {
         let mut row = event(1, "a");
         row.tenant = tenant;
@@ -137,6 +143,16 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::Defer { tenant, event: EventNo(1), behind: EventNo(2), until: at(1) },
             redelivery::stop_of(tenant),
             conversion::of(tenant),
+            insert_payment(PaymentOrderRow { tenant, ..payment_order(SUB, 7, "T-7") }),
+            payment_orders::moved(
+                &PaymentOrderRow {
+                    tenant,
+                    order: PaymentOrder { revision: 2, ..pending.clone() },
+                    ..payment_order(SUB, 7, "T-7")
+                },
+                PaymentStatus::Pending,
+            ),
+            Write::Guard(Guard::RuleHead { tenant, merchant: SUB, version_no: 0 }),
             audit_of(Some(tenant), 0, "audit"),
         ]
     };

@@ -8,6 +8,7 @@ mod conversion;
 mod events;
 mod identities;
 mod nonces;
+pub mod payment_orders;
 mod people;
 mod redelivery;
 mod rules;
@@ -168,6 +169,18 @@ contract! {
         an_order_is_made_of_a_merchants_own_quote_only,
         of_64_with_one_request_at_once_one_makes_an_order,
         every_state_of_an_order_is_in_its_history,
+    ]
+    payment_orders: [
+        a_payment_order_is_seen_by_its_owner_only,
+        a_trade_number_is_one_order_of_its_merchant_for_ever,
+        of_64_that_add_one_trade_number_at_once_one_does,
+        a_payment_order_moves_by_revision_and_keeps_its_history,
+        a_fee_without_a_rule_is_kept_as_such,
+        what_is_no_order_or_no_move_is_refused,
+        a_batch_may_rest_on_a_rule_head,
+        payment_orders_are_listed_newest_first_by_filter,
+        pages_of_payment_orders_join_without_gap_whatever_is_looked_at,
+        what_has_expired_is_found_until_it_is_moved,
     ]
     chain: [
         lines_are_linked_and_the_walk_finds_them_in_order,

@@ -41,6 +41,8 @@ pub struct Owner {
     pub merchant: String,
     /// A convert order of its own.
     pub order: String,
+    /// A payment order of its own.
+    pub payment: String,
 }
 
 /// One house: two tenants, the institution with its sub-accounts, and the plain merchant.
@@ -71,6 +73,8 @@ pub struct Victim {
     pub secret_id: String,
     /// An order of its own.
     pub order: String,
+    /// A payment order of its own.
+    pub payment: String,
     /// An event of the application.
     pub event: String,
     /// An operator token that nobody uses.
@@ -114,7 +118,8 @@ impl Cast {
             Kind::Institution => owner.merchant != house.plain.merchant,
             Kind::SubAccount | Kind::Plain => owner.merchant == own.merchant,
         };
-        let orders = owners.into_iter().filter(|owner| !is_seen(owner)).map(|owner| &owner.order);
+        let unseen = owners.into_iter().filter(|owner| !is_seen(owner));
+        let orders = unseen.flat_map(|owner| [&owner.order, &owner.payment]);
         theirs.chain(events).chain(orders).find(|word| text.contains(word.as_str())).cloned()
     }
 }
@@ -139,8 +144,10 @@ async fn house(world: &World, number: usize, mark: String) -> Result<(House, Vec
     let mut owners = Vec::new();
     for merchant in [bank.clone(), format!("{bank}-1"), format!("{bank}-2"), shop] {
         let order = access.convert_order(&merchant).await?;
-        made.push(order.clone());
-        owners.push(Owner { merchant, order });
+        let key = keys.iter().find(|key| key.merchant == merchant).unwrap_or(&keys[0]);
+        let payment = pay(world, &key.signer, (key.merchant != merchant).then_some(merchant.as_str())).await?;
+        made.extend([order.clone(), payment.clone()]);
+        owners.push(Owner { merchant, order, payment });
     }
     let victim = victim(world, format!("{bank}-3"), &mark).await?;
     let [institution, one, two, plain] = <[Owner; 4]>::try_from(owners).ok().context("four owners")?;
@@ -154,6 +161,17 @@ async fn emit(world: &World, client_id: &str, mark: &str) -> Result<String> {
     });
     let made = world.access.provision("POST", "/events", body).await?;
     Ok(made["event_id"].as_str().context("an event id")?.to_owned())
+}
+
+/// A payment order of whoever signs, or of the sub-account that is acted for; its number.
+async fn pay(world: &World, signer: &Signer, acts_for: Option<&str>) -> Result<String> {
+    let body = json!({"merchantTradeNo": "made", "currency": "USDT", "orderAmount": "1"}).to_string();
+    let mut draft = world.draft(signer, "POST", "/v1/pay/order", &body);
+    if let Some(sub) = acts_for {
+        draft = draft.with("X-Service-On-Behalf-Of", sub);
+    }
+    let answer = world.send(&draft).await?.json();
+    Ok(answer["data"]["prepayId"].as_str().with_context(|| format!("a payment order: {answer}"))?.to_owned())
 }
 
 /// A rule for each of the first two sub-accounts.
@@ -175,12 +193,15 @@ async fn victim(world: &World, merchant: String, mark: &str) -> Result<Victim> {
         access.provision("POST", &format!("/merchants/{merchant}/applications"), json!({"name": "victim"})).await?;
     let text = |name: &str| made[name].as_str().map(str::to_owned).with_context(|| format!("an application's {name}"));
     let (client_id, secret_id) = (text("client_id")?, text("secret_id")?);
+    let secret = text("payment_api_secret")?;
+    let signer = Signer { client_id: client_id.clone(), key: SigningKey::new(secret.as_bytes()), merchant_id: None };
     let token = access.provision("POST", "/tokens", json!({"name": "victim", "role": "viewer"})).await?;
     let forger = Signer { client_id: client_id.clone(), key: SigningKey::new(b"a guess"), merchant_id: None };
     let refused = world.send(&world.draft(&forger, "GET", "/v1/pay/events", "")).await?;
     Ok(Victim {
         request_id: refused.header("X-Service-Request-Id").context("an answer has its id")?.to_owned(),
         order: access.convert_order(&merchant).await?,
+        payment: pay(world, &signer, None).await?,
         event: emit(world, &client_id, mark).await?,
         token_id: token["token_id"].as_str().context("a token's id")?.to_owned(),
         merchant,

@@ -48,6 +48,12 @@ enum Route {
     RulesOfAll,
     /// By anybody who signs, about an order.
     Order,
+    /// By anybody who signs, for whom he acts.
+    Pay,
+    /// By anybody who signs, about a payment order.
+    Paid,
+    /// The same, whose answer names no order.
+    Close,
     /// By anybody who signs, about nothing but himself.
     Events,
     /// By anybody who signs, for himself or a sub-account: with this body.
@@ -67,6 +73,9 @@ fn route(method: &str, path: &str) -> Result<Route> {
         ("POST", RULE | "/rate/commission_rule/upgrade") => Route::Rule("POST"),
         ("POST", "/rate/commission_rule/list") => Route::RulesOfAll,
         ("GET", "/v1/pay/convert/order") => Route::Order,
+        ("POST", "/v1/pay/order" | "/v1/pay/transactions/native") => Route::Pay,
+        ("POST", "/v1/pay/order/query") => Route::Paid,
+        ("POST", "/v1/pay/order/close") => Route::Close,
         ("GET", "/v1/pay/events") => Route::Events,
         ("GET", "/v1/pay/convert/currency" | "/v1/pay/convert/pair") => Route::Trade(""),
         ("POST", "/v1/pay/convert/preview") => Route::Trade(NO_PRICE),
@@ -158,11 +167,12 @@ fn targets(route: Route, cast: &Cast, key: &Key) -> Vec<Target> {
         all
     };
     match route {
-        Route::Open | Route::RulesOfAll | Route::Events | Route::Trade(_) => {
+        Route::Open | Route::RulesOfAll | Route::Events | Route::Trade(_) | Route::Pay => {
             vec![Target { what: "none", id: String::new(), owner: String::new() }]
         }
         Route::Rule(_) => of(|owner| &owner.merchant, "zq9q-bank-1"),
         Route::Order => of(|owner| &owner.order, "999999999999999999"),
+        Route::Paid | Route::Close => of(|owner| &owner.payment, "999999999999999999000000"),
     }
 }
 
@@ -202,6 +212,12 @@ pub fn draft(world: &World, cast: &Cast, group: &Group, target: &Target) -> Resu
         Route::RulesOfAll => (path.clone(), "{}".to_owned()),
         Route::Order => (format!("{path}?orderId={id}"), String::new()),
         Route::Trade(body) => (format!("{path}?currency=x"), body.to_owned()),
+        Route::Pay => {
+            // One order for each operation and whoever it is for.
+            let trade_no = path.replace('/', "-");
+            (path.clone(), json!({"merchantTradeNo": trade_no, "currency": "USDT", "orderAmount": "1"}).to_string())
+        }
+        Route::Paid | Route::Close => (path.clone(), json!({"prepayId": id}).to_string()),
         Route::Open | Route::Events => (path.clone(), String::new()),
     };
     let mut draft = world.draft(&cast.keys[group.key].signer, &group.method, &target, &body);
@@ -232,7 +248,7 @@ pub fn due(cast: &Cast, group: &Group, target: &Target) -> Result<Due> {
             let is_through = route == Route::RulesOfAll || is_own_sub(&target.id);
             return Ok(if is_through { Due::Through } else { Due::Refused("400702") });
         }
-        Route::Order | Route::Events | Route::Trade(_) => {}
+        Route::Order | Route::Events | Route::Trade(_) | Route::Pay | Route::Paid | Route::Close => {}
     }
     let is_of_house = key.kind == Kind::SubAccount && named == Some(house.institution.merchant.as_str());
     if named.is_some_and(|named| named != key.merchant) && !is_of_house {
@@ -243,7 +259,7 @@ pub fn due(cast: &Cast, group: &Group, target: &Target) -> Result<Due> {
         Some(sub) if key.kind == Kind::Institution && is_own_sub(sub) && route != Route::Events => sub,
         Some(_) => return Ok(NOT_ALLOWED),
     };
-    let is_through = route != Route::Order || target.owner == owner;
+    let is_through = !matches!(route, Route::Order | Route::Paid | Route::Close) || target.owner == owner;
     Ok(if is_through { Due::Through } else { Due::Refused("400202") })
 }
 
@@ -254,7 +270,8 @@ pub fn missing(cast: &Cast, group: &Group, target: &Target, answer: &Answer) -> 
         return Ok(None);
     }
     let (is_there, wanted) = match route(&group.method, &group.path)? {
-        Route::Open | Route::RulesOfAll | Route::Trade(_) => return Ok(None),
+        Route::Open | Route::RulesOfAll | Route::Trade(_) | Route::Pay | Route::Close => return Ok(None),
+        Route::Paid => (said["data"]["prepayId"] == target.id.as_str(), &target.id),
         Route::Order => (said["data"]["order_id"] == target.id.as_str(), &target.id),
         Route::Rule(_) => (said["data"]["sub_merchant_id"] == target.id.as_str(), &target.id),
         Route::Events => {

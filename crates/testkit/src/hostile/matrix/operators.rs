@@ -10,13 +10,14 @@ use crate::wire::{Answer, Draft};
 use crate::world::World;
 
 /// What takes the role operator; every other write is for security, every other read for the viewer.
-const DAILY: [(&str, &str); 11] = [
+const DAILY: [(&str, &str); 12] = [
     ("POST", "/applications/{client_id}/callbacks/pause"),
     ("POST", "/applications/{client_id}/callbacks/resume"),
     ("POST", "/applications/{client_id}/callbacks/test"),
     ("POST", "/merchants/{merchant_id}/convert-orders"),
     ("PATCH", "/convert-orders/{order_id}"),
     ("PUT", "/rates/{pair}"),
+    ("PATCH", "/payment-orders/{prepayId}"),
     ("POST", "/events"),
     ("POST", "/events/{event_id}/redeliver"),
     ("POST", "/events/redeliver"),
@@ -63,6 +64,7 @@ fn id(victim: &Victim, name: &str) -> Result<String> {
         "client_id" => &victim.client_id,
         "secret_id" => &victim.secret_id,
         "order_id" => &victim.order,
+        "prepayId" => &victim.payment,
         "event_id" => &victim.event,
         "attempt" => return Ok("1".to_owned()),
         // Nobody in the cast has one: all three are not there.

@@ -104,6 +104,7 @@ impl House {
         let policy = Policy {
             rule_zone: RuleZone::utc(),
             markup_unit: MarkupUnit::Percent,
+            checkout_url: "countersign://pay".to_owned(),
             timestamp_tolerance_ms: 30_000,
             rate_limit_per_s: 1_000,
             allow_private_callbacks: egress.allow_private,

@@ -1,0 +1,324 @@
+//! Payment orders: made and closed by merchants, moved by the back end, expired by their time.
+//!
+//! Every change is one batch: the order, its history, its callback, the audit line and the used nonce stand or fall together. A trade number
+//! is looked up before anything that depends on the time, so a request that is repeated gets its order whatever the hour.
+
+use countersign_domain::fees;
+use countersign_domain::ids::TenantNo;
+use countersign_domain::money::{Amount, Currency, transaction};
+use countersign_domain::payment_order::{
+    self as machine, Content, Mover, PaymentKind, PaymentOrder, PaymentStatus, PrepayId, Step,
+};
+use countersign_domain::rules;
+use countersign_domain::time::UnixMillis;
+use countersign_store::Store as _;
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
+use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, CommitError, Cursor, MerchantKind, MerchantRow};
+use countersign_store::payment_order::{
+    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
+    PaymentOrders as _, Received,
+};
+
+use super::error::AppError;
+use super::operators::{Keep, kept};
+use super::turns::TurnKey;
+use super::{Actor, App};
+
+mod telling;
+
+/// How long a change may be decided anew because of others, in ms.
+const DECIDE_MS_MAX: i64 = 2_000;
+/// Orders that are looked at for a page of a list where no index leads to what is asked.
+pub const LOOKED_MAX: u32 = 5_000;
+
+/// An order that a merchant asks for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The merchant's own number.
+    pub trade_no: String,
+    /// What makes it the same order.
+    pub content: Content,
+    /// The payer's terminal.
+    pub terminal_type: Option<String>,
+    /// Where the payer goes afterwards.
+    pub return_url: Option<String>,
+    /// Where the payer goes who gives up.
+    pub cancel_url: Option<String>,
+    /// When it shall expire; none: as usual.
+    pub expires_at: Option<UnixMillis>,
+    /// What came over the wire.
+    pub received: Received,
+}
+
+/// An order as somebody names it: by either number, or by both.
+#[derive(Clone, Debug)]
+pub struct Named<'a> {
+    /// Our number.
+    pub prepay_id: Option<&'a str>,
+    /// The merchant's own.
+    pub trade_no: Option<&'a str>,
+}
+
+/// The amount of an order: within the limits of its kind, never rounded.
+pub fn amount(field: &str, text: &str, kind: PaymentKind) -> Result<Amount, AppError> {
+    transaction(text, kind.amount_max()).map_err(|refused| AppError::InvalidAmount(format!("field {field}: {refused}")))
+}
+
+/// An order's currency.
+pub fn currency(field: &str, text: &str) -> Result<Currency, AppError> {
+    let refuse = || AppError::InvalidCurrency(format!("field {field}: must be 2 to 10 of A-Z 0-9"));
+    Currency::parse(text).ok_or_else(refuse)
+}
+
+/// Makes an order, or finds the one that has this trade number and the same content. The nonce is used up either way.
+pub async fn create(
+    app: &App,
+    owner: &MerchantRow,
+    by: &ApplicationRow,
+    wanted: &Wanted,
+    claim: &ClaimKey,
+    actor: &Actor,
+) -> Result<PaymentOrderRow, AppError> {
+    let _turn = app.turns.take(TurnKey::TradeNo(owner.no.0, wanted.trade_no.clone())).await;
+    let arrived = app.clock.now();
+    loop {
+        let name = OrderName::TradeNo(wanted.trade_no.clone());
+        if let Some(there) = app.store.payment_order(owner.tenant, owner.no, name).await? {
+            if there.order.content != wanted.content {
+                return Err(AppError::DuplicateTradeNo("merchantTradeNo"));
+            }
+            settle(app, claim).await?;
+            return Ok(there);
+        }
+        let row = new_order(app, owner, by, wanted, actor)?;
+        let writes = vec![
+            Write::ClaimNonce(claim.clone()),
+            Write::RecordAudit(Box::new(telling::made(&row, actor))),
+            Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert {
+                row: row.clone(),
+                received: wanted.received.clone(),
+            })),
+        ];
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => return Ok(row),
+            Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
+            // Another node was first, or drew the same number: look again.
+            Err(CommitError::Conflict(_)) if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn new_order(
+    app: &App,
+    owner: &MerchantRow,
+    by: &ApplicationRow,
+    wanted: &Wanted,
+    actor: &Actor,
+) -> Result<PaymentOrderRow, AppError> {
+    let now = app.clock.now();
+    let expires_at = machine::expiry(wanted.content.kind, wanted.expires_at, now)
+        .map_err(|refused| AppError::InvalidParameter(format!("field orderExpireTime: {refused}")))?;
+    let order = PaymentOrder {
+        prepay_id: PrepayId::new(app.chance.number(now), app.chance.bits64()),
+        trade_no: wanted.trade_no.clone(),
+        content: wanted.content.clone(),
+        terminal_type: wanted.terminal_type.clone(),
+        return_url: wanted.return_url.clone(),
+        cancel_url: wanted.cancel_url.clone(),
+        status: PaymentStatus::Pending,
+        created_at: now,
+        expires_at,
+        actual_amount: None,
+        transact_at: None,
+        paid_at: None,
+        fee: None,
+        revision: 1,
+    };
+    Ok(PaymentOrderRow {
+        tenant: owner.tenant,
+        merchant: owner.no,
+        application: by.no,
+        client_id: by.client_id.clone(),
+        actor: actor.name.clone(),
+        request_id: actor.request_id.clone(),
+        order,
+    })
+}
+
+/// Uses a nonce up where nothing is to be changed: as a read does.
+async fn settle(app: &App, claim: &ClaimKey) -> Result<(), AppError> {
+    match app.store.settle(claim.clone()).await? {
+        Claimed::Fresh => Ok(()),
+        Claimed::Used | Claimed::TooOld | Claimed::Unknowable => Err(AppError::NonceReused),
+        Claimed::InDoubt => Err(AppError::OutcomeUnknown),
+    }
+}
+
+/// A merchant's own order; another merchant's is not found by construction.
+pub async fn find(app: &App, owner: &MerchantRow, named: &Named<'_>) -> Result<PaymentOrderRow, AppError> {
+    let name = match (named.prepay_id, named.trade_no) {
+        (Some(id), _) => OrderName::Prepay(PrepayId::parse(id).ok_or(AppError::OrderNotFound)?),
+        (None, Some(no)) => OrderName::TradeNo(no.to_owned()),
+        (None, None) => return Err(AppError::OrderNotFound),
+    };
+    let found = app.store.payment_order(owner.tenant, owner.no, name).await?;
+    let is_it = |row: &PaymentOrderRow| named.trade_no.is_none_or(|no| row.order.trade_no == no);
+    found.filter(is_it).ok_or(AppError::OrderNotFound)
+}
+
+/// Gives a merchant's own pending order up. One that is closed already stays so, and nobody is told again.
+pub async fn close(
+    app: &App,
+    owner: &MerchantRow,
+    named: &Named<'_>,
+    claim: &ClaimKey,
+    actor: &Actor,
+) -> Result<(), AppError> {
+    let id = find(app, owner, named).await?.order.prepay_id;
+    let _turn = app.turns.take(TurnKey::PaymentOrder(id.number())).await;
+    let arrived = app.clock.now();
+    loop {
+        let found = app.store.payment_order(owner.tenant, owner.no, OrderName::Prepay(id)).await?;
+        let before = found.ok_or(AppError::OrderNotFound)?;
+        if before.order.status == PaymentStatus::Closed {
+            return settle(app, claim).await;
+        }
+        let step = Step { to: PaymentStatus::Closed, actual_amount: None, transact_at: None };
+        let now = app.clock.now();
+        let moved = machine::advance(&before.order, Mover::Merchant, step, now)?;
+        let mut change = telling::change(app, &before, moved, now, actor).await?;
+        change.writes.push(Write::ClaimNonce(claim.clone()));
+        if let Some(done) = commit(app, change, arrived).await? {
+            done.ring(app);
+            return Ok(());
+        }
+    }
+}
+
+/// Moves an order for the back end. `keep` makes the answer to keep of the order as it becomes.
+pub async fn advance(
+    app: &App,
+    id: PrepayId,
+    step: Step,
+    keep: &Keep<'_, (MerchantRow, PaymentOrderRow)>,
+    actor: &Actor,
+) -> Result<(MerchantRow, PaymentOrderRow), AppError> {
+    let _turn = app.turns.take(TurnKey::PaymentOrder(id.number())).await;
+    let arrived = app.clock.now();
+    loop {
+        let found = app.store.payment_order_owner(id).await?;
+        let (owner, before) = found.ok_or(AppError::OrderNotFound)?;
+        let (moved, now, rests_on) = decide(app, &owner, &before, step).await?;
+        let mut change = telling::change(app, &before, moved, now, actor).await?;
+        change.writes.extend(rests_on.map(Write::Guard));
+        let made = (owner, change.row.clone());
+        change.writes.extend(kept(keep, &made));
+        if let Some(done) = commit(app, change, arrived).await? {
+            done.ring(app);
+            return Ok(made);
+        }
+    }
+}
+
+/// The order after the step, the instant of it, and what the fee rests on. Of merchants with rules a fee is fixed when the order is paid.
+async fn decide(
+    app: &App,
+    owner: &MerchantRow,
+    before: &PaymentOrderRow,
+    step: Step,
+) -> Result<(PaymentOrder, UnixMillis, Option<Guard>), AppError> {
+    let has_rules = owner.kind == MerchantKind::SubAccount;
+    if step.to != PaymentStatus::Paid || !has_rules {
+        let now = app.clock.now();
+        return Ok((machine::advance(&before.order, Mover::BackEnd, step, now)?, now, None));
+    }
+    let head = app.store.rule_head(owner.tenant, owner.no, None).await?;
+    // A node whose clock is behind must not miss a version that was acknowledged.
+    let now = head.as_ref().map_or(app.clock.now(), |head| app.clock.now().max(head.last.created_at));
+    let mut moved = machine::advance(&before.order, Mover::BackEnd, step, now)?;
+    let version = head.as_ref().and_then(|head| rules::in_force(head, now));
+    let amount = moved.actual_amount.unwrap_or(moved.content.amount);
+    let fee = fees::fix(amount, &moved.content.currency, version, app.policy.markup_unit);
+    moved.fee = Some(fee.map_err(|refused| AppError::InvalidAmount(format!("field actualAmount: {refused}")))?);
+    let version_no = head.map_or(0, |head| head.last.version_no);
+    Ok((moved, now, Some(Guard::RuleHead { tenant: owner.tenant, merchant: owner.no, version_no })))
+}
+
+/// None: somebody else was first, and there is time to decide anew.
+async fn commit(app: &App, change: telling::Change, arrived: UnixMillis) -> Result<Option<telling::Done>, AppError> {
+    let (writes, done) = change.split();
+    match app.store.commit(Batch(writes)).await {
+        Ok(_) => Ok(Some(done)),
+        Err(CommitError::Conflict(Conflict::NonceUsed)) => Err(AppError::NonceReused),
+        Err(CommitError::Conflict(Conflict::Taken(Key::Idempotency))) => Err(AppError::Busy),
+        Err(CommitError::Conflict(_)) if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Notes that an order has expired, and tells of it: what every answer has said since its expire time. `rests_on`: the right to do so.
+/// What somebody else has moved meanwhile is left as it is, and is a conflict.
+pub async fn expire(app: &App, before: &PaymentOrderRow, rests_on: Guard) -> Result<(), CommitError> {
+    let step = Step { to: PaymentStatus::Expired, actual_amount: None, transact_at: None };
+    let Ok(moved) = machine::advance(&before.order, Mover::Time, step, app.clock.now()) else { return Ok(()) };
+    let actor = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+    let change =
+        telling::change(app, before, moved, before.order.expires_at, &actor).await.map_err(|error| match error {
+            AppError::Store(error) => CommitError::Store(error),
+            other => CommitError::Store(countersign_store::StoreError::Unfit(other.to_string())),
+        })?;
+    let (mut writes, done) = change.split();
+    writes.push(Write::Guard(rests_on));
+    match app.store.commit(Batch(writes)).await {
+        Ok(_) => {
+            done.ring(app);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// An order for operators, with its owner and its moves.
+pub async fn show(app: &App, id: PrepayId) -> Result<(MerchantRow, PaymentOrderRow, Vec<PaymentMoveRow>), AppError> {
+    let (owner, row) = app.store.payment_order_owner(id).await?.ok_or(AppError::OrderNotFound)?;
+    let moves = app.store.payment_order_moves(row.tenant, id).await?;
+    Ok((owner, row, moves))
+}
+
+/// Orders for operators, newest first.
+pub async fn list(
+    app: &App,
+    filter: PaymentOrderFilter,
+    after: Option<PrepayId>,
+    limit: u32,
+) -> Result<(PaymentOrderPage, UnixMillis), AppError> {
+    let now = app.clock.now();
+    Ok((app.store.payment_orders(filter, now, Cursor { after, limit }, LOOKED_MAX).await?, now))
+}
+
+/// Orders of all tenants that are to be noted as expired, in these lanes.
+pub async fn expired(
+    app: &App,
+    lanes: countersign_domain::lanes::LaneSet,
+    limit: u32,
+) -> Result<Vec<PaymentOrderRow>, countersign_store::StoreError> {
+    app.store.payment_orders_expired(lanes, app.clock.now(), limit).await
+}
+
+/// The tenant and number of the merchant that a list is filtered by.
+pub async fn owner_of(
+    app: &App,
+    merchant_id: &str,
+) -> Result<(TenantNo, countersign_domain::ids::MerchantNo), AppError> {
+    let found = super::identity::find_merchant(app, merchant_id).await?;
+    Ok((found.tenant, found.no))
+}
+
+/// What the QR code of an order holds, and where its payer can pay without it.
+pub fn checkout(app: &App, order: &PaymentOrder) -> Option<String> {
+    match order.content.kind {
+        PaymentKind::Order => None,
+        PaymentKind::Native => Some(format!("{}/{}", app.policy.checkout_url, order.prepay_id)),
+    }
+}

@@ -1,0 +1,173 @@
+//! What a move of a payment order says: to the merchant in a callback, to the audit log, and to its own history.
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
+use countersign_domain::time::UnixMillis;
+use countersign_store::batch::Write;
+use countersign_store::contract::{AuditRow, Vocabulary};
+use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderRow, PaymentOrderWrite};
+use serde::Serialize;
+
+use crate::app::error::AppError;
+use crate::app::events::{self, Happening, as_read};
+use crate::app::{Actor, App};
+
+/// A move that is to be committed.
+pub(super) struct Change {
+    /// The order as it becomes.
+    pub(super) row: PaymentOrderRow,
+    pub(super) writes: Vec<Write>,
+}
+
+/// Whose callback a change has made due.
+pub(super) struct Done {
+    tenant: TenantNo,
+    application: ApplicationNo,
+}
+
+impl Change {
+    pub(super) fn split(self) -> (Vec<Write>, Done) {
+        (self.writes, Done { tenant: self.row.tenant, application: self.row.application })
+    }
+}
+
+impl Done {
+    pub(super) fn ring(&self, app: &App) {
+        app.ring(self.tenant, self.application);
+    }
+}
+
+/// The writes of a move: order, history, callback, audit line.
+pub(super) async fn change(
+    app: &App,
+    before: &PaymentOrderRow,
+    order: PaymentOrder,
+    at: UnixMillis,
+    actor: &Actor,
+) -> Result<Change, AppError> {
+    let row = PaymentOrderRow { order, ..before.clone() };
+    let view = events::application(app, &row.client_id).await?;
+    let event = events::new_event(app, &view, &happening(&row, view.application.callback_vocabulary));
+    let entry = PaymentMoveRow {
+        revision: row.order.revision,
+        was: before.order.status,
+        status: row.order.status,
+        at,
+        actor: actor.name.clone(),
+        request_id: actor.request_id.clone(),
+    };
+    let subject = row.order.prepay_id.to_string();
+    let audit = actor.did(
+        Some(row.tenant),
+        app.clock.now(),
+        "payment_order.move",
+        &subject,
+        describe(&before.order),
+        describe(&row.order),
+    );
+    let mut writes = vec![
+        Write::PaymentOrder(Box::new(PaymentOrderWrite::Move { row: row.clone(), entry })),
+        Write::RecordAudit(Box::new(audit)),
+    ];
+    if event.state == DeliveryState::Held {
+        // No change of the application may come between the look and the write, or nobody would release it.
+        writes.push(Write::Guard(as_read(&view.application)));
+    }
+    writes.push(Write::EnqueueEvent(Box::new(event)));
+    Ok(Change { row, writes })
+}
+
+/// The audit line of an order that was made. Trade numbers and currencies are plain, so nothing needs escaping.
+pub(super) fn made(row: &PaymentOrderRow, actor: &Actor) -> AuditRow {
+    let (order, content) = (&row.order, &row.order.content);
+    let after = format!(
+        r#"{{"merchantTradeNo":"{}","kind":"{}","currency":"{}","orderAmount":"{}","expireTime":{}}}"#,
+        order.trade_no,
+        content.kind.name(),
+        content.currency.as_str(),
+        content.amount,
+        order.expires_at.0,
+    );
+    let subject = order.prepay_id.to_string();
+    actor.did(Some(row.tenant), order.created_at, "payment_order.create", &subject, String::new(), after)
+}
+
+/// An order's changing part as a JSON text for the audit log: names and numbers.
+fn describe(order: &PaymentOrder) -> String {
+    let actual = order.actual_amount.map_or_else(|| "null".to_owned(), |amount| format!("\"{amount}\""));
+    let fee = order.fee.as_ref().map_or_else(
+        || "null".to_owned(),
+        |fee| {
+            let version = fee.version_no.map_or_else(|| "null".to_owned(), |no| no.to_string());
+            format!(r#"{{"version_no":{version},"r_fee":"{}","f_fee":"{}"}}"#, fee.fee.r_fee, fee.fee.f_fee)
+        },
+    );
+    format!(
+        r#"{{"status":"{}","revision":{},"actualAmount":{actual},"fee":{fee}}}"#,
+        order.status.name(),
+        order.revision
+    )
+}
+
+/// What a callback about an order holds, in this order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Data<'a> {
+    merchant_trade_no: &'a str,
+    prepay_id: String,
+    currency: &'a str,
+    order_amount: String,
+    actual_amount: Option<String>,
+    status: &'static str,
+    create_time: i64,
+    transact_time: Option<i64>,
+}
+
+fn happening(row: &PaymentOrderRow, vocabulary: Vocabulary) -> Happening {
+    let order = &row.order;
+    let data = Data {
+        merchant_trade_no: &order.trade_no,
+        prepay_id: order.prepay_id.to_string(),
+        currency: order.content.currency.as_str(),
+        order_amount: order.content.amount.to_string(),
+        actual_amount: order.actual_amount.map(|amount| amount.to_string()),
+        status: order.status.name(),
+        create_time: order.created_at.0,
+        transact_time: order.transact_at.map(|at| at.0),
+    };
+    let (biz_type, biz_status) = words(order.status, vocabulary);
+    Happening {
+        client_id: row.client_id.clone(),
+        biz_type: biz_type.to_owned(),
+        biz_id: order.prepay_id.to_string(),
+        biz_status: biz_status.to_owned(),
+        data: serde_json::to_string(&data).expect("texts and numbers always serialize"),
+    }
+}
+
+/// `bizType` and `bizStatus` of an order that has become so.
+const fn words(status: PaymentStatus, vocabulary: Vocabulary) -> (&'static str, &'static str) {
+    match vocabulary {
+        Vocabulary::Standard => (
+            "PAYMENT_ORDER",
+            match status {
+                PaymentStatus::Pending => "PENDING",
+                PaymentStatus::Process => "PROCESS",
+                PaymentStatus::Paid => "SUCCESS",
+                PaymentStatus::Expired => "EXPIRED",
+                PaymentStatus::Closed => "CLOSED",
+            },
+        ),
+        Vocabulary::Family => (
+            "PAY",
+            match status {
+                PaymentStatus::Pending => "PAY_PENDING",
+                PaymentStatus::Process => "PAY_PROCESS",
+                PaymentStatus::Paid => "PAY_SUCCESS",
+                PaymentStatus::Expired => "PAY_EXPIRED",
+                PaymentStatus::Closed => "PAY_CLOSE",
+            },
+        ),
+    }
+}

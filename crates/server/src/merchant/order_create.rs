@@ -1,0 +1,27 @@
+//! `POST /v1/pay/order`: a payment order.
+
+use countersign_domain::payment_order::PaymentKind;
+use countersign_protocol::endpoint::{Endpoint, RequestRefused};
+
+use super::answer::{Failure, success};
+use super::payment_orders::{Asked, create, parse};
+use super::signed::{Input, Signed};
+use crate::app::App;
+use crate::edges::payment_orders::made;
+
+/// The operation.
+#[derive(Debug)]
+pub struct Operation;
+
+impl super::signed::Operation for Operation {
+    const ENDPOINT: Endpoint = Endpoint::OrderCreate;
+    type Request = Asked;
+
+    fn parse(input: Input<'_>) -> Result<Asked, RequestRefused> {
+        parse(input)
+    }
+
+    async fn handle(app: &App, signed: &Signed<'_, Asked>) -> Result<Vec<u8>, Failure> {
+        success(&made(app, &create(app, signed, PaymentKind::Order).await?.order))
+    }
+}

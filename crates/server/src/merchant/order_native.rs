@@ -1,0 +1,27 @@
+//! `POST /v1/pay/transactions/native`: a payment order that is paid by a personal QR code.
+
+use countersign_domain::payment_order::PaymentKind;
+use countersign_protocol::endpoint::{Endpoint, RequestRefused};
+
+use super::answer::{Failure, success};
+use super::payment_orders::{Asked, create, parse};
+use super::signed::{Input, Signed};
+use crate::app::App;
+use crate::edges::payment_orders::made_native;
+
+/// The operation.
+#[derive(Debug)]
+pub struct Operation;
+
+impl super::signed::Operation for Operation {
+    const ENDPOINT: Endpoint = Endpoint::OrderNative;
+    type Request = Asked;
+
+    fn parse(input: Input<'_>) -> Result<Asked, RequestRefused> {
+        parse(input)
+    }
+
+    async fn handle(app: &App, signed: &Signed<'_, Asked>) -> Result<Vec<u8>, Failure> {
+        success(&made_native(app, &create(app, signed, PaymentKind::Native).await?.order))
+    }
+}

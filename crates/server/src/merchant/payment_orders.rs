@@ -1,0 +1,76 @@
+//! What the operations about payment orders share: words of the wire to values of the domain.
+
+use countersign_domain::payment_order::{Content, PaymentKind};
+use countersign_domain::time::UnixMillis;
+use countersign_protocol::endpoint::RequestRefused;
+use countersign_protocol::endpoint::payment_order::{Name, Request};
+use countersign_store::payment_order::{PaymentOrderRow, Received};
+
+use super::answer::Failure;
+use super::signed::{Input, Signed};
+use crate::app::App;
+use crate::app::payment_orders::{self, Named, Wanted};
+
+/// The headers that a signature and a right rest on, whatever the prefix before them.
+const KEPT: [&str; 7] =
+    ["certificate-clientid", "certificate-sn", "timestamp", "nonce", "signature", "merchantid", "on-behalf-of"];
+
+/// An order that is asked for, and the request as it came.
+#[derive(Debug)]
+pub struct Asked {
+    request: Request,
+    received: Received,
+}
+
+/// Reads the request of either operation that makes an order.
+pub fn parse(input: Input<'_>) -> Result<Asked, RequestRefused> {
+    Ok(Asked { request: Request::parse(input.body)?, received: received(input) })
+}
+
+/// The request line and the headers that count, each on a line, and the body.
+fn received(input: Input<'_>) -> Received {
+    let mut head = format!("{} {}", input.head.method, input.head.uri);
+    for (name, value) in &input.head.headers {
+        let counts = |kept: &&str| name.as_str().strip_suffix(*kept).is_some_and(|prefix| prefix.ends_with('-'));
+        if KEPT.iter().any(counts)
+            && let Ok(value) = value.to_str()
+        {
+            head.push('\n');
+            head.push_str(name.as_str());
+            head.push_str(": ");
+            head.push_str(value);
+        }
+    }
+    Received { head, body: input.body.to_vec() }
+}
+
+/// Makes an order of this kind, or finds it.
+pub async fn create(app: &App, signed: &Signed<'_, Asked>, kind: PaymentKind) -> Result<PaymentOrderRow, Failure> {
+    let Asked { request, received } = signed.request();
+    let goods = request.goods.clone().unwrap_or_default();
+    let content = Content {
+        kind,
+        currency: payment_orders::currency("currency", &request.currency)?,
+        amount: payment_orders::amount("orderAmount", &request.order_amount, kind)?,
+        merchant_user_id: request.merchant_user_id.clone(),
+        channel_id: request.channel_id.clone(),
+        goods_name: goods.goods_name,
+        goods_detail: goods.goods_detail,
+    };
+    let wanted = Wanted {
+        trade_no: request.merchant_trade_no.clone(),
+        content,
+        terminal_type: request.env.as_ref().and_then(|env| env.terminal_type.clone()),
+        return_url: request.return_url.clone(),
+        cancel_url: request.cancel_url.clone(),
+        expires_at: request.order_expire_time.map(UnixMillis),
+        received: received.clone(),
+    };
+    let by = &signed.application().application;
+    Ok(payment_orders::create(app, signed.owner(), by, &wanted, signed.claim(), &signed.actor()).await?)
+}
+
+/// The order that a request names.
+pub fn named(name: &Name) -> Named<'_> {
+    Named { prepay_id: name.prepay_id.as_deref(), trade_no: name.merchant_trade_no.as_deref() }
+}

@@ -1,0 +1,77 @@
+//! The SQL of payment orders. Statements name these texts, and tests look at them there.
+
+use crate::payment_order::payment_order_columns;
+
+/// How a list for operators begins; what is asked for is added to it. So is to the look for where it ends.
+pub(super) const PAYMENT_ORDERS: &str = concat!(
+    "SELECT ",
+    payment_order_columns!(),
+    ", (SELECT m.merchant_id FROM merchant m WHERE m.merchant_no = p.merchant_no) FROM payment_order p WHERE true"
+);
+pub(super) const PAYMENT_ORDERS_EDGE: &str = "SELECT p.order_no, p.tail FROM payment_order p WHERE true";
+
+pub(super) const ONE: &str = concat!(
+    "SELECT ",
+    payment_order_columns!(),
+    " FROM payment_order p WHERE p.tenant_no = $1 AND p.merchant_no = $2 AND p.order_no = $3 AND p.tail = $4"
+);
+// The order is the key's by trade number, and no other index has it: whatever is known of the table, that one is taken.
+pub(super) const BY_TRADE_NO: &str = concat!(
+    "SELECT ",
+    payment_order_columns!(),
+    " FROM payment_order p WHERE (p.trade_no, p.tenant_no, p.merchant_no) >= ($3, $1, $2)
+     AND (p.trade_no, p.tenant_no, p.merchant_no) <= ($3, $1, $2) AND p.tenant_no = $1 AND p.merchant_no = $2
+     ORDER BY p.trade_no, p.tenant_no, p.merchant_no LIMIT 1"
+);
+pub(super) const OWNER: &str = concat!(
+    "SELECT ",
+    payment_order_columns!(),
+    ", ",
+    merchant_columns!(),
+    " FROM payment_order p JOIN merchant m ON m.merchant_no = p.merchant_no WHERE p.order_no = $1 AND p.tail = $2"
+);
+pub(super) const MOVES: &str = "SELECT order_no, revision, was, status, at, actor, request_id FROM payment_order_move
+    WHERE tenant_no = $1 AND order_no = $2 ORDER BY revision";
+pub(super) const RECEIVED: &str = "SELECT order_no, request_head, request_body FROM payment_order
+    WHERE tenant_no = $1 AND merchant_no = $2 AND order_no = $3 AND tail = $4";
+pub(super) const EXPIRED: &str = concat!(
+    "SELECT ",
+    payment_order_columns!(),
+    " FROM unnest($1::bigint[]) AS l (lane) CROSS JOIN LATERAL (SELECT * FROM payment_order o WHERE o.status = 'PENDING'
+     AND (o.application_no & 63) = l.lane AND o.expire_at <= $2 ORDER BY o.expire_at LIMIT $3) p ORDER BY p.expire_at, p.order_no"
+);
+
+/// What an order that is to be added would meet: its trade number, or its number.
+pub(super) const TAKEN: &str =
+    "SELECT p.tenant_no, p.merchant_no, p.order_no, p.trade_no FROM unnest($1::bigint[], $2::bigint[], $3::text[])
+    AS a (tenant_no, merchant_no, trade_no) CROSS JOIN LATERAL (SELECT q.tenant_no, q.merchant_no, q.order_no, q.trade_no
+    FROM payment_order q WHERE q.tenant_no = a.tenant_no AND q.merchant_no = a.merchant_no
+    AND (q.trade_no, q.tenant_no, q.merchant_no) >= (a.trade_no COLLATE \"C\", a.tenant_no, a.merchant_no)
+    AND (q.trade_no, q.tenant_no, q.merchant_no) <= (a.trade_no COLLATE \"C\", a.tenant_no, a.merchant_no)
+    ORDER BY q.trade_no, q.tenant_no, q.merchant_no LIMIT 1) p
+    UNION SELECT p.tenant_no, p.merchant_no, p.order_no, p.trade_no FROM unnest($1::bigint[], $4::bigint[]) AS a (tenant_no, order_no)
+    CROSS JOIN LATERAL (SELECT q.tenant_no, q.merchant_no, q.order_no, q.trade_no FROM payment_order q
+    WHERE q.tenant_no = a.tenant_no AND (q.order_no, q.tenant_no) >= (a.order_no, a.tenant_no)
+    AND (q.order_no, q.tenant_no) <= (a.order_no, a.tenant_no) ORDER BY q.order_no, q.tenant_no LIMIT 1) p";
+pub(super) const LOCK: &str = "SELECT p.tenant_no, p.order_no, p.revision FROM payment_order p
+    JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS a (tenant_no, merchant_no, order_no)
+    ON p.tenant_no = a.tenant_no AND p.merchant_no = a.merchant_no AND p.order_no = a.order_no
+    ORDER BY p.tenant_no, p.order_no FOR NO KEY UPDATE OF p";
+pub(super) const INSERT: &str =
+    "INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no,
+    kind, currency, amount, merchant_user_id, channel_id, goods_name, goods_detail, terminal_type, return_url, cancel_url, status,
+    created_at, expire_at, revision, actor, request_id, request_head, request_body)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[],
+    $9::text[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[],
+    $19::bigint[], $20::bigint[], $21::bigint[], $22::text[], $23::text[], $24::text[], $25::bytea[])";
+pub(super) const MOVE: &str = "UPDATE payment_order p SET status = a.status, actual_amount = a.actual_amount,
+    transact_at = a.transact_at, paid_at = a.paid_at, fee_config_id = a.fee_config_id, fee_version_no = a.fee_version_no,
+    fee_r_markup = a.fee_r_markup, fee_f_markup = a.fee_f_markup, r_fee = a.r_fee, f_fee = a.f_fee, worked_sum = a.worked_sum,
+    revision = a.revision FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[],
+    $7::bigint[], $8::bytea[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::text[], $15::bigint[])
+    AS a (tenant_no, merchant_no, order_no, status, actual_amount, transact_at, paid_at, fee_config_id, fee_version_no, fee_r_markup,
+    fee_f_markup, r_fee, f_fee, worked_sum, revision)
+    WHERE p.tenant_no = a.tenant_no AND p.merchant_no = a.merchant_no AND p.order_no = a.order_no";
+pub(super) const MOVES_INSERT: &str =
+    "INSERT INTO payment_order_move (tenant_no, order_no, revision, was, status, at, actor, request_id)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])";

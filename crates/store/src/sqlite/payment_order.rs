@@ -1,0 +1,225 @@
+//! Payment orders: how they are written, and how they are found.
+
+use countersign_domain::ids::{MerchantNo, TenantNo};
+use countersign_domain::lanes::LaneSet;
+use countersign_domain::money::Amount;
+use countersign_domain::payment_order::PrepayId;
+use countersign_domain::time::UnixMillis;
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, Row, params, params_from_iter};
+
+use super::queries::{Found, many, merchant_columns, one};
+use super::statements::{Kept, Sql};
+use super::{SqliteStore, rows};
+use crate::contract::{Cursor, MerchantRow, StoreError};
+use crate::payment_order::{
+    Asked, Listing, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow,
+    PaymentOrderWrite, PaymentOrders, Received, Value, page, payment_order_columns, read, read_listed, read_move,
+    read_received,
+};
+
+/// Does a write whose guard held.
+pub(super) fn write(kept: &mut Kept<'_>, write: &PaymentOrderWrite) -> rusqlite::Result<()> {
+    match write {
+        PaymentOrderWrite::Insert { row, received } => insert(kept, row, received),
+        PaymentOrderWrite::Move { row, entry } => {
+            update(kept, row)?;
+            let (number, was, status) = (row.order.prepay_id.number(), entry.was.name(), entry.status.name());
+            let (revision, at) = (entry.revision, entry.at.0);
+            let entry = params![row.tenant.0, number, revision, was, status, at, entry.actor, entry.request_id];
+            kept.run(Sql::PaymentOrderMove, entry).map(|_| ())
+        }
+    }
+}
+
+fn insert(kept: &mut Kept<'_>, row: &PaymentOrderRow, received: &Received) -> rusqlite::Result<()> {
+    let (order, content) = (&row.order, &row.order.content);
+    kept.run(
+        Sql::PaymentOrderInsert,
+        params![
+            row.tenant.0,
+            order.prepay_id.number(),
+            order.prepay_id.tail(),
+            row.merchant.0,
+            row.application.0,
+            row.client_id,
+            order.trade_no,
+            content.kind.name(),
+            content.currency.as_str(),
+            content.amount.micros(),
+            content.merchant_user_id,
+            content.channel_id,
+            content.goods_name,
+            content.goods_detail,
+            order.terminal_type,
+            order.return_url,
+            order.cancel_url,
+            order.status.name(),
+            order.created_at.0,
+            order.expires_at.0,
+            order.revision,
+            row.actor,
+            row.request_id,
+            received.head,
+            received.body
+        ],
+    )?;
+    Ok(())
+}
+
+fn update(kept: &mut Kept<'_>, row: &PaymentOrderRow) -> rusqlite::Result<()> {
+    let (order, fee) = (&row.order, row.order.fee.as_ref());
+    kept.run(
+        Sql::PaymentOrderUpdate,
+        params![
+            order.prepay_id.number(),
+            order.status.name(),
+            order.actual_amount.map(Amount::micros),
+            order.transact_at.map(|at| at.0),
+            order.paid_at.map(|at| at.0),
+            fee.and_then(|fee| fee.config_id).map(|id| id.0.to_be_bytes()),
+            fee.and_then(|fee| fee.version_no),
+            fee.map(|fee| fee.markup.r().to_string()),
+            fee.map(|fee| fee.markup.f().micros()),
+            fee.map(|fee| fee.fee.r_fee.micros()),
+            fee.map(|fee| fee.fee.f_fee.micros()),
+            fee.map(|fee| fee.worked_sum.as_str()),
+            order.revision
+        ],
+    )?;
+    Ok(())
+}
+
+fn whole(row: &Row<'_>) -> Found<PaymentOrderRow> {
+    Ok(read(row)?.0)
+}
+
+fn find(conn: &Connection, tenant: TenantNo, of: MerchantNo, name: &OrderName) -> Found<Option<PaymentOrderRow>> {
+    match name {
+        OrderName::Prepay(id) => {
+            let sql = concat!(
+                "SELECT ",
+                payment_order_columns!(),
+                " FROM payment_order p WHERE p.order_no = ?1 AND p.tail = ?2 AND p.merchant_no = ?3 AND p.tenant_no = ?4"
+            );
+            one(conn, sql, [id.number(), id.tail(), of.0, tenant.0], whole)
+        }
+        OrderName::TradeNo(no) => {
+            let sql = concat!(
+                "SELECT ",
+                payment_order_columns!(),
+                " FROM payment_order p WHERE p.trade_no = ?1 AND p.merchant_no = ?2 AND p.tenant_no = ?3"
+            );
+            one(conn, sql, params![no, of.0, tenant.0], whole)
+        }
+    }
+}
+
+fn owner(conn: &Connection, id: PrepayId) -> Found<Option<(MerchantRow, PaymentOrderRow)>> {
+    let sql = concat!(
+        "SELECT ",
+        payment_order_columns!(),
+        ", ",
+        merchant_columns!("m"),
+        " FROM payment_order p JOIN merchant m ON m.merchant_no = p.merchant_no WHERE p.order_no = ?1 AND p.tail = ?2"
+    );
+    one(conn, sql, [id.number(), id.tail()], |row| {
+        let (order, next) = read(row)?;
+        Ok((rows::merchant(row, next)?.0, order))
+    })
+}
+
+fn moves(conn: &Connection, tenant: TenantNo, id: PrepayId) -> Found<Vec<PaymentMoveRow>> {
+    let sql = "SELECT order_no, revision, was, status, at, actor, request_id FROM payment_order_move
+               WHERE order_no = ?1 AND tenant_no = ?2 ORDER BY revision";
+    many(conn, sql, [id.number(), tenant.0], |row| read_move(row))
+}
+
+fn received(conn: &Connection, tenant: TenantNo, of: MerchantNo, id: PrepayId) -> Found<Option<Received>> {
+    let sql = "SELECT order_no, request_head, request_body FROM payment_order
+               WHERE order_no = ?1 AND tail = ?2 AND merchant_no = ?3 AND tenant_no = ?4";
+    one(conn, sql, [id.number(), id.tail(), of.0, tenant.0], |row| read_received(row))
+}
+
+fn values(values: Vec<Value>) -> impl Iterator<Item = SqlValue> {
+    values.into_iter().map(|value| match value {
+        Value::Int(value) => value.into(),
+        Value::Text(value) => value.into(),
+    })
+}
+
+fn list(conn: &Connection, listing: &Listing, limit: u32, looked_max: u32) -> Found<PaymentOrderPage> {
+    let mut edge = None;
+    if let Some((end, asked)) = listing.edge(looked_max) {
+        let sql = format!("SELECT p.order_no, p.tail FROM payment_order p WHERE true{end}");
+        edge = one(conn, &sql, params_from_iter(values(asked)), |row| {
+            let mut f = rows::Fields::new(row, "payment_order", 0, 0);
+            PrepayId::from_parts(f.int()?, f.int()?).ok_or_else(|| f.corrupt())
+        })?;
+    }
+    let (end, asked): Asked = listing.rows(edge, limit);
+    let begin = concat!(
+        "SELECT ",
+        payment_order_columns!(),
+        ", (SELECT m.merchant_id FROM merchant m WHERE m.merchant_no = p.merchant_no) FROM payment_order p WHERE true"
+    );
+    let found = many(conn, &format!("{begin}{end}"), params_from_iter(values(asked)), |row| read_listed(row))?;
+    Ok(page(found, limit, edge))
+}
+
+fn expired(conn: &Connection, now: UnixMillis, limit: u32) -> Found<Vec<PaymentOrderRow>> {
+    let sql = concat!(
+        "SELECT ",
+        payment_order_columns!(),
+        " FROM payment_order p WHERE p.status = 'PENDING' AND p.expire_at <= ?1 ORDER BY p.expire_at, p.order_no LIMIT ?2"
+    );
+    many(conn, sql, params![now.0, limit], whole)
+}
+
+impl PaymentOrders for SqliteStore {
+    async fn payment_order(
+        &self,
+        tenant: TenantNo,
+        merchant: MerchantNo,
+        name: OrderName,
+    ) -> Result<Option<PaymentOrderRow>, StoreError> {
+        self.readers.here(|conn| find(conn, tenant, merchant, &name))
+    }
+
+    async fn payment_order_owner(&self, id: PrepayId) -> Result<Option<(MerchantRow, PaymentOrderRow)>, StoreError> {
+        self.readers.here(|conn| owner(conn, id))
+    }
+
+    async fn payment_order_moves(&self, tenant: TenantNo, id: PrepayId) -> Result<Vec<PaymentMoveRow>, StoreError> {
+        self.readers.here(|conn| moves(conn, tenant, id))
+    }
+
+    async fn payment_order_received(
+        &self,
+        tenant: TenantNo,
+        merchant: MerchantNo,
+        id: PrepayId,
+    ) -> Result<Option<Received>, StoreError> {
+        self.readers.here(|conn| received(conn, tenant, merchant, id))
+    }
+
+    async fn payment_orders(
+        &self,
+        filter: PaymentOrderFilter,
+        now: UnixMillis,
+        cursor: Cursor<PrepayId>,
+        looked_max: u32,
+    ) -> Result<PaymentOrderPage, StoreError> {
+        let listing = Listing::new(&filter, now, cursor.after, '?');
+        self.readers.away(move |conn| list(conn, &listing, cursor.limit, looked_max)).await
+    }
+
+    async fn payment_orders_expired(
+        &self,
+        _lanes: LaneSet,
+        now: UnixMillis,
+        limit: u32,
+    ) -> Result<Vec<PaymentOrderRow>, StoreError> {
+        self.readers.here(|conn| expired(conn, now, limit))
+    }
+}

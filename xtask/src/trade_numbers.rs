@@ -1,0 +1,18 @@
+//! `cargo xtask trade-numbers [ROUNDS] [STORE]`: one trade number sent by 64 clients at once, and answers that never arrive.
+
+use std::process::ExitCode;
+
+use crate::tools::Numbered;
+
+const RUN: Numbered = Numbered {
+    program: "trade_numbers",
+    most: 1,
+    default: "1000",
+    on_a_store: true,
+    usage: "trade-numbers [ROUNDS] [sqlite|postgres]",
+};
+
+/// 1,000 rounds on SQLite unless told otherwise.
+pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    RUN.run(arguments)
+}
