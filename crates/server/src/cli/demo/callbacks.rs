@@ -89,7 +89,8 @@ async fn emit(stage: &Stage, party: &Party, biz_id: &str, screen: &Screen) -> an
     Ok(event.event_id)
 }
 
-fn show(received: &Received, screen: &Screen) {
+/// Shows a callback as the receiver got it, and what it answered.
+pub fn show(received: &Received, screen: &Screen) {
     screen.say("The receiver got:");
     screen.sent("POST /callbacks", Some(&received.body));
     for (name, value) in [

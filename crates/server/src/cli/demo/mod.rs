@@ -18,6 +18,7 @@ use crate::run;
 mod afterwards;
 mod callbacks;
 mod convert;
+mod payments;
 mod receiver;
 mod refusals;
 mod restart;

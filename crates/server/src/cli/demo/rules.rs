@@ -1,4 +1,4 @@
-//! Journey (a): a fee rule that is pending, and then in force at its exact second.
+//! Journey (a): a fee rule that is pending, and then in force at its exact second; and what orders cost before and after it.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use countersign_protocol::endpoint::{RuleStatus, rule_create, rule_query, rule_u
 use countersign_sdk::Client;
 use rust_decimal::Decimal;
 
+use super::payments;
 use super::screen::Screen;
 use super::stage::{Cast, Stage};
 use crate::clock::Clock;
@@ -15,7 +16,7 @@ use crate::clock::Clock;
 const LAST_LOOK_MS: i64 = 150;
 
 /// Walks it.
-pub async fn walk(stage: &Stage, cast: &Cast, screen: &mut Screen) -> anyhow::Result<()> {
+pub async fn walk(stage: &mut Stage, cast: &Cast, screen: &mut Screen) -> anyhow::Result<()> {
     screen.chapter(
         "A fee rule: pending, then in force",
         "Harbour Bank's program, using the SDK, sets what Corner Shop pays on top of the bank's base rate (0.5 % and 0.1 USDT). \
@@ -24,10 +25,23 @@ pub async fn walk(stage: &Stage, cast: &Cast, screen: &mut Screen) -> anyhow::Re
     let client = stage.client(&cast.institution)?;
     let sub = &cast.sub_account.merchant_id;
     let first = create(&client, sub, screen).await?;
+    screen.say("Corner Shop sells something while version 1 is in force:");
+    let cheap = payments::pay(stage, cast, "till-7-0001", screen).await?;
+    screen.proves(
+        payments::is_priced(&cheap, &first.config_id, "0.0375", "0"),
+        "0.3 % of 12.5 USDT and nothing more: the order names the version and carries the sum worked out.",
+    );
     let ahead_ms = if stage.fast { 2_000 } else { 4_000 };
     let (second, starts_at) = upgrade(&client, sub, &first.config_id, ahead_ms, screen).await?;
     still_the_first(&client, sub, &first.config_id, starts_at, screen).await?;
     at_its_second(&client, sub, &second, starts_at, screen).await?;
+    screen.say("Corner Shop sells the same once more:");
+    let dear = payments::pay(stage, cast, "till-7-0002", screen).await?;
+    screen.proves(
+        payments::is_priced(&dear, &second.config_id, "0.03125", "0.2"),
+        "The same amount costs 0.25 % and 0.2 USDT now, under version 2.",
+    );
+    payments::still_costs(stage, cast, &cheap, screen).await?;
     asked_later(&client, sub, &first.config_id, &second.config_id, starts_at, screen).await
 }
 
