@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 use countersign_sdk::protocol::endpoint::convert_currency::Side;
 use countersign_sdk::protocol::endpoint::convert_preview::Fixed;
 use countersign_sdk::protocol::endpoint::{
-    Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, rule_create, rule_list,
-    rule_query, rule_upgrade,
+    Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_create,
+    order_query, rule_create, rule_list, rule_query, rule_upgrade,
 };
 use countersign_sdk::{Client, Decimal, Error};
 use serde_json::{Value, json};
@@ -66,6 +66,51 @@ async fn conversions(client: &Client) {
     assert_eq!(client.convert(&request).await.expect("an order").order_id, "123");
 }
 
+fn payment() -> Value {
+    json!({
+        "prepayId": "1000001", "merchantTradeNo": "T-1", "currency": "USDT", "orderAmount": "10.5", "status": "PAID", "terminalType": null,
+        "createTime": 1_767_225_600_000_i64, "expireTime": 1_767_229_200_000_i64,
+    })
+}
+
+fn payment_in_full() -> Value {
+    let mut order = payment();
+    let more = json!({
+        "merchantId": "10002", "transactTime": null, "goodsName": null, "channelId": null, "actualAmount": "10.5",
+        "fee": {
+            "config_id": null, "version_no": null, "r_markup": 0, "f_markup": 0, "r_fee": "0", "f_fee": "0", "worked_sum": "no rule",
+        },
+        "qrContent": null, "location": null,
+    });
+    order.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    order
+}
+
+fn native() -> Value {
+    let mut order = payment();
+    order["qrContent"] = json!("https://pay.example/1000001");
+    order["location"] = json!("https://pay.example/1000001");
+    order
+}
+
+/// The four calls about payment orders.
+async fn payments(client: &Client) {
+    let request = order_create::Request {
+        merchant_trade_no: "T-1".to_owned(),
+        currency: "USDT".to_owned(),
+        order_amount: "10.5".to_owned(),
+        goods: Some(order_create::Goods { goods_name: Some("Tea".to_owned()), goods_detail: None }),
+        ..order_create::Request::default()
+    };
+    assert_eq!(order_create::Request::parse(&request.to_body()), Ok(request.clone()), "what is sent is what is read");
+    assert_eq!(client.order_create(&request).await.expect("an order").0.prepay_id, "1000001");
+    assert_eq!(client.order_native(&request).await.expect("an order").qr_content, "https://pay.example/1000001");
+    let name = order_query::Request { merchant_trade_no: Some("T-1".to_owned()), prepay_id: None };
+    let found = client.order_query(&name).await.expect("an order");
+    assert_eq!((found.order.order_amount.as_str(), found.fee.expect("it is paid").r_fee.as_str()), ("10.5", "0"));
+    assert_eq!(client.order_close(&name).await.expect("closed").result, "SUCCESS");
+}
+
 #[tokio::test]
 async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right() {
     let stub = Stub::start().await;
@@ -87,6 +132,10 @@ async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right
             "quoteId": "PAY-0a1b2c3d", "expireTime": 1_767_225_630_000_i64,
         })),
         success(&order()),
+        success(&payment()),
+        success(&native()),
+        success(&payment_in_full()),
+        success(&json!({"result": "SUCCESS"})),
         success(&json!({"events": [], "next": 5})),
     ]);
     let query =
@@ -102,6 +151,7 @@ async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right
     let wanted = client.convert_order(&convert_order::Request { order_id: "123".to_owned() }).await.expect("order");
     assert_eq!((wanted.order_id.as_str(), wanted.rate.to_string().as_str()), ("123", "2.625"));
     conversions(&client).await;
+    payments(&client).await;
     assert_eq!(client.events(&events::Request { after: 3, limit: 2 }).await.expect("events").next, 5);
 
     let seen = stub.seen();
