@@ -8,7 +8,7 @@ use super::{Place, database, mode};
 fn the_demo_holds_every_claim() {
     let place = Place::fresh();
     let (stdout, _) = place.ends(&["demo", "--once", "--fast"], 0);
-    assert!(stdout.contains("All 28 claims held"), "{stdout}");
+    assert!(stdout.contains("All 33 claims held"), "{stdout}");
     assert!(!stdout.contains('\u{1b}'), "no colour in a pipe");
 }
 
@@ -16,7 +16,7 @@ fn the_demo_holds_every_claim() {
 fn the_demo_holds_every_claim_on_postgresql_too() {
     let (place, database) = (Place::fresh(), database());
     let (stdout, _) = place.ends(&["demo", "--once", "--fast", "--database-url", &database.url()], 0);
-    assert!(stdout.contains("All 28 claims held"), "{stdout}");
+    assert!(stdout.contains("All 33 claims held"), "{stdout}");
 }
 
 #[test]

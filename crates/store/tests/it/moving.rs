@@ -8,6 +8,7 @@ use std::task::Poll;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Schedule};
 use countersign_domain::ids::{ApplicationNo, MerchantNo};
+use countersign_domain::payment_order::PaymentStatus;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{
     ApplicationRow, Claimed, EndpointSettings, MerchantKind, SecretRow, SecretUses, StoreError, TokenRow, TokenUse,
@@ -19,6 +20,7 @@ use countersign_store::testing::{Database, Server, ServerOptions};
 use countersign_store::{AnyStore, PostgresOptions, PostgresStore, SqliteStore, Store};
 use proptest::prelude::*;
 
+use crate::contract::payment_orders::{moved, paid};
 use crate::fixtures::*;
 use crate::property::{everything, write};
 
@@ -131,6 +133,9 @@ async fn furnish_all(store: &AnyStore) {
     commit(store, vec![put_rate(rate("BTC_USDT", 1)), add_quote(quote("PAY-1", 30)), add_quote(quote("PAY-2", 30))])
         .await;
     commit(store, vec![execute("req", 4, "PAY-1")]).await;
+    let (pending, other) = (payment_order(SUB, 7, "T-7"), payment_order(SUB, 8, "T-8"));
+    commit(store, vec![insert_payment(pending), insert_payment(other.clone())]).await;
+    commit(store, vec![moved(&paid(&other), PaymentStatus::Pending)]).await;
     assert!(store.events_after(TENANT, APP, 0, 10).await.expect("reads").len() == 5);
 }
 

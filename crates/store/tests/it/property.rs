@@ -10,6 +10,7 @@ use countersign_store::contract::{
     ApplicationRow, ClaimKey, CommitError, Cursor, EventFilter, EventRow, RuleFilter, SecretRow, StoreError, TokenRow,
 };
 use countersign_store::conversion::ConvertWrite;
+use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
 use countersign_store::{AnyStore, ConvertStore as _, Store};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -225,6 +226,13 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
     for n in 0..4 {
         seen.push(format!("{:?}", store.quote(TENANT, SUB, &format!("PAY-{n}")).await.expect("reads")));
         seen.push(format!("{:?}", store.convert_request(TENANT, SUB, &format!("req{n}")).await.expect("reads")));
+    }
+    let orders = store.payment_orders(PaymentOrderFilter::default(), at(9), Cursor { after: None, limit: 9 }, 99);
+    seen.push(format!("{:?}", orders.await.expect("reads")));
+    for n in [7, 8] {
+        let id = payment_order(SUB, n, "").order.prepay_id;
+        seen.push(format!("{:?}", store.payment_order_moves(TENANT, id).await.expect("reads")));
+        seen.push(format!("{:?}", store.payment_order_received(TENANT, SUB, id).await.expect("reads")));
     }
     for of in [SUB, MerchantNo(11)] {
         seen.push(format!("{:?}", store.rule_versions(TENANT, of, all()).await.expect("reads")));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::house::{House, START, all_pages};
 
 /// Makes an order of a merchant as its application would; its number.
-async fn made(house: &House, (merchant_id, client_id): (&str, &str), trade_no: &str, of: &str) -> String {
+pub async fn made(house: &House, (merchant_id, client_id): (&str, &str), trade_no: &str, of: &str) -> String {
     let owner = house.app.store.merchant(merchant_id).await.expect("reads").expect("is there");
     let by = house.app.store.application(client_id).await.expect("reads").expect("is there").application;
     let content = Content {

@@ -11,6 +11,7 @@ use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
 use super::house::{Answer, DAY_MS, House};
+use super::payment_orders::made;
 
 /// What is POST for its body's sake, and changes nothing: again is again.
 const CHANGES_NOTHING: [&str; 1] = ["/audit/verify"];
@@ -44,7 +45,7 @@ async fn cases(house: &House) -> Vec<Case> {
     let secret = |id: &str, what: &str| format!("{application}/secrets/{id}{what}");
     let mut another = order;
     another["order_id"] = json!("6");
-    let mut cases = of_callbacks(house, &other_id).await;
+    let mut cases = and_of_money(of_callbacks(house, &other_id).await, house, &client_id).await;
     cases.extend([
         case("POST", "/institutions", "/institutions".to_owned(), json!({"name": "N"})),
         case("POST", "/merchants", "/merchants".to_owned(), json!({"name": "N"})),
@@ -95,7 +96,19 @@ async fn cases(house: &House) -> Vec<Case> {
     cases
 }
 
-/// The calls about the callbacks of an application; and that about rates.
+/// And what the back end says: a rate, and that an order is paid.
+async fn and_of_money(mut cases: Vec<Case>, house: &House, client_id: &str) -> Vec<Case> {
+    let order = format!("/payment-orders/{}", made(house, ("m", client_id), "T-1", "1").await);
+    // From here on it does not expire.
+    house.patch(&order, json!({"status": "PROCESS"})).await.ok();
+    cases.extend([
+        Case { method: "PUT", under: "/rates/{pair}", path: "/rates/GT_USDT".to_owned(), body: json!({"rate": 2}) },
+        Case { method: "PATCH", under: "/payment-orders/{prepayId}", path: order, body: json!({"status": "PAID"}) },
+    ]);
+    cases
+}
+
+/// The calls about the callbacks of an application.
 async fn of_callbacks(house: &House, client_id: &str) -> Vec<Case> {
     // This machine's name: refused where callbacks are vetted, so nothing leaves.
     let here = json!({"name": "C", "callback_url": "https://localhost/callback"});
@@ -106,10 +119,7 @@ async fn of_callbacks(house: &House, client_id: &str) -> Vec<Case> {
         path: under.replace("{client_id}", client_id),
         body,
     };
-    let rate =
-        Case { method: "PUT", under: "/rates/{pair}", path: "/rates/GT_USDT".to_owned(), body: json!({"rate": 2}) };
     vec![
-        rate,
         case("/applications/{client_id}/callbacks/pause", client_id, json!({"reason": "mending"})),
         case("/applications/{client_id}/callbacks/resume", client_id, json!({})),
         case("/applications/{client_id}/callbacks/test", &here, json!({})),
