@@ -1,7 +1,8 @@
-//! Records of attempts wait a moment for each other, so that many share a commit: what a commit costs does not grow with what is in it.
+//! Records of attempts wait a moment for each other, so that many share a commit, whose sync costs the same for one as for many.
 //!
 //! Whoever comes first leads: it waits until every attempt under way has come, too, or [`LINGER`] has passed, and hands over what is there.
-//! Nobody is answered before his own record is durable. A leader that is cut off leaves nobody waiting: the others hear that nothing was done.
+//! Nobody is told that it is done before his own record is durable. A leader that is cut off leaves nobody waiting: the others are told to ask
+//! again. It may have handed their records over before; then the guard of `RecordAttempt`, which holds once, says that they are there.
 
 use std::mem::take;
 use std::pin::pin;
