@@ -7,9 +7,10 @@ mod behaviours;
 mod bench;
 mod cargo;
 mod check;
-mod client_req_ids;
 mod decimals;
 mod egress;
+mod evidence;
+mod fees;
 mod fleet;
 mod histories;
 mod hostile;
@@ -17,6 +18,7 @@ mod idle;
 mod kill;
 mod moves;
 mod neighbours;
+mod one_order;
 mod packages;
 mod queued;
 mod rewrap;
@@ -24,7 +26,6 @@ mod rotation;
 mod strace;
 mod test;
 mod tools;
-mod trade_numbers;
 mod victim;
 
 /// One command of this program.
@@ -57,14 +58,19 @@ const COMMANDS: &[Command] = &[
         run: histories::run,
     },
     Command {
-        name: "client-req-ids",
-        summary: "[ROUNDS] [STORE] one clientReqId by 64 clients at once, and answers lost after the commit: one order each",
-        run: client_req_ids::run,
+        name: "one-order",
+        summary: "[ROUNDS] [STORE] one trade number, one clientReqId by 64 clients at once, and lost answers: one order each",
+        run: one_order::run,
     },
     Command {
-        name: "trade-numbers",
-        summary: "[ROUNDS] [STORE] one trade number by 64 clients at once, and answers lost after the commit: one order each",
-        run: trade_numbers::run,
+        name: "evidence",
+        summary: "[TRIALS] [STORE] 1,000 spoiled files of evidence of each kind, each place named; forgers without the key",
+        run: evidence::run,
+    },
+    Command {
+        name: "fees",
+        summary: "[ORDERS] [STORE] 100,000 orders under 20 rules: fees beside paper, a what-if beside running the rule, statements",
+        run: fees::run,
     },
     Command {
         name: "decimals",
@@ -141,7 +147,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
     Command {
         name: "bench",
-        summary: "[hmac|query|callbacks|upgrades|query-postgres|postgres] figures, each beside its yardstick",
+        summary: "[hmac|query|callbacks|upgrades|orders|flat|query-postgres|postgres] figures, each beside its yardstick",
         run: bench::run,
     },
 ];

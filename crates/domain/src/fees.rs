@@ -70,6 +70,21 @@ pub fn fee(amount: Amount, markup: &Markup, unit: MarkupUnit) -> Result<Fee, Fee
     Ok(Fee { r_fee: Amount::from_micros(r_fee), f_fee: markup.f() })
 }
 
+/// `amount x r (/ 100)` before it is rounded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Every digit, without trailing zeros.
+    pub text: String,
+    /// Whether it has more than six decimals, so that the fee is not it.
+    pub is_rounded: bool,
+}
+
+/// The product that the first part of a fee is rounded from.
+pub fn product(amount: Amount, markup: &Markup, unit: MarkupUnit) -> Result<Product, FeeRefused> {
+    let exact = Exact::of(amount, markup, unit)?;
+    Ok(Product { text: exact.text(), is_rounded: exact.needs_rounding() })
+}
+
 /// The sum worked out as text with every figure in it, so that anybody can check it:
 /// `10.5 GT x 0.3 / 100 = 0.0315 GT; plus 1 USDT fixed`.
 pub fn worked_sum(
@@ -78,15 +93,15 @@ pub fn worked_sum(
     markup: &Markup,
     unit: MarkupUnit,
 ) -> Result<String, FeeRefused> {
-    let exact = Exact::of(amount, markup, unit)?;
+    let exact = product(amount, markup, unit)?;
     let Fee { r_fee, f_fee } = fee(amount, markup, unit)?;
     let (coin, r) = (currency.as_str(), markup.r());
     let divided = match unit {
         MarkupUnit::Percent => " / 100",
         MarkupUnit::Fraction => "",
     };
-    let product = if exact.needs_rounding() {
-        format!("{} {coin}, rounded half up to {AMOUNT_SCALE} decimals: {r_fee} {coin}", exact.text())
+    let product = if exact.is_rounded {
+        format!("{} {coin}, rounded half up to {AMOUNT_SCALE} decimals: {r_fee} {coin}", exact.text)
     } else {
         format!("{r_fee} {coin}")
     };

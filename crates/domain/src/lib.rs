@@ -13,3 +13,4 @@ pub mod money;
 pub mod payment_order;
 pub mod rules;
 pub mod time;
+pub mod what_if;

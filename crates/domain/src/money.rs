@@ -1,6 +1,7 @@
 //! Amounts as integers of one millionth, and exact decimals for rates and markups.
 
 use std::fmt;
+use std::ops::{AddAssign, Sub};
 
 use rust_decimal::Decimal;
 use thiserror::Error;
@@ -99,6 +100,56 @@ impl fmt::Display for Amount {
         write!(f, "{}", self.to_decimal())
     }
 }
+
+/// A sum of amounts in millionths, or the difference of two. Of 2^63 amounts, more than there can be, it does not overflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Total(i128);
+
+impl Total {
+    /// Of nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// In millionths.
+    pub const fn micros(self) -> i128 {
+        self.0
+    }
+}
+
+impl From<Amount> for Total {
+    fn from(amount: Amount) -> Self {
+        Self(i128::from(amount.0))
+    }
+}
+
+impl<T: Into<Self>> AddAssign<T> for Total {
+    fn add_assign(&mut self, other: T) {
+        self.0 += other.into().0;
+    }
+}
+
+impl Sub for Total {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl fmt::Display for Total {
+    /// Without trailing zeros: `-12.5`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (micro, sign) = (10u128.pow(AMOUNT_SCALE), if self.0 < 0 { "-" } else { "" });
+        let (whole, fraction) = (self.0.unsigned_abs() / micro, self.0.unsigned_abs() % micro);
+        let fraction = format!("{fraction:06}");
+        match fraction.trim_end_matches('0') {
+            "" => write!(f, "{sign}{whole}"),
+            fraction => write!(f, "{sign}{whole}.{fraction}"),
+        }
+    }
+}
+
+/// The coin of the fixed part of a fee.
+pub const FIXED_FEE_COIN: &str = "USDT";
 
 /// A currency's code: 2 to 10 of `A-Z 0-9`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

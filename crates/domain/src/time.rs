@@ -1,6 +1,8 @@
 //! Instants in milliseconds, and the civil times that fee rules are written in.
 
-use jiff::civil::{DateTime, date};
+use std::fmt;
+
+use jiff::civil::{Date, DateTime, date};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
@@ -74,13 +76,67 @@ impl RuleZone {
         }
     }
 
+    /// The day that an instant is part of.
+    pub fn day(&self, at: UnixMillis) -> Day {
+        Day(self.civil(at).date())
+    }
+
+    /// When a month begins and when it is over: the first instant of its first day and of the next month's.
+    pub fn month(&self, month: Month) -> (UnixMillis, UnixMillis) {
+        let begin = |first: Date| {
+            let zoned = first.to_zoned(self.0.clone()).map(|zoned| zoned.timestamp().as_millisecond());
+            UnixMillis(zoned.expect("months end before the last day of the calendar"))
+        };
+        let next = month.0.first_of_month().saturating_add(jiff::Span::new().months(1));
+        (begin(month.0), begin(next))
+    }
+
     /// Writes `yyyy-MM-dd HH:mm:ss`; parts of a second are cut. Instants beyond the years 1 to 9999 are shown as the nearest within.
     pub fn format(&self, at: UnixMillis) -> String {
+        self.civil(at).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    }
+
+    fn civil(&self, at: UnixMillis) -> DateTime {
         let seconds = at.0.div_euclid(1_000) + i64::from(self.0.to_offset(nearest_timestamp(at)).seconds());
         let first = date(1, 1, 1).at(0, 0, 0, 0).duration_since(EPOCH).as_secs();
         let last = date(9999, 12, 31).at(23, 59, 59, 0).duration_since(EPOCH).as_secs();
-        let civil = EPOCH.saturating_add(SignedDuration::from_secs(seconds.clamp(first, last)));
-        civil.strftime("%Y-%m-%d %H:%M:%S").to_string()
+        EPOCH.saturating_add(SignedDuration::from_secs(seconds.clamp(first, last)))
+    }
+
+    /// The zone's name; `UTC` also where it has none.
+    pub fn name(&self) -> &str {
+        self.0.iana_name().unwrap_or("UTC")
+    }
+}
+
+/// A civil day. It is written `2026-10-31`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(Date);
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A civil month, by its first day. It is written `2026-10`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Month(Date);
+
+impl Month {
+    /// Reads `yyyy-MM`, of the years 1970 to 9998.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+        let (year, month) =
+            text.split_once('-').filter(|(y, m)| y.len() == 4 && m.len() == 2 && digits(y) && digits(m))?;
+        let year = year.parse().ok().filter(|year| (1970..=9998).contains(year))?;
+        Date::new(year, month.parse().ok()?, 1).ok().map(Self)
+    }
+}
+
+impl fmt::Display for Month {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}", self.0.year(), self.0.month())
     }
 }
 

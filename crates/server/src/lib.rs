@@ -11,6 +11,7 @@ pub mod config;
 pub mod datadir;
 pub mod dispatch;
 mod edges;
+pub mod evidence;
 pub mod explain;
 pub mod keys;
 pub mod listen;

@@ -29,7 +29,7 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, operators, rates, retention};
+use crate::app::{App, Policy, audit_chain, delivery, evidence, operators, rates, retention};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -133,7 +133,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let operators = bind(config.operator_listen, "operator_listen").await?;
     let (listen, operator_listen) = (merchants.local_addr()?, operators.local_addr()?);
 
-    let edge = Arc::new(Edge::new(app.clone(), edge_settings(&config)?, surroundings.log.clone())?);
+    let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
     let mut dispatch = dispatch_settings(&config)?;
     if app.store.is_shared() {
         dispatch.node = NodeId(data.node_id(&app.chance)?);
@@ -236,6 +236,11 @@ pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -
     Ok(app)
 }
 
+/// The merchant listener's answers over `app`, without its sockets. For measurements.
+pub fn open_edge(config: &Config, app: Arc<App>, log: LogSink) -> anyhow::Result<Edge> {
+    Ok(Edge::new(app, edge_settings(config)?, log)?)
+}
+
 fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> anyhow::Result<App> {
     // A clock that a test moves stays; the machine's gives way to the one that all nodes share.
     let clock = match clock {
@@ -271,6 +276,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         due: Bell::new(lanes),
         trouble: Trouble::default(),
         walks: audit_chain::Walks::default(),
+        exports: evidence::Exports::default(),
     })
 }
 

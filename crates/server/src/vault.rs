@@ -150,6 +150,8 @@ pub fn secret_row(client_id: &str, secret_id: &str) -> String {
 
 /// What binds the sealed key of the audit log's chain to its setting.
 pub const CHAIN_KEY_ROW: &str = "audit-chain-key";
+/// What binds the sealed key that signs evidence to its setting.
+pub const EVIDENCE_KEY_ROW: &str = "evidence-key";
 
 #[cfg(test)]
 mod tests {

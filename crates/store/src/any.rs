@@ -21,6 +21,7 @@ use crate::contract::{
 use crate::conversion::{ConvertMove, ConvertStore, RateRow};
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::paid_order::{PaidOrder, PaidOrders, PaidPlace, PaidSpan};
 use crate::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrders, Received,
 };
@@ -128,8 +129,14 @@ impl PaymentOrders for AnyStore {
         lanes: LaneSet,
         now: UnixMillis,
         limit: u32,
-    ) -> Result<Vec<PaymentOrderRow>, StoreError> {
+    ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
         either!(self, s => s.payment_orders_expired(lanes, now, limit).await)
+    }
+}
+
+impl PaidOrders for AnyStore {
+    async fn paid_orders(&self, span: PaidSpan, page: Cursor<PaidPlace>) -> Result<Vec<PaidOrder>, StoreError> {
+        either!(self, s => s.paid_orders(span, page).await)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::conversion::ConvertStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::paid_order::PaidOrders;
 use crate::payment_order::PaymentOrders;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 pub use crate::rows::{
@@ -173,7 +174,7 @@ pub struct Cursor<K = i64> {
 ///
 /// Whatever belongs to a tenant is asked for with its tenant, and is not there under another one. What an operator or the dispatcher
 /// looks for without knowing whose it is goes across tenants: each such read says so.
-pub trait Store: ConvertStore + PaymentOrders + Send + Sync + 'static {
+pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Send + Sync + 'static {
     /// Applies the batch whole, durably, or not at all.
     fn commit(&self, batch: Batch) -> impl Future<Output = Result<Committed, CommitError>> + Send;
 

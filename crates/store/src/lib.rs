@@ -15,6 +15,7 @@ pub mod conversion;
 pub mod model;
 pub mod moving;
 pub mod nodes;
+pub mod paid_order;
 pub mod payment_order;
 pub mod postgres;
 pub mod redelivery;

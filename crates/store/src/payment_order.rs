@@ -242,13 +242,14 @@ pub trait PaymentOrders {
     ) -> impl Future<Output = Result<PaymentOrderPage, StoreError>> + Send;
 
     /// Orders of all tenants that are stored as pending and have expired by `now`, of applications in these lanes: at most `limit` of each
-    /// lane, the longest expired first. Stores of one node know no lanes: all.
+    /// lane, the longest expired first. Stores of one node know no lanes: all. One that cannot be read back stands there as its error, so
+    /// that it does not keep the others waiting.
     fn payment_orders_expired(
         &self,
         lanes: LaneSet,
         now: UnixMillis,
         limit: u32,
-    ) -> impl Future<Output = Result<Vec<PaymentOrderRow>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError>> + Send;
 }
 
 /// The columns that [`read`] reads, of a table `p`, in words of both dialects.
@@ -307,7 +308,7 @@ pub(crate) fn read<R: Columns>(row: &R) -> Result<(PaymentOrderRow, usize), Stor
 }
 
 /// The seven columns of a fee: the rule's two, then five that are there together or not at all.
-fn fee<R: Columns>(f: &mut Fields<'_, R>) -> Result<Option<OrderFee>, StoreError> {
+pub(crate) fn fee<R: Columns>(f: &mut Fields<'_, R>) -> Result<Option<OrderFee>, StoreError> {
     let config_id = f.opt_bytes()?.map(|bytes| SortedId(u128::from_be_bytes(bytes)));
     let version_no = f.opt_int()?;
     let r = f.opt_text()?.map(|text| exact(&text).ok_or_else(|| f.corrupt())).transpose()?;

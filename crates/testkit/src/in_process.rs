@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
+use countersign::app::evidence::Exports;
 use countersign::app::hints::Hints;
 use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
@@ -125,5 +126,6 @@ fn in_memory(clock: Clock) -> Result<App> {
         due: Bell::new(LaneSet::ALL),
         trouble: Trouble::default(),
         walks: Walks::default(),
+        exports: Exports::default(),
     })
 }

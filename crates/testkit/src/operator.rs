@@ -38,6 +38,14 @@ impl OperatorAccess {
         Draft { method: method.to_owned(), target: path.to_owned(), headers, body }
     }
 
+    /// The real binary, told where the operator API is and by which token.
+    pub fn command(&self) -> std::process::Command {
+        let mut command = crate::process::bare();
+        command.env("COUNTERSIGN_OPERATOR_TOKEN", &self.token);
+        command.env("COUNTERSIGN_OPERATOR_URL", format!("http://{}", self.address));
+        command
+    }
+
     /// One call.
     pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> Result<Answer> {
         Ok(once(self.address, &self.draft(method, path, body.as_ref()).bytes()).await?)

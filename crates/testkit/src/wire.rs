@@ -73,7 +73,7 @@ impl Connection {
         self.stream.write_all(bytes).await
     }
 
-    /// Reads one answer with a Content-Length.
+    /// Reads one answer with a Content-Length, or in chunks.
     pub async fn read(&mut self) -> io::Result<Answer> {
         loop {
             if let Some((answer, used)) = parse(&self.buffer) {
@@ -98,13 +98,36 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(Answer, usize)> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let status = head.get(9..12)?.parse().ok()?;
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
+    let header = |wanted: &str| {
+        head.lines()
+            .find_map(|line| line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case(wanted)))
+            .map(|h| h.1.trim())
+    };
+    if header("transfer-encoding") == Some("chunked") {
+        let (body, used) = unchunked(bytes.get(end..)?)?;
+        return Some((Answer { status, head, body }, end + used));
+    }
+    let length = header("content-length").and_then(|value| value.parse::<usize>().ok());
     let length = length.unwrap_or(0);
     let body = bytes.get(end..end + length)?.to_vec();
     Some((Answer { status, head, body }, end + length))
+}
+
+/// A body in chunks that is there to its end, and how long it is with their frames.
+fn unchunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (mut body, mut at) = (Vec::new(), 0);
+    loop {
+        let line = bytes.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
+        let size = usize::from_str_radix(std::str::from_utf8(bytes.get(at..at + line)?).ok()?, 16).ok()?;
+        let begin = at + line + 2;
+        let chunk = bytes.get(begin..begin + size)?;
+        at = begin + size + 2;
+        bytes.get(..at)?;
+        if size == 0 {
+            return Some((body, at));
+        }
+        body.extend_from_slice(chunk);
+    }
 }
 
 /// Connects, sends one request, reads one answer.

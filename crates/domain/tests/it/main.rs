@@ -12,3 +12,4 @@ mod rules;
 mod rules_model;
 mod time;
 mod trials;
+mod what_if;

@@ -1,4 +1,4 @@
-use countersign_domain::time::{DateRefused, RuleZone, UnixMillis, parse_rfc3339, rfc3339};
+use countersign_domain::time::{DateRefused, Month, RuleZone, UnixMillis, parse_rfc3339, rfc3339};
 
 #[test]
 fn dates_of_rules_are_read_strictly() {
@@ -104,4 +104,52 @@ fn an_instant_is_read_with_any_offset_and_nothing_else_is_read_as_one() {
     ] {
         assert_eq!(parse_rfc3339(text), None, "{text}");
     }
+}
+
+#[test]
+fn a_month_is_that_of_the_zone_and_begins_with_its_first_instant() {
+    let at = |text| parse_rfc3339(text).expect("an instant");
+    let month = |zone: &str, text| RuleZone::named(zone).expect("a zone").month(Month::parse(text).expect("a month"));
+    let table = [
+        ("UTC", "2026-10", "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z"),
+        ("UTC", "2024-02", "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z"),
+        ("Asia/Shanghai", "2026-12", "2026-11-30T16:00:00Z", "2026-12-31T16:00:00Z"),
+        ("Europe/Berlin", "2026-10", "2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z"),
+        // Its first day began at one o'clock.
+        ("America/Asuncion", "2017-10", "2017-10-01T04:00:00Z", "2017-11-01T03:00:00Z"),
+        ("UTC", "9998-12", "9998-12-01T00:00:00Z", "9999-01-01T00:00:00Z"),
+    ];
+    for (zone, text, from, to) in table {
+        assert_eq!(month(zone, text), (at(from), at(to)), "{zone} {text}");
+        assert_eq!(Month::parse(text).expect("a month").to_string(), text);
+    }
+    for text in [
+        "",
+        "2026",
+        "2026-1",
+        "2026-13",
+        "2026-00",
+        "26-10",
+        "2026/10",
+        "2026-10-01",
+        "1969-12",
+        "9999-01",
+        "+026-10",
+        "2026-+1",
+    ] {
+        assert_eq!(Month::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_day_is_that_of_the_zone() {
+    let day = |zone: &str, text| {
+        RuleZone::named(zone).expect("a zone").day(parse_rfc3339(text).expect("an instant")).to_string()
+    };
+    assert_eq!(day("UTC", "2026-10-31T23:59:59.999Z"), "2026-10-31");
+    assert_eq!(day("Asia/Shanghai", "2026-10-31T15:59:59.999Z"), "2026-10-31");
+    assert_eq!(day("Asia/Shanghai", "2026-10-31T16:00:00Z"), "2026-11-01");
+    assert_eq!(day("UTC", "0001-01-01T00:00:00Z"), "0001-01-01");
+    assert_eq!(RuleZone::named("Asia/Shanghai").expect("a zone").name(), "Asia/Shanghai");
+    assert_eq!(RuleZone::utc().name(), "UTC");
 }

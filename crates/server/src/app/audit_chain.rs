@@ -16,12 +16,12 @@ use countersign_store::{AnyStore, Store as _, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
-use zeroize::Zeroizing;
 
 use super::Actor;
 use super::error::AppError;
-use crate::chance::{Chance, hex, unhex};
-use crate::vault::{CHAIN_KEY_ROW, Vault, VaultError};
+use super::sealed::{CHAIN, SEALED_KEY_BYTES};
+use crate::chance::{Chance, hex};
+use crate::vault::Vault;
 
 mod verifying;
 mod walks;
@@ -29,58 +29,24 @@ mod walks;
 pub use verifying::{Portion, Verified, VerifiedFault, Verifying, verify_named};
 pub use walks::{Asked, Walks};
 
-/// The setting that holds the sealed key: the id of its master key, a colon, hexadecimal.
-pub const CHAIN_KEY: &str = "audit_chain_key";
+/// The setting that holds the sealed key.
+pub const CHAIN_KEY: &str = CHAIN.setting;
 /// The line that says what was there before the chain.
 pub const BEGIN: &str = "audit.begin";
 
 /// Lines read at a time.
 const PAGE: u32 = 1000;
+const _: () = assert!(LINK_BYTES == SEALED_KEY_BYTES, "the chain's key is as long as a link");
 
 /// A key for the chain of a new deployment, and the setting that keeps it.
 pub fn new_key(vault: &Vault, chance: &Chance) -> (ChainKey, String) {
-    let mut key = Zeroizing::new([0; LINK_BYTES]);
-    chance.fill(key.as_mut_slice());
-    let (key_id, sealed) = vault.seal(chance, CHAIN_KEY_ROW, key.as_slice());
-    (ChainKey::new(&key), format!("{key_id}:{}", hex(&sealed)))
-}
-
-fn parts(setting: &str) -> Result<(&str, Vec<u8>), StoreError> {
-    let unreadable = || StoreError::Corrupt { table: "setting", row: CHAIN_KEY.to_owned() };
-    let (key_id, sealed) = setting.split_once(':').ok_or_else(unreadable)?;
-    Ok((key_id, unhex(sealed).ok_or_else(unreadable)?))
-}
-
-fn opened(vault: &Vault, setting: &str) -> Result<Zeroizing<[u8; LINK_BYTES]>, StoreError> {
-    let (key_id, sealed) = parts(setting)?;
-    let unreadable = || StoreError::Corrupt { table: "setting", row: CHAIN_KEY.to_owned() };
-    let plain = vault.open(key_id, CHAIN_KEY_ROW, &sealed).map_err(|error| match error {
-        VaultError::DoesNotOpen => unreadable(),
-        VaultError::NoSuchKey(_) => StoreError::Unavailable(error.to_string()),
-    })?;
-    <[u8; LINK_BYTES]>::try_from(plain.as_slice()).map(Zeroizing::new).map_err(|_| unreadable())
-}
-
-/// The setting with the key sealed under the current master key; none where it is already.
-pub fn sealed_again(vault: &Vault, chance: &Chance, setting: &str) -> Result<Option<String>, StoreError> {
-    if parts(setting)?.0 == vault.key_id() {
-        return Ok(None);
-    }
-    let key = opened(vault, setting)?;
-    let sealed = vault.seal_under_current(chance, CHAIN_KEY_ROW, key.as_slice());
-    Ok(Some(format!("{}:{}", vault.key_id(), hex(&sealed))))
-}
-
-/// The id of the master key that the chain's key is sealed under; none: there is no chain.
-pub async fn sealed_under(store: &AnyStore) -> Result<Option<String>, StoreError> {
-    let Some(setting) = store.setting(CHAIN_KEY).await? else { return Ok(None) };
-    Ok(Some(parts(&setting)?.0.to_owned()))
+    let (key, _, setting) = CHAIN.make(vault, chance);
+    (ChainKey::new(&key), setting)
 }
 
 /// The key of a deployment's chain; none: it has not begun.
 pub async fn key(vault: &Vault, store: &AnyStore) -> Result<Option<ChainKey>, StoreError> {
-    let Some(setting) = store.setting(CHAIN_KEY).await? else { return Ok(None) };
-    Ok(Some(ChainKey::new(&*opened(vault, &setting)?)))
+    Ok(CHAIN.read(vault, store).await?.map(|key| ChainKey::new(&key)))
 }
 
 /// From here on the store links lines with the deployment's key. Whether there is one.

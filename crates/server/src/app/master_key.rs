@@ -11,9 +11,9 @@ use countersign_store::contract::{AuditRow, CommitError, SealedSecret};
 use countersign_store::{AnyStore, Store as _, StoreError};
 use serde_json::json;
 
-use super::audit_chain::{self, CHAIN_KEY};
 use super::error::AppError;
 use super::operators::{Keep, kept};
+use super::sealed::{self, SealedKey};
 use super::{Actor, App};
 use crate::vault::{Vault, VaultError, secret_row};
 
@@ -59,10 +59,12 @@ async fn stored(store: &AnyStore) -> Result<String, StoreError> {
     stored.ok_or_else(|| StoreError::Unfit(format!("the database lacks its setting {MASTER_KEY_ID}")))
 }
 
-/// A master key that secrets, or the key of the audit log's chain, are sealed under and that is not here.
+/// A master key that secrets, or keys of the deployment's own, are sealed under and that is not here.
 pub async fn missing(vault: &Vault, store: &AnyStore) -> Result<Option<String>, StoreError> {
-    if let Some(key_id) = audit_chain::sealed_under(store).await?.filter(|key_id| !vault.knows(key_id)) {
-        return Ok(Some(key_id));
+    for own in sealed::ALL {
+        if let Some(key_id) = own.sealed_under(store).await?.filter(|key_id| !vault.knows(key_id)) {
+            return Ok(Some(key_id));
+        }
     }
     let mut after = None;
     loop {
@@ -75,10 +77,12 @@ pub async fn missing(vault: &Vault, store: &AnyStore) -> Result<Option<String>, 
     }
 }
 
-/// Whether a secret, or the key of the audit log's chain, is sealed under another key than the current one.
+/// Whether a secret, or a key of the deployment's own, is sealed under another key than the current one.
 pub async fn is_left(app: &App) -> Result<bool, AppError> {
-    if audit_chain::sealed_under(&app.store).await?.is_some_and(|key_id| key_id != app.vault.key_id()) {
-        return Ok(true);
+    for own in sealed::ALL {
+        if own.sealed_under(&app.store).await?.is_some_and(|key_id| key_id != app.vault.key_id()) {
+            return Ok(true);
+        }
     }
     Ok(!app.store.secrets_not_under(app.vault.key_id(), None, 1).await?.is_empty())
 }
@@ -87,7 +91,9 @@ pub async fn is_left(app: &App) -> Result<bool, AppError> {
 pub async fn rewrap(app: &App, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Result<Rewrapped, AppError> {
     let began = Instant::now();
     take_current(app, actor).await?;
-    rewrap_chain_key(app, actor).await?;
+    for own in sealed::ALL {
+        rewrap_own(app, own, actor).await?;
+    }
     let mut done =
         Rewrapped { key_id: app.vault.key_id().to_owned(), rewrapped: 0, unreadable: Vec::new(), is_done: false };
     let mut after = None;
@@ -192,15 +198,14 @@ async fn take_current(app: &App, actor: &Actor) -> Result<(), AppError> {
     Err(AppError::Busy)
 }
 
-async fn rewrap_chain_key(app: &App, actor: &Actor) -> Result<(), AppError> {
+/// Seals a key of the deployment's own again.
+async fn rewrap_own(app: &App, own: SealedKey, actor: &Actor) -> Result<(), AppError> {
     for _ in 0..TRIES_MAX {
-        let Some(stored) = app.store.setting(CHAIN_KEY).await? else { return Ok(()) };
-        let Some(to) = audit_chain::sealed_again(&app.vault, &app.chance, &stored)? else { return Ok(()) };
-        let key_id = app.vault.key_id();
-        let line =
-            actor.did(None, app.clock.now(), "master_key.rewrap_chain_key", key_id, String::new(), String::new());
+        let Some(stored) = app.store.setting(own.setting).await? else { return Ok(()) };
+        let Some(to) = own.again(&app.vault, &app.chance, &stored)? else { return Ok(()) };
+        let line = actor.did(None, app.clock.now(), own.rewrapped, app.vault.key_id(), String::new(), String::new());
         let writes = vec![
-            Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: Some(stored), to },
+            Write::MoveSetting { name: own.setting.to_owned(), from: Some(stored), to },
             Write::RecordAudit(Box::new(line)),
         ];
         match app.store.commit(Batch(writes)).await {

@@ -24,6 +24,7 @@ pub mod delivery;
 pub mod endpoint;
 pub mod error;
 pub mod events;
+pub mod evidence;
 pub mod hints;
 pub mod identity;
 pub mod master_key;
@@ -33,9 +34,13 @@ pub mod rates;
 pub mod redelivery;
 pub mod retention;
 pub mod rules;
+pub mod sealed;
+pub mod settings;
+pub mod statements;
 pub mod trouble;
 pub mod turns;
 pub mod uses;
+pub mod what_if;
 
 /// What the use cases need of the configuration; fixed at start.
 #[derive(Clone, Debug)]
@@ -87,6 +92,8 @@ pub struct App {
     pub trouble: trouble::Trouble,
     /// Walks over the audit log that are under way.
     pub walks: audit_chain::Walks,
+    /// Evidence that is being exported.
+    pub exports: evidence::Exports,
 }
 
 /// Who does something, for the audit log.

@@ -11,13 +11,13 @@ use countersign_domain::payment_order::{
 };
 use countersign_domain::rules;
 use countersign_domain::time::UnixMillis;
-use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, CommitError, Cursor, MerchantKind, MerchantRow};
 use countersign_store::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
     PaymentOrders as _, Received,
 };
+use countersign_store::{Store as _, StoreError};
 
 use super::error::AppError;
 use super::operators::{Keep, kept};
@@ -266,7 +266,7 @@ pub async fn expire(app: &App, before: &PaymentOrderRow, rests_on: Guard) -> Res
     let change =
         telling::change(app, before, moved, before.order.expires_at, &actor).await.map_err(|error| match error {
             AppError::Store(error) => CommitError::Store(error),
-            other => CommitError::Store(countersign_store::StoreError::Unfit(other.to_string())),
+            other => CommitError::Store(StoreError::Unfit(other.to_string())),
         })?;
     let (mut writes, done) = change.split();
     writes.push(Write::Guard(rests_on));
@@ -297,12 +297,12 @@ pub async fn list(
     Ok((app.store.payment_orders(filter, now, Cursor { after, limit }, LOOKED_MAX).await?, now))
 }
 
-/// Orders of all tenants that are to be noted as expired, in these lanes.
+/// Orders of all tenants that are to be noted as expired, in these lanes; an error stands for one that cannot be read back.
 pub async fn expired(
     app: &App,
     lanes: countersign_domain::lanes::LaneSet,
     limit: u32,
-) -> Result<Vec<PaymentOrderRow>, countersign_store::StoreError> {
+) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
     app.store.payment_orders_expired(lanes, app.clock.now(), limit).await
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,12 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::{Interval, interval};
 
 const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -86,47 +88,125 @@ impl Body for InPieces {
     }
 }
 
+/// What came back, its body still on the way.
+pub struct Arriving {
+    /// The status.
+    pub status: StatusCode,
+    body: Incoming,
+    from: String,
+    connection: JoinHandle<()>,
+}
+
+impl fmt::Debug for Arriving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arriving").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Arriving {
+    /// The next piece of the body, within 30 s; none: it is whole.
+    pub async fn next(&mut self) -> anyhow::Result<Option<Bytes>> {
+        loop {
+            let Ok(next) = tokio::time::timeout(EXCHANGE_TIME_MAX, self.body.frame()).await else {
+                bail!("{} sent nothing for 30 s", self.from);
+            };
+            let Some(frame) = next else { return Ok(None) };
+            let frame = frame.map_err(|error| anyhow!("{} broke off: {error}", self.from))?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    /// The whole, where it is small.
+    pub async fn whole(mut self) -> anyhow::Result<Answer> {
+        let body = Limited::new(&mut self.body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| anyhow!("{} broke off: {error}", self.from))?;
+        Ok(Answer { status: self.status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+    }
+}
+
 async fn exchange_body<B>(base: &str, ask: &Ask, body: B) -> anyhow::Result<Answer>
 where
     B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
 {
-    let exchange = async {
-        let base: Uri = base
-            .trim_end_matches('/')
-            .parse()
-            .with_context(|| format!("{base:?} is no address such as http://127.0.0.1:8080"))?;
-        let host = base.host().ok_or_else(|| anyhow!("{base} names no host"))?;
-        let bare_host = host.trim_matches(['[', ']']);
-        let tls = match base.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => bail!("{base} must begin with http:// or https://"),
-        };
-        let port = base.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        let tcp =
-            TcpStream::connect((bare_host, port)).await.with_context(|| format!("{host}:{port} cannot be reached"))?;
-        tcp.set_nodelay(true)?;
-        if tls {
-            let name = ServerName::try_from(bare_host.to_owned())?;
-            let stream = tokio_rustls::TlsConnector::from(trust()?)
-                .connect(name, tcp)
-                .await
-                .with_context(|| format!("no TLS with {host}:{port}"))?;
-            converse(TokioIo::new(stream), &base, ask, body).await
-        } else {
-            converse(TokioIo::new(tcp), &base, ask, body).await
-        }
-    };
+    let exchange = async { begin(base, ask, body).await?.whole().await };
     tokio::time::timeout(EXCHANGE_TIME_MAX, exchange).await.map_err(|_| anyhow!("{base} did not answer within 30 s"))?
 }
 
-async fn converse<IO, B>(io: IO, base: &Uri, ask: &Ask, body: B) -> anyhow::Result<Answer>
+/// Sends `ask` and gives the answer as it begins, within 30 s; its body may be of any length.
+pub async fn open(base: &str, ask: &Ask) -> anyhow::Result<Arriving> {
+    let body = Full::new(Bytes::from(ask.body.clone().unwrap_or_default()));
+    let begun = tokio::time::timeout(EXCHANGE_TIME_MAX, begin(base, ask, body)).await;
+    begun.map_err(|_| anyhow!("{base} did not answer within 30 s"))?
+}
+
+/// Sends `ask` and gives each part of an answer that says yes to `take`, as it comes: however long it all takes, each part comes within 30 s.
+/// The answer that is returned then has no body. One that refuses is read whole.
+pub async fn stream(
+    base: &str,
+    ask: &Ask,
+    mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<Answer> {
+    let mut answer = open(base, ask).await?;
+    let status = answer.status;
+    if !status.is_success() {
+        let whole = tokio::time::timeout(EXCHANGE_TIME_MAX, answer.whole()).await;
+        return whole.map_err(|_| anyhow!("{base} sent nothing for 30 s"))?;
+    }
+    while let Some(part) = answer.next().await? {
+        take(&part)?;
+    }
+    Ok(Answer { status, body: String::new() })
+}
+
+async fn begin<B>(base: &str, ask: &Ask, body: B) -> anyhow::Result<Arriving>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
+{
+    let base: Uri = base
+        .trim_end_matches('/')
+        .parse()
+        .with_context(|| format!("{base:?} is no address such as http://127.0.0.1:8080"))?;
+    let host = base.host().ok_or_else(|| anyhow!("{base} names no host"))?;
+    let bare_host = host.trim_matches(['[', ']']);
+    let tls = match base.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => bail!("{base} must begin with http:// or https://"),
+    };
+    let port = base.port_u16().unwrap_or(if tls { 443 } else { 80 });
+    let tcp =
+        TcpStream::connect((bare_host, port)).await.with_context(|| format!("{host}:{port} cannot be reached"))?;
+    tcp.set_nodelay(true)?;
+    if tls {
+        let name = ServerName::try_from(bare_host.to_owned())?;
+        let stream = tokio_rustls::TlsConnector::from(trust()?)
+            .connect(name, tcp)
+            .await
+            .with_context(|| format!("no TLS with {host}:{port}"))?;
+        converse(TokioIo::new(stream), &base, ask, body).await
+    } else {
+        converse(TokioIo::new(tcp), &base, ask, body).await
+    }
+}
+
+async fn converse<IO, B>(io: IO, base: &Uri, ask: &Ask, body: B) -> anyhow::Result<Arriving>
 where
     IO: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
-    let connection = tokio::spawn(connection);
+    let connection = tokio::spawn(async move {
+        // Whoever reads the answer hears of what went wrong.
+        let _ = connection.await;
+    });
     let authority = base.authority().map_or("", |authority| authority.as_str());
     let path = format!("{}{}", base.path().trim_end_matches('/'), ask.path);
     let mut request = Request::builder().method(&ask.method).uri(path).header("host", authority);
@@ -134,13 +214,8 @@ where
         request = request.header(name, value);
     }
     let answer = sender.send_request(request.body(body)?).await.with_context(|| format!("{authority} broke off"))?;
-    let status = answer.status();
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
-        .collect()
-        .await
-        .map_err(|error| anyhow!("{authority} broke off: {error}"))?;
-    connection.abort();
-    Ok(Answer { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+    let (status, from) = (answer.status(), authority.to_owned());
+    Ok(Arriving { status, body: answer.into_body(), from, connection })
 }
 
 fn trust() -> anyhow::Result<Arc<rustls::ClientConfig>> {

@@ -16,6 +16,7 @@ mod certify;
 mod courier;
 pub mod demo;
 mod doctor;
+mod evidence;
 mod explain;
 mod http;
 mod init;
@@ -31,6 +32,8 @@ mod serve;
 mod settings;
 mod sign;
 mod signed_call;
+mod statement;
+mod what_if;
 
 pub use operator::OperatorArgs;
 pub use settings::{DataArgs, SettingsArgs};
@@ -104,6 +107,10 @@ pub enum Command {
     Rate(operator::Group<provision::Rate>),
     /// Payment orders
     PaymentOrder(operator::Group<provision::PaymentOrder>),
+    /// Evidence of a payment order: exported into a file, and checked without a server
+    Evidence(evidence::Evidence),
+    /// A month's orders and fees of a merchant, a sub-account or a whole institution
+    Statement(statement::StatementArgs),
     /// What is old enough to be freed now, and how much that is
     Retention(retention::Retention),
     /// The audit log
@@ -159,10 +166,12 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Secret(group) => group.run(environment),
         Command::Token(group) => recover::token(&group, environment),
         Command::Event(group) => group.run(environment),
-        Command::FeeRule(group) => group.run(environment),
+        Command::FeeRule(group) => what_if::fee_rule(&group, environment),
         Command::ConvertOrder(group) => group.run(environment),
         Command::Rate(group) => group.run(environment),
         Command::PaymentOrder(group) => group.run(environment),
+        Command::Evidence(evidence) => evidence.run(environment),
+        Command::Statement(args) => statement::run(&args, environment),
         Command::Retention(retention) => retention.run(environment),
         Command::Audit(audit) => audit.run(environment),
         Command::MasterKey(master_key) => master_key.run(environment),
@@ -176,8 +185,13 @@ fn say(text: &str) -> anyhow::Result<()> {
 
 /// The same for what is said in many parts: whether somebody reads on.
 fn say_more(text: &str) -> anyhow::Result<bool> {
+    say_bytes(text.as_bytes())
+}
+
+/// The same for what is passed on as it came.
+fn say_bytes(bytes: &[u8]) -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error).context("what was to be printed could not be written"),

@@ -12,7 +12,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::http::{self, Answer, Ask};
+use super::http::{self, Answer, Arriving, Ask};
 use super::pretty::{Layout, pretty};
 
 /// The variable of the bearer token.
@@ -176,21 +176,43 @@ impl<'a> Direct<'a> {
         Ok(Self { url: &operator.operator_url, token: token.trim() })
     }
 
+    /// Makes one call whose answer comes in parts, in the form that is named.
+    pub fn stream(
+        &self,
+        call: &Call,
+        accept: &str,
+        take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Answer> {
+        let ask = ask(self.token, call, Some(accept));
+        super::small_runtime()?
+            .block_on(http::stream(self.url, &ask, take))
+            .context("the operator API did not answer in full")
+    }
+
     /// Makes one call.
     pub fn send(&self, call: &Call) -> anyhow::Result<Answer> {
         super::small_runtime()?.block_on(send(self.url, self.token, call))
+    }
+
+    /// Makes one call whose answer may be of any length.
+    pub async fn open(&self, call: &Call) -> anyhow::Result<Arriving> {
+        http::open(self.url, &ask(self.token, call, None)).await.context("the operator API did not answer")
     }
 }
 
 /// Sends a call with its bearer token.
 pub async fn send(base: &str, token: &str, call: &Call) -> anyhow::Result<Answer> {
+    http::exchange(base, &ask(token, call, None)).await.context("the operator API did not answer")
+}
+
+fn ask(token: &str, call: &Call, accept: Option<&str>) -> Ask {
     let body = call.body_bytes();
     let mut headers = vec![("authorization".to_owned(), format!("Bearer {token}"))];
+    headers.extend(accept.map(|accept| ("accept".to_owned(), accept.to_owned())));
     if body.is_some() {
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
     }
-    let ask = Ask { method: call.method.clone(), path: call.target(), headers, body };
-    http::exchange(base, &ask).await.context("the operator API did not answer")
+    Ask { method: call.method.clone(), path: call.target(), headers, body }
 }
 
 #[derive(Deserialize)]

@@ -4,6 +4,7 @@ use clap::{Subcommand, ValueEnum};
 use hyper::Method;
 
 use super::operator::{Call, IntoCall, PageArgs, escaped};
+use super::what_if::WhatIfArgs;
 
 mod access;
 mod applications;
@@ -184,6 +185,8 @@ pub enum FeeRule {
         #[command(flatten)]
         page: PageArgs,
     },
+    /// Try a rule that is not made yet on what was paid: what it would have brought. Nothing is changed
+    WhatIf(WhatIfArgs),
 }
 
 /// Convert orders.
@@ -316,8 +319,12 @@ impl IntoCall for Event {
 
 impl IntoCall for FeeRule {
     fn call(&self) -> anyhow::Result<Call> {
-        let Self::List { sub_account, page } = self;
-        Ok(Call::list("/fee-rules", RULE_COLUMNS).query("sub_merchant_id", Some(sub_account.clone())).page(page))
+        Ok(match self {
+            Self::List { sub_account, page } => {
+                Call::list("/fee-rules", RULE_COLUMNS).query("sub_merchant_id", Some(sub_account.clone())).page(page)
+            }
+            Self::WhatIf(args) => args.call(),
+        })
     }
 }
 

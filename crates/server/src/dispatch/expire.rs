@@ -51,8 +51,11 @@ impl Dispatcher {
         }
         let rows = payment_orders::expired(&self.app, lanes, PAGE).await?;
         let may_be_more = rows.len() >= PAGE as usize;
-        let (mut under_way, mut waiting) = (JoinSet::new(), rows.into_iter());
         let (mut noted, mut first_error) = (false, None);
+        // One that cannot be read back keeps none of the others waiting.
+        let readable = rows.into_iter().filter_map(|row| row.map_err(|error| first_error = Some(error)).ok());
+        let mut waiting = readable.collect::<Vec<_>>().into_iter();
+        let mut under_way = JoinSet::new();
         loop {
             for row in waiting.by_ref().take(AT_ONCE.saturating_sub(under_way.len())) {
                 under_way.spawn(self.clone().expire(row));

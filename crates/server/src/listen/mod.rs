@@ -21,9 +21,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crowd::Refusals;
+use long::Long;
 
 mod crowd;
 mod expiry;
+mod long;
 mod throng;
 pub mod tls;
 
@@ -92,7 +94,7 @@ pub async fn serve<S, B>(
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
-    B: Body + Send + 'static,
+    B: Body + Send + Unpin + 'static,
     B::Data: Send,
     B::Error: std::error::Error + Send + Sync,
 {
@@ -150,7 +152,7 @@ impl Connection {
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
-        B: Body + Send + 'static,
+        B: Body + Send + Unpin + 'static,
         B::Data: Send,
         B::Error: std::error::Error + Send + Sync,
     {
@@ -175,7 +177,7 @@ impl Connection {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
-        B: Body + Send + 'static,
+        B: Body + Send + Unpin + 'static,
         B::Data: Send,
         B::Error: std::error::Error + Send + Sync,
     {
@@ -186,8 +188,7 @@ impl Connection {
             under_way.fetch_add(1, Ordering::Relaxed);
             async move {
                 let answer = answer.await;
-                drop(under_way);
-                answer
+                answer.map(|answer| answer.map(|body| Long::new(body, under_way)))
             }
         });
         let connection = self.builder.serve_connection(TokioIo::new(stream), service).into_owned();
@@ -200,7 +201,7 @@ impl Connection {
 ///
 /// The parser's own limit does not see a peer that never says which HTTP it speaks, one that does not read its answers, or an
 /// idle HTTP/2 connection that answers pings: each would hold its place for ever. A request that waits behind unread answers
-/// is under way for ever too, so that counts for `request_timeout` only.
+/// is under way for ever too, so that counts for `request_timeout` only; of a long answer each part counts as something asked.
 async fn until_idle(
     connection: impl Future,
     asked: &Arc<AtomicU64>,

@@ -70,3 +70,48 @@ async fn a_peer_that_does_not_read_its_answer_loses_its_place() {
 async fn a_peer_that_asks_on_without_reading_loses_its_place() {
     place_is_given_up_by(&b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3)).await;
 }
+
+/// So many parts, a pause before each but the first.
+struct InParts {
+    left: u32,
+    pause: tokio::time::Interval,
+}
+
+impl Body for InParts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        if self.left == 0 {
+            return std::task::Poll::Ready(None);
+        }
+        std::task::ready!(self.pause.poll_tick(context));
+        self.left -= 1;
+        std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(Bytes::from_static(b"part ")))))
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_that_is_read_goes_on_to_its_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let (head_timeout, request_timeout) = (Duration::from_millis(60), Duration::from_millis(120));
+    let settings = ListenSettings { head_timeout, request_timeout, ..ListenSettings::default() };
+    let service_for = |_| {
+        service_fn(|_: Request<Incoming>| async {
+            let pause = tokio::time::interval(Duration::from_millis(20));
+            Ok::<_, Infallible>(Response::new(InParts { left: 40, pause }))
+        })
+    };
+    let (ends, ended) = watch::channel(false);
+    tokio::spawn(serve(listener, settings, service_for, ended));
+    let mut peer = TcpStream::connect(address).await.expect("connects");
+    peer.write_all(b"GET / HTTP/1.0\r\n\r\n").await.expect("is sent");
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).await.expect("is read");
+    assert_eq!(answer.matches("part ").count(), 40, "it takes longer than a request may");
+    drop(ends);
+}

@@ -8,7 +8,8 @@ use countersign_store::contract::Role;
 
 use super::{
     BASE, Desk, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
-    fee_rules, master_key, merchants, payment_orders, rates, redeliveries, requests, retention, secrets, tokens,
+    evidence, fee_rules, master_key, merchants, payment_orders, rates, redeliveries, requests, retention, secrets,
+    statements, tokens, what_if,
 };
 
 /// One method of one path.
@@ -70,6 +71,9 @@ pub fn doors() -> Vec<Door> {
         door(Method::GET, "/payment-orders", Viewer, get(payment_orders::list)),
         door(Method::GET, "/payment-orders/{prepayId}", Viewer, get(payment_orders::show)),
         door(Method::PATCH, "/payment-orders/{prepayId}", Operator, patch(payment_orders::advance)),
+        door(Method::GET, "/statements", Viewer, get(statements::show)),
+        door(Method::GET, "/payment-orders/{prepayId}/evidence", Operator, get(evidence::export)),
+        door(Method::GET, "/evidence/key", Viewer, get(evidence::key)),
         door(Method::POST, "/events", Operator, post(events::emit)),
         door(Method::GET, "/events", Viewer, get(events::list)),
         door(Method::GET, "/events/dead-causes", Viewer, get(causes::list)),
@@ -81,6 +85,7 @@ pub fn doors() -> Vec<Door> {
         door(Method::GET, "/redeliveries/{redelivery_id}", Viewer, get(redeliveries::show)),
         door(Method::POST, "/redeliveries/{redelivery_id}/stop", Operator, post(redeliveries::stop)),
         door(Method::GET, "/fee-rules", Viewer, get(fee_rules::list)),
+        door(Method::GET, "/fee-rules/what-if", Viewer, get(what_if::show)),
         door(Method::GET, "/audit", Viewer, get(audit::list)),
         door(Method::GET, "/audit/heads", Viewer, get(audit_chain::heads)),
         door(Method::GET, "/audit/lines", Viewer, get(audit_chain::lines)),

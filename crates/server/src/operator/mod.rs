@@ -41,6 +41,7 @@ mod fields;
 mod frame;
 mod paging;
 mod problem;
+mod streaming;
 
 pub mod applications;
 pub mod attempts;
@@ -51,6 +52,7 @@ pub mod causes;
 pub mod convert_orders;
 pub mod delivery;
 pub mod events;
+pub mod evidence;
 pub mod fee_rules;
 pub mod health;
 pub mod master_key;
@@ -61,11 +63,14 @@ pub mod redeliveries;
 pub mod requests;
 pub mod retention;
 pub mod secrets;
+pub mod statements;
 pub mod tokens;
+pub mod what_if;
 
 pub use auth::Gate;
 pub use doors::{Door, doors};
 pub use problem::{Problem, ProblemDocument};
+use streaming::Places;
 
 /// Where the operator API begins.
 pub const BASE: &str = "/operator/v1";
@@ -104,6 +109,8 @@ pub struct Desk {
     pub(crate) app: Arc<App>,
     settings: OperatorSettings,
     request_id_header: HeaderName,
+    statements: Places,
+    what_ifs: Places,
 }
 
 /// The address at the other end of the connection; whoever serves the router puts it into each request's extensions.
@@ -126,7 +133,13 @@ struct CrowdedOut;
 /// The operator listener's router. Fails where a prefix makes no header name.
 pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, InvalidHeaderName> {
     let request_id_header = HeaderName::from_bytes(settings.prefixes.first().request_id.as_bytes())?;
-    let desk = Arc::new(Desk { app, settings, request_id_header });
+    let desk = Arc::new(Desk {
+        app,
+        settings,
+        request_id_header,
+        statements: Places::new(statements::STATEMENTS_MAX, "statements"),
+        what_ifs: Places::new(what_if::WHAT_IFS_MAX, "what-ifs"),
+    });
     let mut api = Router::new();
     for door in doors() {
         let guard = from_fn_with_state((desk.clone(), door.role), auth::demand);

@@ -110,7 +110,7 @@ fn history(row: &PaymentOrderRow, moves: &[PaymentMoveRow]) -> Vec<PaymentOrderE
     std::iter::once(made).chain(moved).collect()
 }
 
-fn prepay_id(text: &str) -> Result<PrepayId, AppError> {
+pub(super) fn prepay_id(text: &str) -> Result<PrepayId, AppError> {
     PrepayId::parse(text).ok_or(AppError::OrderNotFound)
 }
 

@@ -131,7 +131,7 @@ fn refuse_moved(config: &Config) -> anyhow::Result<()> {
 }
 
 /// Gives a file that is whole its name, which nobody has.
-fn give_file_name(unfinished: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn give_file_name(unfinished: &Path, to: &Path) -> std::io::Result<()> {
     // A link, not a rename: it never replaces a file that is there.
     give_name_by(|from, to| std::fs::hard_link(from, to), unfinished, to)
 }
@@ -143,7 +143,7 @@ fn give_name_by(
 ) -> std::io::Result<()> {
     match link(unfinished, to) {
         Ok(()) => std::fs::remove_file(unfinished),
-        // Not every file system has links. There the lock keeps other backups away from the name.
+        // Not every file system has links. There a lock keeps other backups away from the name, and nothing keeps away who does not look.
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) && !to.exists() => {
             std::fs::rename(unfinished, to)
         }
@@ -189,7 +189,7 @@ impl Drop for NameLock {
 }
 
 /// The name of a file that is not whole yet.
-fn beside(file: &Path, what: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn beside(file: &Path, what: &str) -> anyhow::Result<PathBuf> {
     let name = file.file_name().ok_or_else(|| anyhow!("{} names no file", file.display()))?;
     let mut name = name.to_owned();
     name.push(format!(".{what}"));
@@ -206,7 +206,8 @@ fn remove(database: &Path) {
     }
 }
 
-fn sync_folder(of: &Path) -> anyhow::Result<()> {
+/// The folder of a file with its names is on stable storage.
+pub(crate) fn sync_folder(of: &Path) -> anyhow::Result<()> {
     let folder = of.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)
         .and_then(|folder| folder.sync_all())

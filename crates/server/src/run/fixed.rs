@@ -8,14 +8,8 @@ use crate::app::master_key;
 use crate::config::Config;
 use crate::vault::Vault;
 
-/// When `init` was done.
-pub const INITIALISED_AT: &str = "initialised_at";
 pub use crate::app::master_key::MASTER_KEY_ID;
-
-/// The zone of rule dates.
-pub const RULE_TIMEZONE: &str = "rule_timezone";
-/// What `r_markup` means.
-pub const MARKUP_UNIT: &str = "markup_unit";
+pub use crate::app::settings::{INITIALISED_AT, MARKUP_UNIT, RULE_TIMEZONE};
 
 /// The writes of `init`. Of two at once the second is refused.
 pub fn of(config: &Config, vault: &Vault, now: UnixMillis) -> Vec<Write> {

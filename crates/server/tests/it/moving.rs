@@ -62,6 +62,9 @@ fn refused(place: &Place, words: &[&str]) -> String {
 fn a_deployment_is_moved_served_from_its_old_folder_and_joined_by_another_node() {
     let (place, target) = (Place::fresh(), Target::new());
     let token = deployment(&place);
+    let before = place.serve(&[]);
+    let evidence_key = operate(&place, &before, &token, &["evidence", "key"]);
+    assert_eq!(before.terminate(), Some(0));
     let (report, _) = place.ends(&["move", "--from", "data", "--to", &target.url(), "--json"], 0);
     let report: Value = serde_json::from_str(&report).expect("a report is JSON");
     let rows = |table: &str| {
@@ -77,6 +80,7 @@ fn a_deployment_is_moved_served_from_its_old_folder_and_joined_by_another_node()
     assert!(refused(&place, &["init", "--data", "data"]).contains("was moved to"));
 
     let first = place.serve(&["--database-url", &target.url()]);
+    assert_eq!(operate(&place, &first, &token, &["evidence", "key"]), evidence_key, "evidence is signed as before");
     let seen = operate(&place, &first, &token, &["application", "list"]);
     assert_eq!(seen["items"].as_array().map(Vec::len), Some(1), "{seen}");
     place.ends(&["init", "--data", "two", "--database-url", &target.url(), "--master-key", "data/master.key"], 0);

@@ -6,6 +6,7 @@ mod attempt_log;
 mod backlog;
 mod conversion;
 mod deliveries;
+mod paid_orders;
 mod payment_orders;
 mod redeliveries;
 mod state;

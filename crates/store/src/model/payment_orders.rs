@@ -66,6 +66,11 @@ impl State {
         Ok(())
     }
 
+    /// Every order as it stands.
+    pub(super) fn payment_order_rows(&self) -> impl Iterator<Item = &PaymentOrderRow> {
+        self.payment_orders.values().map(|kept| &kept.row)
+    }
+
     fn kept(&self, id: PrepayId) -> Option<&Kept> {
         self.payment_orders.get(&id.number()).filter(|kept| kept.row.order.prepay_id == id)
     }
@@ -132,12 +137,12 @@ impl PaymentOrders for ModelStore {
         _lanes: LaneSet,
         now: UnixMillis,
         limit: u32,
-    ) -> Result<Vec<PaymentOrderRow>, StoreError> {
+    ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
         let state = self.state();
         let has_expired =
             |row: &&PaymentOrderRow| row.order.status == PaymentStatus::Pending && row.order.expires_at <= now;
         let mut found: Vec<_> = state.payment_orders.values().map(|kept| &kept.row).filter(has_expired).collect();
         found.sort_by_key(|row| (row.order.expires_at, row.order.prepay_id));
-        Ok(page(found.into_iter().cloned(), limit))
+        Ok(page(found.into_iter().cloned().map(Ok), limit))
     }
 }

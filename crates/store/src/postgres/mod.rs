@@ -22,6 +22,7 @@ pub(crate) mod moving;
 mod nodes;
 mod nonces;
 mod options;
+mod paid_order;
 mod payment_order;
 mod payment_sql;
 mod plan;

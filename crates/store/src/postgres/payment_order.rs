@@ -328,8 +328,8 @@ impl PaymentOrders for PostgresStore {
         lanes: LaneSet,
         now: UnixMillis,
         limit: u32,
-    ) -> Result<Vec<PaymentOrderRow>, StoreError> {
+    ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
         let of: Params<'_> = &[&numbers(lanes), &now.0, &i64::from(limit)];
-        many(&self.readers, Sql::PaymentOrdersExpired, of, whole).await
+        many(&self.readers, Sql::PaymentOrdersExpired, of, |row| Ok(whole(row))).await
     }
 }

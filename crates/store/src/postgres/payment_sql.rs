@@ -1,5 +1,6 @@
 //! The SQL of payment orders. Statements name these texts, and tests look at them there.
 
+use crate::paid_order::paid_order_columns;
 use crate::payment_order::payment_order_columns;
 
 /// How a list for operators begins; what is asked for is added to it. So is to the look for where it ends.
@@ -39,6 +40,21 @@ pub(super) const EXPIRED: &str = concat!(
     payment_order_columns!(),
     " FROM unnest($1::bigint[]) AS l (lane) CROSS JOIN LATERAL (SELECT * FROM payment_order o WHERE o.status = 'PENDING'
      AND (o.application_no & 63) = l.lane AND o.expire_at <= $2 ORDER BY o.expire_at LIMIT $3) p ORDER BY p.expire_at, p.order_no"
+);
+
+// Ranges of several columns, not an equality of the merchant's: that order is its own index's and no other one's, least of all that of the
+// index by tenant, which would lead over the orders of every sub-account.
+pub(super) const PAID_OF_MERCHANT: &str = concat!(
+    "SELECT ",
+    paid_order_columns!(),
+    " FROM payment_order p WHERE p.tenant_no = $1 AND p.paid_at IS NOT NULL AND (p.merchant_no, p.paid_at, p.order_no) > ($2, $3, $4)
+     AND (p.merchant_no, p.paid_at) < ($2, $5) ORDER BY p.merchant_no, p.paid_at, p.order_no LIMIT $6"
+);
+pub(super) const PAID_OF_TENANT: &str = concat!(
+    "SELECT ",
+    paid_order_columns!(),
+    " FROM payment_order p WHERE p.tenant_no = $1 AND p.paid_at IS NOT NULL AND (p.paid_at, p.order_no) > ($2, $3) AND p.paid_at < $4
+     ORDER BY p.paid_at, p.order_no LIMIT $5"
 );
 
 /// What an order that is to be added would meet: its trade number, or its number.

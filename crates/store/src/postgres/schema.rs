@@ -29,6 +29,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step { number: 11, name: "convert", sql: include_str!("../../migrations/postgres/0011_convert.sql") },
     Step { number: 12, name: "payment_orders", sql: include_str!("../../migrations/postgres/0012_payment_orders.sql") },
+    Step { number: 13, name: "paid_orders", sql: include_str!("../../migrations/postgres/0013_paid_orders.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

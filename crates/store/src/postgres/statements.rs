@@ -94,6 +94,8 @@ statements! {
     PaymentOrderMoves: payment::MOVES;
     PaymentOrderReceived: payment::RECEIVED;
     PaymentOrdersExpired: payment::EXPIRED;
+    PaidOrdersOfMerchant: payment::PAID_OF_MERCHANT;
+    PaidOrdersOfTenant: payment::PAID_OF_TENANT;
     PaymentOrdersTaken: payment::TAKEN;
     PaymentOrdersLock: payment::LOCK;
     PaymentOrdersInsert: payment::INSERT;

@@ -344,3 +344,47 @@ async fn statements_about_what_grows_find_their_rows_by_whole_keys() {
         }
     }
 }
+
+/// Orders of one merchant that are paid, beside one that is not; of the other merchant of its tenant there are none.
+#[cfg(feature = "testing")]
+const MANY_PAID: &str = "
+    INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
+      SELECT n, 1, 'm' || n, CASE n WHEN 1 THEN 'institution' ELSE 'sub_account' END, 'm', '0', 0, n, true, 1, 0 FROM generate_series(1, 2) n;
+    INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency, amount, status,
+      created_at, expire_at, paid_at, revision, actor, request_id, request_head, request_body)
+      SELECT 1, n, 0, 2, 1, 'app', 'T-' || n, 'order', 'USDT', 1, 'PAID', n, n, n, 2, '', '', '', '' FROM generate_series(1, 20000) n;";
+
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn paid_orders_are_walked_over_by_their_index_whatever_is_known_of_the_table() {
+    let database = crate::testing::Database::new().await;
+    let dial = super::session::Dial::new(&database.url(), None).expect("an address");
+    super::schema::migrate(&dial).await.expect("makes the schema");
+    let session = dial.session().await.expect("connects");
+    let client = session.client();
+    client.batch_execute(MANY_PAID).await.expect("fills the table");
+    for known in ["", "ANALYZE payment_order"] {
+        client.batch_execute(known).await.expect("is looked at");
+        for (name, index) in
+            [("PaidOrdersOfMerchant", "payment_order_paid"), ("PaidOrdersOfTenant", "payment_order_paid_by_tenant")]
+        {
+            let (_, text) = statements().find(|(of, _)| *of == name).expect("it is there");
+            client.batch_execute(&format!("PREPARE asked AS {text}")).await.expect("is prepared");
+            let values = if name.ends_with("Tenant") { "1, 5, 5, 19000, 500" } else { "1, 2, 5, 5, 19000, 500" };
+            let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE asked({values})");
+            let found = client.simple_query(&asked).await.expect("is planned");
+            client.batch_execute("DEALLOCATE asked").await.expect("is let go");
+            let plan: Vec<&str> = found
+                .iter()
+                .filter_map(|message| match message {
+                    tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+                    _ => None,
+                })
+                .collect();
+            let walk = plan.iter().find(|line| line.contains("payment_order p")).expect("a walk");
+            // No more is read than the page has.
+            assert!(walk.contains(&format!("Index Scan using {index} on")) && walk.contains("rows=500"), "{plan:#?}");
+            assert!(!plan.iter().any(|line| line.contains("Sort")), "{plan:#?}");
+        }
+    }
+}

@@ -19,6 +19,7 @@ mod nonces;
 mod open;
 mod options;
 mod owed;
+mod paid_order;
 mod payment_order;
 mod queries;
 mod readers;

@@ -167,13 +167,13 @@ fn list(conn: &Connection, listing: &Listing, limit: u32, looked_max: u32) -> Fo
     Ok(page(found, limit, edge))
 }
 
-fn expired(conn: &Connection, now: UnixMillis, limit: u32) -> Found<Vec<PaymentOrderRow>> {
+fn expired(conn: &Connection, now: UnixMillis, limit: u32) -> Found<Vec<Found<PaymentOrderRow>>> {
     let sql = concat!(
         "SELECT ",
         payment_order_columns!(),
         " FROM payment_order p WHERE p.status = 'PENDING' AND p.expire_at <= ?1 ORDER BY p.expire_at, p.order_no LIMIT ?2"
     );
-    many(conn, sql, params![now.0, limit], whole)
+    many(conn, sql, params![now.0, limit], |row| Ok(whole(row)))
 }
 
 impl PaymentOrders for SqliteStore {
@@ -219,7 +219,7 @@ impl PaymentOrders for SqliteStore {
         _lanes: LaneSet,
         now: UnixMillis,
         limit: u32,
-    ) -> Result<Vec<PaymentOrderRow>, StoreError> {
+    ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
         self.readers.here(|conn| expired(conn, now, limit))
     }
 }

@@ -29,6 +29,7 @@ const STEPS: &[Step] = &[
     },
     Step { number: 11, name: "convert", sql: include_str!("../../migrations/sqlite/0011_convert.sql") },
     Step { number: 12, name: "payment_orders", sql: include_str!("../../migrations/sqlite/0012_payment_orders.sql") },
+    Step { number: 13, name: "paid_orders", sql: include_str!("../../migrations/sqlite/0013_paid_orders.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

@@ -12,6 +12,7 @@ use countersign_domain::payment_order::PaymentStatus;
 use countersign_domain::rules::RuleVersion;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{CommitError, Cursor, EventFilter, RuleFilter, SecretUses, StoreError, Uses};
+use countersign_store::paid_order::{PaidOrders as _, PaidSpan, Payee};
 use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
 use countersign_store::redelivery::Redeliveries;
 use countersign_store::{ConvertStore as _, SqliteStore, Store};
@@ -101,6 +102,10 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.redeliveries(Redeliveries::All { client_id: None, after: None }, 9),
         store.redeliveries(Redeliveries::Running { lanes: LaneSet::ALL, after: None }, 9),
         store.payment_orders(PaymentOrderFilter::default(), at(9), Cursor { after: None, limit: 9 }, 9),
+        store.paid_orders(
+            PaidSpan { of: Payee::Tenant(TENANT), from: at(0), to: at(99) },
+            Cursor { after: None, limit: 9 }
+        ),
         store.payment_order_owner(payment),
         store.payment_order_moves(TENANT, payment),
         store.payment_order_received(TENANT, SUB, payment),
@@ -308,6 +313,26 @@ async fn an_error_names_the_table_and_the_row() {
             errors.iter().any(|e| matches!(e, StoreError::Corrupt { table: t, row: r } if *t == table && r == row));
         assert!(named, "{table} {row} in {errors:?}");
     }
+}
+
+#[tokio::test]
+async fn an_expired_order_that_cannot_be_read_keeps_no_other_one_waiting() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = lawless(dir.path()).await;
+    let store = open(dir.path());
+    for number in [8, 9] {
+        commit(&store, vec![insert_payment(payment_order(SUB, number, &format!("T-{number}")))]).await;
+    }
+    let until = payment_order(SUB, 9, "T-9").order.expires_at;
+    let damage = lawless_connection(&file).execute("UPDATE payment_order SET currency = 'usdt' WHERE order_no = 8", []);
+    assert_eq!(damage.expect("damages"), 1);
+    commit(&store, vec![put("damaged", "an order")]).await;
+    let found = store.payment_orders_expired(LaneSet::ALL, until, 9).await.expect("reads");
+    let numbers: Vec<_> =
+        found.iter().filter_map(|row| row.as_ref().ok()).map(|row| row.order.prepay_id.number()).collect();
+    let errors: Vec<_> = found.iter().filter_map(|row| row.as_ref().err()).collect();
+    assert_eq!(numbers, [9], "{errors:?}");
+    assert!(matches!(errors[..], [StoreError::Corrupt { table: "payment_order", row }] if row == "8"), "{errors:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `measure hmac|query sqlite|query postgres|callbacks|upgrades|postgres`: prints its tables. The others it starts itself: `measure bare BODY`, the yardstick
+//! `measure hmac|query sqlite|query postgres|callbacks|upgrades|orders|flat FEW MANY|postgres`: prints its tables. The others it starts itself: `measure bare BODY`, the yardstick
 //! server of `query`; `measure post ADDRESS` and `measure outbox URL DATA`, who send for `callbacks`; `measure node URL DATA`, a node of `postgres`.
 
 use anyhow::{Result, bail};
@@ -23,9 +23,14 @@ fn main() -> Result<()> {
         ["outbox", url, data] => measure::callbacks::outbox::serve(url, data.into())?,
         ["post", address] => measure::callbacks::raw::serve(address.parse()?)?,
         ["upgrades"] => tokio::runtime::Runtime::new()?.block_on(measure::upgrades::run())?,
+        ["orders"] => tokio::runtime::Runtime::new()?.block_on(measure::orders::run())?,
+        ["flat", few, many] => {
+            let (few, many) = (few.parse()?, many.parse()?);
+            tokio::runtime::Runtime::new()?.block_on(measure::orders::flat::run(few, many))?;
+        }
         ["node", url, data] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::node(url, data.into()))?,
         ["postgres"] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::run())?,
-        _ => bail!("usage: measure hmac|query sqlite|query postgres|callbacks|upgrades|postgres"),
+        _ => bail!("usage: measure hmac|query sqlite|query postgres|callbacks|upgrades|orders|flat FEW MANY|postgres"),
     }
     Ok(())
 }

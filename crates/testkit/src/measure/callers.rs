@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use countersign::app::rules::{Making, RuleChange, change};
@@ -15,6 +15,8 @@ use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{ClaimKey, Claimed, MerchantKind, MerchantRow, Store};
 use rust_decimal::Decimal;
 use tokio::task::JoinSet;
+
+use super::pace::{Pace, closed_loop};
 
 /// A deployment to load: its use cases, and its institutions with equally many sub-accounts each.
 #[derive(Clone, Debug)]
@@ -37,17 +39,6 @@ pub struct Share {
 
 /// All of them.
 pub const ALL: Share = Share { part: 0, of: 1 };
-
-/// What a slice of time has shown.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// Upgrades per second.
-    pub rate: f64,
-    /// Median latency, in ms.
-    pub p50_ms: f64,
-    /// 99th percentile, in ms.
-    pub p99_ms: f64,
-}
 
 impl Loaded {
     /// `institutions` institutions with `subs` sub-accounts each, added to an empty store.
@@ -83,30 +74,13 @@ impl Loaded {
 
     /// Closed-loop callers for a slice of time, over the first `keys` sub-accounts: those of all institutions in turn.
     pub async fn slice(&self, callers: usize, keys: usize, slice: Duration) -> Result<Pace> {
-        let mut tasks: JoinSet<Result<Vec<f64>>> = JoinSet::new();
-        let started = Instant::now();
-        for caller in 0..callers {
-            let loaded = self.clone();
-            let mut key = caller * 7 * self.share.of + self.share.part;
-            tasks.spawn(async move {
-                let mut latencies = Vec::new();
-                while started.elapsed() < slice {
-                    key += loaded.share.of;
-                    let asked = Instant::now();
-                    loaded.upgrade(key % keys).await?;
-                    latencies.push(asked.elapsed().as_secs_f64() * 1e3);
-                }
-                Ok(latencies)
-            });
-        }
-        let mut all = Vec::new();
-        while let Some(latencies) = tasks.join_next().await {
-            all.extend(latencies??);
-        }
-        let took = started.elapsed().as_secs_f64();
-        all.sort_by(f64::total_cmp);
-        let at = |percent: usize| all.get((all.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0.0);
-        Ok(Pace { rate: f64::from(u32::try_from(all.len())?) / took, p50_ms: at(50), p99_ms: at(99) })
+        let loaded = self.clone();
+        closed_loop(callers, slice, move |caller, turn| {
+            let loaded = loaded.clone();
+            let key = (caller * 7 + turn + 1) * loaded.share.of + loaded.share.part;
+            async move { loaded.upgrade(key % keys).await }
+        })
+        .await
     }
 
     /// Gives every sub-account a rule.

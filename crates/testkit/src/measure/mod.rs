@@ -8,6 +8,8 @@ pub mod callbacks;
 pub mod callers;
 pub mod hmac;
 pub mod load;
+pub mod orders;
+pub mod pace;
 pub mod postgres;
 pub mod query;
 pub mod upgrades;

@@ -3,28 +3,28 @@
 use countersign_testkit::backing::StoreKind;
 use countersign_testkit::histories::{Counts, convert, orders, run};
 
-const HISTORIES: usize = 2_000;
-const CONVERSIONS: usize = 500;
+const HISTORIES: usize = 1_200;
+const CONVERSIONS: usize = 400;
 const SEED: u64 = 20_260_102;
 
 fn everything_happened(counts: &Counts) {
     assert!(counts.histories >= HISTORIES, "{counts:?}");
     assert!(counts.versions > 4 * HISTORIES && counts.in_force > HISTORIES, "{counts:?}");
     let rare = [counts.refused_period, counts.refused_exists, counts.replays, counts.strangers, counts.none_in_force];
-    assert!(rare.iter().all(|times| *times > 200), "{counts:?}");
-    assert!(counts.states.iter().all(|times| *times > 200), "every state is seen often: {counts:?}");
+    assert!(rare.iter().all(|times| *times > 100), "{counts:?}");
+    assert!(counts.states.iter().all(|times| *times > 100), "every state is seen often: {counts:?}");
     assert!(counts.pages > HISTORIES, "{counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fee_rules_in_memory_are_as_the_oracle_says_over_two_thousand_histories() {
+async fn fee_rules_in_memory_are_as_the_oracle_says_over_many_histories() {
     let counts = run(StoreKind::Model, HISTORIES, SEED).await.expect("every answer is the oracle's");
     everything_happened(&counts);
     assert_eq!(counts.restarts, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fee_rules_on_sqlite_are_as_the_oracle_says_over_two_thousand_histories_and_restarts() {
+async fn fee_rules_on_sqlite_are_as_the_oracle_says_over_many_histories_and_restarts() {
     let counts = run(StoreKind::Sqlite, HISTORIES, SEED).await.expect("every answer is the oracle's");
     everything_happened(&counts);
     assert!(counts.restarts > 5, "{counts:?}");
@@ -46,13 +46,13 @@ fn every_conversion_happened(counts: &convert::Counts) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conversions_in_memory_are_as_the_oracle_says_over_five_hundred_histories() {
+async fn conversions_in_memory_are_as_the_oracle_says_over_many_histories() {
     let counts = convert::run(StoreKind::Model, CONVERSIONS, SEED).await.expect("every answer is the oracle's");
     every_conversion_happened(&counts);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conversions_on_the_store_of_this_run_are_as_the_oracle_says_over_five_hundred_histories_and_restarts() {
+async fn conversions_on_the_store_of_this_run_are_as_the_oracle_says_over_many_histories_and_restarts() {
     let counts = convert::run(StoreKind::of_this_run(), CONVERSIONS, SEED).await.expect("every answer is the oracle's");
     every_conversion_happened(&counts);
     assert!(counts.restarts > 0, "{counts:?}");
@@ -60,7 +60,7 @@ async fn conversions_on_the_store_of_this_run_are_as_the_oracle_says_over_five_h
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn payment_orders_are_as_the_oracle_says_over_many_histories_on_every_store() {
-    for (kind, histories) in [(StoreKind::Model, 512), (StoreKind::Sqlite, 1_536), (StoreKind::Postgres, 512)] {
+    for (kind, histories) in [(StoreKind::Model, 256), (StoreKind::Sqlite, 1_024), (StoreKind::Postgres, 512)] {
         let counts = orders::run(kind, histories, SEED).await.expect("every answer is the oracle's");
         let seen = [
             counts.made,

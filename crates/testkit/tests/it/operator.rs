@@ -17,5 +17,7 @@ mod repeats;
 mod retention;
 mod retiring;
 mod secrets;
+mod statements;
 mod tokens;
 mod viewer;
+mod what_if;

@@ -8,6 +8,7 @@ mod conversion;
 mod events;
 mod identities;
 mod nonces;
+mod paid_orders;
 pub mod payment_orders;
 mod people;
 mod redelivery;
@@ -181,6 +182,11 @@ contract! {
         payment_orders_are_listed_newest_first_by_filter,
         pages_of_payment_orders_join_without_gap_whatever_is_looked_at,
         what_has_expired_is_found_until_it_is_moved,
+    ]
+    paid_orders: [
+        what_was_paid_is_walked_over_in_the_order_of_payment,
+        pages_of_paid_orders_join_also_where_many_were_paid_in_one_millisecond,
+        what_is_not_paid_or_not_in_the_span_is_not_walked_over,
     ]
     chain: [
         lines_are_linked_and_the_walk_finds_them_in_order,

@@ -16,6 +16,7 @@ use crate::wire::{Answer, Connection, Signer};
 
 pub mod panicking;
 pub mod search;
+pub mod signing;
 
 use search::Needles;
 
@@ -39,7 +40,7 @@ pub struct Place {
 /// What a run found.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Payment API Secrets, operator tokens and master keys that were looked for.
+    /// Payment API Secrets, operator tokens, and keys of the deployment that were looked for.
     pub secrets: (usize, usize, usize),
     /// Where.
     pub places: Vec<Place>,
@@ -110,10 +111,14 @@ pub async fn run(store: StoreKind, count: usize) -> Result<Report> {
             token(&server, &mut gathered).await?;
         }
     }
+    for answer in signing::use_it(&server).await? {
+        gathered.keep(&answer);
+    }
     look_around(&server, &mut gathered).await?;
     let metrics = once_plain(&server, "/metrics").await?;
     let backup = folder.path().join("backup");
     deployment.backup(&backup)?;
+    gathered.needles.add(&signing::taken_out(&backup, folder.path(), master.trim())?);
     copy_away(&data, &folder.path().join("copy"))?;
     let panicked = panicking::in_a_process_of_its_own(folder.path(), &mut gathered.needles)?;
     crash(server, folder.path())?;
@@ -137,7 +142,7 @@ pub async fn run(store: StoreKind, count: usize) -> Result<Report> {
     }
     let core_of_control = core_of_control(&deployment, &place_for(folder.path(), "control")?, master.trim())?;
     Ok(Report {
-        secrets: (gathered.secrets, gathered.tokens + 1, 1),
+        secrets: (gathered.secrets, gathered.tokens + 1, 2),
         places,
         control: control(needles),
         core_of_control,
@@ -372,7 +377,7 @@ fn control(needles: &Needles) -> (usize, usize) {
 pub fn print(store: StoreKind, report: &Report) {
     let (secrets, tokens, keys) = report.secrets;
     println!(
-        "{}: {secrets} Payment API Secrets, {tokens} operator tokens and {keys} master key, looked for in every form",
+        "{}: {secrets} Payment API Secrets, {tokens} operator tokens and {keys} keys (master key, evidence), looked for in every form",
         store.name()
     );
     for Place { name, bytes, found } in &report.places {

@@ -10,7 +10,7 @@ use crate::wire::{Answer, Draft};
 use crate::world::World;
 
 /// What takes the role operator; every other write is for security, every other read for the viewer.
-const DAILY: [(&str, &str); 12] = [
+const DAILY: [(&str, &str); 13] = [
     ("POST", "/applications/{client_id}/callbacks/pause"),
     ("POST", "/applications/{client_id}/callbacks/resume"),
     ("POST", "/applications/{client_id}/callbacks/test"),
@@ -23,6 +23,7 @@ const DAILY: [(&str, &str); 12] = [
     ("POST", "/events/redeliver"),
     ("POST", "/redeliveries/{redelivery_id}/stop"),
     ("GET", "/events/{event_id}/attempts/{attempt}"),
+    ("GET", "/payment-orders/{prepayId}/evidence"),
 ];
 
 /// What opens a door, or does not.

@@ -10,6 +10,7 @@ use axum::http::Request;
 use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
+use countersign::app::evidence::Exports;
 use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
 use countersign::app::rates::PricePolicy;
@@ -26,6 +27,7 @@ use countersign::log::{LogGuard, LogSink};
 use countersign::merchant::{Budget, IntakeLimits, Sources};
 use countersign::meters;
 use countersign::operator::{Gate, OperatorSettings, Peer, router};
+use countersign::run;
 use countersign::run::fixed::MASTER_KEY_ID;
 use countersign::vault::Vault;
 use countersign_domain::fees::MarkupUnit;
@@ -52,7 +54,7 @@ pub struct House {
     security: String,
     _log: LogGuard,
     _folder: TempDir,
-    _backing: Backing,
+    backing: Backing,
 }
 
 /// What came back.
@@ -129,6 +131,7 @@ impl House {
             due: Bell::new(LaneSet::ALL),
             trouble: Trouble::default(),
             walks: Walks::default(),
+            exports: Exports::default(),
         });
         let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
         app.store.commit(Batch(vec![key])).await.expect("is written");
@@ -153,11 +156,19 @@ impl House {
             dispatcher: Arc::new(Dispatcher::new(app.clone(), dispatch).expect("settings that hold")),
         };
         let router = router(app.clone(), settings).expect("a router");
-        let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder, _backing: backing };
+        let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder, backing };
         house.security = house.token(Role::Security, None).await;
         // As a server does at its start.
         uses::note(&house.app).await.expect("is noted");
         house
+    }
+
+    /// Takes the store away: every call of it fails from here on.
+    pub async fn take_store_away(&self) {
+        match self.backing.database() {
+            None => run::close_store(&self.app.store).expect("closes"),
+            Some(database) => database.take_away().await,
+        }
     }
 
     /// A token that was written to the store directly, as `init` does.

@@ -13,12 +13,22 @@ use serde_json::{Value, json};
 use super::house::{House, START, all_pages};
 
 /// Makes an order of a merchant as its application would; its number.
-pub async fn made(house: &House, (merchant_id, client_id): (&str, &str), trade_no: &str, of: &str) -> String {
+pub async fn made(house: &House, by: (&str, &str), trade_no: &str, of: &str) -> String {
+    made_in(house, by, trade_no, (of, "USDT")).await
+}
+
+/// The same in another currency.
+pub async fn made_in(
+    house: &House,
+    (merchant_id, client_id): (&str, &str),
+    trade_no: &str,
+    (of, coin): (&str, &str),
+) -> String {
     let owner = house.app.store.merchant(merchant_id).await.expect("reads").expect("is there");
     let by = house.app.store.application(client_id).await.expect("reads").expect("is there").application;
     let content = Content {
         kind: PaymentKind::Order,
-        currency: currency("currency", "USDT").expect("a code"),
+        currency: currency("currency", coin).expect("a code"),
         amount: amount("orderAmount", of, PaymentKind::Order).expect("an amount"),
         merchant_user_id: None,
         channel_id: None,

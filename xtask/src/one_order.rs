@@ -1,15 +1,15 @@
-//! `cargo xtask client-req-ids [ROUNDS] [STORE]`: one `clientReqId` by 64 clients at once, and answers that are lost after the commit.
+//! `cargo xtask one-order [ROUNDS] [STORE]`: one trade number, one `clientReqId` sent by 64 clients at once, and answers that never arrive.
 
 use std::process::ExitCode;
 
 use crate::tools::Numbered;
 
 const RUN: Numbered = Numbered {
-    program: "client_req_ids",
+    program: "one_order",
     most: 1,
     default: "1000",
     on_a_store: true,
-    usage: "client-req-ids [ROUNDS] [sqlite|postgres]",
+    usage: "one-order [ROUNDS] [sqlite|postgres]",
 };
 
 /// 1,000 rounds on SQLite unless told otherwise.

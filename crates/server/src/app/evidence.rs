@@ -1,0 +1,182 @@
+//! Evidence of a payment order: gathered from the rows, line by line, and signed with the deployment's own key.
+//!
+//! What is read before the first line is small and is read until it fits together: the order, its moves, which callbacks there are. Callbacks
+//! and the bytes of their attempts are read one at a time while the lines go out, so a file is never whole in memory. A file that breaks off has
+//! no head, and is refused by whoever checks it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_domain::payment_order::PrepayId;
+use countersign_store::batch::{Batch, Guard, Write};
+use countersign_store::contract::CommitError;
+use countersign_store::{Store as _, StoreError};
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+
+use super::error::AppError;
+use super::master_key::{self, MASTER_KEY_ID};
+use super::sealed::EVIDENCE;
+use super::{Actor, App};
+use crate::evidence::{Chain, Entry, Header, SigningKey};
+
+mod callbacks;
+mod order;
+
+use callbacks::Told;
+use order::Snapshot;
+
+/// Files that one node makes at once.
+const AT_ONCE_MAX: usize = 4;
+/// How long a line waits for a caller who does not read.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+/// Lines that are ready before they are asked for.
+const AHEAD: usize = 4;
+/// How often something is read or made anew because of others.
+const TRIES_MAX: usize = 10;
+
+/// Who may make a file now.
+#[derive(Debug)]
+pub struct Exports(Arc<Semaphore>);
+
+impl Default for Exports {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(AT_ONCE_MAX)))
+    }
+}
+
+/// A line of a file on its way.
+#[derive(Debug)]
+pub struct Line {
+    /// Its text, with its end.
+    pub text: String,
+    /// Whether it is the head, behind which nothing comes. A file that ends before it has broken off.
+    pub is_last: bool,
+}
+
+/// Lines of a file, or why there are no more.
+pub type Lines = mpsc::Receiver<Result<Line, AppError>>;
+
+/// The deployment's key. It is made when it is first asked for: of two nodes that make one at once, one is kept.
+pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
+    for _ in 0..TRIES_MAX {
+        if let Some(seed) = EVIDENCE.read(&app.vault, &app.store).await? {
+            return Ok(SigningKey::new(&seed));
+        }
+        // Another node may have begun to seal under another master key.
+        master_key::look(app).await?;
+        let (seed, sealed_by, setting) = EVIDENCE.make(&app.vault, &app.chance);
+        let key = SigningKey::new(&seed);
+        let public = key.public();
+        let after = json!({ "public_key": public.to_hex() }).to_string();
+        let line = actor.did(None, app.clock.now(), "evidence.make_key", &public.id(), String::new(), after);
+        let writes = vec![
+            Write::Guard(Guard::Setting { name: MASTER_KEY_ID.to_owned(), value: sealed_by }),
+            Write::MoveSetting { name: EVIDENCE.setting.to_owned(), from: None, to: setting },
+            Write::RecordAudit(Box::new(line)),
+        ];
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => return Ok(key),
+            // Another node was first: its key counts.
+            Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}
+
+/// Begins a file. Who takes it is in the audit log before its first line goes out.
+pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<Lines, AppError> {
+    let crowded =
+        |_| AppError::Store(StoreError::Unavailable("as much evidence is being exported as may be".to_owned()));
+    let place = app.exports.0.clone().try_acquire_owned().map_err(crowded)?;
+    let snapshot = order::snapshot(app, id).await?;
+    let key = key(app, actor).await?;
+    let told = callbacks::list(app, &snapshot.row).await?;
+    let header = order::header(app, &snapshot, &key, actor).await?;
+    let after =
+        json!({ "status": snapshot.row.order.status.name(), "revision": snapshot.row.order.revision }).to_string();
+    let line =
+        actor.did(Some(snapshot.row.tenant), app.clock.now(), "evidence.export", &id.to_string(), String::new(), after);
+    app.store.commit(Batch(vec![Write::RecordAudit(Box::new(line))])).await?;
+    let (lines, taken) = mpsc::channel(AHEAD);
+    let file = File { app: app.clone(), header, snapshot, key, told, lines, _place: place };
+    tokio::spawn(file.write());
+    Ok(taken)
+}
+
+/// A file on its way.
+struct File {
+    app: Arc<App>,
+    header: Header,
+    snapshot: Snapshot,
+    key: SigningKey,
+    told: Told,
+    lines: mpsc::Sender<Result<Line, AppError>>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Why no more lines are made.
+enum Stopped {
+    /// Nobody reads them.
+    Unread,
+    /// Something could not be read.
+    Failed(AppError),
+}
+
+impl From<AppError> for Stopped {
+    fn from(error: AppError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl File {
+    async fn write(self) {
+        if let Err(Stopped::Failed(error)) = self.write_lines().await {
+            let _ = timeout(READ_WITHIN, self.lines.send(Err(error))).await;
+        }
+    }
+
+    async fn write_lines(&self) -> Result<(), Stopped> {
+        let mut out = Out { chain: Chain::default(), lines: &self.lines };
+        out.entry(Entry::Header(self.header.clone())).await?;
+        for entry in order::entries(&self.app, &self.snapshot, self.header.made_at.0)? {
+            out.entry(entry).await?;
+        }
+        if let Some(freed) = self.told.freed(&self.snapshot) {
+            out.entry(freed).await?;
+        }
+        for event in &self.told.events {
+            callbacks::write(&self.app, *event, &mut out).await?;
+        }
+        let head = out.chain.close(&self.header, &self.key);
+        out.line(Line { text: head, is_last: true }).await
+    }
+}
+
+/// Where entries go.
+struct Out<'l> {
+    chain: Chain,
+    lines: &'l mpsc::Sender<Result<Line, AppError>>,
+}
+
+impl Out<'_> {
+    async fn entry(&mut self, entry: Entry) -> Result<(), Stopped> {
+        let text = self.chain.append(entry);
+        self.line(Line { text, is_last: false }).await
+    }
+
+    async fn line(&self, line: Line) -> Result<(), Stopped> {
+        match timeout(READ_WITHIN, self.lines.send(Ok(line))).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Stopped::Unread),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A rule that is not made yet, tried on a sub-account's paid orders. Nothing is written.
+
+use countersign_domain::rules::Markup;
+use countersign_domain::time::UnixMillis;
+use countersign_domain::what_if::{Paid, WhatIf, WhatIfRefused};
+use countersign_store::Store as _;
+use countersign_store::contract::{Cursor, MerchantKind};
+use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidPlace, PaidSpan, Payee};
+
+use super::App;
+use super::error::AppError;
+
+/// Orders of a page: what is read and held at a time, and priced without a break.
+const PAGE: u32 = 500;
+
+/// What is to be tried on what.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The sub-account's public id.
+    pub sub_merchant_id: String,
+    /// What the rule would add.
+    pub markup: Markup,
+    /// Orders that were paid at this instant or later; none: all.
+    pub from: Option<UnixMillis>,
+    /// And before this; none: up to now.
+    pub to: Option<UnixMillis>,
+}
+
+/// A what-if, as far as it is.
+#[derive(Debug)]
+pub struct Trying {
+    what_if: WhatIf,
+    span: PaidSpan,
+    first_at: Option<UnixMillis>,
+    after: Option<PaidPlace>,
+}
+
+/// Begins a what-if. Who is not there is refused here.
+pub async fn begin(app: &App, question: &Question) -> Result<Trying, AppError> {
+    let found = app.store.merchant(&question.sub_merchant_id).await?;
+    let sub = found
+        .filter(|found| found.kind == MerchantKind::SubAccount)
+        .ok_or_else(|| AppError::NotFound(format!("no sub-account has the id {}", question.sub_merchant_id)))?;
+    let span = PaidSpan {
+        of: Payee::Merchant(sub.tenant, sub.no),
+        from: question.from.unwrap_or(UnixMillis(i64::MIN)),
+        to: question.to.unwrap_or_else(|| app.clock.now()),
+    };
+    let what_if = WhatIf::new(question.markup, app.policy.markup_unit, app.policy.rule_zone.clone());
+    Ok(Trying { what_if, span, first_at: None, after: None })
+}
+
+impl Trying {
+    /// Tries the next orders. Whether there were any.
+    pub async fn go_on(&mut self, app: &App) -> Result<bool, AppError> {
+        let page = app.store.paid_orders(self.span, Cursor { after: self.after, limit: PAGE }).await?;
+        let Some(last) = page.last() else { return Ok(false) };
+        self.after = Some(last.place());
+        self.first_at = self.first_at.or_else(|| page.first().map(|first| first.paid_at));
+        for order in &page {
+            self.what_if.add(&paid(order)).map_err(|why| refused(&why))?;
+        }
+        Ok(true)
+    }
+
+    /// How far it is, by the time that it has walked over, in thousandths.
+    pub fn per_mille(&self) -> i64 {
+        let (Some(first), Some(PaidPlace(at, _))) = (self.first_at, self.after) else { return 0 };
+        let whole = i128::from(self.span.to.0) - i128::from(first.0);
+        let done = (i128::from(at.0) - i128::from(first.0)) * 1_000;
+        i64::try_from(done / whole.max(1)).unwrap_or(1_000).clamp(0, 1_000)
+    }
+
+    /// What is known so far.
+    pub const fn what_if(&self) -> &WhatIf {
+        &self.what_if
+    }
+
+    /// Which orders: those that were paid before this.
+    pub const fn to(&self) -> UnixMillis {
+        self.span.to
+    }
+}
+
+fn paid(order: &PaidOrder) -> Paid<'_> {
+    Paid {
+        prepay_id: order.prepay_id,
+        trade_no: &order.trade_no,
+        currency: &order.currency,
+        amount: order.actual_amount,
+        paid_at: order.paid_at,
+        fee: order.fee.as_ref().map(|fee| fee.fee),
+    }
+}
+
+fn refused(refused: &WhatIfRefused) -> AppError {
+    AppError::InvalidParameter(refused.to_string())
+}

@@ -1,0 +1,18 @@
+//! `cargo xtask evidence [TRIALS] [STORE]`: a real order's evidence, spoiled and forged; each place found, each forger refused.
+
+use std::process::ExitCode;
+
+use crate::tools::Numbered;
+
+const RUN: Numbered = Numbered {
+    program: "evidence",
+    most: 1,
+    default: "1000",
+    on_a_store: true,
+    usage: "evidence [TRIALS] [sqlite|postgres]",
+};
+
+/// 1,000 trials of each way on SQLite unless told otherwise.
+pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    RUN.run(arguments)
+}
