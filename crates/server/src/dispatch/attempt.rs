@@ -175,7 +175,7 @@ async fn try_exchange(
     let target = connector.target(url)?;
     let vetted = connector.vetted(&target, &mut progress.watch).await?;
     let request = request(&target, letter);
-    let (line, response) = send(connector, &target, &vetted, request, progress).await?;
+    let (mut line, response) = send(connector, &target, &vetted, request, progress).await?;
     let status = response.status();
     progress.http_status = Some(status.as_u16());
     progress.retry_after_ms =
@@ -183,13 +183,13 @@ async fn try_exchange(
     if !status.is_success() {
         // Its body decides nothing; the connection goes with it.
         let enough = (Instant::now() + REFUSAL_READ_FOR).min(end);
-        let read = timeout_at(enough, read(response, BODY_BYTES_KEPT, &mut progress.body)).await;
+        let read = timeout_at(enough, line.works.until(read(response, BODY_BYTES_KEPT, &mut progress.body))).await;
         progress.body.has_more |= read.is_err();
         let further = if status.is_redirection() { "; redirects are not followed" } else { "" };
         return Ok(ending(Outcome::HttpStatus, format!("answered {}{further}", status.as_u16())));
     }
     progress.watch.enter(Stage::Body);
-    read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body).await?;
+    line.works.until(read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body)).await?;
     progress.end();
     connector.keep(line);
     Ok(match read_acknowledgement(&progress.body.bytes) {
@@ -219,11 +219,11 @@ async fn send(
     progress: &mut Progress,
 ) -> Result<(Line, Response<Incoming>), Ending> {
     while let Some(mut line) = connector.kept(target, vetted) {
-        if line.sender.ready().await.is_err() {
+        if line.works.until(line.sender.ready()).await.is_err() {
             continue;
         }
         progress.begin(&line, true);
-        match line.sender.try_send_request(request).await {
+        match line.works.until(line.sender.try_send_request(request)).await {
             Ok(response) => return Ok((line, response)),
             Err(mut error) => match error.take_message() {
                 Some(unsent) => request = unsent,
@@ -235,7 +235,7 @@ async fn send(
     // Rare, and large: most attempts go over a kept connection.
     let mut line = Box::pin(connector.open(target, vetted, &mut progress.watch)).await?;
     progress.begin(&line, false);
-    match line.sender.send_request(request).await {
+    match line.works.until(line.sender.send_request(request)).await {
         Ok(response) => Ok((line, response)),
         Err(error) => Err(broken(&error)),
     }

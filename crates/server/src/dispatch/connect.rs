@@ -4,8 +4,11 @@
 //! (scheme, name, port, address): so a name that moves is looked up, vetted and certified anew.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use countersign_domain::delivery::Outcome;
@@ -60,10 +63,50 @@ struct Lane {
     address: SocketAddr,
 }
 
+/// The work of a connection. It goes on while somebody who wants something of it waits in [`Works::until`]: a task of its own would be
+/// woken, and wake the attempt, once for each thing that passes. What happens while nobody waits is seen by the next who does.
+pub(super) struct Works(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl std::fmt::Debug for Works {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Works").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Works {
+    /// Waits for what the connection brings about.
+    pub(super) async fn until<T>(&mut self, wanted: impl Future<Output = T>) -> T {
+        let mut wanted = pin!(wanted);
+        poll_fn(|cx| {
+            // It says first what it wants, then the connection does it.
+            if let Poll::Ready(came) = wanted.as_mut().poll(cx) {
+                return Poll::Ready(came);
+            }
+            self.go_on(cx);
+            wanted.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// False where the connection has ended.
+    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.0.as_mut().is_some_and(|works| works.as_mut().poll(cx).is_ready()) {
+            self.0 = None;
+        }
+        self.0.is_some()
+    }
+
+    /// Whether the connection is still there, as far as that is known by now.
+    fn is_there(&mut self) -> bool {
+        self.go_on(&mut Context::from_waker(Waker::noop()))
+    }
+}
+
 /// An open connection, and where to put it back.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) sender: SendRequest<Full<Bytes>>,
+    pub(super) works: Works,
     pub(super) address: SocketAddr,
     /// What goes over it.
     pub(super) tape: Arc<Tape>,
@@ -73,6 +116,7 @@ pub(super) struct Line {
 #[derive(Debug)]
 struct Idle {
     sender: SendRequest<Full<Bytes>>,
+    works: Works,
     tape: Arc<Tape>,
     since: Instant,
 }
@@ -165,10 +209,10 @@ impl Connector {
             let lane = lane(target, *address);
             let Waiting { lanes, count } = &mut *idle;
             let Some(waiting) = lanes.get_mut(&lane) else { continue };
-            while let Some(Idle { sender, tape, since }) = waiting.pop() {
+            while let Some(Idle { sender, works, tape, since }) = waiting.pop() {
                 *count -= 1;
                 if !sender.is_closed() && since.elapsed() < IDLE_MAX {
-                    return Some(Line { sender, address: *address, tape, lane });
+                    return Some(Line { sender, works, address: *address, tape, lane });
                 }
             }
         }
@@ -186,7 +230,7 @@ impl Connector {
         let (tcp, address) = self.connect(vetted).await?;
         let _ = tcp.set_nodelay(true);
         let tape = Arc::new(Tape::default());
-        let sender = if target.is_https() {
+        let (sender, works) = if target.is_https() {
             watch.enter(Stage::Tls);
             let name = server_name(target)?;
             let tls = self
@@ -199,7 +243,7 @@ impl Connector {
             handshake(Taped::new(tcp, tape.clone())).await?
         };
         watch.stop();
-        Ok(Line { sender, address, tape, lane: lane(target, address) })
+        Ok(Line { sender, works, address, tape, lane: lane(target, address) })
     }
 
     /// All addresses together have the connect time; each has an equal part of what is left.
@@ -221,17 +265,18 @@ impl Connector {
     }
 
     /// Keeps a connection whose answer was read to its end.
-    pub(super) fn keep(&self, line: Line) {
-        if line.sender.is_closed() {
+    pub(super) fn keep(&self, mut line: Line) {
+        if !line.works.is_there() || line.sender.is_closed() {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.count >= IDLE_TOTAL_MAX {
             return;
         }
-        let waiting = idle.lanes.entry(line.lane).or_default();
+        let Line { sender, works, tape, lane, .. } = line;
+        let waiting = idle.lanes.entry(lane).or_default();
         if waiting.len() < IDLE_PER_LANE_MAX {
-            waiting.push(Idle { sender: line.sender, tape: line.tape, since: Instant::now() });
+            waiting.push(Idle { sender, works, tape, since: Instant::now() });
             idle.count += 1;
         }
     }
@@ -263,7 +308,7 @@ fn server_name(target: &Target) -> Result<ServerName<'static>, Unreached> {
     Ok(name)
 }
 
-async fn handshake<T>(io: T) -> Result<SendRequest<Full<Bytes>>, Unreached>
+async fn handshake<T>(io: T) -> Result<(SendRequest<Full<Bytes>>, Works), Unreached>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -273,9 +318,8 @@ where
         .handshake(TokioIo::new(io))
         .await
         .map_err(|error| unreached(Outcome::ConnectFailed, error.to_string()))?;
-    // Ends when the sender is dropped or the peer closes; what went wrong is told to the attempt by its own answer.
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
+    // What went wrong is told to the attempt by its own answer.
+    Ok((sender, Works(Some(Box::pin(async move { drop(connection.await) })))))
 }
 
 fn client_config(settings: &DispatchSettings) -> Result<ClientConfig, DispatchError> {

@@ -72,12 +72,12 @@ impl Dispatcher {
         let now = self.app.clock.now();
         let number = event.attempts + 1;
         let made = u32::try_from(number).unwrap_or(u32::MAX);
-        let spread = u16::try_from(self.app.chance.bits64() & 0xffff).unwrap_or(0);
-        // While the attempt was under way the endpoint's own schedule may have changed.
-        let fresh = if report.outcome == Outcome::Delivered {
-            None
+        // While the attempt was under way the endpoint's own schedule may have changed. What is delivered needs neither that nor chance.
+        let (fresh, spread) = if report.outcome == Outcome::Delivered {
+            (None, 0)
         } else {
-            self.app.known_application(&event.client_id).await.ok().flatten()
+            let fresh = self.app.known_application(&event.client_id).await.ok().flatten();
+            (fresh, u16::try_from(self.app.chance.bits64() & 0xffff).unwrap_or(0))
         };
         let row = fresh.as_deref().map_or(&known.application, |fresh| &fresh.application);
         let schedule = self.schedule_of(row);

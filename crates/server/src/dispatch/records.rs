@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 /// How long a record waits for others, where attempts are under way whose records may come.
-const LINGER: Duration = Duration::from_millis(1);
+const LINGER: Duration = Duration::from_millis(2);
 /// So many wait for no more.
 const FULL: usize = 256;
 

@@ -1,6 +1,12 @@
 //! Whether a question about orders takes longer where many are stored: two deployments up at once, asked in turns.
+//!
+//! What is compared is the work of a question, so each is asked once about every order before it is measured: what the operating system
+//! keeps in memory of a file that was just written is its own affair. What the first question about an order costs is measured by itself,
+//! beside the read of one page of the same file.
 
-use std::path::Path;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -18,7 +24,11 @@ use crate::wire::wall_ms;
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(600);
 /// Orders that are asked for.
-const SOME: usize = 65_536;
+const SOME: usize = 4_096;
+/// Orders that are asked for once only.
+const COLD: usize = 2_000;
+/// What SQLite reads at once, in bytes.
+const PAGE_BYTES: usize = 4_096;
 /// Orders of a page.
 const PAGE: u32 = 50;
 const SEED: u64 = 20_261_122;
@@ -29,6 +39,10 @@ struct Filled {
     orders: usize,
     /// Drawn from all of them, each with its place among them.
     some: Vec<(usize, PrepayId)>,
+    /// Others, which nobody has asked for.
+    cold: Vec<(usize, PrepayId)>,
+    /// The database.
+    file: PathBuf,
     until: UnixMillis,
 }
 
@@ -40,8 +54,9 @@ impl Filled {
         let ids = shop.fill(orders, until, true).await?;
         println!("{orders} orders stored in {:.0} s", began.elapsed().as_secs_f64());
         let mut dice = Dice::new(SEED);
-        let some = (0..SOME).map(|_| dice.below(orders)).map(|at| (at, ids[at])).collect();
-        Ok(Self { shop, orders, some, until })
+        let mut draw = |count| (0..count).map(|_| dice.below(orders)).map(|at| (at, ids[at])).collect();
+        let (some, cold) = (draw(SOME), draw(COLD));
+        Ok(Self { shop, orders, some, cold, file: folder.join("countersign.db"), until })
     }
 
     /// One of them: its place and number.
@@ -87,6 +102,29 @@ impl Filled {
                 Ok(())
             }
         }
+    }
+
+    /// What the first question about an order takes, beside the read of one page at a random place of the file: each in turn.
+    async fn first_asked(&self) -> Result<String> {
+        let file = File::open(&self.file).with_context(|| format!("{} cannot be opened", self.file.display()))?;
+        let pages = usize::try_from(file.metadata()?.len())? / PAGE_BYTES;
+        let (mut dice, mut page) = (Dice::new(SEED + 1), [0; PAGE_BYTES]);
+        let (mut asked, mut read) = (Vec::new(), Vec::new());
+        for (place, id) in &self.cold {
+            let began = Instant::now();
+            self.query(*place, &format!(r#"{{"prepayId":"{id}"}}"#)).await?;
+            asked.push(began.elapsed().as_secs_f64() * 1e6);
+            let at = u64::try_from(dice.below(pages) * PAGE_BYTES)?;
+            let began = Instant::now();
+            file.read_exact_at(&mut page, at)?;
+            read.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+        let (asked, read) = (median(asked)?, median(read)?);
+        Ok(format!(
+            "an order among {} that nobody has asked for, by prepayId: p50 {asked:.1} us; a page of the same file, {} MB, read by itself: p50 {read:.1} us",
+            self.orders,
+            pages * PAGE_BYTES / 1_000_000
+        ))
     }
 
     async fn query(&self, place: usize, body: &str) -> Result<()> {
@@ -138,7 +176,12 @@ pub async fn run(few: usize, many: usize) -> Result<()> {
     let many = Filled::open(&folder.path().join("many"), many).await?;
     let mut rows = Vec::new();
     let mut turns = [0, 0];
+    println!("{}", many.first_asked().await?);
     for question in Question::ALL {
+        for turn in 0..SOME {
+            few.ask(question, turn).await?;
+            many.ask(question, turn).await?;
+        }
         let (mut of_few, mut of_many, mut ratios) = (vec![], vec![], vec![]);
         for _ in 0..ROUNDS {
             let a = p50_us(&mut turns[0], async |turn| few.ask(question, turn).await).await?;
@@ -169,6 +212,10 @@ async fn p50_us(turn: &mut usize, ask: impl AsyncFn(usize) -> Result<()>) -> Res
         latencies.push(asked.elapsed().as_secs_f64() * 1e6);
         *turn += 1;
     }
+    median(latencies)
+}
+
+fn median(mut latencies: Vec<f64>) -> Result<f64> {
     latencies.sort_by(f64::total_cmp);
     latencies.get(latencies.len() / 2).copied().context("something was asked")
 }
