@@ -25,10 +25,16 @@ use programs::{command, given_folder, initdb, programs};
 pub use server::{Server, ServerOptions};
 pub use tampering::Tampering;
 
+/// A folder in memory, where a machine has one. Databases come and go by the hundred, each of three hundred files, and some file systems take
+/// longer to make a file the more were just removed; nothing here has to outlive the machine.
+const IN_MEMORY: &str = "/dev/shm";
+/// What must be free there, in KiB: far more than the log and the databases of tests that run at once.
+const FREE_KIB_MIN: u64 = 2 * 1024 * 1024;
+
 /// Ends the server when process $2 is gone: looks each second. $0 is the program, $1 the folder. Asking for a process of somebody
 /// else's by `kill` says no, so a look into /proc comes after it.
 const KEEPER: &str = r#""$0" -D "$1/d" -k "$1" -c listen_addresses= -c fsync=off -c max_connections=300 \
-    -c shared_buffers=64MB -c autovacuum_naptime=5s >"$1/log" 2>&1 & p=$!
+    -c shared_buffers=64MB -c max_wal_size=256MB -c autovacuum_naptime=5s >"$1/log" 2>&1 & p=$!
     while { kill -0 "$2" 2>/dev/null || [ -d "/proc/$2" ]; } && kill -0 $p 2>/dev/null; do sleep 1; done
     kill -INT $p 2>/dev/null; wait $p; rm -rf "$1""#;
 
@@ -160,19 +166,33 @@ async fn try_connect(folder: &Path, database: &str) -> Result<Client, tokio_post
     Ok(client)
 }
 
-/// The folder of the run's cluster, which answers.
+/// The folder of the run's cluster, which answers. In memory where there is room.
 fn cluster() -> PathBuf {
     // Under nextest every test is a process of its own, under cargo test they share one: the parent is the same for a whole run.
-    let folder = std::env::temp_dir().join(format!("countersign-postgres-{}", parent_id()));
+    let name = format!("countersign-postgres-{}", parent_id());
+    let folders = [Path::new(IN_MEMORY).join(&name), std::env::temp_dir().join(&name)];
     // The folder of the test programs is the same for all of them.
     let program = std::env::current_exe().expect("a test is a program");
     let lock = File::open(program.parent().expect("it lies in a folder")).expect("the folder can be opened");
     lock.lock().expect("the lock is taken");
-    if !is_up(&folder) {
-        drop(fs::remove_dir_all(&folder));
-        start(&folder);
+    if let Some(up) = folders.iter().find(|folder| is_up(folder)) {
+        return up.clone();
     }
+    for left in &folders {
+        drop(fs::remove_dir_all(left));
+    }
+    let [in_memory, on_disk] = folders;
+    let folder = if has_room(Path::new(IN_MEMORY)) { in_memory } else { on_disk };
+    start(&folder);
     folder
+}
+
+/// Whether a folder is there and has the room that a cluster may need.
+fn has_room(folder: &Path) -> bool {
+    let told = std::process::Command::new("df").args(["-k", "--output=avail"]).arg(folder).output();
+    let told = told.ok().filter(|told| told.status.success()).map(|told| told.stdout).unwrap_or_default();
+    let free = String::from_utf8_lossy(&told).lines().nth(1).and_then(|line| line.trim().parse().ok());
+    free.is_some_and(|free: u64| free >= FREE_KIB_MIN)
 }
 
 fn is_up(folder: &Path) -> bool {
