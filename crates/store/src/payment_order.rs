@@ -1,7 +1,7 @@
 //! Payment orders: what is kept of them, how they change, and how they are found.
 //!
-//! An order is a row that is made once and moved by its revision; each move leaves a row of its own beside it. What came over the wire is
-//! kept with the order, and read only by who asks for it.
+//! An order is a row that is made once and moved by its revision; each move leaves a row of its own beside it. What came over the wire when it
+//! was made has a row of its own, too, and is read only by who asks for it.
 
 use std::future::Future;
 
@@ -350,7 +350,7 @@ pub(crate) fn read_move<R: Columns>(row: &R) -> Result<PaymentMoveRow, StoreErro
 
 /// What came over the wire, behind the number of the order.
 pub(crate) fn read_received<R: Columns>(row: &R) -> Result<Received, StoreError> {
-    let mut f = Fields::new(row, "payment_order", 1, 0);
+    let mut f = Fields::new(row, "payment_order_request", 1, 0);
     Ok(Received { head: f.text()?, body: f.blob()?.to_vec() })
 }
 

@@ -40,6 +40,13 @@ const CHAINS: &[Chain] = &[
                     ON n.tenant_no = o.tenant_no AND n.order_id = o.order_id",
     },
     Chain {
+        about: "every payment order has the request that made it",
+        table: "payment_order_request",
+        links: "SELECT format('order_no %s', coalesce(o.order_no, r.order_no)) AS name,
+                    o.order_no IS NOT NULL AND r.order_no IS NOT NULL AS holds
+                FROM payment_order o FULL JOIN payment_order_request r ON r.tenant_no = o.tenant_no AND r.order_no = o.order_no",
+    },
+    Chain {
         about: "counters of applications are at their last event",
         table: "event_counter",
         links: "SELECT format('application_no %s', coalesce(c.application_no, e.application_no)) AS name,

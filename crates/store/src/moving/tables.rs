@@ -62,7 +62,7 @@ pub(crate) struct Table {
 const ROWS_PER_FETCH: u16 = 1000;
 const LARGE_ROWS_PER_FETCH: u16 = 50;
 /// Tables whose rows hold what callers sent: a body, or what was before and after.
-const LARGE: &[&str] = &["attempt_bytes", "audit", "event", "idempotency", "payment_order"];
+const LARGE: &[&str] = &["attempt_bytes", "audit", "event", "idempotency", "payment_order", "payment_order_request"];
 
 impl Table {
     /// How many rows are asked for at a time.
@@ -248,6 +248,7 @@ pub(crate) const TABLES: &[Table] = &[
         columns: &[int("tenant_no"), int("order_id"), int("revision"), int("status"), int("at")],
     },
     payment_orders::PAYMENT_ORDER,
+    payment_orders::PAYMENT_ORDER_REQUEST,
     payment_orders::PAYMENT_ORDER_MOVE,
     Table {
         name: "convert_quote",
@@ -414,7 +415,7 @@ pub(crate) const TABLES: &[Table] = &[
         name: "biz_counter",
         source: "biz_counter",
         key: &["application_no", "biz_id"],
-        order: "application_no, biz_id",
+        order: "biz_id, application_no",
         columns: &[int("tenant_no"), int("application_no"), text("biz_id"), int("sequence")],
     },
     Table {

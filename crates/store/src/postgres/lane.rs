@@ -49,6 +49,7 @@ const GROUPED: &[Sql] = &[
     Sql::PaymentOrdersLock,
     Sql::PaymentOrdersTaken,
     Sql::PaymentOrdersInsert,
+    Sql::PaymentOrderRequestsInsert,
     Sql::PaymentOrdersMove,
     Sql::PaymentOrderMovesInsert,
     Sql::LanesGuard,

@@ -154,7 +154,7 @@ impl<'a> OrderPlan<'a> {
     pub(super) fn statements(&self) -> Vec<Statement<'a>> {
         let mut all = Vec::new();
         if !self.added.is_empty() {
-            all.push(self.orders());
+            all.extend([self.orders(), self.requests()]);
         }
         if !self.moved.is_empty() {
             all.extend([self.latest(), self.moves()]);
@@ -190,10 +190,21 @@ impl<'a> OrderPlan<'a> {
             |(row, _)| row.order.revision,
             |(row, _)| row.actor.as_str(),
             |(row, _)| row.request_id.as_str(),
+        ];
+        (Sql::PaymentOrdersInsert, columns)
+    }
+
+    /// What came over the wire, by key.
+    fn requests(&self) -> Statement<'a> {
+        let mut added = self.added.clone();
+        added.sort_by_key(|(row, _)| (row.tenant, row.order.prepay_id.number()));
+        let columns = columns![added;
+            |(row, _)| row.tenant.0,
+            |(row, _)| row.order.prepay_id.number(),
             |(_, received)| received.head.as_str(),
             |(_, received)| received.body.as_slice(),
         ];
-        (Sql::PaymentOrdersInsert, columns)
+        (Sql::PaymentOrderRequestsInsert, columns)
     }
 
     /// Each order as its last move leaves it.

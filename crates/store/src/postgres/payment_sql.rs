@@ -33,8 +33,11 @@ pub(super) const OWNER: &str = concat!(
 );
 pub(super) const MOVES: &str = "SELECT order_no, revision, was, status, at, actor, request_id FROM payment_order_move
     WHERE tenant_no = $1 AND order_no = $2 ORDER BY revision";
-pub(super) const RECEIVED: &str = "SELECT order_no, request_head, request_body FROM payment_order
-    WHERE tenant_no = $1 AND merchant_no = $2 AND order_no = $3 AND tail = $4";
+// An order without its request is damaged, and not one that is not there.
+pub(super) const RECEIVED: &str =
+    "SELECT p.order_no, (SELECT r.request_head FROM payment_order_request r WHERE r.tenant_no = $1 AND r.order_no = $3),
+    (SELECT r.request_body FROM payment_order_request r WHERE r.tenant_no = $1 AND r.order_no = $3) FROM payment_order p
+    WHERE p.tenant_no = $1 AND p.merchant_no = $2 AND p.order_no = $3 AND p.tail = $4";
 pub(super) const EXPIRED: &str = concat!(
     "SELECT ",
     payment_order_columns!(),
@@ -76,10 +79,13 @@ pub(super) const LOCK: &str = "SELECT p.tenant_no, p.order_no, p.revision FROM p
 pub(super) const INSERT: &str =
     "INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no,
     kind, currency, amount, merchant_user_id, channel_id, goods_name, goods_detail, terminal_type, return_url, cancel_url, status,
-    created_at, expire_at, revision, actor, request_id, request_head, request_body)
+    created_at, expire_at, revision, actor, request_id)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[],
     $9::text[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[],
-    $19::bigint[], $20::bigint[], $21::bigint[], $22::text[], $23::text[], $24::text[], $25::bytea[])";
+    $19::bigint[], $20::bigint[], $21::bigint[], $22::text[], $23::text[])";
+pub(super) const REQUESTS_INSERT: &str =
+    "INSERT INTO payment_order_request (tenant_no, order_no, request_head, request_body)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bytea[])";
 pub(super) const MOVE: &str = "UPDATE payment_order p SET status = a.status, actual_amount = a.actual_amount,
     transact_at = a.transact_at, paid_at = a.paid_at, fee_config_id = a.fee_config_id, fee_version_no = a.fee_version_no,
     fee_r_markup = a.fee_r_markup, fee_f_markup = a.fee_f_markup, r_fee = a.r_fee, f_fee = a.f_fee, worked_sum = a.worked_sum,

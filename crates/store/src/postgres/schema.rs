@@ -30,6 +30,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { number: 11, name: "convert", sql: include_str!("../../migrations/postgres/0011_convert.sql") },
     Step { number: 12, name: "payment_orders", sql: include_str!("../../migrations/postgres/0012_payment_orders.sql") },
     Step { number: 13, name: "paid_orders", sql: include_str!("../../migrations/postgres/0013_paid_orders.sql") },
+    Step { number: 14, name: "order_request", sql: include_str!("../../migrations/postgres/0014_order_request.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.
@@ -125,4 +126,47 @@ pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
     let done = applied(session.client()).await?;
     pending(&done, STEPS)?;
     Ok(SchemaState { applied: i32::try_from(done.len()).unwrap_or(i32::MAX), known: known() })
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::testing::Database;
+
+    #[tokio::test]
+    async fn a_payment_order_of_a_database_from_before_keeps_its_request_byte_for_byte() {
+        let database = Database::new().await;
+        let client = database.client().await;
+        let make = "CREATE TABLE schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
+        client.batch_execute(make).await.expect("is made");
+        for step in &STEPS[..13] {
+            client.batch_execute(step.sql).await.expect("makes the step");
+            let (number, digest) = (step.number, sha256(step.sql));
+            let note = format!("INSERT INTO schema_step VALUES ({number}, '{}', '{digest}')", step.name);
+            client.batch_execute(&note).await.expect("notes it");
+        }
+        client
+            .batch_execute(
+                "INSERT INTO public.merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, created_at)
+                   VALUES (1, 1, 'm', 'merchant', 'm', '0', 0, 1, 1);
+                 INSERT INTO public.payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency,
+                   amount, status, created_at, expire_at, revision, actor, request_id, request_head, request_body)
+                   VALUES (1, 900, 77, 1, 5, 'app', 'T-1', 'order', 'USDT', 1000001, 'PENDING', 3, 4, 1, 'who', 'req',
+                     'POST /v1/pay/order' || chr(10) || 'x-service-nonce: \u{e9}', '\\x7b00ff0a7d20'),
+                   (1, 800, 78, 1, 5, 'app', 'T-2', 'native', 'BTC', 5, 'CLOSED', 3, 4, 2, 'who', 'req', '', '')",
+            )
+            .await
+            .expect("is written");
+        let read = async |what: &str, table: &str| -> Vec<String> {
+            let sql = format!("SELECT ({what})::text FROM {table} o ORDER BY order_no");
+            client.query(&sql, &[]).await.expect("reads").iter().map(|row| row.get(0)).collect()
+        };
+        let requests = "(tenant_no, order_no, request_head, request_body)";
+        let before = read(requests, "payment_order").await;
+        assert!(before[1].contains("7b00ff0a7d20") && before[1].contains('\u{e9}'), "{before:?}");
+        let orders = read("to_jsonb(o) - 'request_head' - 'request_body'", "payment_order").await;
+        migrate(&Dial::new(&database.url(), None).expect("an address")).await.expect("migrates");
+        assert_eq!(read(requests, "payment_order_request").await, before);
+        assert_eq!(read("to_jsonb(o)", "payment_order").await, orders);
+    }
 }

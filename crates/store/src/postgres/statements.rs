@@ -99,6 +99,7 @@ statements! {
     PaymentOrdersTaken: payment::TAKEN;
     PaymentOrdersLock: payment::LOCK;
     PaymentOrdersInsert: payment::INSERT;
+    PaymentOrderRequestsInsert: payment::REQUESTS_INSERT;
     PaymentOrdersMove: payment::MOVE;
     PaymentOrderMovesInsert: payment::MOVES_INSERT;
     // From one application to the next, in each lane: what others are to deliver is not read, however much it is, and of what is waiting one row.

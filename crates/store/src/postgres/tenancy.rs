@@ -7,7 +7,7 @@ use super::schema::STEPS;
 use super::statements::{EVENTS, NAMES, TEXTS};
 
 /// What grows with a tenant's business and is spread by its number.
-const OF_TENANTS: [&str; 20] = [
+const OF_TENANTS: [&str; 21] = [
     "nonce",
     "commit_mark",
     "fee_rule",
@@ -18,6 +18,7 @@ const OF_TENANTS: [&str; 20] = [
     "convert_request",
     "payment_order",
     "payment_order_move",
+    "payment_order_request",
     "event",
     "delivery",
     "delivery_turn",
@@ -351,8 +352,8 @@ const MANY_PAID: &str = "
     INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
       SELECT n, 1, 'm' || n, CASE n WHEN 1 THEN 'institution' ELSE 'sub_account' END, 'm', '0', 0, n, true, 1, 0 FROM generate_series(1, 2) n;
     INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency, amount, status,
-      created_at, expire_at, paid_at, revision, actor, request_id, request_head, request_body)
-      SELECT 1, n, 0, 2, 1, 'app', 'T-' || n, 'order', 'USDT', 1, 'PAID', n, n, n, 2, '', '', '', '' FROM generate_series(1, 20000) n;";
+      created_at, expire_at, paid_at, revision, actor, request_id)
+      SELECT 1, n, 0, 2, 1, 'app', 'T-' || n, 'order', 'USDT', 1, 'PAID', n, n, n, 2, '', '' FROM generate_series(1, 20000) n;";
 
 #[cfg(feature = "testing")]
 #[tokio::test]

@@ -9,8 +9,9 @@ use crate::contract::Cursor;
 
 pub(super) fn count(conn: &Connection, tenant: TenantNo, of: ApplicationNo, most: u32) -> Found<Backlog> {
     let sql =
-        "WITH open AS MATERIALIZED (SELECT event_no FROM delivery INDEXED BY delivery_open WHERE application_no = ?2
-               AND state IN ('pending', 'held') AND tenant_no = ?1 LIMIT ?3)
+        "WITH open AS MATERIALIZED (SELECT event_no FROM delivery INDEXED BY delivery_held WHERE application_no = ?2
+               AND state = 'held' AND tenant_no = ?1 UNION ALL SELECT event_no FROM delivery INDEXED BY delivery_next
+               WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1 LIMIT ?3)
                SELECT (SELECT count(*) FROM open),
                (SELECT e.created_at FROM event e WHERE e.event_no = (SELECT min(event_no) FROM open)),
                (SELECT count(*) FROM (SELECT 1 FROM delivery INDEXED BY delivery_dead WHERE application_no = ?2

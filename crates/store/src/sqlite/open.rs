@@ -25,8 +25,8 @@ use crate::window::{ClaimHash, Window};
 
 /// 3.51.3: older ones may corrupt a log that is reset while it is read.
 const SQLITE_MIN: i32 = 3_051_003;
-/// Page cache of the writer.
-const WRITE_CACHE_KIB: i32 = 4096;
+/// Page cache of the writer: a group of moves changes hundreds of pages, and those that do not fit are allocated and freed for each group.
+const WRITE_CACHE_KIB: i32 = 32_768;
 /// How often the write-ahead log is asked for while another process turns it on.
 const WRITE_AHEAD_PERIOD: Duration = Duration::from_millis(5);
 /// How long the checkpointer waits for readers while it holds the writer back.

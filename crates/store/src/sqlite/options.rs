@@ -28,7 +28,7 @@ impl SqliteOptions {
             queue_max: 8192,
             window_key,
             boot_id: boot_id.into(),
-            checkpoint_pages: 2048,
+            checkpoint_pages: 8192,
             busy_ms: 5000,
         }
     }

@@ -59,12 +59,11 @@ fn insert(kept: &mut Kept<'_>, row: &PaymentOrderRow, received: &Received) -> ru
             order.expires_at.0,
             order.revision,
             row.actor,
-            row.request_id,
-            received.head,
-            received.body
+            row.request_id
         ],
     )?;
-    Ok(())
+    let request = params![row.tenant.0, order.prepay_id.number(), received.head, received.body];
+    kept.run(Sql::PaymentOrderRequest, request).map(|_| ())
 }
 
 fn update(kept: &mut Kept<'_>, row: &PaymentOrderRow) -> rusqlite::Result<()> {
@@ -136,8 +135,10 @@ fn moves(conn: &Connection, tenant: TenantNo, id: PrepayId) -> Found<Vec<Payment
 }
 
 fn received(conn: &Connection, tenant: TenantNo, of: MerchantNo, id: PrepayId) -> Found<Option<Received>> {
-    let sql = "SELECT order_no, request_head, request_body FROM payment_order
-               WHERE order_no = ?1 AND tail = ?2 AND merchant_no = ?3 AND tenant_no = ?4";
+    // An order without its request is damaged, and not one that is not there.
+    let sql = "SELECT p.order_no, r.request_head, r.request_body FROM payment_order p LEFT JOIN payment_order_request r
+               ON r.order_no = p.order_no AND r.tenant_no = p.tenant_no
+               WHERE p.order_no = ?1 AND p.tail = ?2 AND p.merchant_no = ?3 AND p.tenant_no = ?4";
     one(conn, sql, [id.number(), id.tail(), of.0, tenant.0], |row| read_received(row))
 }
 

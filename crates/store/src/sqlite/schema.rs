@@ -30,6 +30,7 @@ const STEPS: &[Step] = &[
     Step { number: 11, name: "convert", sql: include_str!("../../migrations/sqlite/0011_convert.sql") },
     Step { number: 12, name: "payment_orders", sql: include_str!("../../migrations/sqlite/0012_payment_orders.sql") },
     Step { number: 13, name: "paid_orders", sql: include_str!("../../migrations/sqlite/0013_paid_orders.sql") },
+    Step { number: 14, name: "order_request", sql: include_str!("../../migrations/sqlite/0014_order_request.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
@@ -97,8 +98,8 @@ pub(super) fn state(path: &Path) -> Result<SchemaState, StoreError> {
     Ok(SchemaState { applied: i32::try_from(done.len()).unwrap_or(i32::MAX), known: known() })
 }
 
-/// What fee rules promise beyond what a constraint can say.
-const CHAINS: [(&str, &str); 2] = [
+/// What rows promise beyond what a constraint can say.
+const CHAINS: [(&str, &str); 3] = [
     (
         "SELECT count(*) FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no
          WHERE l.merchant_no IS NOT h.merchant_no OR l.version_no IS NOT h.version_no",
@@ -108,6 +109,11 @@ const CHAINS: [(&str, &str); 2] = [
         "SELECT count(*) FROM fee_rule f LEFT JOIN fee_rule p ON p.rule_no = f.previous_no
          WHERE f.version_no > 1 AND (p.merchant_no IS NOT f.merchant_no OR p.version_no IS NOT f.version_no - 1)",
         "fee rules do not point to the version before them",
+    ),
+    (
+        "SELECT count(*) FROM payment_order p LEFT JOIN payment_order_request r ON r.order_no = p.order_no
+         WHERE r.tenant_no IS NOT p.tenant_no",
+        "payment orders are without the request that made them",
     ),
 ];
 
@@ -182,6 +188,84 @@ mod tests {
         assert_eq!(lines, [(0, 1, 1), (7, 1, 2), (8, 1, 3), (7, 2, 4), (0, 2, 5)]);
         let heads = read("SELECT tenant_no, audit_no, 0 FROM audit_head ORDER BY tenant_no");
         assert_eq!(heads, [(0, 2, 0), (7, 2, 0), (8, 1, 0)]);
+    }
+
+    /// A file whose last step has this number.
+    fn through(last: usize) -> Connection {
+        let conn = first_release();
+        for step in &STEPS[1..last] {
+            conn.execute_batch(step.sql).expect("makes the step");
+            let row = params![step.number, step.name, sha256(step.sql)];
+            conn.execute("INSERT INTO schema_step VALUES (?1, ?2, ?3)", row).expect("notes it");
+        }
+        conn
+    }
+
+    /// Every value of a table but those of some columns, as SQL would write it.
+    fn quoted(conn: &Connection, table: &str, but: &[&str], order: &str) -> Vec<String> {
+        let names = format!("SELECT name FROM pragma_table_info('{table}')");
+        let mut names = conn.prepare(&names).expect("prepares");
+        let names = names.query_map([], |row| row.get::<_, String>(0)).expect("reads").map(|name| name.expect("reads"));
+        let names = names.filter(|name| !but.contains(&name.as_str()));
+        let values: Vec<String> = names.map(|name| format!("'{name} ' || quote(\"{name}\")")).collect();
+        let rows = format!("SELECT {} FROM {table} ORDER BY {order}", values.join(" || ', ' || "));
+        let mut rows = conn.prepare(&rows).expect("prepares");
+        rows.query_map([], |row| row.get(0)).expect("reads").map(|row| row.expect("reads")).collect()
+    }
+
+    #[test]
+    fn a_payment_order_of_a_file_from_before_keeps_its_request_byte_for_byte_and_every_other_value() {
+        let mut conn = through(13);
+        conn.execute_batch(
+            "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, created_at)
+               VALUES (1, 1, 'm', 'merchant', 'm', '0', 0, 1, 1);
+             INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled, callback_enabled,
+               callback_encoding, callback_vocabulary, revision, created_at)
+               VALUES (1, 5, 'app', 1, 'a', 1, 1, 'hex', 'standard', 1, 1);
+             INSERT INTO payment_order VALUES (1, 900, 77, 1, 5, 'app', 'T-1', 'order', 'USDT', 1000001, 'u', 'c', 'g', 'd', 'APP',
+               'https://r', 'https://c', 'PAID', 3, 4, 1000002, 5, 6, zeroblob(16), 2, '0.30', 7, 8, 9, 'worked', 2, 'who', 'req',
+               'POST /v1/pay/order' || char(10) || 'x-service-nonce: \u{e9}', x'7b00ff0a7d20'),
+               (1, 800, 78, 1, 5, 'app', 'T-2', 'native', 'BTC', 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'PENDING', 3, 4, NULL,
+               NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, 'who', 'req', '', x'');
+             INSERT INTO biz_counter VALUES (1, 5, 'b', 3), (1, 5, 'a', 2);
+             INSERT INTO event VALUES (1, 10, 5, 'app', zeroblob(16), 1, 1, 't', 'a', 's', '{}', x'7b7d', 1);
+             INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts) VALUES (1, 10, 5, 'held', 0);",
+        )
+        .expect("is written");
+        let gone = ["request_head", "request_body"];
+        let orders = quoted(&conn, "payment_order", &gone, "order_no");
+        let requests = "SELECT tenant_no, order_no, request_head, request_body FROM {} ORDER BY order_no";
+        let read = |conn: &Connection, table: &str| -> Vec<(i64, i64, String, Vec<u8>)> {
+            let mut select = conn.prepare(&requests.replace("{}", table)).expect("prepares");
+            let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+            rows.expect("reads").map(|row| row.expect("reads")).collect()
+        };
+        let before = read(&conn, "payment_order");
+        assert_eq!(before[1].3, [0x7b, 0x00, 0xff, 0x0a, 0x7d, 0x20]);
+        let counters = quoted(&conn, "biz_counter", &[], "biz_id");
+        migrate(&mut conn).expect("migrates");
+        assert_eq!(read(&conn, "payment_order_request"), before);
+        assert_eq!(quoted(&conn, "payment_order", &[], "order_no"), orders);
+        assert_eq!(quoted(&conn, "biz_counter", &[], "biz_id"), counters);
+        let of = |kind: &str| {
+            let named = format!(
+                "SELECT name FROM sqlite_schema WHERE tbl_name = 'payment_order' AND type = '{kind}' ORDER BY name"
+            );
+            let mut select = conn.prepare(&named).expect("prepares");
+            let names = select.query_map([], |row| row.get(0)).expect("reads");
+            names.map(|name| name.expect("reads")).collect::<Vec<String>>()
+        };
+        let indexes = [
+            "payment_order_by_merchant",
+            "payment_order_expiring",
+            "payment_order_paid",
+            "payment_order_paid_by_tenant",
+            "sqlite_autoindex_payment_order_1",
+        ];
+        assert_eq!(of("index"), indexes);
+        let faults: i64 =
+            conn.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0)).expect("reads");
+        assert_eq!(faults, 0);
     }
 
     #[test]

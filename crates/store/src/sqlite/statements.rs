@@ -52,7 +52,8 @@ statements! {
     DeliveriesTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
                      SELECT a.tenant_no, a.application_no, ?3 FROM application a
                      WHERE a.tenant_no = ?1 AND (?2 IS NULL OR a.merchant_no = ?2)
-                     AND EXISTS (SELECT 1 FROM delivery d WHERE d.application_no = a.application_no AND d.state IN ('pending', 'held'))
+                     AND (EXISTS (SELECT 1 FROM delivery d WHERE d.application_no = a.application_no AND d.state = 'pending')
+                       OR EXISTS (SELECT 1 FROM delivery d WHERE d.application_no = a.application_no AND d.state = 'held'))
                      ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
 
     ApplicationTaken: "SELECT 1 FROM application WHERE application_no = ?1 OR client_id = ?2";
@@ -118,20 +119,20 @@ statements! {
     PaymentOrderRevision: "SELECT revision FROM payment_order WHERE order_no = ?1 AND tenant_no = ?2 AND merchant_no = ?3";
     PaymentOrderInsert: "INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency,
                          amount, merchant_user_id, channel_id, goods_name, goods_detail, terminal_type, return_url, cancel_url, status,
-                         created_at, expire_at, revision, actor, request_id, request_head, request_body)
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-                         ?23, ?24, ?25)";
+                         created_at, expire_at, revision, actor, request_id)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
+    PaymentOrderRequest: "INSERT INTO payment_order_request (tenant_no, order_no, request_head, request_body) VALUES (?1, ?2, ?3, ?4)";
     PaymentOrderUpdate: "UPDATE payment_order SET status = ?2, actual_amount = ?3, transact_at = ?4, paid_at = ?5, fee_config_id = ?6,
                          fee_version_no = ?7, fee_r_markup = ?8, fee_f_markup = ?9, r_fee = ?10, f_fee = ?11, worked_sum = ?12,
                          revision = ?13 WHERE order_no = ?1";
     PaymentOrderMove: "INSERT INTO payment_order_move (tenant_no, order_no, revision, was, status, at, actor, request_id)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-    EventTaken: "SELECT 1 FROM event WHERE event_no = ?1 OR event_id = ?2";
+    EventTaken: "SELECT 1 FROM event WHERE event_no = ?1 UNION ALL SELECT 1 FROM event WHERE event_id = ?2";
     EventCount: "INSERT INTO event_counter (tenant_no, application_no, seq) VALUES (?1, ?2, 1)
                  ON CONFLICT (application_no) DO UPDATE SET seq = seq + 1 RETURNING seq";
     BizCount: "INSERT INTO biz_counter (tenant_no, application_no, biz_id, sequence) VALUES (?1, ?2, ?3, 1)
-               ON CONFLICT (application_no, biz_id) DO UPDATE SET sequence = sequence + 1 RETURNING sequence";
+               ON CONFLICT (biz_id, application_no) DO UPDATE SET sequence = sequence + 1 RETURNING sequence";
     EventInsert: "INSERT INTO event (tenant_no, event_no, application_no, client_id, event_id, seq, sequence, biz_type,
                   biz_id, biz_status, data, body, created_at)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
@@ -149,7 +150,8 @@ statements! {
     DeliveryRelease: "UPDATE delivery SET state = 'pending', due_at = ?3 WHERE event_no IN (SELECT event_no FROM delivery
                       WHERE application_no = ?2 AND state = 'held' AND tenant_no = ?1 ORDER BY event_no LIMIT ?4)";
     DeliveryHold: "UPDATE delivery SET state = 'held', due_at = NULL, behind_no = NULL WHERE event_no IN (SELECT event_no FROM delivery
-                   WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1 ORDER BY event_no LIMIT ?3)";
+                   WHERE application_no = ?2 AND state = 'pending' AND tenant_no = ?1
+                   ORDER BY min(attempts, 1), due_at, event_no LIMIT ?3)";
     TurnReleased: "DELETE FROM delivery_turn WHERE tenant_no = ?1 AND application_no = ?2 AND NOT EXISTS
                    (SELECT 1 FROM delivery WHERE application_no = ?2 AND state = 'held' AND tenant_no = ?1)";
     TurnHeld: "DELETE FROM delivery_turn WHERE tenant_no = ?1 AND application_no = ?2 AND NOT EXISTS
@@ -245,6 +247,31 @@ mod tests {
         schema::migrate(&mut conn).expect("migrates");
         for text in TEXTS {
             conn.prepare(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+    }
+
+    #[test]
+    fn a_portion_of_any_backlog_is_found_by_its_index_and_sorts_nothing() {
+        let mut conn = Connection::open_in_memory().expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        for (sql, indexes) in [
+            (Sql::DeliveryHold, &["delivery_next"][..]),
+            (Sql::DeliveryRelease, &["delivery_held"]),
+            (Sql::TurnHeld, &["delivery_next"]),
+            (Sql::TurnReleased, &["delivery_held"]),
+            (Sql::DeliveriesTurn, &["delivery_next", "delivery_held"]),
+        ] {
+            let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {}", TEXTS[sql as usize])).expect("prepares");
+            let values = vec![1; plan.parameter_count()];
+            let lines = plan.query_map(rusqlite::params_from_iter(values), |row| row.get(3)).expect("reads");
+            let lines: Vec<String> = lines.map(|line| line.expect("reads")).collect();
+            for index in indexes {
+                let uses = |line: &String| {
+                    line.starts_with("SEARCH ") && line.contains(&format!("INDEX {index} (application_no=?"))
+                };
+                assert!(lines.iter().any(uses), "{sql:?} does not use {index}: {lines:#?}");
+            }
+            assert!(!lines.iter().any(|line| line.contains("TEMP B-TREE")), "{sql:?} sorts: {lines:#?}");
         }
     }
 }

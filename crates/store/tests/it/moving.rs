@@ -257,6 +257,10 @@ async fn a_copy_that_is_not_the_same_is_found_and_never_served() {
             "DELETE FROM biz_counter WHERE biz_id LIKE 'biz\u{e9}%'",
             "row application_no 100, biz_id biz\u{e9}0 is missing in the target",
         ),
+        (
+            "UPDATE payment_order_request SET request_body = request_body || ' '::bytea WHERE order_no = 8",
+            "table payment_order_request: row order_no 8 has another request_body",
+        ),
         ("INSERT INTO setting VALUES ('t', '1')", "row name t of the target is not in the source"),
     ] {
         let said = found(change).await;
@@ -274,6 +278,7 @@ async fn a_chain_that_was_broken_before_the_move_is_found() {
         ("UPDATE fee_rule_head SET version_no = 4", "not merchant_no 10"),
         ("UPDATE fee_rule_head SET last_no = (SELECT min(rule_no) FROM fee_rule)", "not merchant_no 10"),
         ("UPDATE convert_order SET status = 3 WHERE order_id = 3", "not order_id 3"),
+        ("DELETE FROM payment_order_request WHERE order_no = 7", "not order_no 7"),
         ("UPDATE event_counter SET seq = 9", "not application_no 100"),
         ("UPDATE biz_counter SET sequence = 9 WHERE biz_id = 'biz1'", "not application_no 100, biz_id biz1"),
         ("UPDATE delivery SET attempts = 3 WHERE event_no = 4", "not event_no 4"),

@@ -67,10 +67,11 @@ const ONLY_POSTGRES: [(&str, &str); 29] = [
         "links are made by the statement that appends the lines; a file's one writer makes them before",
     ),
 ];
-/// Tables whose keys differ with those columns; and orders, which SQLite keeps by number and PostgreSQL by their merchant and number.
-const OTHER_KEYS: [&str; 4] = ["nonce", "fee_rule", "audit", "payment_order"];
+/// Tables whose keys differ with those columns; orders, which SQLite keeps by number and PostgreSQL by their merchant and number; and counters
+/// of businesses, which lie together in SQLite by their business.
+const OTHER_KEYS: [&str; 5] = ["nonce", "fee_rule", "audit", "payment_order", "biz_counter"];
 /// What belongs to a tenant: on PostgreSQL its keys, and what refers to it, begin with the tenant. On SQLite they do without it.
-const BY_TENANT: [&str; 15] = [
+const BY_TENANT: [&str; 16] = [
     "fee_rule",
     "fee_rule_head",
     "convert_order",
@@ -86,6 +87,7 @@ const BY_TENANT: [&str; 15] = [
     "redelivery",
     "payment_order",
     "payment_order_move",
+    "payment_order_request",
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

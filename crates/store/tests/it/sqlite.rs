@@ -425,16 +425,20 @@ async fn faults_inside_a_file_are_found() {
     for no in 1..=3 {
         commit(&store, vec![append(SUB, version(no))]).await;
     }
+    commit(&store, vec![insert_payment(payment_order(SUB, 7, "T-7")), insert_payment(payment_order(SUB, 8, "T-8"))])
+        .await;
     drop(store);
     let faults = || SqliteStore::faults(&path(dir.path())).expect("answers");
     assert_eq!(faults(), Vec::<String>::new());
     let conn = Connection::open(path(dir.path())).expect("opens");
-    conn.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM fee_rule WHERE version_no = 2; DELETE FROM merchant WHERE merchant_no = 2;")
+    conn.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM fee_rule WHERE version_no = 2; DELETE FROM merchant WHERE merchant_no = 2;
+                        DELETE FROM payment_order_request WHERE order_no = 8")
         .expect("breaks");
     drop(conn);
     let found = faults();
     assert!(found.iter().any(|f| f.contains("fee rules do not point")), "{found:?}");
     assert!(found.iter().any(|f| f.contains("application")), "{found:?}");
+    assert!(found.iter().any(|f| f == "1 payment orders are without the request that made them"), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Payment orders and their moves.
+//! Payment orders, the requests that made them, and their moves.
 
 use super::{Table, blob, int, text};
 
@@ -41,9 +41,15 @@ pub(super) const PAYMENT_ORDER: Table = Table {
         int("revision"),
         text("actor"),
         text("request_id"),
-        text("request_head"),
-        blob("request_body"),
     ],
+};
+
+pub(super) const PAYMENT_ORDER_REQUEST: Table = Table {
+    name: "payment_order_request",
+    source: "payment_order_request",
+    key: &["order_no"],
+    order: "order_no, tenant_no",
+    columns: &[int("tenant_no"), int("order_no"), text("request_head"), blob("request_body")],
 };
 
 pub(super) const PAYMENT_ORDER_MOVE: Table = Table {

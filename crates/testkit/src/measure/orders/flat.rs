@@ -1,12 +1,7 @@
-//! Whether a question about orders takes longer where many are stored: two deployments up at once, asked in turns.
-//!
-//! What is compared is the work of a question, so each is asked once about every order before it is measured: what the operating system
-//! keeps in memory of a file that was just written is its own affair. What the first question about an order costs is measured by itself,
-//! beside the read of one page of the same file.
+//! Whether a question about orders takes longer where many are stored: two deployments up at once, asked in turns. Each question is asked about
+//! some orders, drawn from all of them: once about each before the rounds, which tells what a look at the disk costs, and then again and again.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -24,11 +19,7 @@ use crate::wire::wall_ms;
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(600);
 /// Orders that are asked for.
-const SOME: usize = 4_096;
-/// Orders that are asked for once only.
-const COLD: usize = 2_000;
-/// What SQLite reads at once, in bytes.
-const PAGE_BYTES: usize = 4_096;
+const SOME: usize = 16_384;
 /// Orders of a page.
 const PAGE: u32 = 50;
 const SEED: u64 = 20_261_122;
@@ -39,10 +30,6 @@ struct Filled {
     orders: usize,
     /// Drawn from all of them, each with its place among them.
     some: Vec<(usize, PrepayId)>,
-    /// Others, which nobody has asked for.
-    cold: Vec<(usize, PrepayId)>,
-    /// The database.
-    file: PathBuf,
     until: UnixMillis,
 }
 
@@ -54,9 +41,8 @@ impl Filled {
         let ids = shop.fill(orders, until, true).await?;
         println!("{orders} orders stored in {:.0} s", began.elapsed().as_secs_f64());
         let mut dice = Dice::new(SEED);
-        let mut draw = |count| (0..count).map(|_| dice.below(orders)).map(|at| (at, ids[at])).collect();
-        let (some, cold) = (draw(SOME), draw(COLD));
-        Ok(Self { shop, orders, some, cold, file: folder.join("countersign.db"), until })
+        let some = (0..SOME).map(|_| dice.below(orders)).map(|at| (at, ids[at])).collect();
+        Ok(Self { shop, orders, some, until })
     }
 
     /// One of them: its place and number.
@@ -102,29 +88,6 @@ impl Filled {
                 Ok(())
             }
         }
-    }
-
-    /// What the first question about an order takes, beside the read of one page at a random place of the file: each in turn.
-    async fn first_asked(&self) -> Result<String> {
-        let file = File::open(&self.file).with_context(|| format!("{} cannot be opened", self.file.display()))?;
-        let pages = usize::try_from(file.metadata()?.len())? / PAGE_BYTES;
-        let (mut dice, mut page) = (Dice::new(SEED + 1), [0; PAGE_BYTES]);
-        let (mut asked, mut read) = (Vec::new(), Vec::new());
-        for (place, id) in &self.cold {
-            let began = Instant::now();
-            self.query(*place, &format!(r#"{{"prepayId":"{id}"}}"#)).await?;
-            asked.push(began.elapsed().as_secs_f64() * 1e6);
-            let at = u64::try_from(dice.below(pages) * PAGE_BYTES)?;
-            let began = Instant::now();
-            file.read_exact_at(&mut page, at)?;
-            read.push(began.elapsed().as_secs_f64() * 1e6);
-        }
-        let (asked, read) = (median(asked)?, median(read)?);
-        Ok(format!(
-            "an order among {} that nobody has asked for, by prepayId: p50 {asked:.1} us; a page of the same file, {} MB, read by itself: p50 {read:.1} us",
-            self.orders,
-            pages * PAGE_BYTES / 1_000_000
-        ))
     }
 
     async fn query(&self, place: usize, body: &str) -> Result<()> {
@@ -176,13 +139,10 @@ pub async fn run(few: usize, many: usize) -> Result<()> {
     let many = Filled::open(&folder.path().join("many"), many).await?;
     let mut rows = Vec::new();
     let mut turns = [0, 0];
-    println!("{}", many.first_asked().await?);
     for question in Question::ALL {
-        for turn in 0..SOME {
-            few.ask(question, turn).await?;
-            many.ask(question, turn).await?;
-        }
         let (mut of_few, mut of_many, mut ratios) = (vec![], vec![], vec![]);
+        first_us(async |turn| few.ask(question, turn).await).await?;
+        let first = first_us(async |turn| many.ask(question, turn).await).await?;
         for _ in 0..ROUNDS {
             let a = p50_us(&mut turns[0], async |turn| few.ask(question, turn).await).await?;
             let b = p50_us(&mut turns[1], async |turn| many.ask(question, turn).await).await?;
@@ -195,12 +155,24 @@ pub async fn run(few: usize, many: usize) -> Result<()> {
             format!("{:.1}", spread(&of_few).median),
             format!("{:.1}", spread(&of_many).median),
             spread(&ratios).to_string(),
+            format!("{first:.1}"),
         ]);
     }
     println!("\nQuestions about payment orders on SQLite, one caller, in process, {ROUNDS} interleaved rounds\n");
     let (few, many) = (format!("{} orders, p50 us", few.orders), format!("{} orders, p50 us", many.orders));
-    println!("{}", table(&["", &few, &many, "ratio, median [quartiles]"], &rows));
+    println!("{}", table(&["", &few, &many, "ratio, median [quartiles]", "many, first time, p50 us"], &rows));
     Ok(())
+}
+
+/// The median of asking about each once.
+async fn first_us(ask: impl AsyncFn(usize) -> Result<()>) -> Result<f64> {
+    let mut latencies = Vec::with_capacity(SOME);
+    for turn in 0..SOME {
+        let asked = Instant::now();
+        ask(turn).await?;
+        latencies.push(asked.elapsed().as_secs_f64() * 1e6);
+    }
+    median(latencies)
 }
 
 /// One caller's median over a slice, in microseconds. `turn` goes on from round to round, so that each asks for other orders.
