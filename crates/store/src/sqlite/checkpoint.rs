@@ -1,5 +1,7 @@
 //! Moves committed pages from the log into the database file, on a thread and connection of its own, when the log has grown.
 
+use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,22 +49,43 @@ impl LogSize {
 /// Checkpoints whenever it is told to, until the writer is gone.
 pub(super) fn run(conn: &Connection, readers: &Arc<Readers>, gate: &Mutex<()>, log: &LogSize, wanted: &Receiver<()>) {
     let mut held_back = false;
+    let mut file = opened(conn);
     while wanted.recv().is_ok() {
-        let emptied = once(conn, readers, gate, held_back).unwrap_or_else(|error| {
+        let emptied = once(conn, file.as_ref(), readers, gate, held_back).unwrap_or_else(|error| {
             tracing::warn!(%error, "the log could not be checkpointed; it grows until it can");
             false
         });
         held_back = !emptied;
         log.checked(emptied);
     }
+    // The writer is gone.
+    drop(file.take());
+}
+
+/// The database file, to be synced beside the writer. Whoever closes any descriptor of a file ends every POSIX lock that the process has on
+/// it, SQLite's own among them: it stays open until nothing is written any more, also where this thread panics. None where it cannot be
+/// opened; then SQLite alone syncs it.
+fn opened(conn: &Connection) -> ManuallyDrop<Option<File>> {
+    ManuallyDrop::new(conn.path().and_then(|path| File::open(path).ok()))
 }
 
 /// Whether the log is empty afterwards. `without_lists`: long reads that overlap would hold the log back for ever, so they wait.
-fn once(conn: &Connection, readers: &Readers, gate: &Mutex<()>, without_lists: bool) -> rusqlite::Result<bool> {
+fn once(
+    conn: &Connection,
+    file: Option<&File>,
+    readers: &Readers,
+    gate: &Mutex<()>,
+    without_lists: bool,
+) -> rusqlite::Result<bool> {
     let _no_lists = without_lists.then(|| readers.hold_lists());
     // The bulk of it beside the writer. Old snapshots would stop it half way.
     readers.end_snapshots();
     checkpoint(conn, "PASSIVE")?;
+    // SQLite syncs the file once it has caught up with the writer, which is below, with the writer held back: what is on the disk by then
+    // holds nobody up. A sync that fails here fails there, too, and is told there.
+    if let Some(file) = file {
+        file.sync_data().ok();
+    }
     // The rest, and the return to the beginning of the log, between two commits. A snapshot that a reader opens after everything
     // was copied does not use the log, hence the second ending just before the last step.
     let _between_commits = gate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,9 +137,13 @@ mod tests {
             has_begun.recv().expect("it begins");
             conn.execute_batch("INSERT INTO t VALUES (1)").expect("is written");
             let copier = connect(&path, 20).expect("opens");
-            assert!(!once(&copier, &readers, &Mutex::default(), false).expect("runs"), "the list holds the log");
+            assert!(
+                !once(&copier, opened(&copier).as_ref(), &readers, &Mutex::default(), false).expect("runs"),
+                "the list holds the log"
+            );
             let holding = Arc::clone(&readers);
-            let checkpoint = std::thread::spawn(move || once(&copier, &holding, &Mutex::default(), true));
+            let checkpoint =
+                std::thread::spawn(move || once(&copier, opened(&copier).as_ref(), &holding, &Mutex::default(), true));
             let deadline = Instant::now() + Duration::from_secs(10);
             while !readers.lists_are_held() {
                 assert!(Instant::now() < deadline, "the checkpointer waits for the list, and others for it");
