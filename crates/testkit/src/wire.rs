@@ -150,7 +150,7 @@ pub fn fresh_nonce() -> String {
 }
 
 /// Somebody who signs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Signer {
     /// The ClientId.
     pub client_id: String,

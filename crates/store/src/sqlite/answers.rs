@@ -83,7 +83,9 @@ pub(super) fn answer(nonces: &Arc<Nonces>, jobs: impl Iterator<Item = (Job, Answ
 /// Of one whose caller went away nobody else gives back what was not used.
 fn answer_one(nonces: &Nonces, job: Job, answer: Answer, others: Option<Others>) {
     let Err(unheard) = job.answer.send(Told { answer, others }) else { return };
-    if let (Task::Commit(batch), Err(CommitError::Conflict(_) | CommitError::Store(_))) = (&job.task, &unheard.answer) {
+    if let (Task::Commit(batch, _), Err(CommitError::Conflict(_) | CommitError::Store(_))) =
+        (&job.task, &unheard.answer)
+    {
         for claim in batch.claims() {
             nonces.release(claim);
         }
@@ -93,6 +95,8 @@ fn answer_one(nonces: &Nonces, job: Job, answer: Answer, others: Option<Others>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::OnceLock;
+
     use crate::batch::{Batch, Committed};
     use crate::sqlite::{SqliteOptions, SqliteStore};
 
@@ -104,7 +108,7 @@ mod tests {
 
     fn done(answer: oneshot::Sender<Told>) -> (Job, Answer) {
         let done = Done { committed: Committed::default(), deleted: 0 };
-        (Job { task: Task::Commit(Batch(Vec::new())), answer }, Ok(done))
+        (Job { task: Task::commit(Batch(Vec::new()), &OnceLock::new()), answer }, Ok(done))
     }
 
     fn group() -> ([Waiting; 3], Option<Others>) {

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::audit::AuditHeads;
+use super::heads::{Heads, Marks};
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use super::writes;
@@ -59,7 +59,7 @@ pub(super) struct Applier<'c> {
     /// Nonces that the open transaction claimed.
     pub(super) claimed: Vec<Undo>,
     found: Vec<Found>,
-    pub(super) audit: AuditHeads,
+    pub(super) heads: Heads,
 }
 
 /// Rows that writes of one family may share; each is a bit.
@@ -103,17 +103,17 @@ fn depends_on_itself(batch: &Batch) -> bool {
 
 impl<'c> Applier<'c> {
     pub(super) fn new(kept: Kept<'c>, nonces: &'c Nonces, chain: Arc<OnceLock<ChainKey>>) -> Self {
-        Self { kept, nonces, claimed: Vec::new(), found: Vec::new(), audit: AuditHeads::new(chain) }
+        Self { kept, nonces, claimed: Vec::new(), found: Vec::new(), heads: Heads::new(chain) }
     }
 
     /// Applies a batch inside the open transaction.
-    pub(super) fn batch(&mut self, batch: &Batch) -> Result<Committed, Stop> {
+    pub(super) fn batch(&mut self, batch: &Batch, marks: &Marks) -> Result<Committed, Stop> {
         let claimed_before = self.claimed.len();
-        self.audit.begin();
+        self.heads.begin(marks);
         let outcome = if depends_on_itself(batch) { self.one_by_one(batch) } else { self.guards_first(batch) };
         if outcome.is_err() {
             self.unclaim(claimed_before);
-            self.audit.undo();
+            self.heads.undo();
         }
         outcome
     }
@@ -126,7 +126,7 @@ impl<'c> Applier<'c> {
     /// The transaction was rolled back: so are its claims.
     pub(super) fn rolled_back(&mut self) {
         self.unclaim(0);
-        self.audit.forget();
+        self.heads.forget();
     }
 
     fn unclaim(&mut self, keep: usize) {
@@ -143,7 +143,7 @@ impl<'c> Applier<'c> {
         }
         let mut committed = Committed::default();
         for (at, write) in batch.0.iter().enumerate() {
-            writes::write(&mut self.kept, &mut self.audit, self.nonces, write, self.found[at], &mut committed)?;
+            writes::write(&mut self.kept, &mut self.heads, self.nonces, write, self.found[at], &mut committed)?;
         }
         Ok(committed)
     }
@@ -153,7 +153,7 @@ impl<'c> Applier<'c> {
         let mut committed = Committed::default();
         for write in &batch.0 {
             let done = self.check(write).and_then(|found| {
-                let written = writes::write(&mut self.kept, &mut self.audit, self.nonces, write, found, &mut committed);
+                let written = writes::write(&mut self.kept, &mut self.heads, self.nonces, write, found, &mut committed);
                 written.map_err(Stop::Broken)
             });
             match done {

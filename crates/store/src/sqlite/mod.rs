@@ -6,13 +6,13 @@
 mod answers;
 mod apply;
 mod attempt_log;
-mod audit;
 mod backlog;
 mod checkpoint;
 mod conversion;
 pub(crate) mod copying;
 mod fault;
 mod guards;
+mod heads;
 mod journal;
 pub(crate) mod moving;
 mod nonces;
@@ -199,12 +199,12 @@ fn store_error(error: CommitError) -> StoreError {
 impl Store for SqliteStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         well_formed(&batch)?;
-        self.write(Task::Commit(batch)).await.map(|done| done.committed)
+        self.write(Task::commit(batch, &self.chain)).await.map(|done| done.committed)
     }
 
     async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {
         let checked = batches.into_iter().map(|batch| match well_formed(&batch) {
-            Ok(_) => Ok(Task::Commit(batch)),
+            Ok(_) => Ok(Task::commit(batch, &self.chain)),
             Err(error) => Err(error.into()),
         });
         let mut answers = Vec::new();

@@ -4,15 +4,16 @@ use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 use rusqlite::{Connection, Params, Row, params};
 
+use super::heads::Heads;
 use super::queries::{Found, many, one};
 use super::rows::Fields;
 use super::statements::{Kept, Sql};
 use crate::redelivery::{self, Counted, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, redelivery_columns};
 
 /// Does a write whose guard held.
-pub(super) fn write(kept: &mut Kept<'_>, write: &RedeliveryWrite) -> rusqlite::Result<()> {
+pub(super) fn write(kept: &mut Kept<'_>, heads: &Heads, write: &RedeliveryWrite) -> rusqlite::Result<()> {
     match write {
-        RedeliveryWrite::Start(row) => insert(kept, row)?,
+        RedeliveryWrite::Start(row) => insert(kept, heads, row)?,
         RedeliveryWrite::Advance { tenant, application, id, was, to, events, due_at, ended_at, .. } => {
             let mut done = 0_usize;
             for event in events {
@@ -29,8 +30,9 @@ pub(super) fn write(kept: &mut Kept<'_>, write: &RedeliveryWrite) -> rusqlite::R
     Ok(())
 }
 
-fn insert(kept: &mut Kept<'_>, row: &RedeliveryRow) -> rusqlite::Result<()> {
+fn insert(kept: &mut Kept<'_>, heads: &Heads, row: &RedeliveryRow) -> rusqlite::Result<()> {
     let sought = &row.sought;
+    let through = heads.last_event(kept, sought.application)?;
     kept.run(
         Sql::RedeliveryInsert,
         params![
@@ -43,6 +45,7 @@ fn insert(kept: &mut Kept<'_>, row: &RedeliveryRow) -> rusqlite::Result<()> {
             sought.from.map(|from| from.0),
             sought.to.map(|to| to.0),
             row.rate_per_s,
+            through,
             row.cursor_seq,
             row.count,
             row.is_at_least,

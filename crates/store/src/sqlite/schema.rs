@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     Step { number: 12, name: "payment_orders", sql: include_str!("../../migrations/sqlite/0012_payment_orders.sql") },
     Step { number: 13, name: "paid_orders", sql: include_str!("../../migrations/sqlite/0013_paid_orders.sql") },
     Step { number: 14, name: "order_request", sql: include_str!("../../migrations/sqlite/0014_order_request.sql") },
+    Step { number: 15, name: "conditions", sql: include_str!("../../migrations/sqlite/0015_conditions.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
@@ -266,6 +267,37 @@ mod tests {
         let faults: i64 =
             conn.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0)).expect("reads");
         assert_eq!(faults, 0);
+    }
+
+    #[test]
+    fn a_file_from_before_keeps_its_conditions_though_they_are_said_otherwise() {
+        let mut conn = through(14);
+        conn.execute_batch("INSERT INTO payment_order_move VALUES (1, 1, 2, 'PENDING', 'PAID', 1, 'a', 'r')")
+            .expect("fits");
+        let values = quoted(&conn, "payment_order_move", &[], "order_no");
+        migrate(&mut conn).expect("migrates");
+        assert_eq!(quoted(&conn, "payment_order_move", &[], "order_no"), values);
+        let text = "SELECT group_concat(sql) FROM sqlite_schema WHERE type = 'table'";
+        let text: String = conn.query_row(text, [], |row| row.get(0)).expect("reads");
+        let lists = text.split(" IN (").skip(1).map(|rest| rest.split_once(')').expect("is closed").0);
+        let long: Vec<&str> = lists.filter(|list| list.matches(',').count() > 1).collect();
+        assert!(long.is_empty(), "{long:?}");
+        let sound: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("reads");
+        assert_eq!(sound, "ok");
+        for (refused, why) in [
+            ("UPDATE payment_order_move SET was = 'PAYED'", "was = 'PENDING' OR "),
+            ("UPDATE payment_order_move SET status = 'pending'", "status = 'PENDING' OR "),
+            ("INSERT INTO convert_order_move VALUES (1, 1, 1, 2, 1)", "status = 1 OR "),
+            ("INSERT INTO delivery VALUES (1, 1, 1, 'gone', 0, NULL, NULL, 0)", "state = 'pending' OR "),
+            ("INSERT INTO merchant VALUES (1, 1, 'm', 'bank', 'm', '0', 0, 1, 1, 1, 1)", "kind = 'institution' OR "),
+            (
+                "INSERT INTO operator_token VALUES ('t', 'n', zeroblob(32), 'root', 1, NULL, NULL, NULL)",
+                "role = 'viewer' OR ",
+            ),
+        ] {
+            let told = conn.execute(refused, []).expect_err("is refused").to_string();
+            assert!(told.starts_with(&format!("CHECK constraint failed: {why}")), "{refused}: {told}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The SQL of writes and of their guards, each prepared once by the writer.
 
-use rusqlite::{Connection, Statement};
+use rusqlite::{Connection, PrepFlags, Statement};
 
 macro_rules! statements {
     ($($name:ident: $sql:literal;)*) => {
@@ -129,10 +129,13 @@ statements! {
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
     EventTaken: "SELECT 1 FROM event WHERE event_no = ?1 UNION ALL SELECT 1 FROM event WHERE event_id = ?2";
-    EventCount: "INSERT INTO event_counter (tenant_no, application_no, seq) VALUES (?1, ?2, 1)
-                 ON CONFLICT (application_no) DO UPDATE SET seq = seq + 1 RETURNING seq";
-    BizCount: "INSERT INTO biz_counter (tenant_no, application_no, biz_id, sequence) VALUES (?1, ?2, ?3, 1)
-               ON CONFLICT (biz_id, application_no) DO UPDATE SET sequence = sequence + 1 RETURNING sequence";
+    EventCounted: "SELECT seq FROM event_counter WHERE application_no = ?1";
+    EventCountPut: "INSERT INTO event_counter (tenant_no, application_no, seq) VALUES (?1, ?2, ?3)
+                    ON CONFLICT (application_no) DO UPDATE SET seq = excluded.seq";
+    BizCountInsert: "INSERT INTO biz_counter (tenant_no, application_no, biz_id, sequence) VALUES (?1, ?2, ?3, 1)
+                     ON CONFLICT (biz_id, application_no) DO NOTHING";
+    BizCountUpdate: "UPDATE biz_counter SET sequence = sequence + 1 WHERE biz_id = ?3 AND application_no = ?2 AND tenant_no = ?1";
+    BizCounted: "SELECT sequence FROM biz_counter WHERE biz_id = ?2 AND application_no = ?1";
     EventInsert: "INSERT INTO event (tenant_no, event_no, application_no, client_id, event_id, seq, sequence, biz_type,
                   biz_id, biz_status, data, body, created_at)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
@@ -141,7 +144,8 @@ statements! {
     DeliverySelect: "SELECT attempts, state FROM delivery WHERE event_no = ?1 AND tenant_no = ?2";
     DeliveryUpdate: "UPDATE delivery SET state = ?2, attempts = ?3, due_at = ?4, behind_no = NULL,
                      by_hand = (by_hand AND ?2 = 'pending') WHERE event_no = ?1";
-    DeliveryFollow: "UPDATE delivery SET due_at = min(due_at, ?2), behind_no = NULL WHERE behind_no = ?1";
+    DeliveryFollowers: "SELECT event_no FROM delivery WHERE behind_no = ?1";
+    DeliveryFollow: "UPDATE delivery SET due_at = min(due_at, ?2), behind_no = NULL WHERE event_no = ?1";
     DeliveryDefer: "UPDATE delivery SET due_at = ?3, behind_no = ?2 WHERE event_no = ?1";
     DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = ?2, by_hand = 1 WHERE event_no = ?1";
     DeliveryTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
@@ -179,8 +183,7 @@ statements! {
                    AND state = 'running' AND (?4 IS NULL OR cursor_seq = ?4)";
     RedeliveryInsert: "INSERT INTO redelivery (tenant_no, redelivery_id, application_no, client_id, of_state, biz_id, from_at, to_at,
                        rate_per_s, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-                       coalesce((SELECT seq FROM event_counter WHERE application_no = ?3), 0), ?10, ?11, ?12, 0, 'running', ?13)";
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, 'running', ?14)";
     RedeliveryMove: "UPDATE redelivery SET cursor_seq = ?2, done = done + ?3, ended_at = ?4,
                      state = CASE WHEN ?4 IS NULL THEN state ELSE 'done' END WHERE redelivery_id = ?1";
     RedeliveryStop: "UPDATE redelivery SET state = 'stopped', ended_at = ?2 WHERE redelivery_id = ?1";
@@ -201,7 +204,8 @@ statements! {
     SettingPut: "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
 }
 
-/// The statements of one connection, prepared when first wanted and kept.
+/// The statements of one connection, prepared when first wanted and kept. SQLite is told that they are: else they would take the connection's
+/// small allocations (its lookaside) for themselves, and whatever runs would ask the system for memory.
 pub(super) struct Kept<'c> {
     conn: &'c Connection,
     made: Vec<Option<Statement<'c>>>,
@@ -221,7 +225,7 @@ impl<'c> Kept<'c> {
         let place = &mut self.made[at];
         match place {
             Some(made) => Ok(made),
-            None => Ok(place.insert(self.conn.prepare(TEXTS[at])?)),
+            None => Ok(place.insert(self.conn.prepare_with_flags(TEXTS[at], PrepFlags::SQLITE_PREPARE_PERSISTENT)?)),
         }
     }
 
@@ -247,6 +251,44 @@ mod tests {
         schema::migrate(&mut conn).expect("migrates");
         for text in TEXTS {
             conn.prepare(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+    }
+
+    #[test]
+    fn what_is_written_for_an_order_or_a_callback_makes_no_table_on_the_way() {
+        let mut conn = Connection::open_in_memory().expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        let opens_a_table = |text: &str| {
+            let mut program = conn.prepare(&format!("EXPLAIN {text}")).expect("prepares");
+            let values = vec![1; program.parameter_count()];
+            let lines = program.query_map(rusqlite::params_from_iter(values), |row| row.get(1)).expect("reads");
+            lines.map(|line| line.expect("reads")).any(|opcode: String| opcode == "OpenEphemeral")
+        };
+        // What an UPDATE finds by a column that it changes is collected first.
+        assert!(opens_a_table("UPDATE delivery SET behind_no = NULL WHERE behind_no = ?1"));
+        for sql in [
+            Sql::PaymentOrderInsert,
+            Sql::PaymentOrderRequest,
+            Sql::PaymentOrderUpdate,
+            Sql::PaymentOrderMove,
+            Sql::OrderInsert,
+            Sql::OrderUpdate,
+            Sql::OrderMove,
+            Sql::EventCountPut,
+            Sql::BizCountInsert,
+            Sql::BizCountUpdate,
+            Sql::EventInsert,
+            Sql::DeliveryInsert,
+            Sql::DeliveryUpdate,
+            Sql::DeliveryFollowers,
+            Sql::DeliveryFollow,
+            Sql::AttemptInsert,
+            Sql::BytesInsert,
+            Sql::AuditHeadPut,
+            Sql::AuditInsert,
+            Sql::RuleInsert,
+        ] {
+            assert!(!opens_a_table(TEXTS[sql as usize]), "{sql:?}");
         }
     }
 

@@ -14,6 +14,7 @@ use super::answers::{Answer, Others, PATIENCE, Told, Waiting, answer};
 use super::apply::{Applier, Stop};
 use super::checkpoint::LogSize;
 use super::fault::{fault, may_be_done};
+use super::heads::Marks;
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use crate::batch::{Batch, Committed};
@@ -24,7 +25,7 @@ use crate::contract::{CommitError, StoreError};
 #[derive(Debug)]
 pub(super) enum Task {
     /// A caller's batch.
-    Commit(Batch),
+    Commit(Batch, Marks),
     /// Makes the replay mark durable.
     RaiseMark(i64),
     /// Makes the purge horizon durable.
@@ -33,6 +34,14 @@ pub(super) enum Task {
     DeleteNonces(u32),
     #[cfg(test)]
     Panic,
+}
+
+impl Task {
+    /// A batch, with the marks of its audit lines.
+    pub(super) fn commit(batch: Batch, key: &OnceLock<ChainKey>) -> Self {
+        let marks = Marks::of(&batch, key);
+        Self::Commit(batch, marks)
+    }
 }
 
 /// What was done.
@@ -194,14 +203,14 @@ fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, F
             Err(Stop::Broken(error)) => return Err(before(error)),
         }
     }
-    applier.audit.save(&mut applier.kept).map_err(before)?;
+    applier.heads.save(&mut applier.kept).map_err(before)?;
     applier.kept.run(Sql::Commit, []).map_err(|error| Failure { error, in_commit: true })?;
     Ok(answers)
 }
 
 fn task(applier: &mut Applier<'_>, task: &Task) -> Result<Done, Stop> {
     match task {
-        Task::Commit(batch) => Ok(Done { committed: applier.batch(batch)?, deleted: 0 }),
+        Task::Commit(batch, marks) => Ok(Done { committed: applier.batch(batch, marks)?, deleted: 0 }),
         Task::RaiseMark(mark) => {
             applier.kept.run(Sql::RaiseMark, [mark])?;
             Ok(Done::default())
@@ -243,7 +252,7 @@ fn publish(task: &Task, nonces: &Nonces) {
     match task {
         Task::RaiseMark(mark) => nonces.mark_raised(*mark),
         Task::RaiseHorizon(horizon) => nonces.horizon_raised(*horizon),
-        Task::Commit(_) | Task::DeleteNonces(_) => {}
+        Task::Commit(..) | Task::DeleteNonces(_) => {}
         #[cfg(test)]
         Task::Panic => {}
     }
@@ -308,7 +317,7 @@ mod tests {
         let path = dir.path().join("db");
         let store = SqliteStore::open(&path, SqliteOptions::new([1; 16], "boot")).expect("opens");
         let before = send(&store.queue, Task::Panic).expect("is queued");
-        let beside = send(&store.queue, Task::Commit(setting("beside")));
+        let beside = send(&store.queue, Task::Commit(setting("beside"), Marks::default()));
         assert!(before.answer().await.is_err());
         if let Ok(beside) = beside {
             assert!(beside.answer().await.is_err());
@@ -336,7 +345,7 @@ mod tests {
         // Holds the writer back in its first transaction, so that what comes then is one group.
         let other = Connection::open(&path).expect("opens");
         other.execute_batch("BEGIN IMMEDIATE").expect("locks");
-        let first = send(&store.queue, Task::Commit(setting("first"))).expect("is queued");
+        let first = send(&store.queue, Task::Commit(setting("first"), Marks::default())).expect("is queued");
         let orphan = crate::contract::IdempotencyRow {
             scope: "s".to_owned(),
             key: "k".to_owned(),
@@ -350,10 +359,13 @@ mod tests {
         let claim = ClaimKey { tenant, application, nonce: "n".to_owned(), stamped_at: UnixMillis(1) };
         let mut claiming = twice.clone();
         claiming.0.push(Write::ClaimNonce(claim));
-        let a = send(&store.queue, Task::Commit(claiming)).expect("is queued");
-        let broken = send(&store.queue, Task::Commit(Batch(vec![Write::InsertSecret(Box::new(secret_of_nobody()))])))
-            .expect("is queued");
-        let b = send(&store.queue, Task::Commit(twice)).expect("is queued");
+        let a = send(&store.queue, Task::Commit(claiming, Marks::default())).expect("is queued");
+        let broken = send(
+            &store.queue,
+            Task::Commit(Batch(vec![Write::InsertSecret(Box::new(secret_of_nobody()))]), Marks::default()),
+        )
+        .expect("is queued");
+        let b = send(&store.queue, Task::Commit(twice, Marks::default())).expect("is queued");
         other.execute_batch("ROLLBACK").expect("unlocks");
         assert!(first.answer().await.is_ok());
         assert!(a.answer().await.is_ok());

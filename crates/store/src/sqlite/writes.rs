@@ -9,8 +9,8 @@ use rusqlite::params;
 
 use super::apply::Found;
 use super::attempt_log;
-use super::audit::{AuditHeads, Head};
 use super::conversion;
+use super::heads::{AuditEnd, Heads};
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use super::{payment_order, redelivery};
@@ -22,7 +22,7 @@ use crate::words;
 /// Does a write whose guard held.
 pub(super) fn write(
     kept: &mut Kept<'_>,
-    heads: &mut AuditHeads,
+    heads: &mut Heads,
     nonces: &Nonces,
     write: &Write,
     found: Found,
@@ -52,7 +52,7 @@ pub(super) fn write(
         Write::MoveConvertOrder { tenant, order, at } => move_order(kept, *tenant, order, *at)?,
         Write::Convert(write) => conversion::write(kept, write)?,
         Write::PaymentOrder(write) => payment_order::write(kept, write)?,
-        Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, row)?),
+        Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, heads, row)?),
         Write::RecordAttempt { tenant, attempt, bytes, state, due_at, .. } => {
             record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at)?;
         }
@@ -65,7 +65,7 @@ pub(super) fn write(
         Write::Redeliver { event, due_at, .. } => {
             kept.run(Sql::DeliveryAgain, [event.0, due_at.0])?;
         }
-        Write::Redelivery(write) => redelivery::write(kept, write)?,
+        Write::Redelivery(write) => redelivery::write(kept, heads, write)?,
         Write::RememberAnswer(row) => {
             let answer = params![row.scope, row.key, row.body_digest, row.status, row.answer, row.created_at.0];
             kept.run(Sql::AnswerInsert, answer)?;
@@ -236,9 +236,9 @@ fn move_order(kept: &mut Kept<'_>, tenant: TenantNo, order: &ConvertOrder, at: U
 }
 
 /// A line, with the number and the link that only the store can give.
-fn record_audit(kept: &mut Kept<'_>, heads: &mut AuditHeads, row: &AuditRow) -> rusqlite::Result<()> {
+fn record_audit(kept: &mut Kept<'_>, heads: &mut Heads, row: &AuditRow) -> rusqlite::Result<()> {
     let tenant = words::of_audit_tenant(row.tenant);
-    let Head { no, link } = heads.next(kept, tenant, row)?;
+    let AuditEnd { no, link } = heads.next_line(kept, row)?;
     kept.run(
         Sql::AuditInsert,
         params![
@@ -349,10 +349,10 @@ fn update_application(kept: &mut Kept<'_>, row: &ApplicationRow) -> rusqlite::Re
 }
 
 /// Writes an event and that it is owed, with the numbers that only the store can give.
-fn enqueue(kept: &mut Kept<'_>, row: &EventRow) -> rusqlite::Result<EventNumbers> {
+fn enqueue(kept: &mut Kept<'_>, heads: &mut Heads, row: &EventRow) -> rusqlite::Result<EventNumbers> {
     let (tenant, application) = (row.tenant.0, row.application.0);
-    let seq = kept.get(Sql::EventCount)?.query_row([tenant, application], |row| row.get(0))?;
-    let sequence = kept.get(Sql::BizCount)?.query_row(params![tenant, application, row.biz_id], |row| row.get(0))?;
+    let seq = heads.next_event(kept, row.tenant, row.application)?;
+    let sequence = next_of_biz(kept, tenant, application, &row.biz_id)?;
     kept.run(
         Sql::EventInsert,
         params![
@@ -376,6 +376,15 @@ fn enqueue(kept: &mut Kept<'_>, row: &EventRow) -> rusqlite::Result<EventNumbers
     Ok(EventNumbers { seq, sequence })
 }
 
+/// The number of a business's next event: nearly always its first. A statement that also returned what it wrote would make a table for it.
+fn next_of_biz(kept: &mut Kept<'_>, tenant: i64, application: i64, biz_id: &str) -> rusqlite::Result<i64> {
+    if kept.run(Sql::BizCountInsert, params![tenant, application, biz_id])? == 1 {
+        return Ok(1);
+    }
+    kept.run(Sql::BizCountUpdate, params![tenant, application, biz_id])?;
+    kept.get(Sql::BizCounted)?.query_row(params![application, biz_id], |row| row.get(0))
+}
+
 /// Whatever waits for an event that is over by this is due.
 fn record_attempt(
     kept: &mut Kept<'_>,
@@ -387,7 +396,10 @@ fn record_attempt(
     let due_at = due_at.map(|t| t.0);
     kept.run(Sql::DeliveryUpdate, params![attempt.event.0, state.name(), attempt.attempt, due_at])?;
     if state.is_over() {
-        kept.run(Sql::DeliveryFollow, [attempt.event.0, attempt.at.0])?;
+        let waiting = kept.get(Sql::DeliveryFollowers)?.query_map([attempt.event.0], |row| row.get::<_, i64>(0))?;
+        for event in waiting.collect::<Result<Vec<_>, _>>()? {
+            kept.run(Sql::DeliveryFollow, [event, attempt.at.0])?;
+        }
     }
     attempt_log::insert_attempt(kept, tenant, attempt, bytes)
 }

@@ -1,53 +1,65 @@
-//! Whether a question about orders takes longer where many are stored: two deployments up at once, asked in turns. Each question is asked about
-//! some orders, drawn from all of them: once about each before the rounds, which tells what a look at the disk costs, and then again and again.
+//! Whether a question about orders takes longer where many are stored: two servers up at once, asked over the wire and in turns. Each question is
+//! asked about some orders, drawn from all of them: once about each before the rounds, which tells what a look at the disk costs, and then again
+//! and again.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use countersign::app::payment_orders;
-use countersign_domain::payment_order::{PaymentStatus, PrepayId};
-use countersign_domain::time::UnixMillis;
+use countersign_domain::payment_order::PrepayId;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::endpoint::order_query;
-use countersign_store::payment_order::PaymentOrderFilter;
 
 use super::shop::Shop;
 use crate::dice::Dice;
-use crate::measure::{spread, table};
-use crate::wire::wall_ms;
+use crate::measure::{cpu_ns, spread, table};
+use crate::process::{Deployment, Server};
+use crate::wire::{Connection, Draft, Signer, wall_ms};
 
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(600);
 /// Orders that are asked for.
 const SOME: usize = 16_384;
-/// Orders of a page.
-const PAGE: u32 = 50;
+/// Sub-accounts.
+const TILLS: usize = 64;
+/// Orders of a page, as it is by default.
+const PAGE: usize = 50;
 const SEED: u64 = 20_261_122;
 
-/// A deployment with so many orders, a second apart, of which some are looked at.
+/// A server with so many orders, a second apart, of which some are looked at.
 struct Filled {
-    shop: Shop,
+    server: Server,
+    /// Made anew for each question: one that nobody uses for a while is closed.
+    connection: Connection,
+    signers: Vec<Signer>,
     orders: usize,
     /// Drawn from all of them, each with its place among them.
     some: Vec<(usize, PrepayId)>,
     until: UnixMillis,
+    turn: usize,
+}
+
+/// What a slice has shown, in microseconds.
+struct Shown {
+    p50: f64,
+    cpu: f64,
 }
 
 impl Filled {
     async fn open(folder: &Path, orders: usize) -> Result<Self> {
-        let shop = Shop::open(folder, None).await?;
+        let deployment = Deployment::init(folder)?;
+        let shop = Shop::over(folder, TILLS, None).await?;
         let until = UnixMillis(wall_ms() - 3_600_000);
         let began = Instant::now();
         let ids = shop.fill(orders, until, true).await?;
         println!("{orders} orders stored in {:.0} s", began.elapsed().as_secs_f64());
+        let signers = shop.signers();
+        shop.close()?;
         let mut dice = Dice::new(SEED);
         let some = (0..SOME).map(|_| dice.below(orders)).map(|at| (at, ids[at])).collect();
-        Ok(Self { shop, orders, some, until })
-    }
-
-    /// One of them: its place and number.
-    fn one(&self, turn: usize) -> (usize, PrepayId) {
-        self.some[turn % self.some.len()]
+        let server = deployment.serve()?;
+        let connection = Connection::open(server.listen).await?;
+        Ok(Self { server, connection, signers, orders, some, until, turn: 0 })
     }
 
     fn made_at(&self, place: usize) -> UnixMillis {
@@ -55,51 +67,62 @@ impl Filled {
         UnixMillis(self.until.0 - back * 1_000)
     }
 
-    async fn ask(&self, question: Question, turn: usize) -> Result<()> {
-        let (place, id) = self.one(turn);
+    fn draft(&self, question: Question) -> Draft {
+        let (place, id) = self.some[self.turn % self.some.len()];
+        let signer = &self.signers[place % self.signers.len()];
+        let signed = |body: String| signer.draft("POST", order_query::PATH, body.as_bytes());
+        let list =
+            |filter: &str| self.server.access.draft("GET", &format!("/operator/v1/payment-orders{filter}"), None);
         match question {
-            Question::Number => self.query(place, &format!(r#"{{"prepayId":"{id}"}}"#)).await,
-            Question::TradeNo => self.query(place, &format!(r#"{{"merchantTradeNo":"T-{place:012}"}}"#)).await,
-            Question::Newest => self.list(PaymentOrderFilter::default(), None).await,
-            Question::Merchants => {
-                let owner = self.shop.owner();
-                self.list(
-                    PaymentOrderFilter { of: Some((owner.tenant, owner.no)), ..PaymentOrderFilter::default() },
-                    None,
-                )
-                .await
-            }
-            Question::Deep => self.list(PaymentOrderFilter::default(), Some(id)).await,
+            Question::Number => signed(format!(r#"{{"prepayId":"{id}"}}"#)),
+            Question::TradeNo => signed(format!(r#"{{"merchantTradeNo":"T-{place:012}"}}"#)),
+            Question::Newest => list(""),
+            Question::Merchants => list("?merchant_id=bank-0"),
+            Question::Deep => list(&format!("?after={id}")),
             Question::Window => {
                 let from = self.made_at(place.min(self.orders - 200));
-                let filter = PaymentOrderFilter {
-                    status: Some(PaymentStatus::Paid),
-                    from: Some(from),
-                    to: Some(UnixMillis(from.0 + 100_000)),
-                    ..PaymentOrderFilter::default()
-                };
-                self.list(filter, None).await
+                let [from, to] = [from, from.plus_ms(100_000)].map(rfc3339);
+                list(&format!("?state=PAID&from={from}&to={to}"))
             }
-            Question::Search => {
-                let trade_no = Some(format!("T-{place:012}"));
-                let filter = PaymentOrderFilter { trade_no, ..PaymentOrderFilter::default() };
-                let (page, _) = payment_orders::list(&self.shop.app, filter, None, PAGE).await?;
-                ensure!(page.orders.len() == 1, "a trade number is found once");
-                Ok(())
-            }
+            Question::Search => list(&format!("?merchantTradeNo=T-{place:012}")),
         }
     }
 
-    async fn query(&self, place: usize, body: &str) -> Result<()> {
-        self.shop.ask(place, order_query::PATH, body).await.map(drop)
+    /// Asks about the next order: how long it took, in microseconds.
+    async fn ask(&mut self, question: Question) -> Result<f64> {
+        let request = self.draft(question).bytes();
+        self.turn += 1;
+        let began = Instant::now();
+        let answer = self.connection.send(&request).await?;
+        let took = began.elapsed().as_secs_f64() * 1e6;
+        ensure!(answer.status == 200, "{question:?} was answered {}: {}", answer.status, answer.json());
+        if let Some(wanted) = question.rows() {
+            let items = answer.json()["items"].as_array().map_or(0, Vec::len);
+            ensure!(items == wanted, "{question:?} found {items} orders instead of {wanted}");
+        }
+        Ok(took)
     }
 
-    async fn list(&self, filter: PaymentOrderFilter, after: Option<PrepayId>) -> Result<()> {
-        // What is asked for from the oldest on may have fewer before it.
-        let is_whole = after.is_none();
-        let (page, _) = payment_orders::list(&self.shop.app, filter, after, PAGE).await?;
-        ensure!(!is_whole || page.orders.len() == PAGE as usize, "{} orders in a page", page.orders.len());
-        Ok(())
+    /// The median of asking about each once, over a new connection.
+    async fn first(&mut self, question: Question) -> Result<f64> {
+        let address = if question.is_merchants() { self.server.listen } else { self.server.access.address };
+        self.connection = Connection::open(address).await?;
+        let mut latencies = Vec::with_capacity(SOME);
+        for _ in 0..SOME {
+            latencies.push(self.ask(question).await?);
+        }
+        median(latencies)
+    }
+
+    /// One caller's slice. It goes on where the one before ended, so that each asks for other orders.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 ns")]
+    async fn slice(&mut self, question: Question) -> Result<Shown> {
+        let (began, before, mut latencies) = (Instant::now(), cpu_ns(self.server.pid()), Vec::new());
+        while began.elapsed() < SLICE {
+            latencies.push(self.ask(question).await?);
+        }
+        let cpu = (cpu_ns(self.server.pid()) - before) as f64 / 1e3 / latencies.len() as f64;
+        Ok(Shown { p50: median(latencies)?, cpu })
     }
 }
 
@@ -129,62 +152,50 @@ impl Question {
             Self::Search => "search by trade number",
         }
     }
+
+    const fn is_merchants(self) -> bool {
+        matches!(self, Self::Number | Self::TradeNo)
+    }
+
+    /// Orders that an answer must hold. From the oldest on there may be fewer before it.
+    const fn rows(self) -> Option<usize> {
+        match self {
+            Self::Number | Self::TradeNo | Self::Deep => None,
+            Self::Newest | Self::Merchants | Self::Window => Some(PAGE),
+            Self::Search => Some(1),
+        }
+    }
 }
 
 /// Fills both and prints the table.
 pub async fn run(few: usize, many: usize) -> Result<()> {
-    ensure!(200 <= few && few <= many, "usage: measure flat FEW MANY, at least 200 and not more than many");
+    ensure!(4_000 <= few && few <= many, "usage: measure flat FEW MANY, at least 4000 and not more than many");
     let folder = tempfile::tempdir()?;
-    let few = Filled::open(&folder.path().join("few"), few).await?;
-    let many = Filled::open(&folder.path().join("many"), many).await?;
+    let mut few = Filled::open(&folder.path().join("few"), few).await?;
+    let mut many = Filled::open(&folder.path().join("many"), many).await?;
     let mut rows = Vec::new();
-    let mut turns = [0, 0];
     for question in Question::ALL {
-        let (mut of_few, mut of_many, mut ratios) = (vec![], vec![], vec![]);
-        first_us(async |turn| few.ask(question, turn).await).await?;
-        let first = first_us(async |turn| many.ask(question, turn).await).await?;
+        few.first(question).await?;
+        let first = many.first(question).await?;
+        let mut shown = Vec::new();
         for _ in 0..ROUNDS {
-            let a = p50_us(&mut turns[0], async |turn| few.ask(question, turn).await).await?;
-            let b = p50_us(&mut turns[1], async |turn| many.ask(question, turn).await).await?;
-            of_few.push(a);
-            of_many.push(b);
-            ratios.push(b / a);
+            shown.push((few.slice(question).await?, many.slice(question).await?));
         }
+        let of = |figure: &dyn Fn(&(Shown, Shown)) -> f64| spread(&shown.iter().map(figure).collect::<Vec<_>>());
         rows.push(vec![
             question.name().to_owned(),
-            format!("{:.1}", spread(&of_few).median),
-            format!("{:.1}", spread(&of_many).median),
-            spread(&ratios).to_string(),
+            format!("{:.1}", of(&|(few, _)| few.p50).median),
+            format!("{:.1}", of(&|(_, many)| many.p50).median),
+            of(&|(few, many)| many.p50 / few.p50).to_string(),
             format!("{first:.1}"),
+            format!("{:.1} / {:.1}", of(&|(few, _)| few.cpu).median, of(&|(_, many)| many.cpu).median),
         ]);
     }
-    println!("\nQuestions about payment orders on SQLite, one caller, in process, {ROUNDS} interleaved rounds\n");
+    println!("\nQuestions about payment orders on SQLite, one caller over a connection, {ROUNDS} interleaved rounds\n");
     let (few, many) = (format!("{} orders, p50 us", few.orders), format!("{} orders, p50 us", many.orders));
-    println!("{}", table(&["", &few, &many, "ratio, median [quartiles]", "many, first time, p50 us"], &rows));
+    let head = ["", &few, &many, "ratio, median [quartiles]", "many, first time, p50 us", "CPU us, few / many"];
+    println!("{}", table(&head, &rows));
     Ok(())
-}
-
-/// The median of asking about each once.
-async fn first_us(ask: impl AsyncFn(usize) -> Result<()>) -> Result<f64> {
-    let mut latencies = Vec::with_capacity(SOME);
-    for turn in 0..SOME {
-        let asked = Instant::now();
-        ask(turn).await?;
-        latencies.push(asked.elapsed().as_secs_f64() * 1e6);
-    }
-    median(latencies)
-}
-
-/// One caller's median over a slice, in microseconds. `turn` goes on from round to round, so that each asks for other orders.
-async fn p50_us(turn: &mut usize, ask: impl AsyncFn(usize) -> Result<()>) -> Result<f64> {
-    let (began, mut latencies) = (Instant::now(), Vec::new());
-    while began.elapsed() < SLICE {
-        let asked = Instant::now();
-        ask(*turn).await?;
-        latencies.push(asked.elapsed().as_secs_f64() * 1e6);
-        *turn += 1;
-    }
-    median(latencies)
 }
 
 fn median(mut latencies: Vec<f64>) -> Result<f64> {

@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use countersign::app::identity::{
     NewApplication, NewMerchant, Standing, create_application, create_merchant, find_merchant,
 };
@@ -28,7 +29,7 @@ use countersign_protocol::endpoint::order_create;
 use countersign_protocol::signing::SigningKey;
 use countersign_store::contract::{ApplicationRow, ClaimKey, EndpointSettings, MerchantRow};
 use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderRow, PaymentOrderWrite, Received};
-use countersign_store::{Batch, Store as _, Write};
+use countersign_store::{AnyStore, Batch, Store as _, Write};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use rust_decimal::Decimal;
@@ -37,8 +38,6 @@ use tokio::task::JoinSet;
 use crate::measure::pace::{Pace, closed_loop};
 use crate::wire::{Draft, Signer, fresh_nonce, wall_ms};
 
-/// Sub-accounts, each with an application and a rule.
-const TILLS: usize = 64;
 /// Orders in a batch of [`Shop::fill`].
 const AT_ONCE: usize = 500;
 /// Of so many orders that are filled in, all but one are paid.
@@ -65,20 +64,25 @@ pub(super) struct Shop {
 }
 
 impl Shop {
-    /// A new one. `group_max`: how many batches the writer takes at once.
-    pub(super) async fn open(folder: &Path, group_max: Option<usize>) -> Result<Self> {
+    /// A new one. `tills`: its sub-accounts, each with an application and a rule; `group_max`: how many batches the writer takes at once.
+    pub(super) async fn open(folder: &Path, tills: usize, group_max: Option<usize>) -> Result<Self> {
+        run::initialise(&Config { data: folder.to_owned(), ..Config::default() }).await?;
+        Self::over(folder, tills, group_max).await
+    }
+
+    /// One in a data folder that is there, without merchants.
+    pub(super) async fn over(folder: &Path, tills: usize, group_max: Option<usize>) -> Result<Self> {
         let config = Config { data: folder.to_owned(), rate_limit_per_s: 0, ..Config::default() };
-        run::initialise(&config).await?;
         let app = Arc::new(run::open_app(&config, Clock::System, group_max).await?);
         let (log, _) = LogSink::start(std::io::sink())?;
         let edge = Arc::new(run::open_edge(&config, app.clone(), log)?);
         let base = Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO };
         let bank = merchant(&app, "bank", base).await?;
-        let mut tills = Vec::new();
-        for n in 0..TILLS {
-            tills.push(till(&app, &bank, &format!("bank-{n}")).await?);
+        let mut of_bank = Vec::new();
+        for n in 0..tills {
+            of_bank.push(till(&app, &bank, &format!("bank-{n}")).await?);
         }
-        Ok(Self { app, edge, tills: Arc::new(tills), made: Arc::default() })
+        Ok(Self { app, edge, tills: Arc::new(of_bank), made: Arc::default() })
     }
 
     fn next(&self) -> (usize, &Till) {
@@ -86,9 +90,15 @@ impl Shop {
         (n, &self.tills[n % self.tills.len()])
     }
 
-    /// A merchant of the deployment.
-    pub(super) fn owner(&self) -> &MerchantRow {
-        &self.tills[0].owner
+    /// Its merchants: order `n` is of merchant `n` modulo their number.
+    pub(super) fn signers(&self) -> Vec<Signer> {
+        self.tills.iter().map(|till| till.signer.clone()).collect()
+    }
+
+    /// Ends it, so that a server may have the folder.
+    pub(super) fn close(self) -> Result<()> {
+        let AnyStore::Sqlite(store) = &self.app.store else { bail!("the shop is on SQLite") };
+        Ok(store.close()?)
     }
 
     /// Sends a signed request of one of the merchants: the body of its answer, which must be a success.
@@ -125,6 +135,9 @@ impl Shop {
     /// Callers that move orders to PAID, of which `orders` are made before.
     pub(super) async fn pay(&self, callers: usize, orders: usize, slice: Duration) -> Result<Pace> {
         let pending = Arc::new(self.fill(orders, UnixMillis(wall_ms()), false).await?);
+        // Else the system writes what the fill left while the moves wait for the same disk.
+        let synced = Command::new("sync").status()?;
+        ensure!(synced.success(), "sync ended with {synced}");
         let next = Arc::new(AtomicUsize::new(0));
         let app = self.app.clone();
         closed_loop(callers, slice, move |_, _| {
