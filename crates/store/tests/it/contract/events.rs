@@ -52,9 +52,11 @@ pub async fn numbers_have_no_gap_under_64_commits_at_once(store: Any) {
         .map(|no| {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
-                // Every fourth is refused after its event was looked at.
+                // Every fourth is refused after its event was looked at; half of those break whatever is committed with them.
                 let mut writes = vec![enqueue(event(no, if no % 2 == 0 { "even" } else { "odd" }))];
-                if no % 4 == 0 {
+                if no % 8 == 0 {
+                    writes.push(Write::InsertSecret(Box::new(secret(&format!("sec_{no}"), ApplicationNo(404), 1))));
+                } else if no % 4 == 0 {
                     writes.push(append(SUB, version(9)));
                 }
                 store.commit(Batch(writes)).await.map(|c| (no % 2, c.events[0])).ok()
