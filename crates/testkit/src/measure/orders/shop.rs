@@ -40,6 +40,8 @@ use crate::wire::{Draft, Signer, fresh_nonce, wall_ms};
 
 /// Orders in a batch of [`Shop::fill`].
 const AT_ONCE: usize = 500;
+/// Longer than any run.
+const LONG_MS: i64 = 30 * 24 * 3_600_000;
 /// Of so many orders that are filled in, all but one are paid.
 const ONE_UNPAID_OF: usize = 4;
 
@@ -162,7 +164,11 @@ impl Shop {
                 let mut writes = Vec::with_capacity(2 * AT_ONCE);
                 for n in at..orders.min(at + AT_ONCE) {
                     let back = if paid { i64::try_from(orders - n)? * 1_000 } else { 0 };
-                    let row = self.row(UnixMillis(until.0 - back))?;
+                    let mut row = self.row(UnixMillis(until.0 - back))?;
+                    if paid {
+                        // Else a server has work of its own with those that were not paid in time.
+                        row.order.expires_at = UnixMillis(until.0 + LONG_MS);
+                    }
                     ids.push(row.order.prepay_id);
                     if paid && n % ONE_UNPAID_OF != 0 {
                         writes.push(Write::PaymentOrder(Box::new(moved(&row)?)));
