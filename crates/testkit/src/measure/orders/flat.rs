@@ -18,8 +18,8 @@ use crate::wire::{Connection, Draft, Signer, wall_ms};
 
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(600);
-/// Orders that are asked for.
-const SOME: usize = 16_384;
+/// Orders that are asked for: few enough that each is asked about again before a system that keeps pages of files for half a minute gives them back.
+const SOME: usize = 2_048;
 /// Sub-accounts.
 const TILLS: usize = 64;
 /// Orders of a page, as it is by default.
