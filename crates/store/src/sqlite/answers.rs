@@ -94,9 +94,9 @@ fn answer_one(nonces: &Nonces, job: Job, answer: Answer, others: Option<Others>)
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::OnceLock;
 
+    use super::*;
     use crate::batch::{Batch, Committed};
     use crate::sqlite::{SqliteOptions, SqliteStore};
 

@@ -104,7 +104,7 @@ pub(super) struct Heads {
     key: Arc<OnceLock<ChainKey>>,
     audit: Ends<AuditEnd>,
     events: Ends<EventEnd>,
-    /// Of the batch that is being applied, those of the lines that are still to come last.
+    /// Of the lines of the batch that are still to come, the next one last.
     marks: Vec<Mark>,
 }
 
