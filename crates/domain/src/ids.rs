@@ -59,9 +59,15 @@ const NUMBER_EPOCH_MS: i64 = 1_735_689_600_000;
 const NUMBER_CHANCE_BITS: u32 = 19;
 
 /// A number that grows with time: milliseconds since 2025 and 19 bits of chance; under 18 digits until 2085.
-/// Two in one millisecond may be equal: whoever stores it guards its newness.
+/// Two in one millisecond may be equal: whoever stores it guards its newness. With chance 0 it is the first of its millisecond.
+/// Before 2025 and from 2582 on time stands still.
 pub const fn time_ordered(now: UnixMillis, chance: u64) -> i64 {
-    let since = if now.0 > NUMBER_EPOCH_MS { now.0 - NUMBER_EPOCH_MS } else { 0 };
+    const SINCE_MAX: i64 = i64::MAX >> NUMBER_CHANCE_BITS;
+    let since = match now.0.saturating_sub(NUMBER_EPOCH_MS) {
+        ..0 => 0,
+        SINCE_MAX.. => SINCE_MAX,
+        since => since,
+    };
     #[expect(clippy::cast_possible_wrap, reason = "19 bits are left")]
     let low = (chance & ((1 << NUMBER_CHANCE_BITS) - 1)) as i64;
     (since << NUMBER_CHANCE_BITS) | low

@@ -1,6 +1,6 @@
 //! Paid orders tried on a rule that is not made yet: what they would have brought beside what they did.
 //!
-//! Orders are added one by one, in the order of their payment; what is kept of them is sums, the few that stand out, and nothing else.
+//! Orders are added one by one, in the order of their numbers; what is kept of them is sums, the few that stand out, and nothing else.
 //!
 //! Invariant: sums are integers of 128 bits, and each order is priced by [`fees::fee`], as it would really be.
 

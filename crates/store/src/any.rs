@@ -21,7 +21,7 @@ use crate::contract::{
 use crate::conversion::{ConvertMove, ConvertStore, RateRow};
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
-use crate::paid_order::{PaidOrder, PaidOrders, PaidPlace, PaidSpan};
+use crate::paid_order::{PaidOrder, PaidOrders, PaidSpan};
 use crate::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrders, Received,
 };
@@ -135,7 +135,7 @@ impl PaymentOrders for AnyStore {
 }
 
 impl PaidOrders for AnyStore {
-    async fn paid_orders(&self, span: PaidSpan, page: Cursor<PaidPlace>) -> Result<Vec<PaidOrder>, StoreError> {
+    async fn paid_orders(&self, span: PaidSpan, page: Cursor<PrepayId>) -> Result<Vec<PaidOrder>, StoreError> {
         either!(self, s => s.paid_orders(span, page).await)
     }
 }

@@ -1,11 +1,17 @@
-//! Orders that were paid, in the order of their payment: what statements list and what a rule that is not made yet is tried on.
+//! Orders that were paid, by their numbers: what statements list and what a rule that is not made yet is tried on.
 //!
 //! A paid order never changes: a walk over the past finds the same rows however often it is made.
+//!
+//! No index follows the instant of payment of a merchant's orders: each merchant would have a page of its own in it, written with every order
+//! that is paid. A number grows with the instant at which it was drawn, and nearly all orders are paid within a day: so what was paid in a span is
+//! found among the numbers of the span and of the day before it, and on SQLite by the index that lists of a merchant's orders need anyway. What was
+//! paid later than that ([`LATE_MS`]), or on a clock that stood before its number's, has indexes of its own, in which hardly any order is. By
+//! its number and its instant of payment each order is either the one or the other, whatever any clock did.
 
 use std::future::Future;
 
 use countersign_domain::fees::OrderFee;
-use countersign_domain::ids::{MerchantNo, TenantNo};
+use countersign_domain::ids::{MerchantNo, TenantNo, time_ordered};
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::payment_order::PrepayId;
 use countersign_domain::time::UnixMillis;
@@ -13,6 +19,9 @@ use countersign_domain::time::UnixMillis;
 use crate::contract::{Cursor, StoreError};
 use crate::payment_order::fee;
 use crate::read::{Columns, Fields};
+
+/// An order is late that was paid longer than this after its number was drawn, in ms. The schema's step 16 has the same figure.
+pub const LATE_MS: i64 = 86_400_000;
 
 /// Whose orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +42,6 @@ pub struct PaidSpan {
     /// Paid before this instant.
     pub to: UnixMillis,
 }
-
-/// Where an order stands in a walk: when it was paid, then its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PaidPlace(pub UnixMillis, pub i64);
 
 /// What is read of a paid order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,29 +64,43 @@ pub struct PaidOrder {
     pub fee: Option<OrderFee>,
 }
 
-impl PaidOrder {
-    /// Where it stands.
-    pub const fn place(&self) -> PaidPlace {
-        PaidPlace(self.paid_at, self.prepay_id.number())
-    }
-}
-
 /// What every store promises about paid orders.
 pub trait PaidOrders {
-    /// Paid orders of a span, in the order of their places, behind `page.after`.
+    /// Paid orders of a span, in the order of their numbers, behind `page.after`.
     fn paid_orders(
         &self,
         span: PaidSpan,
-        page: Cursor<PaidPlace>,
+        page: Cursor<PrepayId>,
     ) -> impl Future<Output = Result<Vec<PaidOrder>, StoreError>> + Send;
 }
 
+/// Numbers among which a page is looked for: from behind `after` on, below `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) after: i64,
+    pub(crate) end: i64,
+}
+
 impl PaidSpan {
-    /// The place behind which the page begins: of the span, none lies at it.
-    pub(crate) fn begin(&self, after: Option<PaidPlace>) -> PaidPlace {
-        let before_all = PaidPlace(self.from.plus_ms(-1), i64::MAX);
-        after.map_or(before_all, |after| after.max(before_all))
+    /// Where those are that were paid soon.
+    pub(crate) fn soon(&self, after: Option<PrepayId>) -> Numbers {
+        let begin = time_ordered(self.from.plus_ms(-LATE_MS), 0);
+        let after = after.map_or(0, PrepayId::number).max(begin.saturating_sub(1));
+        Numbers { after, end: time_ordered(self.to, 0) }
     }
+
+    /// Where those are that were paid late: anywhere.
+    pub(crate) fn late(after: Option<PrepayId>) -> Numbers {
+        Numbers { after: after.map_or(0, PrepayId::number), end: i64::MAX }
+    }
+}
+
+/// A page of both together.
+pub(crate) fn join(mut soon: Vec<PaidOrder>, late: Vec<PaidOrder>, limit: u32) -> Vec<PaidOrder> {
+    soon.extend(late);
+    soon.sort_by_key(|order| order.prepay_id);
+    soon.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    soon
 }
 
 /// The columns that [`read`] reads, of a table `p`, in words of both dialects.
@@ -93,7 +112,22 @@ macro_rules! paid_order_columns {
     };
 }
 
-pub(crate) use paid_order_columns;
+/// Whether a paid order of a table `p` is not late, in words of both dialects: the instant of its number is that of its payment or at most
+/// [`LATE_MS`] before it.
+macro_rules! paid_soon {
+    () => {
+        "(p.order_no >> 19) + 1735689600000 BETWEEN p.paid_at - 86400000 AND p.paid_at"
+    };
+}
+
+/// Whether it is late, in the words of its index.
+macro_rules! paid_late {
+    () => {
+        "(p.order_no >> 19) + 1735689600000 NOT BETWEEN p.paid_at - 86400000 AND p.paid_at"
+    };
+}
+
+pub(crate) use {paid_late, paid_order_columns, paid_soon};
 
 /// A paid order as a row of either dialect has it.
 pub(crate) fn read<R: Columns>(row: &R) -> Result<PaidOrder, StoreError> {

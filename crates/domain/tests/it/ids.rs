@@ -29,7 +29,11 @@ fn numbers_grow_with_time_and_stay_within_18_digits_until_2085() {
     }
     let new_year_2085 = UnixMillis(3_629_059_200_000);
     assert!(time_ordered(new_year_2085, u64::MAX) <= ORDER_ID_MAX);
-    assert_eq!(time_ordered(UnixMillis(0), 7), 7, "before 2025 there is only chance");
+    for before in [i64::MIN, -1, 0] {
+        assert_eq!(time_ordered(UnixMillis(before), 7), 7, "before 2025 there is only chance");
+    }
+    let last = time_ordered(UnixMillis(i64::MAX), 0);
+    assert!(time_ordered(new_year_2085, u64::MAX) < last && last <= time_ordered(UnixMillis(i64::MAX), u64::MAX));
 }
 
 #[test]

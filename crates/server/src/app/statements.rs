@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use countersign_domain::money::{Amount, Currency, Total};
+use countersign_domain::payment_order::PrepayId;
 use countersign_domain::time::{Month, UnixMillis};
 use countersign_store::contract::{Cursor, MerchantKind};
-use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidPlace, PaidSpan, Payee};
+use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidSpan, Payee};
 
 use super::App;
 use super::error::AppError;
@@ -75,7 +76,7 @@ pub struct About {
 pub struct Statement {
     about: About,
     of: Payee,
-    after: Option<PaidPlace>,
+    after: Option<PrepayId>,
     /// Read ahead, so that what keeps a statement from being made is known before it begins.
     first: Option<Vec<PaidOrder>>,
     accounts: BTreeMap<(String, Currency), Sums>,
@@ -119,7 +120,7 @@ impl Statement {
         &self.about
     }
 
-    /// The next orders, in the order of their payment; none: that was all.
+    /// The next orders, in the order of their numbers; none: that was all.
     pub async fn next(&mut self, app: &App) -> Result<Vec<PaidOrder>, AppError> {
         let page = match self.first.take() {
             Some(first) => first,
@@ -134,7 +135,7 @@ impl Statement {
     async fn page(&mut self, app: &App) -> Result<Vec<PaidOrder>, AppError> {
         let span = PaidSpan { of: self.of, from: self.about.from, to: self.about.until };
         let page = app.store.paid_orders(span, Cursor { after: self.after, limit: PAGE }).await?;
-        self.after = page.last().map(PaidOrder::place).or(self.after);
+        self.after = page.last().map(|last| last.prepay_id).or(self.after);
         Ok(page)
     }
 

@@ -1,11 +1,12 @@
 //! A rule that is not made yet, tried on a sub-account's paid orders. Nothing is written.
 
+use countersign_domain::payment_order::PrepayId;
 use countersign_domain::rules::Markup;
 use countersign_domain::time::UnixMillis;
 use countersign_domain::what_if::{Paid, WhatIf, WhatIfRefused};
 use countersign_store::Store as _;
 use countersign_store::contract::{Cursor, MerchantKind};
-use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidPlace, PaidSpan, Payee};
+use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidSpan, Payee};
 
 use super::App;
 use super::error::AppError;
@@ -31,8 +32,10 @@ pub struct Question {
 pub struct Trying {
     what_if: WhatIf,
     span: PaidSpan,
+    after: Option<PrepayId>,
     first_at: Option<UnixMillis>,
-    after: Option<PaidPlace>,
+    /// The latest payment so far: numbers grow with time, but not quite as payments do.
+    last_at: Option<UnixMillis>,
 }
 
 /// Begins a what-if. Who is not there is refused here.
@@ -47,7 +50,7 @@ pub async fn begin(app: &App, question: &Question) -> Result<Trying, AppError> {
         to: question.to.unwrap_or_else(|| app.clock.now()),
     };
     let what_if = WhatIf::new(question.markup, app.policy.markup_unit, app.policy.rule_zone.clone());
-    Ok(Trying { what_if, span, first_at: None, after: None })
+    Ok(Trying { what_if, span, after: None, first_at: None, last_at: None })
 }
 
 impl Trying {
@@ -55,8 +58,9 @@ impl Trying {
     pub async fn go_on(&mut self, app: &App) -> Result<bool, AppError> {
         let page = app.store.paid_orders(self.span, Cursor { after: self.after, limit: PAGE }).await?;
         let Some(last) = page.last() else { return Ok(false) };
-        self.after = Some(last.place());
+        self.after = Some(last.prepay_id);
         self.first_at = self.first_at.or_else(|| page.first().map(|first| first.paid_at));
+        self.last_at = self.last_at.max(Some(last.paid_at));
         for order in &page {
             self.what_if.add(&paid(order)).map_err(|why| refused(&why))?;
         }
@@ -65,9 +69,9 @@ impl Trying {
 
     /// How far it is, by the time that it has walked over, in thousandths.
     pub fn per_mille(&self) -> i64 {
-        let (Some(first), Some(PaidPlace(at, _))) = (self.first_at, self.after) else { return 0 };
+        let (Some(first), Some(last)) = (self.first_at, self.last_at) else { return 0 };
         let whole = i128::from(self.span.to.0) - i128::from(first.0);
-        let done = (i128::from(at.0) - i128::from(first.0)) * 1_000;
+        let done = (i128::from(last.0) - i128::from(first.0)) * 1_000;
         i64::try_from(done / whole.max(1)).unwrap_or(1_000).clamp(0, 1_000)
     }
 

@@ -64,7 +64,7 @@ impl Format {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum StatementLine<'a> {
-    /// An order, in the order of payment.
+    /// An order, in the order of `prepayId`.
     Order(StatementOrder<'a>),
     /// Sums of a sub-account in one currency.
     Account(StatementSums<'a>),
@@ -354,7 +354,7 @@ impl Pages for Sheet {
     }
 }
 
-/// A month's paid orders of a merchant, a sub-account, or an institution with all its sub-accounts, in the order of payment, with their fees and the sums. It is streamed: an answer without its last record (`totals`; in CSV `complete` or `incomplete`) broke off.
+/// A month's paid orders of a merchant, a sub-account, or an institution with all its sub-accounts, in the order of their `prepayId`, with their fees and the sums. It is streamed: an answer without its last record (`totals`; in CSV `complete` or `incomplete`) broke off.
 #[utoipa::path(get, path = "/operator/v1/statements", tag = "Payment orders", operation_id = "get_statement",
     params(("merchant_id" = String, Query, description = "Whose: an institution's has all its sub-accounts in it"),
         ("month" = String, Query, description = "Which month: `yyyy-MM`, in the zone of the rules. One that is not over is given up to now"),

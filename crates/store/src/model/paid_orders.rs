@@ -1,12 +1,14 @@
 //! Paid orders of the model.
 
+use countersign_domain::payment_order::PrepayId;
+
 use super::{ModelStore, page};
 use crate::contract::{Cursor, StoreError};
-use crate::paid_order::{PaidOrder, PaidOrders, PaidPlace, PaidSpan, Payee};
+use crate::paid_order::{PaidOrder, PaidOrders, PaidSpan, Payee};
 use crate::payment_order::PaymentOrderRow;
 
 impl PaidOrders for ModelStore {
-    async fn paid_orders(&self, span: PaidSpan, cursor: Cursor<PaidPlace>) -> Result<Vec<PaidOrder>, StoreError> {
+    async fn paid_orders(&self, span: PaidSpan, cursor: Cursor<PrepayId>) -> Result<Vec<PaidOrder>, StoreError> {
         let state = self.state();
         let is_of = |row: &PaymentOrderRow| match span.of {
             Payee::Merchant(tenant, merchant) => (row.tenant, row.merchant) == (tenant, merchant),
@@ -28,8 +30,8 @@ impl PaidOrders for ModelStore {
             })
         };
         let mut found: Vec<PaidOrder> = state.payment_order_rows().filter(|row| is_of(row)).filter_map(paid).collect();
-        found.sort_by_key(PaidOrder::place);
-        let behind = found.into_iter().filter(|order| cursor.after.is_none_or(|after| order.place() > after));
+        found.sort_by_key(|order| order.prepay_id);
+        let behind = found.into_iter().filter(|order| cursor.after.is_none_or(|after| order.prepay_id > after));
         Ok(page(behind, cursor.limit))
     }
 }

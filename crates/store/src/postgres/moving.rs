@@ -19,7 +19,7 @@ use crate::moving::{Cell, TABLES, Table, read};
 const LOCK: &str = "SELECT pg_advisory_lock(4851337210)";
 /// Large reads in order, unlike those of a server. A move that was killed may hold the lock until its last statement has ended.
 const SETTINGS: &str =
-    "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET plan_cache_mode = auto;
+    "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_bitmapscan = on; SET plan_cache_mode = auto;
     SET work_mem = '64MB'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = 0";
 
 /// Who moves into a database.

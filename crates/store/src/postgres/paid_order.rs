@@ -1,5 +1,6 @@
 //! Paid orders: how they are walked over.
 
+use countersign_domain::payment_order::PrepayId;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
@@ -7,20 +8,34 @@ use super::queries::many;
 use super::session::Params;
 use super::statements::Sql;
 use crate::contract::{Cursor, StoreError};
-use crate::paid_order::{PaidOrder, PaidOrders, PaidPlace, PaidSpan, Payee, read};
+use crate::paid_order::{Numbers, PaidOrder, PaidOrders, PaidSpan, Payee, join, read};
 
 impl PaidOrders for PostgresStore {
-    async fn paid_orders(&self, span: PaidSpan, page: Cursor<PaidPlace>) -> Result<Vec<PaidOrder>, StoreError> {
-        let (PaidPlace(at, number), to) = (span.begin(page.after), span.to.0);
-        let (limit, read) = (i64::from(page.limit), |row: &Row| read(row));
-        match span.of {
+    async fn paid_orders(&self, span: PaidSpan, page: Cursor<PrepayId>) -> Result<Vec<PaidOrder>, StoreError> {
+        let [soon, late] = match span.of {
+            Payee::Merchant(..) => [Sql::PaidOrdersOfMerchant, Sql::LateOrdersOfMerchant],
+            Payee::Tenant(_) => [Sql::PaidOrdersOfTenant, Sql::LateOrdersOfTenant],
+        };
+        let soon = self.walk(soon, &span, span.soon(page.after), page.limit);
+        let late = self.walk(late, &span, PaidSpan::late(page.after), page.limit);
+        let (soon, late) = tokio::try_join!(soon, late)?;
+        Ok(join(soon, late, page.limit))
+    }
+}
+
+impl PostgresStore {
+    async fn walk(&self, sql: Sql, span: &PaidSpan, among: Numbers, limit: u32) -> Result<Vec<PaidOrder>, StoreError> {
+        let PaidSpan { of, from, to } = span;
+        let (Numbers { after, end }, limit) = (among, i64::from(limit));
+        let read = |row: &Row| read(row);
+        match of {
             Payee::Merchant(tenant, merchant) => {
-                let of: Params<'_> = &[&tenant.0, &merchant.0, &at.0, &number, &to, &limit];
-                many(&self.readers, Sql::PaidOrdersOfMerchant, of, read).await
+                let of: Params<'_> = &[&tenant.0, &merchant.0, &after, &end, &from.0, &to.0, &limit];
+                many(&self.readers, sql, of, read).await
             }
             Payee::Tenant(tenant) => {
-                let of: Params<'_> = &[&tenant.0, &at.0, &number, &to, &limit];
-                many(&self.readers, Sql::PaidOrdersOfTenant, of, read).await
+                let of: Params<'_> = &[&tenant.0, &after, &end, &from.0, &to.0, &limit];
+                many(&self.readers, sql, of, read).await
             }
         }
     }

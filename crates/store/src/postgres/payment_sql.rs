@@ -1,6 +1,6 @@
 //! The SQL of payment orders. Statements name these texts, and tests look at them there.
 
-use crate::paid_order::paid_order_columns;
+use crate::paid_order::{paid_late, paid_order_columns, paid_soon};
 use crate::payment_order::payment_order_columns;
 
 /// How a list for operators begins; what is asked for is added to it. So is to the look for where it ends.
@@ -45,20 +45,36 @@ pub(super) const EXPIRED: &str = concat!(
      AND (o.application_no & 63) = l.lane AND o.expire_at <= $2 ORDER BY o.expire_at LIMIT $3) p ORDER BY p.expire_at, p.order_no"
 );
 
-// Ranges of several columns, not an equality of the merchant's: that order is its own index's and no other one's, least of all that of the
-// index by tenant, which would lead over the orders of every sub-account.
-pub(super) const PAID_OF_MERCHANT: &str = concat!(
-    "SELECT ",
-    paid_order_columns!(),
-    " FROM payment_order p WHERE p.tenant_no = $1 AND p.paid_at IS NOT NULL AND (p.merchant_no, p.paid_at, p.order_no) > ($2, $3, $4)
-     AND (p.merchant_no, p.paid_at) < ($2, $5) ORDER BY p.merchant_no, p.paid_at, p.order_no LIMIT $6"
-);
-pub(super) const PAID_OF_TENANT: &str = concat!(
-    "SELECT ",
-    paid_order_columns!(),
-    " FROM payment_order p WHERE p.tenant_no = $1 AND p.paid_at IS NOT NULL AND (p.paid_at, p.order_no) > ($2, $3) AND p.paid_at < $4
-     ORDER BY p.paid_at, p.order_no LIMIT $5"
-);
+// Ranges of several columns, and an order by them: they are those of one index only. A plan by number alone would lead over the orders of
+// everybody.
+macro_rules! paid_of_merchant {
+    ($which:expr) => {
+        concat!(
+            "SELECT ",
+            paid_order_columns!(),
+            " FROM payment_order p WHERE p.tenant_no = $1 AND p.paid_at IS NOT NULL AND (p.merchant_no, p.order_no) > ($2, $3)
+     AND (p.merchant_no, p.order_no) < ($2, $4) AND p.paid_at >= $5 AND p.paid_at < $6 AND ",
+            $which,
+            " ORDER BY p.merchant_no, p.order_no LIMIT $7"
+        )
+    };
+}
+macro_rules! paid_of_tenant {
+    ($which:expr) => {
+        concat!(
+            "SELECT ",
+            paid_order_columns!(),
+            " FROM payment_order p WHERE p.tenant_no = $1 AND p.paid_at IS NOT NULL AND (p.tenant_no, p.order_no) > ($1, $2)
+     AND (p.tenant_no, p.order_no) < ($1, $3) AND p.paid_at >= $4 AND p.paid_at < $5 AND ",
+            $which,
+            " ORDER BY p.tenant_no, p.order_no LIMIT $6"
+        )
+    };
+}
+pub(super) const PAID_OF_MERCHANT: &str = paid_of_merchant!(paid_soon!());
+pub(super) const LATE_OF_MERCHANT: &str = paid_of_merchant!(paid_late!());
+pub(super) const PAID_OF_TENANT: &str = paid_of_tenant!(paid_soon!());
+pub(super) const LATE_OF_TENANT: &str = paid_of_tenant!(paid_late!());
 
 /// What an order that is to be added would meet: its trade number, or its number.
 pub(super) const TAKEN: &str =

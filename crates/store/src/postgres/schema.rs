@@ -32,6 +32,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { number: 13, name: "paid_orders", sql: include_str!("../../migrations/postgres/0013_paid_orders.sql") },
     Step { number: 14, name: "order_request", sql: include_str!("../../migrations/postgres/0014_order_request.sql") },
     Step { number: 15, name: "conditions", sql: include_str!("../../migrations/postgres/0015_conditions.sql") },
+    Step { number: 16, name: "paid_by_number", sql: include_str!("../../migrations/postgres/0016_paid_by_number.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

@@ -35,12 +35,12 @@ const BACKOFF: Duration = Duration::from_millis(200);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What every session is set to. Durable commits, whatever the server's own setting (a stronger one is kept). Generic plans that follow
-/// indexes: a plan made while a table is empty must not scan it when it has grown.
+/// indexes: a plan made while a table is empty must not scan it when it has grown, nor gather and sort what an index has in order.
 const SETTINGS: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
       WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
     SET jit = off; SET plan_cache_mode = force_generic_plan;
-    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off;
     SET default_transaction_isolation = 'read committed'; SET client_min_messages = warning;";
 
 /// What a connection is for.

@@ -12,7 +12,7 @@ use crate::moving::{Cell, Table, read};
 
 /// Large reads in order, unlike those of a server.
 const SETTINGS: &str =
-    "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET plan_cache_mode = auto;
+    "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_bitmapscan = on; SET plan_cache_mode = auto;
     SET work_mem = '64MB'; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
 
 /// A moment of a database.

@@ -95,7 +95,9 @@ statements! {
     PaymentOrderReceived: payment::RECEIVED;
     PaymentOrdersExpired: payment::EXPIRED;
     PaidOrdersOfMerchant: payment::PAID_OF_MERCHANT;
+    LateOrdersOfMerchant: payment::LATE_OF_MERCHANT;
     PaidOrdersOfTenant: payment::PAID_OF_TENANT;
+    LateOrdersOfTenant: payment::LATE_OF_TENANT;
     PaymentOrdersTaken: payment::TAKEN;
     PaymentOrdersLock: payment::LOCK;
     PaymentOrdersInsert: payment::INSERT;

@@ -346,33 +346,42 @@ async fn statements_about_what_grows_find_their_rows_by_whole_keys() {
     }
 }
 
-/// Orders of one merchant that are paid, beside one that is not; of the other merchant of its tenant there are none.
+/// Twenty merchants of a tenant, of whom every second has orders, a second apart; all but every fiftieth were paid at once, those two days later.
+/// And a merchant of another tenant with as many, drawn at the same instants.
 #[cfg(feature = "testing")]
 const MANY_PAID: &str = "
     INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
-      SELECT n, 1, 'm' || n, CASE n WHEN 1 THEN 'institution' ELSE 'sub_account' END, 'm', '0', 0, n, true, 1, 0 FROM generate_series(1, 2) n;
+      SELECT n, CASE WHEN n = 21 THEN 21 ELSE 1 END, 'm' || n, CASE n WHEN 1 THEN 'institution' ELSE 'sub_account' END, 'm', '0', 0, n, true, 1, 0
+      FROM generate_series(1, 21) n;
     INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency, amount, status,
       created_at, expire_at, paid_at, revision, actor, request_id)
-      SELECT 1, n, 0, 2, 1, 'app', 'T-' || n, 'order', 'USDT', 1, 'PAID', n, n, n, 2, '', '' FROM generate_series(1, 20000) n;";
+      SELECT m.tenant_no, ((n::bigint * 1000) << 19) + m.merchant_no, 0, m.merchant_no, 1, 'app', 'T-' || n, 'order', 'USDT', 1, 'PAID', 0, 0,
+        1735689600000 + n * 1000 + CASE n % 50 WHEN 0 THEN 172800000 ELSE 500 END, 2, '', ''
+      FROM generate_series(1, 4000) n, merchant m WHERE m.merchant_no % 2 = 1;";
 
 #[cfg(feature = "testing")]
 #[tokio::test]
-async fn paid_orders_are_walked_over_by_their_index_whatever_is_known_of_the_table() {
+async fn paid_orders_are_walked_over_by_their_indexes_whatever_is_known_of_the_tables() {
     let database = crate::testing::Database::new().await;
     let dial = super::session::Dial::new(&database.url(), None).expect("an address");
     super::schema::migrate(&dial).await.expect("makes the schema");
     let session = dial.session().await.expect("connects");
     let client = session.client();
     client.batch_execute(MANY_PAID).await.expect("fills the table");
-    for known in ["", "ANALYZE payment_order"] {
+    for known in ["", "ANALYZE payment_order, merchant"] {
         client.batch_execute(known).await.expect("is looked at");
-        for (name, index) in
-            [("PaidOrdersOfMerchant", "payment_order_paid"), ("PaidOrdersOfTenant", "payment_order_paid_by_tenant")]
-        {
+        for (name, index) in [
+            ("PaidOrdersOfMerchant", "payment_order_paid_of_merchant"),
+            ("LateOrdersOfMerchant", "payment_order_late"),
+            ("PaidOrdersOfTenant", "payment_order_paid_of_tenant"),
+            ("LateOrdersOfTenant", "payment_order_late_of_tenant"),
+        ] {
             let (_, text) = statements().find(|(of, _)| *of == name).expect("it is there");
             client.batch_execute(&format!("PREPARE asked AS {text}")).await.expect("is prepared");
-            let values = if name.ends_with("Tenant") { "1, 5, 5, 19000, 500" } else { "1, 2, 5, 5, 19000, 500" };
-            let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE asked({values})");
+            let of = if name.ends_with("Tenant") { "1" } else { "1, 11" };
+            let (after, end) = (1_000_i64 << 19, i64::MAX);
+            let asked = format!("EXECUTE asked({of}, {after}, {end}, 1735689601000, {end}, 70)");
+            let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) {asked}");
             let found = client.simple_query(&asked).await.expect("is planned");
             client.batch_execute("DEALLOCATE asked").await.expect("is let go");
             let plan: Vec<&str> = found
@@ -383,9 +392,11 @@ async fn paid_orders_are_walked_over_by_their_index_whatever_is_known_of_the_tab
                 })
                 .collect();
             let walk = plan.iter().find(|line| line.contains("payment_order p")).expect("a walk");
-            // No more is read than the page has.
-            assert!(walk.contains(&format!("Index Scan using {index} on")) && walk.contains("rows=500"), "{plan:#?}");
+            // No more is read than the page has, but for the late ones among the others.
+            assert!(walk.contains(&format!("Index Scan using {index} on")) && walk.contains("rows=70"), "{plan:#?}");
             assert!(!plan.iter().any(|line| line.contains("Sort")), "{plan:#?}");
+            let thrown = plan.iter().filter_map(|line| line.trim().strip_prefix("Rows Removed by Filter: "));
+            assert!(thrown.map(|rows| rows.parse::<usize>().expect("a number")).sum::<usize>() < 30, "{plan:#?}");
         }
     }
 }

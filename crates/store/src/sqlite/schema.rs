@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     Step { number: 13, name: "paid_orders", sql: include_str!("../../migrations/sqlite/0013_paid_orders.sql") },
     Step { number: 14, name: "order_request", sql: include_str!("../../migrations/sqlite/0014_order_request.sql") },
     Step { number: 15, name: "conditions", sql: include_str!("../../migrations/sqlite/0015_conditions.sql") },
+    Step { number: 16, name: "paid_by_number", sql: include_str!("../../migrations/sqlite/0016_paid_by_number.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
@@ -259,8 +260,9 @@ mod tests {
         let indexes = [
             "payment_order_by_merchant",
             "payment_order_expiring",
-            "payment_order_paid",
-            "payment_order_paid_by_tenant",
+            "payment_order_late",
+            "payment_order_late_of_tenant",
+            "payment_order_paid_of_tenant",
             "sqlite_autoindex_payment_order_1",
         ];
         assert_eq!(of("index"), indexes);

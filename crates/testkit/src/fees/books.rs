@@ -52,7 +52,7 @@ impl Sums {
 pub(super) struct Books {
     by_account: BTreeMap<(String, String), Sums>,
     by_day: BTreeMap<(String, String), Sums>,
-    /// Both parts of each fee in millionths, in the order of payment: by currency, then trade number.
+    /// Both parts of each fee in millionths, in the order of the orders' numbers: by currency, then trade number.
     fees: BTreeMap<String, Vec<(String, [i128; 2])>>,
 }
 

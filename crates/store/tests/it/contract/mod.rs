@@ -184,8 +184,8 @@ contract! {
         what_has_expired_is_found_until_it_is_moved,
     ]
     paid_orders: [
-        what_was_paid_is_walked_over_in_the_order_of_payment,
-        pages_of_paid_orders_join_also_where_many_were_paid_in_one_millisecond,
+        what_was_paid_is_walked_over_by_number,
+        pages_of_paid_orders_join_whenever_they_were_paid,
         what_is_not_paid_or_not_in_the_span_is_not_walked_over,
     ]
     chain: [

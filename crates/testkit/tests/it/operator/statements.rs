@@ -81,7 +81,7 @@ async fn busy(house: &House) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_statement_lists_a_month_in_the_order_of_payment_and_adds_it_up() {
+async fn a_statement_lists_a_month_by_number_and_adds_it_up() {
     let house = House::open().await;
     let ids = busy(&house).await;
     house.app.clock.advance_ms(60_000);
@@ -115,6 +115,28 @@ async fn a_statement_lists_a_month_in_the_order_of_payment_and_adds_it_up() {
         "until": "2026-02-01T00:00:00.000Z", "complete": true, "orders": 4, "f_fee": "2",
         "currencies": [sums(None, "GT", 2, "10.5005", "0.031502", "2"), sums(None, "USDT", 2, "9", "0", "0")]}});
     assert_eq!((&found[7], found.len()), (&totals, 8));
+}
+
+#[tokio::test]
+async fn what_was_paid_long_after_it_was_made_is_in_the_month_of_its_payment() {
+    let house = House::open().await;
+    let [_, s1, _] = bank(&house).await;
+    let slow = made_in(&house, ("s1", &s1), "T-1", ("1", "USDT")).await;
+    house.patch(&format!("/payment-orders/{slow}"), json!({"status": "PROCESS"})).await.ok();
+    let quick = paid(&house, ("s1", &s1), "T-2", ("2", "USDT")).await;
+    house.app.clock.advance_ms(40 * DAY_MS);
+    let last = paid(&house, ("s1", &s1), "T-3", ("4", "USDT")).await;
+    house.patch(&format!("/payment-orders/{slow}"), json!({"status": "PAID"})).await.ok();
+    house.app.clock.advance_ms(1);
+    for merchant in ["s1", "bank"] {
+        let january = house.get(&format!("/statements?merchant_id={merchant}&{JANUARY}&format=jsonl")).await.ok();
+        let february = house.get(&format!("/statements?merchant_id={merchant}&month=2026-02&format=jsonl")).await.ok();
+        let orders = |text: &str| -> Vec<Value> {
+            lines(text).into_iter().filter_map(|line| line["order"].get("prepayId").cloned()).collect()
+        };
+        assert_eq!(orders(&january.text), [json!(quick)], "{}", january.text);
+        assert_eq!(orders(&february.text), [json!(slow), json!(last)], "{}", february.text);
+    }
 }
 
 #[tokio::test]
