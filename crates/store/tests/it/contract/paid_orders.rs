@@ -106,20 +106,20 @@ async fn six_days(store: &Any) -> Vec<(MerchantNo, i64, i64)> {
 pub async fn pages_of_paid_orders_join_whenever_they_were_paid(store: Any) {
     let all = six_days(&store).await;
     let day = 24 * HOUR;
-    let edge = all[40].2;
-    let spans = [
+    let mut spans = vec![
         (i64::MIN, i64::MAX),
         (NEW_YEAR, NEW_YEAR + 9 * day),
         (NEW_YEAR + day, NEW_YEAR + 2 * day),
         (NEW_YEAR + 3 * day + 7 * HOUR, NEW_YEAR + 4 * day),
         (NEW_YEAR - 40 * day, NEW_YEAR + HOUR),
-        (edge, edge + 1),
-        (edge + 1, edge + 5 * HOUR),
         (NEW_YEAR + 8 * day, NEW_YEAR + 90 * day),
     ];
+    // And some that begin or end at the very millisecond of a payment, one of each delay among them.
+    spans.extend(all[40..56].iter().map(|(_, _, paid_ms)| (*paid_ms, paid_ms + 1)));
+    spans.extend(all[40..48].iter().flat_map(|(_, _, at)| [(*at, at + 5 * HOUR), (at - 5 * HOUR, *at)]));
     let mut found = 0;
     for (of, whose) in [(OF_SUB, &[SUB][..]), (OF_ALL, &[INSTITUTION, SUB][..])] {
-        for span @ (from, to) in spans {
+        for span @ (from, to) in spans.iter().copied() {
             let is_in = |paid: &&(MerchantNo, i64, i64)| whose.contains(&paid.0) && (from..to).contains(&paid.2);
             let expected: Vec<i64> = all.iter().filter(is_in).map(|(_, number, _)| *number).collect();
             found += expected.len();
