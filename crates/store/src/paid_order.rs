@@ -66,7 +66,7 @@ pub struct PaidOrder {
 
 /// What every store promises about paid orders.
 pub trait PaidOrders {
-    /// Paid orders of a span, in the order of their numbers, behind `page.after`.
+    /// Paid orders of a span, in the order of their numbers, behind `page.after`. None: that was all; fewer than `page.limit` do not say so.
     fn paid_orders(
         &self,
         span: PaidSpan,
@@ -82,17 +82,22 @@ pub(crate) struct Numbers {
 }
 
 impl PaidSpan {
-    /// Where those are that were paid soon.
-    pub(crate) fn soon(&self, after: Option<PrepayId>) -> Numbers {
+    /// Where those are that were paid soon, behind a number.
+    pub(crate) fn soon(&self, after: i64) -> Numbers {
         let begin = time_ordered(self.from.plus_ms(-LATE_MS), 0);
-        let after = after.map_or(0, PrepayId::number).max(begin.saturating_sub(1));
-        Numbers { after, end: time_ordered(self.to, 0) }
+        Numbers { after: after.max(begin.saturating_sub(1)), end: time_ordered(self.to, 0) }
     }
+}
 
-    /// Where those are that were paid late: anywhere.
-    pub(crate) fn late(after: Option<PrepayId>) -> Numbers {
-        Numbers { after: after.map_or(0, PrepayId::number), end: i64::MAX }
-    }
+/// Behind which number a page begins.
+pub(crate) fn after(page: &Cursor<PrepayId>) -> i64 {
+    page.after.map_or(0, PrepayId::number)
+}
+
+/// Where late ones are looked for once the others of a page are known: before the last of these, or anywhere if there are none. So a walk passes
+/// over each late one once, not with every page.
+pub(crate) fn late(after: i64, soon: &[PaidOrder]) -> Numbers {
+    Numbers { after, end: soon.last().map_or(i64::MAX, |last| last.prepay_id.number()) }
 }
 
 /// A page of both together.

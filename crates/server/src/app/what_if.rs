@@ -1,5 +1,6 @@
 //! A rule that is not made yet, tried on a sub-account's paid orders. Nothing is written.
 
+use countersign_domain::ids::time_ordered;
 use countersign_domain::payment_order::PrepayId;
 use countersign_domain::rules::Markup;
 use countersign_domain::time::UnixMillis;
@@ -23,7 +24,7 @@ pub struct Question {
     pub markup: Markup,
     /// Orders that were paid at this instant or later; none: all.
     pub from: Option<UnixMillis>,
-    /// And before this; none: up to now.
+    /// And before this, at most up to now; none: up to now.
     pub to: Option<UnixMillis>,
 }
 
@@ -32,10 +33,8 @@ pub struct Question {
 pub struct Trying {
     what_if: WhatIf,
     span: PaidSpan,
+    first: Option<PrepayId>,
     after: Option<PrepayId>,
-    first_at: Option<UnixMillis>,
-    /// The latest payment so far: numbers grow with time, but not quite as payments do.
-    last_at: Option<UnixMillis>,
 }
 
 /// Begins a what-if. Who is not there is refused here.
@@ -44,13 +43,15 @@ pub async fn begin(app: &App, question: &Question) -> Result<Trying, AppError> {
     let sub = found
         .filter(|found| found.kind == MerchantKind::SubAccount)
         .ok_or_else(|| AppError::NotFound(format!("no sub-account has the id {}", question.sub_merchant_id)))?;
+    let now = app.clock.now();
     let span = PaidSpan {
         of: Payee::Merchant(sub.tenant, sub.no),
         from: question.from.unwrap_or(UnixMillis(i64::MIN)),
-        to: question.to.unwrap_or_else(|| app.clock.now()),
+        // What is paid while it is walked over would be in it or not by its number.
+        to: question.to.map_or(now, |to| to.min(now)),
     };
     let what_if = WhatIf::new(question.markup, app.policy.markup_unit, app.policy.rule_zone.clone());
-    Ok(Trying { what_if, span, after: None, first_at: None, last_at: None })
+    Ok(Trying { what_if, span, first: None, after: None })
 }
 
 impl Trying {
@@ -59,19 +60,18 @@ impl Trying {
         let page = app.store.paid_orders(self.span, Cursor { after: self.after, limit: PAGE }).await?;
         let Some(last) = page.last() else { return Ok(false) };
         self.after = Some(last.prepay_id);
-        self.first_at = self.first_at.or_else(|| page.first().map(|first| first.paid_at));
-        self.last_at = self.last_at.max(Some(last.paid_at));
+        self.first = self.first.or_else(|| page.first().map(|first| first.prepay_id));
         for order in &page {
             self.what_if.add(&paid(order)).map_err(|why| refused(&why))?;
         }
         Ok(true)
     }
 
-    /// How far it is, by the time that it has walked over, in thousandths.
+    /// How far it is, by the time at which orders were made, in thousandths.
     pub fn per_mille(&self) -> i64 {
-        let (Some(first), Some(last)) = (self.first_at, self.last_at) else { return 0 };
-        let whole = i128::from(self.span.to.0) - i128::from(first.0);
-        let done = (i128::from(last.0) - i128::from(first.0)) * 1_000;
+        let (Some(first), Some(last)) = (self.first, self.after) else { return 0 };
+        let whole = i128::from(time_ordered(self.span.to, 0)) - i128::from(first.number());
+        let done = (i128::from(last.number()) - i128::from(first.number())) * 1_000;
         i64::try_from(done / whole.max(1)).unwrap_or(1_000).clamp(0, 1_000)
     }
 

@@ -59,7 +59,7 @@ struct WhatIfRefusal {
 struct WhatIfProgress {
     /// Orders that the rule was tried on.
     orders: u64,
-    /// Thousandths of the time from the first order to the end that it has walked over.
+    /// Thousandths of the time from the making of the first order to the end that it has walked over.
     per_mille: i64,
 }
 

@@ -8,7 +8,7 @@ use super::queries::many;
 use super::session::Params;
 use super::statements::Sql;
 use crate::contract::{Cursor, StoreError};
-use crate::paid_order::{Numbers, PaidOrder, PaidOrders, PaidSpan, Payee, join, read};
+use crate::paid_order::{self, Numbers, PaidOrder, PaidOrders, PaidSpan, Payee, read};
 
 impl PaidOrders for PostgresStore {
     async fn paid_orders(&self, span: PaidSpan, page: Cursor<PrepayId>) -> Result<Vec<PaidOrder>, StoreError> {
@@ -16,10 +16,10 @@ impl PaidOrders for PostgresStore {
             Payee::Merchant(..) => [Sql::PaidOrdersOfMerchant, Sql::LateOrdersOfMerchant],
             Payee::Tenant(_) => [Sql::PaidOrdersOfTenant, Sql::LateOrdersOfTenant],
         };
-        let soon = self.walk(soon, &span, span.soon(page.after), page.limit);
-        let late = self.walk(late, &span, PaidSpan::late(page.after), page.limit);
-        let (soon, late) = tokio::try_join!(soon, late)?;
-        Ok(join(soon, late, page.limit))
+        let (after, limit) = (paid_order::after(&page), page.limit);
+        let soon = self.walk(soon, &span, span.soon(after), limit).await?;
+        let late = self.walk(late, &span, paid_order::late(after, &soon), limit).await?;
+        Ok(paid_order::join(soon, late, limit))
     }
 }
 

@@ -40,8 +40,8 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(4851337200)";
 
 /// How often a migration that meets a held table is begun again.
 const TRIES_MAX: u32 = 30;
-/// SQLSTATE of a lock that was not let go in time, as the store's errors quote it.
-const LOCK_NOT_AVAILABLE: &str = "(55P03)";
+/// SQLSTATE of a lock that was not let go in time, and of transactions that waited for each other, as the store's errors quote them.
+const IN_THE_WAY: [&str; 2] = ["(55P03)", "(40P01)"];
 
 fn known() -> i32 {
     i32::try_from(STEPS.len()).unwrap_or(i32::MAX)
@@ -84,7 +84,9 @@ pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
     let mut tries = 1;
     loop {
         match apply(dial).await {
-            Err(StoreError::Unavailable(why)) if why.contains(LOCK_NOT_AVAILABLE) && tries < TRIES_MAX => {
+            Err(StoreError::Unavailable(why))
+                if IN_THE_WAY.iter().any(|code| why.contains(code)) && tries < TRIES_MAX =>
+            {
                 tracing::warn!("A table that a migration changes is held by somebody ({why}); this is tried again");
                 tries += 1;
                 sleep(dial.limits().lock()).await;
@@ -132,21 +134,79 @@ pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
+    use std::time::Duration;
+
+    use tokio_postgres::Client;
+
     use super::*;
     use crate::testing::Database;
 
-    #[tokio::test]
-    async fn a_payment_order_of_a_database_from_before_keeps_its_request_byte_for_byte() {
+    /// A database whose last step has this number.
+    async fn through(last: usize) -> (Database, Client) {
         let database = Database::new().await;
         let client = database.client().await;
         let make = "CREATE TABLE schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
         client.batch_execute(make).await.expect("is made");
-        for step in &STEPS[..13] {
+        for step in &STEPS[..last] {
             client.batch_execute(step.sql).await.expect("makes the step");
             let (number, digest) = (step.number, sha256(step.sql));
             let note = format!("INSERT INTO schema_step VALUES ({number}, '{}', '{digest}')", step.name);
             client.batch_execute(&note).await.expect("notes it");
         }
+        (database, client)
+    }
+
+    /// Two orders, of which the second is paid.
+    const TWO_ORDERS: &str = "
+        INSERT INTO public.merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, created_at)
+          VALUES (1, 1, 'm', 'merchant', 'm', '0', 0, 1, 1);
+        INSERT INTO public.payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency, amount,
+          status, created_at, expire_at, paid_at, revision, actor, request_id)
+          VALUES (1, 900, 7, 1, 5, 'app', 'T-1', 'order', 'USDT', 1, 'PENDING', 3, 4, NULL, 1, 'who', 'req'),
+            (1, 800, 8, 1, 5, 'app', 'T-2', 'order', 'BTC', 5, 'PAID', 3, 4, 5, 2, 'who', 'req')";
+
+    #[tokio::test]
+    async fn a_node_that_holds_an_order_and_the_step_about_what_was_paid_do_not_wait_for_each_other() {
+        let (database, node) = through(15).await;
+        node.batch_execute(TWO_ORDERS).await.expect("is written");
+        let held = "BEGIN; SELECT 1 FROM public.payment_order WHERE order_no = 900 FOR NO KEY UPDATE";
+        node.batch_execute(held).await.expect("is held");
+        let dial = Dial::new(&database.url(), None).expect("an address");
+        let step = tokio::spawn(async move { migrate(&dial).await });
+        let beside = database.client().await;
+        let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'payment_order'::regclass AND NOT granted";
+        while beside.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
+            assert!(!step.is_finished(), "it does not wait");
+            sleep(Duration::from_millis(5)).await;
+        }
+        let moved =
+            "UPDATE public.payment_order SET status = 'PAID', paid_at = 9, revision = 2 WHERE order_no = 900; COMMIT";
+        node.batch_execute(moved).await.expect("is not what is given up");
+        assert_eq!(step.await.expect("ends").expect("migrates").applied, known());
+        let late = "SELECT count(*) FROM public.payment_order WHERE (order_no >> 19) + 1735689600000 NOT BETWEEN paid_at - 86400000 AND paid_at";
+        assert_eq!(beside.query_one(late, &[]).await.expect("reads").get::<_, i64>(0), 2);
+    }
+
+    #[tokio::test]
+    async fn an_index_that_was_made_beforehand_by_half_is_not_taken_for_one() {
+        let (database, client) = through(15).await;
+        client.batch_execute(TWO_ORDERS).await.expect("is written");
+        // Both orders are of one tenant: it is broken off, and stays.
+        let broken = "CREATE UNIQUE INDEX CONCURRENTLY payment_order_late ON payment_order (tenant_no)";
+        client.batch_execute(broken).await.expect_err("two have the same");
+        let dial = Dial::new(&database.url(), None).expect("an address");
+        let Err(StoreError::Unfit(why)) = migrate(&dial).await else { panic!("it is taken for one") };
+        let told =
+            "an index of payment_order is not valid, since what made it was broken off: drop it (payment_order_late)";
+        assert!(why.contains(told), "{why}");
+        assert_eq!(state(&dial).await.expect("reads").applied, 15, "nothing is left behind");
+        client.batch_execute("DROP INDEX payment_order_late").await.expect("is dropped");
+        assert_eq!(migrate(&dial).await.expect("migrates").applied, known());
+    }
+
+    #[tokio::test]
+    async fn a_payment_order_of_a_database_from_before_keeps_its_request_byte_for_byte() {
+        let (database, client) = through(13).await;
         client
             .batch_execute(
                 "INSERT INTO public.merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, created_at)

@@ -94,8 +94,8 @@ async fn six_days(store: &Any) -> Vec<(MerchantNo, i64, i64)> {
     for n in 0..96 {
         let merchant = [SUB, SUB, INSTITUTION, OTHER][(n / 5) % 4];
         let drawn = NEW_YEAR + i64::try_from(n).expect("small") * 3 * HOUR / 2;
-        // The last bit of chance differs, so that numbers of one millisecond would.
-        let number = time_ordered(UnixMillis(drawn), 7 * n as u64);
+        // Some numbers are the first of their millisecond, some the last.
+        let number = time_ordered(UnixMillis(drawn), if n % 3 == 0 { u64::MAX } else { 0 });
         let paid_ms = drawn + DELAYS[(n * 5 + n / 8) % DELAYS.len()];
         pay(store, merchant, number, paid_ms).await;
         paid.push((merchant, number, paid_ms));
