@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use crate::tools::Numbered;
+use crate::tools::{LASTING, Numbered};
 
 const RUN: Numbered =
-    Numbered { program: "backups", most: 1, default: "20", on_a_store: true, usage: "backups [N] [sqlite|postgres]" };
+    Numbered { program: "backups", most: 1, default: "20", stores: &LASTING, usage: "backups [N] [sqlite|postgres]" };
 
 /// 20 rounds on SQLite unless told otherwise.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {

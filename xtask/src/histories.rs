@@ -8,8 +8,8 @@ const RUN: Numbered = Numbered {
     program: "histories",
     most: 2,
     default: "100000",
-    on_a_store: true,
-    usage: "histories [N] [SEED] [sqlite|postgres]",
+    stores: &["model", "sqlite", "postgres"],
+    usage: "histories [N] [SEED] [model|sqlite|postgres]",
 };
 
 /// 100,000 histories on each store unless told otherwise; the seed is the time unless it is given.

@@ -5,21 +5,21 @@ use std::process::ExitCode;
 use anyhow::ensure;
 
 use crate::packages;
-use crate::tools::{self, Numbered};
+use crate::tools::{self, LASTING, Numbered};
 
 const MATRIX: Numbered =
-    Numbered { program: "matrix", most: 1, default: "1", on_a_store: true, usage: "matrix [ONE_IN] [sqlite|postgres]" };
+    Numbered { program: "matrix", most: 1, default: "1", stores: &LASTING, usage: "matrix [ONE_IN] [sqlite|postgres]" };
 const CANARIES: Numbered = Numbered {
     program: "canaries",
     most: 1,
     default: "1000",
-    on_a_store: true,
+    stores: &LASTING,
     usage: "canaries [N] [sqlite|postgres]",
 };
 const TIMING: Numbered =
-    Numbered { program: "timing", most: 1, default: "100000", on_a_store: true, usage: "timing [N] [sqlite|postgres]" };
+    Numbered { program: "timing", most: 1, default: "100000", stores: &LASTING, usage: "timing [N] [sqlite|postgres]" };
 const SLOW: Numbered =
-    Numbered { program: "slow", most: 2, default: "2000", on_a_store: false, usage: "slow [CONNECTIONS] [SECONDS]" };
+    Numbered { program: "slow", most: 2, default: "2000", stores: &[], usage: "slow [CONNECTIONS] [SECONDS]" };
 
 /// Who may see and do what: every route, every kind of key, every combination of headers; both stores unless one is named.
 pub fn matrix(arguments: &[String]) -> anyhow::Result<ExitCode> {

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use crate::tools::Numbered;
+use crate::tools::{LASTING, Numbered};
 
 const RUN: Numbered =
-    Numbered { program: "kill", most: 1, default: "200", on_a_store: true, usage: "kill [ROUNDS] [sqlite|postgres]" };
+    Numbered { program: "kill", most: 1, default: "200", stores: &LASTING, usage: "kill [ROUNDS] [sqlite|postgres]" };
 
 /// 200 rounds on SQLite unless told otherwise.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use crate::packages;
 use crate::tools::Numbered;
 
-const RUN: Numbered =
-    Numbered { program: "moves", most: 1, default: "1000000", on_a_store: false, usage: "move [ROWS]" };
+const RUN: Numbered = Numbered { program: "moves", most: 1, default: "1000000", stores: &[], usage: "move [ROWS]" };
 
 /// 1,000,000 rows unless told otherwise.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {

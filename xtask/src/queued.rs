@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use crate::tools::Numbered;
+use crate::tools::{LASTING, Numbered};
 
 const RUN: Numbered = Numbered {
     program: "queued",
     most: 1,
     default: "1000000",
-    on_a_store: true,
+    stores: &LASTING,
     usage: "queued [EVENTS] [sqlite|postgres]",
 };
 

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use crate::tools::Numbered;
+use crate::tools::{LASTING, Numbered};
 
 const RUN: Numbered =
-    Numbered { program: "rewrap", most: 1, default: "50", on_a_store: true, usage: "rewrap [N] [sqlite|postgres]" };
+    Numbered { program: "rewrap", most: 1, default: "50", stores: &LASTING, usage: "rewrap [N] [sqlite|postgres]" };
 
 /// 50 rounds on SQLite unless told otherwise.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {

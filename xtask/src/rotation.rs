@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use crate::tools::Numbered;
+use crate::tools::{LASTING, Numbered};
 
 const RUN: Numbered = Numbered {
     program: "rotation",
     most: 1,
     default: "20",
-    on_a_store: true,
+    stores: &LASTING,
     usage: "rotation [ROUNDS] [sqlite|postgres]",
 };
 

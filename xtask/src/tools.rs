@@ -10,8 +10,8 @@ const BUILD: &[&str] =
     &["build", "--release", "--locked", "--package", "countersign", "--package", "countersign-testkit", "--bins"];
 const RUN: &[&str] = &["run", "--release", "--locked", "--quiet", "--package", "countersign-testkit", "--bin"];
 
-/// The stores that a run can be told to use.
-const STORES: [&str; 2] = ["sqlite", "postgres"];
+/// The stores that most runs can be told to use.
+pub const LASTING: [&str; 2] = ["sqlite", "postgres"];
 
 /// Builds everything for release and runs one program of the testkit. Its failure is ours.
 pub fn run(program: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
@@ -30,8 +30,8 @@ pub struct Numbered {
     pub most: usize,
     /// The first one where none is given.
     pub default: &'static str,
-    /// Whether `sqlite` or `postgres` may come last.
-    pub on_a_store: bool,
+    /// The names of stores of which one may come last.
+    pub stores: &'static [&'static str],
     /// What comes after `cargo xtask`.
     pub usage: &'static str,
 }
@@ -46,7 +46,7 @@ impl Numbered {
     fn in_order<'a>(&self, given: &[&'a str]) -> anyhow::Result<Vec<&'a str>> {
         let Self { most, usage, .. } = self;
         let (numbers, store) = match given.split_last() {
-            Some((last, numbers)) if self.on_a_store && STORES.contains(last) => (numbers, Some(*last)),
+            Some((last, numbers)) if self.stores.contains(last) => (numbers, Some(*last)),
             _ => (given, None),
         };
         ensure!(numbers.len() <= *most, "usage: cargo xtask {usage}");
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     const RUN: Numbered =
-        Numbered { program: "kill", most: 2, default: "200", on_a_store: true, usage: "kill [ROUNDS] [SEED] [STORE]" };
+        Numbered { program: "kill", most: 2, default: "200", stores: &LASTING, usage: "kill [ROUNDS] [SEED] [STORE]" };
 
     #[test]
     fn numbers_come_first_and_the_first_has_a_default() {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn other_words_are_refused_with_the_usage() {
-        let silent = Numbered { on_a_store: false, ..RUN };
+        let silent = Numbered { stores: &[], ..RUN };
         for (run, given) in
             [(RUN, &["mysql"][..]), (RUN, &["1", "2", "3"]), (RUN, &["postgres", "7"]), (silent, &["postgres"])]
         {

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use crate::tools::Numbered;
+use crate::tools::{LASTING, Numbered};
 
 const RUN: Numbered = Numbered {
     program: "victim",
     most: 1,
     default: "30",
-    on_a_store: true,
+    stores: &LASTING,
     usage: "victim [SECONDS] [sqlite|postgres]",
 };
 

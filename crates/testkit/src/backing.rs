@@ -39,7 +39,12 @@ impl StoreKind {
         }
     }
 
-    /// The kind that a person names on the command line of a run: `sqlite` or `postgres`.
+    /// The kind that a person names on the command line of a run: `model`, `sqlite` or `postgres`.
+    pub fn named(word: &str) -> Option<Self> {
+        if word == "model" { Some(Self::Model) } else { Self::lasting(word).ok() }
+    }
+
+    /// The same of those whose rows last: `sqlite` or `postgres`.
     pub fn lasting(word: &str) -> Result<Self> {
         match Chosen::named(word).with_context(|| format!("{word:?} is no store: sqlite and postgres are"))? {
             Chosen::Sqlite => Ok(Self::Sqlite),

@@ -1,4 +1,4 @@
-//! `histories [N] [SEED] [sqlite|postgres]`: so many random histories of fee rules, conversions and payment orders on each store, or on one, against oracles.
+//! `histories [N] [SEED] [model|sqlite|postgres]`: so many random histories of fee rules, conversions and payment orders on each store, or on one, against oracles.
 
 use anyhow::{Context, Result};
 use countersign_testkit::backing::StoreKind;
@@ -10,7 +10,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let one = words.last().and_then(|last| StoreKind::lasting(last).ok());
+    let one = words.last().and_then(|last| StoreKind::named(last));
     if one.is_some() {
         words.pop();
     }
