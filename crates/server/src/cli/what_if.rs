@@ -42,7 +42,7 @@ pub struct WhatIfArgs {
     /// Only orders that were paid at this instant or later, as 2026-01-31T08:00:00Z
     #[arg(long, value_name = "INSTANT")]
     pub from: Option<String>,
-    /// Only orders that were paid before this instant [default: up to now]
+    /// Only orders that were paid before this instant [default: up to now, as for one that is still to come]
     #[arg(long, value_name = "INSTANT")]
     pub to: Option<String>,
     /// Draw old against new by day into this file: its name ends with .svg

@@ -389,7 +389,7 @@ fn wants_lines(headers: &HeaderMap) -> bool {
         ("r_markup" = String, Query, description = "Percent (or a fraction), as in a rule: 0 to 100, at most 8 decimals"),
         ("f_markup" = Option<String>, Query, description = "USDT, as in a rule: 0 to 5,000,000, at most 6 decimals; 0 where absent"),
         ("from" = Option<String>, Query, description = "Only orders that were paid at this instant or later, RFC 3339"),
-        ("to" = Option<String>, Query, description = "Only orders that were paid before this instant, RFC 3339; absent: up to now"),
+        ("to" = Option<String>, Query, description = "Only orders that were paid before this instant, RFC 3339; absent or still to come: up to now"),
         ("Accept" = Option<String>, Header, description = "`application/x-ndjson`: lines that say how far it is come first")),
     responses((status = 200, content((WhatIfReport = "application/json"), (WhatIfLine = "application/x-ndjson"))),
         (status = 404, body = ProblemDocument)))]

@@ -99,6 +99,9 @@ async fn only_what_was_paid_in_the_time_is_tried_and_without_orders_there_is_not
         (&report["orders"], &report["from"], &report["f_markup"]),
         (&json!(1), &json!("2026-01-02T00:00:00.000Z"), &json!(0))
     );
+    // What is still to be paid is not waited for.
+    let ahead = ask(&house, "sub_merchant_id=s1&r_markup=1&to=2027-01-01T00:00:00Z").await.ok().json();
+    assert_eq!((&ahead["orders"], &ahead["to"]), (&json!(4), &json!("2026-01-03T00:00:01.001Z")));
     let none = ask(&house, "sub_merchant_id=s1&r_markup=1&to=2026-01-01T00:00:00Z").await.ok().json();
     assert_eq!((&none["orders"], &none["currencies"], &none["days"]), (&json!(0), &json!([]), &json!([])));
 }
