@@ -1,7 +1,9 @@
 //! Finds secrets in bytes, in every form that a program might have given them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
+use std::fs::ReadDir;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -10,6 +12,9 @@ use anyhow::{Context as _, Result};
 const KEY_BYTES: usize = 8;
 /// Digits of a secret's begin, and of its end, that are enough to be found.
 const PART: usize = 24;
+
+/// How often a folder is looked at whose files come and go.
+const LOOKS_MAX: usize = 3;
 
 /// One form of one secret.
 #[derive(Debug)]
@@ -95,29 +100,75 @@ impl Needles {
 
     /// Everything that is found in the files under `folder`, and how many bytes they have. Files of these names are left out.
     pub fn find_under(&self, folder: &Path, but: &[&str]) -> Result<(Vec<String>, u64)> {
-        let (mut found, mut size) = (Vec::new(), 0);
-        for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-            let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
-            if but.iter().any(|name| entry.file_name() == *name) {
-                continue;
-            }
-            if kind.is_dir() {
-                let (more, bytes) = self.find_under(&path, but)?;
-                found.extend(more);
-                size += bytes;
-            } else if kind.is_file() {
-                let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
-                size += bytes.len() as u64;
-                let place = path.display();
-                found.extend(
-                    self.find(&bytes)
-                        .into_iter()
-                        .map(|hit| format!("{place}: secret {} as {} at {}", hit.secret, hit.form, hit.at)),
-                );
+        let mut look = Look { needles: self, but, is_live: false, gone: 0, found: BTreeSet::new() };
+        let size = look.at(std::fs::read_dir(folder).with_context(|| folder.display().to_string())?)?;
+        Ok((look.found.into_iter().collect(), size))
+    }
+
+    /// The same where somebody works: a running PostgreSQL has files that come and go, its own and those of databases that are dropped
+    /// meanwhile. What has gone is passed over; and since it may have gone to another name, all is looked at once more.
+    pub fn find_where_somebody_works(&self, folder: &Path, but: &[&str]) -> Result<(Vec<String>, u64)> {
+        let mut look = Look { needles: self, but, is_live: true, gone: 0, found: BTreeSet::new() };
+        let mut size = 0;
+        for _ in 0..LOOKS_MAX {
+            let gone = look.gone;
+            size = look.at(std::fs::read_dir(folder).with_context(|| folder.display().to_string())?)?;
+            if look.gone == gone {
+                break;
             }
         }
-        Ok((found, size))
+        Ok((look.found.into_iter().collect(), size))
+    }
+}
+
+/// A look at the files of a folder.
+struct Look<'a> {
+    needles: &'a Needles,
+    but: &'a [&'a str],
+    /// Whether files may go meanwhile.
+    is_live: bool,
+    /// How many have.
+    gone: usize,
+    found: BTreeSet<String>,
+}
+
+impl Look<'_> {
+    fn at(&mut self, entries: ReadDir) -> Result<u64> {
+        let mut size = 0;
+        for entry in entries {
+            let entry = entry?;
+            let path = entry.path();
+            if self.but.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
+            let Some(kind) = self.there(entry.file_type(), &path)? else { continue };
+            if kind.is_dir() {
+                if let Some(below) = self.there(std::fs::read_dir(&path), &path)? {
+                    size += self.at(below)?;
+                }
+            } else if kind.is_file()
+                && let Some(bytes) = self.there(std::fs::read(&path), &path)?
+            {
+                size += bytes.len() as u64;
+                let place = path.display();
+                let hits = self.needles.find(&bytes).into_iter();
+                self.found
+                    .extend(hits.map(|hit| format!("{place}: secret {} as {} at {}", hit.secret, hit.form, hit.at)));
+            }
+        }
+        Ok(size)
+    }
+
+    /// What was read of `path`; none where it has gone, and may.
+    fn there<T>(&mut self, read: std::io::Result<T>, path: &Path) -> Result<Option<T>> {
+        match read {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if self.is_live && error.kind() == ErrorKind::NotFound => {
+                self.gone += 1;
+                Ok(None)
+            }
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
     }
 }
 
@@ -197,6 +248,9 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     const SECRET: &str = "sk_0123456789abcdef0123456789abcdeffedcba9876543210fedcba9876543210";
@@ -252,6 +306,49 @@ mod tests {
         assert!(
             found.len() == 4 && found.iter().all(|one| one.contains("below/file")) && size == 68,
             "{found:?} {size}"
+        );
+    }
+
+    /// Files and folders that are made and taken away all the time, as a running database does.
+    #[test]
+    fn a_file_that_goes_meanwhile_is_passed_over_and_told_where_none_should_go() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("stays"), SECRET).expect("written");
+        let mut needles = Needles::default();
+        needles.add(SECRET);
+        let (rounds, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (mut looks, mut strict) = (Vec::new(), Vec::new());
+        std::thread::scope(|scope| {
+            let works = scope.spawn(|| {
+                let below = folder.path().join("below");
+                while !over.load(Ordering::Relaxed) {
+                    std::fs::create_dir(&below).expect("made");
+                    for n in 0..20 {
+                        std::fs::write(below.join(n.to_string()), SECRET).expect("written");
+                    }
+                    std::fs::remove_dir_all(&below).expect("taken away");
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let has_gone = |looks: &[Result<_>]| looks.iter().any(Result::is_err);
+            let end = Instant::now() + Duration::from_secs(30);
+            while !works.is_finished()
+                && Instant::now() < end
+                && (rounds.load(Ordering::Relaxed) < 100 || !has_gone(&strict))
+            {
+                looks.push(needles.find_where_somebody_works(folder.path(), &[]));
+                strict.push(needles.find_under(folder.path(), &[]));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        for look in looks {
+            let (found, size) = look.expect("what goes is passed over");
+            assert!(found.len() >= 4 && size >= 67, "{found:?} {size}");
+        }
+        assert!(strict.iter().any(Result::is_err), "none has gone in {} looks", strict.len());
+        assert!(
+            needles.find_where_somebody_works(&folder.path().join("nowhere"), &[]).is_err(),
+            "no folder at all is told"
         );
     }
 }
