@@ -1,6 +1,7 @@
 //! Callback events: what happened, that it is owed, and what became of it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, SortedId, prefix};
@@ -14,6 +15,7 @@ use countersign_store::contract::{
 };
 use serde_json::json;
 
+use super::callers::KnownApplication;
 use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::turns::TurnKey;
@@ -61,9 +63,9 @@ pub(crate) fn as_read(application: &ApplicationRow) -> Guard {
 /// Writes an event to the outbox. The answer carries the numbers that the store gave it.
 pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor: &Actor) -> Result<EventRow, AppError> {
     let arrived = app.clock.now();
-    let view = application(app, &what.client_id).await?;
-    if view.goes_out()
-        && let Some(event) = write(app, &view, what, keep, actor).await?
+    let receiver = receiver(app, &what.client_id).await?;
+    if receiver.goes_out()
+        && let Some(event) = write(app, &receiver, what, keep, actor).await?
     {
         return Ok(event);
     }
@@ -71,13 +73,52 @@ pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor:
     // turns, against other nodes there is a guard.
     let _turn = app.turns.take(TurnKey::Application(what.client_id.clone())).await;
     loop {
-        let view = application(app, &what.client_id).await?;
-        match write(app, &view, what, keep, actor).await? {
+        let read = Receiver::Read(Box::new(application(app, &what.client_id).await?));
+        match write(app, &read, what, keep, actor).await? {
             Some(event) => return Ok(event),
             None if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
             None => return Err(AppError::Busy),
         }
     }
+}
+
+/// An application that an event is for.
+pub(super) enum Receiver {
+    /// As it is kept by the one node that there is: its callbacks go out. If they do not any more, the dispatcher sees it, who looks before
+    /// each attempt.
+    Known(Arc<KnownApplication>),
+    /// As it was read now. Where its callbacks do not go out, what is written rests on that ([`as_read`]).
+    Read(Box<ApplicationView>),
+}
+
+impl Receiver {
+    pub(super) fn application(&self) -> &ApplicationRow {
+        match self {
+            Self::Known(known) => &known.application,
+            Self::Read(view) => &view.application,
+        }
+    }
+
+    /// Whether its callbacks go out.
+    pub(super) fn goes_out(&self) -> bool {
+        match self {
+            Self::Known(known) => known.goes_out,
+            Self::Read(view) => view.goes_out(),
+        }
+    }
+}
+
+/// Whom an event is for. Where other nodes change applications, too, the store is asked: what is kept may be a moment old, and an event keeps
+/// its words for good. It is asked as well to hold an event, which takes more than what is kept, and where no keys can be read, which an event
+/// does not need.
+pub(super) async fn receiver(app: &App, client_id: &str) -> Result<Receiver, AppError> {
+    if !app.store.is_shared()
+        && let Ok(Some(known)) = app.known_application(client_id).await
+        && known.goes_out
+    {
+        return Ok(Receiver::Known(known));
+    }
+    Ok(Receiver::Read(Box::new(application(app, client_id).await?)))
 }
 
 pub(super) async fn application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
@@ -88,17 +129,17 @@ pub(super) async fn application(app: &App, client_id: &str) -> Result<Applicatio
 /// None: it was to be held, and the application has changed meanwhile.
 async fn write(
     app: &App,
-    view: &ApplicationView,
+    receiver: &Receiver,
     what: &Happening,
     keep: &Keep<'_, EventRow>,
     actor: &Actor,
 ) -> Result<Option<EventRow>, AppError> {
     for _ in 0..NUMBER_TRIES_MAX {
-        let event = new_event(app, view, what);
+        let event = new_event(app, receiver, what);
         let mut writes =
             vec![Write::EnqueueEvent(Box::new(event.clone())), Write::RecordAudit(Box::new(audit(&event, actor)))];
         if event.state == DeliveryState::Held {
-            writes.push(Write::Guard(as_read(&view.application)));
+            writes.push(Write::Guard(as_read(receiver.application())));
         }
         writes.extend(kept(keep, &event));
         match app.store.commit(Batch(writes)).await {
@@ -118,9 +159,9 @@ async fn write(
     Err(AppError::Busy)
 }
 
-pub(super) fn new_event(app: &App, view: &ApplicationView, what: &Happening) -> EventRow {
+pub(super) fn new_event(app: &App, receiver: &Receiver, what: &Happening) -> EventRow {
     let now = app.clock.now();
-    let (application, pending) = (&view.application, view.goes_out());
+    let (application, pending) = (receiver.application(), receiver.goes_out());
     EventRow {
         no: EventNo(app.chance.number(now)),
         tenant: application.tenant,

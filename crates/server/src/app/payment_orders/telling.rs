@@ -47,8 +47,8 @@ pub(super) async fn change(
     actor: &Actor,
 ) -> Result<Change, AppError> {
     let row = PaymentOrderRow { order, ..before.clone() };
-    let view = events::application(app, &row.client_id).await?;
-    let event = events::new_event(app, &view, &happening(&row, view.application.callback_vocabulary));
+    let receiver = events::receiver(app, &row.client_id).await?;
+    let event = events::new_event(app, &receiver, &happening(&row, receiver.application().callback_vocabulary));
     let entry = PaymentMoveRow {
         revision: row.order.revision,
         was: before.order.status,
@@ -72,7 +72,7 @@ pub(super) async fn change(
     ];
     if event.state == DeliveryState::Held {
         // No change of the application may come between the look and the write, or nobody would release it.
-        writes.push(Write::Guard(as_read(&view.application)));
+        writes.push(Write::Guard(as_read(receiver.application())));
     }
     writes.push(Write::EnqueueEvent(Box::new(event)));
     Ok(Change { row, writes })
