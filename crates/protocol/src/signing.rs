@@ -116,7 +116,9 @@ pub fn encode_signature(signature: &[u8; SIGNATURE_BYTES], encoding: Encoding) -
 /// Lower-case hex digits of any bytes.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|&b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]).map(char::from).collect()
+    let digits = bytes.iter().flat_map(|&b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]);
+    // Bytes first: their number is known, so there is room for all from the beginning.
+    String::from_utf8(digits.collect()).expect("hex digits are a text")
 }
 
 /// Reads a signature as sent: 128 hex digits in either case, or the 88 characters of canonical standard Base64.

@@ -122,7 +122,7 @@ pub enum Write {
         /// Whose event.
         application: ApplicationNo,
         /// The attempt.
-        attempt: Box<AttemptRow>,
+        attempt: Arc<AttemptRow>,
         /// What went over the wire; none where nothing did.
         bytes: Option<Arc<AttemptBytes>>,
         /// Where the delivery goes.

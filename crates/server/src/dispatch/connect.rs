@@ -38,6 +38,8 @@ const ADDRESSES_TRIED_MAX: usize = 4;
 const IDLE_MAX: Duration = Duration::from_secs(4);
 /// Kept connections of one address: several applications may have theirs at the same one.
 const IDLE_PER_LANE_MAX: usize = 64;
+/// Between two looks for those that waited too long.
+const SWEEP_PAUSE: Duration = Duration::from_millis(500);
 /// Kept connections in all.
 const IDLE_TOTAL_MAX: usize = 512;
 
@@ -138,6 +140,8 @@ struct Waiting {
     lanes: HashMap<Lane, Vec<Idle>>,
     /// In all lanes.
     count: usize,
+    /// When they were last looked through.
+    swept_at: Option<Instant>,
 }
 
 impl std::fmt::Debug for Connector {
@@ -207,7 +211,7 @@ impl Connector {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         for address in vetted {
             let lane = lane(target, *address);
-            let Waiting { lanes, count } = &mut *idle;
+            let Waiting { lanes, count, .. } = &mut *idle;
             let Some(waiting) = lanes.get_mut(&lane) else { continue };
             while let Some(Idle { sender, works, tape, since }) = waiting.pop() {
                 *count -= 1;
@@ -281,13 +285,19 @@ impl Connector {
         }
     }
 
-    /// Closes connections that waited too long.
+    /// Closes connections that waited too long. To be called after each pass; most calls find that it is too early to look. None is used
+    /// again beyond its time, closed or not ([`Connector::kept`]).
     pub(super) fn sweep(&self) {
+        let now = Instant::now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let Waiting { lanes, count } = &mut *idle;
+        let Waiting { lanes, count, swept_at } = &mut *idle;
+        if swept_at.is_some_and(|at| now < at + SWEEP_PAUSE) {
+            return;
+        }
+        *swept_at = Some(now);
         lanes.retain(|_, waiting| {
             let before = waiting.len();
-            waiting.retain(|i| !i.sender.is_closed() && i.since.elapsed() < IDLE_MAX);
+            waiting.retain(|i| !i.sender.is_closed() && now.saturating_duration_since(i.since) < IDLE_MAX);
             *count -= before - waiting.len();
             !waiting.is_empty()
         });

@@ -21,7 +21,7 @@ use countersign_store::contract::EventRow;
 
 use super::health::{BreakerState, Class, Sign};
 use super::permits::{Held, Permits};
-use super::place::{Allows, Considered, Place, Stands};
+use super::place::{Allows, Considered, PORTION_MIN, Place, Stands};
 use super::queue::Queue;
 use super::timetable::Timetable;
 
@@ -29,8 +29,8 @@ pub(super) use super::permits::Bounds;
 
 /// Applications that are read at once.
 const READ_APPLICATIONS_MAX: usize = 16;
-/// Events that are read of an application beyond those that are in memory.
-const READ_ROWS: usize = 32;
+/// Rows that a read of several applications asks for beyond those in memory, unless the least portion of each is more.
+const READ_ROWS_MAX: usize = 16 * PORTION_MIN;
 /// Bytes of events that wait for their turn; beyond it each application has one ready.
 const READY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Applications that are remembered though they have nothing to do.
@@ -157,9 +157,16 @@ impl Lineup {
         }
         let mut reading = std::mem::take(&mut self.reading);
         reading.sort_unstable_by_key(|(_, application)| *application);
-        let known = |(_, application): &(TenantNo, ApplicationNo)| self.places.get(application).map_or(0, Place::known);
-        let limit = reading.iter().map(known).max().unwrap_or(0) + READ_ROWS;
+        let places = || reading.iter().filter_map(|(_, application)| self.places.get(application));
+        let known = places().map(Place::known).max().unwrap_or(0);
+        let limit = known + places().map(Place::portion).min().unwrap_or(0).min(self.portion_max(reading.len()));
         Some(Next::Read(reading, u32::try_from(limit).unwrap_or(u32::MAX)))
+    }
+
+    /// Rows that are read of each of so many applications at the most, beyond those in memory.
+    fn portion_max(&self, applications: usize) -> usize {
+        let is_filled = self.ready_bytes >= READY_BYTES_MAX / 2;
+        if is_filled { PORTION_MIN } else { (READ_ROWS_MAX / applications.max(1)).max(PORTION_MIN) }
     }
 
     /// An application whose turn it is: its next event, or where it stands from here on.
@@ -229,10 +236,12 @@ impl Lineup {
             let Some(place) = self.places.get_mut(application) else { continue };
             place.stands = Stands::Out;
             place.expect_nothing();
-            let mut cut = [false; 2];
+            let (mut cut, ready, mut read) = ([false; 2], place.ready_of_each(), 0);
             while let Some(row) = rows.next_if(|row| row.application == *application) {
                 let repeated = usize::from(row.attempts > 0);
                 counts[repeated] += 1;
+                let bytes = bytes_of(&row);
+                read += bytes;
                 let Some(due_at) = row.due_at else { continue };
                 if let Some(behind) = row.behind.filter(|_| self.awaited.len() < AWAITED_MAX) {
                     self.awaited.insert(behind);
@@ -246,14 +255,17 @@ impl Lineup {
                     later = later.into_iter().chain([until]).min();
                     continue;
                 }
-                let bytes = bytes_of(&row);
-                if place.has_ready(repeated) && self.ready_bytes + bytes > READY_BYTES_MAX {
+                // Of what there is enough is read again when that has gone.
+                let is_filled = place.has_ready(repeated) && self.ready_bytes + bytes > READY_BYTES_MAX;
+                if is_filled || ready[repeated] >= PORTION_MIN {
                     cut[repeated] = true;
-                } else if place.take(row, repeated) {
+                } else if place.take(row, repeated, ready) {
                     self.ready_bytes += bytes;
                 }
             }
             place.expect(cut);
+            let wants_more = cut.iter().zip(ready).any(|(cut, ready)| *cut && ready == 0);
+            place.has_read(counts.iter().sum(), read, wants_more);
             if let Some(later) = later {
                 self.timetable.note(*tenant, *application, later);
             }

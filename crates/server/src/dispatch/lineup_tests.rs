@@ -242,26 +242,6 @@ fn first_attempts_do_not_wait_behind_a_backlog_of_repeated_ones() {
 }
 
 #[test]
-fn a_large_backlog_is_read_in_parts_and_all_of_it_goes() {
-    let mut bench = Bench::new(64, 8);
-    bench.emit_all((1..=200).map(|no| event(no, 101)));
-    let mut seen = HashSet::new();
-    loop {
-        let begun = bench.begun(NOW);
-        if begun.is_empty() {
-            break;
-        }
-        assert!(bench.lineup.ready_of(ApplicationNo(101)) <= 32);
-        for no in begun {
-            assert!(seen.insert(no), "{no} was begun twice");
-            bench.deliver(no);
-        }
-    }
-    assert_eq!(seen.len(), 200);
-    assert!(bench.reads < 30, "{} reads", bench.reads);
-}
-
-#[test]
 fn an_application_rests_until_something_of_it_is_due() {
     let mut bench = Bench::new(9, 9);
     bench.emit(EventRow { due_at: Some(later(500)), ..event(1, 101) }, NOW);
@@ -408,16 +388,6 @@ fn an_endpoint_with_nothing_to_say_of_it_is_forgotten() {
 }
 
 #[test]
-fn events_that_wait_take_a_bounded_part_of_the_memory() {
-    let mut bench = Bench::new(64, 1);
-    let large = |no, application| EventRow { body: vec![0; 4 * 1024 * 1024], ..event(no, application) };
-    bench.emit_all((0..8).flat_map(|of| (0..20).map(move |n| large(100 * of + n, 101 + of))));
-    let begun = bench.begun(NOW);
-    assert_eq!(begun.len(), 8);
-    assert!(bench.lineup.ready_bytes <= READY_BYTES_MAX + 8 * 5 * 1024 * 1024, "{}", bench.lineup.ready_bytes);
-}
-
-#[test]
 fn an_event_that_waits_for_another_is_read_when_that_one_is_over_and_not_when_it_has_failed() {
     let mut bench = Bench::new(9, 9);
     let behind = EventRow { behind: Some(EventNo(1)), due_at: Some(later(60_000)), ..event(2, 101) };
@@ -452,3 +422,6 @@ fn an_open_endpoint_that_is_forgotten_is_not_counted_any_more() {
     bench.lineup.leave(ApplicationNo(101));
     assert_eq!(bench.lineup.open_endpoints(), 0);
 }
+
+#[path = "lineup_reading_tests.rs"]
+mod reading;

@@ -11,6 +11,12 @@ use countersign_store::contract::EventRow;
 
 use super::health::{Class, Health, May, Pace};
 
+/// Rows that are read of an application at first, beyond those in memory, and where much is waiting.
+pub(super) const PORTION_MIN: usize = 32;
+const PORTION_MAX: usize = 128;
+/// Rows of at most so many bytes, on average, are read in larger portions.
+const ROW_BYTES_SMALL: usize = 4 * 1024;
+
 /// Where an application stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stands {
@@ -64,6 +70,8 @@ pub(super) struct Place {
     /// Events that are left alone though they are due, and until when.
     parked: Vec<(EventNo, UnixMillis)>,
     rests_until: Option<UnixMillis>,
+    /// Rows that are read of it next, beyond those in memory.
+    portion: usize,
     /// Where its callbacks go, as a number.
     url: Option<u64>,
     /// Its ClientId, as soon as it is known.
@@ -84,6 +92,7 @@ impl Place {
             in_flight: Vec::new(),
             parked: Vec::new(),
             rests_until: None,
+            portion: PORTION_MIN,
             url: None,
             client_id: Box::default(),
             last: None,
@@ -123,6 +132,18 @@ impl Place {
         self.ready() + self.in_flight.len() + self.parked.len()
     }
 
+    /// Rows that a read of it asks for beyond those in memory, which come again: they are owed as long as they are not recorded.
+    pub(super) const fn portion(&self) -> usize {
+        self.portion
+    }
+
+    /// A read has found so many bytes in so many rows. Whoever had nothing left and has more than was read is read in larger portions, so
+    /// that a row costs less; but not where its rows are large.
+    pub(super) fn has_read(&mut self, rows: usize, bytes: usize, wants_more: bool) {
+        let may_grow = wants_more && bytes <= rows.saturating_mul(ROW_BYTES_SMALL);
+        self.portion = if may_grow { (self.portion * 2).min(PORTION_MAX) } else { PORTION_MIN };
+    }
+
     pub(super) fn park(&mut self, event: EventNo, until: UnixMillis) {
         self.parked.push((event, until));
     }
@@ -147,10 +168,16 @@ impl Place {
         !self.kinds[repeated].ready.is_empty()
     }
 
-    /// Takes a due event, unless it is ready or in flight.
-    pub(super) fn take(&mut self, row: EventRow, repeated: usize) -> bool {
-        let is_known =
-            self.in_flight.contains(&row.no) || self.kinds.iter().any(|kind| kind.ready.iter().any(|e| e.no == row.no));
+    /// How many are ready of each kind.
+    pub(super) fn ready_of_each(&self) -> [usize; 2] {
+        self.kinds.each_ref().map(|kind| kind.ready.len())
+    }
+
+    /// Takes a due event, unless it is in flight, or was ready before the read that found it: `ready` of each kind were. A read finds no row
+    /// twice.
+    pub(super) fn take(&mut self, row: EventRow, repeated: usize, ready: [usize; 2]) -> bool {
+        let mut before = self.kinds.iter().zip(ready).flat_map(|(kind, ready)| kind.ready.iter().take(ready));
+        let is_known = self.in_flight.contains(&row.no) || before.any(|e| e.no == row.no);
         if !is_known {
             self.kinds[repeated].ready.push_back(row);
         }

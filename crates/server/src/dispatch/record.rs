@@ -296,13 +296,13 @@ fn holding(event: &EventRow, now: UnixMillis) -> [Write; 2] {
 
 fn record_attempt(event: &EventRow, attempt: &Made, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {
     let (tenant, application) = (event.tenant, event.application);
-    let (attempt, bytes) = (Box::new(attempt.row.clone()), attempt.bytes.clone());
+    let (attempt, bytes) = (attempt.row.clone(), attempt.bytes.clone());
     Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at }
 }
 
 /// An attempt that was made, as it is recorded.
 struct Made {
-    row: AttemptRow,
+    row: Arc<AttemptRow>,
     bytes: Option<Arc<AttemptBytes>>,
 }
 
@@ -320,7 +320,7 @@ impl Made {
             fence,
             phases: report.phases,
         };
-        Self { row, bytes: report.bytes.map(Arc::new) }
+        Self { row: Arc::new(row), bytes: report.bytes.map(Arc::new) }
     }
 }
 

@@ -170,8 +170,8 @@ impl Dispatcher {
             desk.lineup.land(&flight);
             return;
         };
-        let task = self.clone().handle(event, fence);
-        desk.tasks.spawn(task);
+        // Large, and handed on several times until it runs.
+        desk.tasks.spawn(Box::pin(self.clone().handle(event, fence)));
     }
 
     /// Reads what these applications have waiting.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use memchr::memchr_iter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -17,6 +18,9 @@ use tokio::time::Instant;
 const SENT_BYTES_MAX: usize = 16 * 1024;
 /// All heads of one answer together, interim ones too, are at most so large; what is longer ends the exchange.
 pub(super) const HEARD_BYTES_MAX: usize = 32 * 1024;
+
+/// A request of so many bytes and less is written in one piece: to copy it costs less than to have the kernel gather its parts.
+const WRITTEN_TOGETHER_MAX: usize = 2 * 1024;
 
 /// The heads of one exchange.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -67,9 +71,18 @@ impl Tape {
         }
         let sent = &mut reel.heads.sent;
         let before = sent.len();
-        sent.extend_from_slice(&bytes[..bytes.len().min(SENT_BYTES_MAX - before)]);
-        let end = end_of_head(sent, before.saturating_sub(3));
-        sent.truncate(end.unwrap_or(SENT_BYTES_MAX));
+        let bytes = &bytes[..bytes.len().min(SENT_BYTES_MAX - before)];
+        // Nearly always the whole head comes at once, and its body behind it.
+        let end = if before == 0 {
+            let end = end_of_head(bytes, 0);
+            sent.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+            end
+        } else {
+            sent.extend_from_slice(bytes);
+            let end = end_of_head(sent, before.saturating_sub(3));
+            sent.truncate(end.unwrap_or(SENT_BYTES_MAX));
+            end
+        };
         reel.is_sent = end.is_some() || sent.len() >= SENT_BYTES_MAX;
     }
 
@@ -102,8 +115,7 @@ impl Tape {
 /// Where the first head that ends behind `from` ends: after a blank line. Lines may end without a carriage return.
 fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
-    let ends = rest.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    for (at, _) in ends {
+    for at in memchr_iter(b'\n', rest) {
         match rest[at + 1..] {
             [b'\n', ..] => return Some(from + at + 2),
             [b'\r', b'\n', ..] => return Some(from + at + 3),
@@ -153,6 +165,16 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Taped<T> {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let whole: usize = parts.iter().map(|part| part.len()).sum();
+        if parts.len() > 1 && whole <= WRITTEN_TOGETHER_MAX {
+            let mut together = [0; WRITTEN_TOGETHER_MAX];
+            let mut at = 0;
+            for part in parts {
+                together[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+            return self.poll_write(cx, &together[..whole]);
+        }
         let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, parts))?;
         let mut left = written;
         for part in parts {
@@ -245,5 +267,87 @@ mod tests {
         tape.begin();
         drop(tape.heard(b"HTTP/1.1 204 No Content\r\n\r\n"));
         assert_eq!(tape.take().heard, b"HTTP/1.1 204 No Content\r\n\r\n");
+    }
+
+    /// Takes so many bytes at a time, and is not ready every other time.
+    struct Narrow {
+        most: usize,
+        is_ready: bool,
+        came: Vec<u8>,
+        gathered: usize,
+    }
+
+    impl Narrow {
+        fn take(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.is_ready = !self.is_ready;
+            if !self.is_ready {
+                return Poll::Pending;
+            }
+            let taken = bytes.len().min(self.most);
+            self.came.extend_from_slice(&bytes[..taken]);
+            Poll::Ready(Ok(taken))
+        }
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.take(bytes)
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            parts: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            self.gathered += 1;
+            let whole = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
+            self.take(&whole)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Writes head and body as the HTTP library does: what came, how often parts were gathered by whoever is written to, and the tape.
+    fn write(head: &[u8], body: &[u8], most: usize) -> (Vec<u8>, usize, Heads) {
+        let tape = Arc::new(Tape::default());
+        let mut taped = Taped::new(Narrow { most, is_ready: false, came: Vec::new(), gathered: 0 }, tape.clone());
+        tape.begin();
+        let mut done = 0;
+        while done < head.len() + body.len() {
+            let (of_head, of_body) = (done.min(head.len()), done.saturating_sub(head.len()));
+            let parts = [IoSlice::new(&head[of_head..]), IoSlice::new(&body[of_body..])];
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            if let Poll::Ready(written) = Pin::new(&mut taped).poll_write_vectored(&mut context, &parts) {
+                done += written.expect("it takes everything");
+            }
+        }
+        (taped.io.came, taped.io.gathered, tape.take())
+    }
+
+    #[test]
+    fn a_small_request_is_written_in_one_piece_and_a_large_one_gathered_whatever_is_taken_of_it() {
+        let head = b"POST /cb HTTP/1.1\r\nHost: a\r\n\r\n".as_slice();
+        let small = vec![b'x'; WRITTEN_TOGETHER_MAX - head.len()];
+        let large = vec![b'x'; small.len() + 1];
+        for most in [1, 2, head.len() - 1, head.len(), head.len() + 1, 1_000, 10_000] {
+            for body in [&small, &large] {
+                let (came, gathered, heads) = write(head, body, most);
+                assert_eq!(came, [head, body].concat(), "{most} at a time");
+                assert_eq!(heads.sent, head, "{most} at a time");
+                // What is left of a large one is small in the end.
+                assert_eq!(gathered > 0, body.len() > small.len(), "{most} at a time");
+            }
+        }
+        assert_eq!(write(head, &large, 10_000).1, 1);
     }
 }

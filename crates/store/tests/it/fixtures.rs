@@ -365,7 +365,7 @@ pub fn attempt(event: i64, attempt: i64, state: DeliveryState, due_at: Option<Un
         },
     };
     let bytes = Some(Arc::new(wire(attempt)));
-    Write::RecordAttempt { tenant: TENANT, application: APP, attempt: Box::new(row), bytes, state, due_at }
+    Write::RecordAttempt { tenant: TENANT, application: APP, attempt: Arc::new(row), bytes, state, due_at }
 }
 
 /// What went over the wire: other bytes for each attempt, and none that are a text.

@@ -193,7 +193,7 @@ async fn a_lane_under_which_a_commit_is_on_its_way_is_renewed_but_not_taken_befo
 fn attempt_at(fence: Fence) -> Write {
     match attempt(1, 1, DeliveryState::Delivered, None) {
         Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at } => {
-            let attempt = Box::new(AttemptRow { fence, ..*attempt });
+            let attempt = Arc::new(AttemptRow { fence, ..(*attempt).clone() });
             Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at }
         }
         other => panic!("an attempt, not {other:?}"),

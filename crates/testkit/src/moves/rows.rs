@@ -317,7 +317,7 @@ fn attempt(tenant: TenantNo, n: i64) -> Write {
         is_cut: n % 7 == 0,
     });
     let due_at = (state == DeliveryState::Pending).then(|| at(n + 5000));
-    Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), bytes: Some(bytes), state, due_at }
+    Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: Some(bytes), state, due_at }
 }
 
 fn version(of: i64, merchant: i64, no: i64) -> Result<RuleVersion> {

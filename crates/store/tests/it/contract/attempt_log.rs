@@ -59,7 +59,7 @@ pub async fn an_attempt_of_which_nothing_is_known_is_kept_without(store: Any) {
     else {
         panic!("an attempt")
     };
-    let attempt = Box::new(AttemptRow { phases: Phases::default(), ..*attempt });
+    let attempt = Arc::new(AttemptRow { phases: Phases::default(), ..(*attempt).clone() });
     commit(&*store, vec![Write::RecordAttempt { tenant, application, attempt, bytes: None, state, due_at }]).await;
     let (_, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
     assert_eq!(attempts[0].phases, Phases::default());

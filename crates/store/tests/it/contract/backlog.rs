@@ -24,6 +24,7 @@ async fn try_it(store: &Any, no: i64, number: i64, (outcome, status): (Outcome, 
     let due_at = (state == DeliveryState::Pending).then_some(at(60));
     let mut made = attempt(no, number, state, due_at);
     if let Write::RecordAttempt { attempt, .. } = &mut made {
+        let attempt = Arc::make_mut(attempt);
         (attempt.outcome, attempt.http_status, attempt.detail) = (outcome, status, format!("attempt {number}"));
     }
     commit(&**store, vec![made]).await;

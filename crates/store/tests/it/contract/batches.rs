@@ -113,7 +113,7 @@ pub async fn a_batch_of_two_tenants_is_refused(store: Any) {
 }
 
 /// That somebody's attempt was the last.
-fn record(tenant: TenantNo, attempt: Box<AttemptRow>) -> Write {
+fn record(tenant: TenantNo, attempt: Arc<AttemptRow>) -> Write {
     Write::RecordAttempt { tenant, application: APP, attempt, bytes: None, state: DeliveryState::Dead, due_at: None }
 }
 

@@ -346,7 +346,7 @@ pub async fn nobody_writes_under_a_term_that_nobody_holds(store: Any) {
     else {
         panic!("an attempt")
     };
-    let attempt = Box::new(AttemptRow { fence: Fence(1), ..*attempt });
+    let attempt = Arc::new(AttemptRow { fence: Fence(1), ..(*attempt).clone() });
     let late = Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at };
     assert_eq!(conflict(&*store, vec![late]).await, Conflict::Fenced(lane));
     assert_eq!(one(&store, 1).await.attempts, 0);

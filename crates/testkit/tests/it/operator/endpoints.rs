@@ -1,5 +1,7 @@
 //! What an operator sees of an endpoint when its merchant calls, and of what has died.
 
+use std::sync::Arc;
+
 use countersign::app::events::parse_public_id;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
@@ -36,7 +38,7 @@ async fn dies(house: &House, client_id: &str, outcome: Outcome, http_status: Opt
     };
     let (tenant, application, state) = (row.tenant, row.application, DeliveryState::Dead);
     let write =
-        Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), bytes: None, state, due_at: None };
+        Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: None, state, due_at: None };
     house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
     event_id
 }

@@ -1,5 +1,7 @@
 //! Events: written, held, released, listed, sent again.
 
+use std::sync::Arc;
+
 use countersign::app::events::{events_after, parse_public_id};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
@@ -42,7 +44,7 @@ async fn record(house: &House, event_id: &str, outcome: Outcome, state: Delivery
     };
     let due_at = (state == DeliveryState::Pending).then_some(START.plus_ms(5_000));
     let (tenant, application) = (row.tenant, row.application);
-    let write = Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), bytes: None, state, due_at };
+    let write = Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: None, state, due_at };
     house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
 }
 

@@ -1,6 +1,7 @@
 //! Every write call under an `Idempotency-Key`: again with the same body, and with another.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use countersign::operator::doors;
 use countersign_domain::delivery::{DeliveryState, Outcome};
@@ -154,7 +155,7 @@ async fn make_dead(house: &House, event_id: &str) {
     let dead = Write::RecordAttempt {
         tenant: event.tenant,
         application: event.application,
-        attempt: Box::new(attempt),
+        attempt: Arc::new(attempt),
         bytes: None,
         state: DeliveryState::Dead,
         due_at: None,

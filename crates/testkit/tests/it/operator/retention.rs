@@ -39,7 +39,7 @@ async fn record(house: &House, event_id: &str, bytes: Option<AttemptBytes>, stat
     };
     let due_at = (state == DeliveryState::Pending).then(|| house.app.clock.now());
     let (tenant, application, bytes) = (row.tenant, row.application, bytes.map(Arc::new));
-    let write = Write::RecordAttempt { tenant, application, attempt: Box::new(attempt), bytes, state, due_at };
+    let write = Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes, state, due_at };
     house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
 }
 

@@ -1,0 +1,110 @@
+//! How much is read of what is owed, and how much of it is in memory.
+
+use super::*;
+
+#[test]
+fn a_large_backlog_is_read_in_parts_and_all_of_it_goes() {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=200).map(|no| event(no, 101)));
+    let mut seen = HashSet::new();
+    loop {
+        let begun = bench.begun(NOW);
+        if begun.is_empty() {
+            break;
+        }
+        assert!(bench.lineup.ready_of(ApplicationNo(101)) <= 128);
+        for no in begun {
+            assert!(seen.insert(no), "{no} was begun twice");
+            bench.deliver(no);
+        }
+    }
+    assert_eq!(seen.len(), 200);
+    assert!(bench.reads < 30, "{} reads", bench.reads);
+}
+
+#[test]
+fn who_has_much_waiting_is_read_in_larger_portions_but_not_where_rows_are_large() {
+    let reads = |bytes: usize, count: i64| {
+        let mut bench = Bench::new(4, 4);
+        let row = |no| EventRow { body: vec![0; bytes], ..event(no, 101) };
+        bench.emit_all((1..=count).map(row));
+        let mut left = bench.begun(NOW);
+        for no in 1..=count {
+            assert_eq!(left.first(), Some(&no), "each once, in their order");
+            bench.land(left.remove(0), Sign::Good, None, NOW);
+            left.extend(bench.begun(NOW));
+        }
+        assert_eq!(left, [] as [i64; 0]);
+        bench.reads
+    };
+    // Portions of 32, 64, 128, 128, 128 and 20.
+    assert_eq!(reads(100, 500), 6);
+    assert_eq!(reads(5_000, 500), 500_usize.div_ceil(32));
+}
+
+#[test]
+fn what_is_new_beside_a_backlog_of_repeats_does_not_bring_all_of_it_into_memory() {
+    let mut bench = Bench::new(2, 2);
+    bench.emit_all((1..=2_000).map(|no| repeated(no, 101)));
+    let mut under_way = bench.begun(NOW);
+    for no in 10_001..=10_100 {
+        bench.emit(event(no, 101), NOW);
+        bench.deliver(under_way.remove(0));
+        under_way.extend(bench.begun(NOW));
+        let ready = bench.lineup.ready_of(ApplicationNo(101));
+        assert!(ready <= 100, "{ready} are in memory");
+        let portion = bench.lineup.places[&ApplicationNo(101)].portion();
+        assert!(portion <= 64, "{portion} more would be read for one that is new");
+    }
+}
+
+#[test]
+fn what_a_read_found_and_left_is_read_later_though_nobody_rings_again() {
+    for news in 1..=130 {
+        let mut bench = Bench::new(2, 2);
+        bench.emit_all((1..=130).map(|no| repeated(no, 101)));
+        let mut under_way = bench.begun(NOW);
+        let mut no = 10_000;
+        while !under_way.is_empty() {
+            if no < 10_000 + news {
+                no += 1;
+                bench.emit(event(no, 101), NOW);
+            }
+            under_way.drain(..).for_each(|no| bench.deliver(no));
+            under_way.extend(bench.begun(NOW));
+        }
+        assert!(bench.rows.is_empty(), "{} were left after {news} that were new", bench.rows.len());
+    }
+}
+
+#[test]
+fn several_that_are_read_at_once_are_read_in_small_portions_and_so_is_one_where_the_memory_is_filled() {
+    let read = |applications: i64, ready_bytes: usize| {
+        let mut bench = Bench::new(64, 2);
+        for application in (0..applications).map(ApplicationNo) {
+            let mut place = Place::new(TenantNo(1), 2);
+            (0..9).for_each(|_| place.has_read(40, 40, true));
+            bench.lineup.places.insert(application, place);
+            bench.lineup.note(TenantNo(1), application, NOW);
+        }
+        bench.lineup.ready_bytes = ready_bytes;
+        match bench.lineup.next(NOW) {
+            Some(Next::Read(of, limit)) => (of.len(), limit),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(read(1, 0), (1, 128));
+    assert_eq!(read(8, 0), (8, 64));
+    assert_eq!(read(16, 0), (16, 32));
+    assert_eq!(read(1, READY_BYTES_MAX / 2), (1, 32));
+}
+
+#[test]
+fn events_that_wait_take_a_bounded_part_of_the_memory() {
+    let mut bench = Bench::new(64, 1);
+    let large = |no, application| EventRow { body: vec![0; 4 * 1024 * 1024], ..event(no, application) };
+    bench.emit_all((0..8).flat_map(|of| (0..20).map(move |n| large(100 * of + n, 101 + of))));
+    let begun = bench.begun(NOW);
+    assert_eq!(begun.len(), 8);
+    assert!(bench.lineup.ready_bytes <= READY_BYTES_MAX + 8 * 5 * 1024 * 1024, "{}", bench.lineup.ready_bytes);
+}
