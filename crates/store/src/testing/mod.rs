@@ -6,6 +6,7 @@
 
 mod chosen;
 mod lane_log;
+mod least_outbox;
 mod pgbench;
 mod programs;
 mod server;
@@ -21,6 +22,7 @@ use tokio_postgres::{Client, Config, NoTls};
 
 pub use chosen::{Chosen, VARIABLE};
 pub use lane_log::{LaneLog, Term};
+pub use least_outbox::LeastOutbox;
 use programs::{command, given_folder, initdb, programs};
 pub use server::{Server, ServerOptions};
 pub use tampering::Tampering;

@@ -1,5 +1,6 @@
 //! `measure hmac|query sqlite|query postgres|callbacks|upgrades|orders|flat FEW MANY|postgres`: prints its tables. The others it starts itself: `measure bare BODY`, the yardstick
-//! server of `query`; `measure post ADDRESS` and `measure outbox URL DATA`, who send for `callbacks`; `measure node URL DATA`, a node of `postgres`.
+//! server of `query`; `measure post ADDRESS` and `measure outbox URL DATA`, who send for `callbacks`, and `measure least FILE`, a yardstick of
+//! it; `measure node URL DATA`, a node of `postgres`.
 
 use anyhow::{Result, bail};
 use countersign_testkit::backing::StoreKind;
@@ -21,6 +22,7 @@ fn main() -> Result<()> {
         }
         ["callbacks"] => tokio::task::LocalSet::new().block_on(&one_thread()?, measure::callbacks::run())?,
         ["outbox", url, data] => measure::callbacks::outbox::serve(url, data.into())?,
+        ["least", path] => measure::callbacks::least::serve(path.as_ref())?,
         ["post", address] => measure::callbacks::raw::serve(address.parse()?)?,
         ["upgrades"] => tokio::runtime::Runtime::new()?.block_on(measure::upgrades::run())?,
         ["orders"] => tokio::runtime::Runtime::new()?.block_on(measure::orders::run())?,

@@ -15,6 +15,7 @@ use super::load::{Asker, slice};
 use super::query::{bare, pin};
 use super::{Spread, spread, table};
 
+pub mod least;
 pub mod outbox;
 pub mod raw;
 pub mod sink;
@@ -72,6 +73,7 @@ impl Worker {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     raw: f64,
+    least: f64,
     attempt: f64,
     outbox: f64,
     bare: f64,
@@ -90,9 +92,10 @@ pub async fn run() -> Result<()> {
     let mut raw = Worker::start(&["post", &sink.address.to_string()])?;
     raw.stdin.write_all(&[format!("{}\n", sample.len()).as_bytes(), &sample].concat())?;
     raw.ask("64\n").await?;
+    let mut least = Worker::start(&["least", &folder.path().join("least").display().to_string()])?;
     let whole = Whole::open(&folder.path().join("data"), &url).await?;
     let (bare, bare_address) = bare(r#"{"event_id":"evt_01KA0000000000000000000000","state":"pending"}"#)?;
-    for pid in [outbox.child.id(), raw.child.id(), whole.server.pid(), bare.id()] {
+    for pid in [outbox.child.id(), raw.child.id(), least.child.id(), whole.server.pid(), bare.id()] {
         pin(pid, "0");
     }
     pin(std::process::id(), "1");
@@ -100,12 +103,13 @@ pub async fn run() -> Result<()> {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         let raw = per_callback(raw.ask(&format!("{CALLBACKS}\n")).await?, CALLBACKS);
+        let least = per_callback(least.ask(&format!("{CALLBACKS}\n")).await?, CALLBACKS);
         let attempt = per_callback(outbox.ask(&format!("attempts {CALLBACKS}\n")).await?, CALLBACKS);
         let outbox = per_callback(outbox.ask(&format!("outbox {CALLBACKS}\n")).await?, CALLBACKS);
         let bare = slice(bare_address, bare.id(), &nobody, AT_ONCE, SLICE).await?.cpu_us;
         let closed = per_callback(whole.closed(&sink).await?, EVENTS);
         let emitted = per_callback(whole.emitted(&sink).await?, EVENTS);
-        rounds.push(Round { raw, attempt, outbox, bare, closed, emitted });
+        rounds.push(Round { raw, least, attempt, outbox, bare, closed, emitted });
     }
     print(&rounds, sample.len());
     Ok(())
@@ -126,8 +130,11 @@ fn print(rounds: &[Round], bytes: usize) {
         vec![name.to_owned(), us.to_string(), ratio.map_or_else(|| "1".to_owned(), |r| r.to_string()), limit.to_owned()]
     };
     let ends = |r: &Round| r.bare + r.raw;
+    let least = |r: &Round| r.raw + r.least;
+    let bare_sqlite = format!("the same, and bare SQLite reads, marks and appends, {} in a commit", least::TOGETHER);
     let rows = [
         row("bare sockets", of(&|r| r.raw), None, ""),
+        row(&bare_sqlite, of(&least), Some(of(&|r| least(r) / r.raw)), ""),
         row("attempt, nothing recorded", of(&|r| r.attempt), Some(of(&|r| r.attempt / r.raw)), "1.6"),
         row("queued on SQLite, delivered, marked", of(&|r| r.outbox), Some(of(&|r| r.outbox / r.raw)), "2.2"),
         row("bare hyper answers a request, bare sockets post a callback", of(&ends), None, ""),

@@ -12,7 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::measure::load::length;
 use crate::patience::until;
 
-const ANSWER: &[u8] =
+/// What it says.
+pub(super) const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 24\r\n\r\n{\"returnCode\":\"SUCCESS\"}";
 const PATIENCE: Duration = Duration::from_secs(60);
 
