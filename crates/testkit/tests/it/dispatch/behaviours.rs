@@ -81,7 +81,12 @@ async fn what_is_kept_of_every_behaviour_is_bounded_and_told_apart() {
         let deadline = i64::try_from(DEADLINE.as_micros()).expect("short");
         let total = attempt.phases.total_us.expect("it ended");
         assert!(attempt.outcome != Outcome::Timeout || total >= deadline, "{name}: {total} us");
-        assert_eq!(attempt.phases.reused.is_some(), made.bytes.is_some(), "{name}: bytes are of connections");
+        // What is reset at once may be so before anything is written.
+        let may_be_empty = name == "reset when accepted" && made.bytes.is_none();
+        assert!(
+            may_be_empty || attempt.phases.reused.is_some() == made.bytes.is_some(),
+            "{name}: bytes are of connections"
+        );
         let Some(bytes) = &made.bytes else { continue };
         assert!(bytes.sent_head.starts_with(b"POST /callbacks HTTP/1.1\r\n"), "{name}");
         assert!(bytes.answer_head.len() <= 32 * 1024 && bytes.answer_body.len() <= 16 * 1024, "{name}");
