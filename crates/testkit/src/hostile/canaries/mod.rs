@@ -138,7 +138,7 @@ pub async fn run(store: StoreKind, count: usize) -> Result<Report> {
         under("a copy of the data folder", &folder.path().join("copy"))?,
     ];
     if let Some(database) = backing.database() {
-        let (found, bytes) = needles.find_where_somebody_works(&database.folder(), &[])?;
+        let (found, bytes) = needles.find_where_somebody_works(&database.folder())?;
         places.push(Place { name: "every file of the PostgreSQL server", bytes, found });
     }
     let core_of_control = core_of_control(&deployment, &place_for(folder.path(), "control")?, master.trim())?;
