@@ -56,6 +56,7 @@ mod machine;
 mod nodes;
 mod parts;
 mod recover;
+pub mod threads;
 mod trials;
 mod way_out;
 

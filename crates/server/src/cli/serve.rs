@@ -12,15 +12,6 @@ use crate::config::Config;
 use crate::log::{self, LogSink};
 use crate::{process, run};
 
-/// A runtime with as many threads as the settings say.
-pub fn runtime(config: &Config) -> anyhow::Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if config.worker_threads > 0 {
-        builder.worker_threads(config.worker_threads);
-    }
-    builder.enable_all().build().context("the runtime cannot be started")
-}
-
 /// SIGTERM, SIGINT and SIGHUP. From the moment this is made, none of them ends the process by itself.
 #[derive(Debug)]
 pub struct StopSignals {
@@ -108,7 +99,7 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
     let (sink, guard) = LogSink::start(std::io::stderr()).context("the log cannot be started")?;
     log::install(&sink, &config.log_level);
     prepare_process(&config)?;
-    let runtime = runtime(&config)?;
+    let runtime = run::threads::runtime(config.worker_threads)?;
     let outcome = runtime.block_on(async {
         // Before the first line: whoever reads it may send SIGTERM at once.
         let mut stop = StopSignals::catch()?;

@@ -1,5 +1,6 @@
 //! What happens to one taken event: may it go now, with which key, to where; then the attempt.
 
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -44,6 +45,38 @@ impl Names {
             attempt: name(&names.attempt),
             sequence: name(&names.sequence),
         }
+    }
+}
+
+/// Headers whose values lie one behind the other in one piece of memory.
+#[derive(Debug)]
+struct Headers<'n> {
+    text: String,
+    /// Where the value of each ends.
+    ends: Vec<(&'n HeaderName, usize)>,
+}
+
+impl<'n> Headers<'n> {
+    fn new() -> Self {
+        // Room for two signatures and all else.
+        Self { text: String::with_capacity(448), ends: Vec::with_capacity(8) }
+    }
+
+    fn add(&mut self, name: &'n HeaderName, value: impl Display) {
+        write!(self.text, "{value}").expect("a text takes everything");
+        self.ends.push((name, self.text.len()));
+    }
+
+    fn done(self) -> HeaderMap {
+        let text = Bytes::from(self.text);
+        let mut headers = HeaderMap::with_capacity(12);
+        let mut from = 0;
+        for (name, end) in self.ends {
+            let value = HeaderValue::from_maybe_shared(text.slice(from..end));
+            headers.insert(name, value.expect("digits, letters and signs of ASCII are a header value"));
+            from = end;
+        }
+        headers
     }
 }
 
@@ -96,8 +129,6 @@ impl Dispatcher {
         next: Option<&LiveKey>,
         now: UnixMillis,
     ) -> Letter {
-        let value =
-            |text: String| HeaderValue::try_from(text).expect("digits, letters and underscores are a header value");
         let encoding = match known.application.callback_encoding {
             SignatureEncoding::Hex => Encoding::Hex,
             SignatureEncoding::Base64 => Encoding::Base64,
@@ -105,16 +136,18 @@ impl Dispatcher {
         let timestamp = format!("{:013}", now.0);
         let nonce = callback_nonce(self.app.chance.bits128());
         let sign = |key: &LiveKey| encode_signature(&key.key.sign(&timestamp, &nonce, &event.body), encoding);
-        let mut headers = HeaderMap::with_capacity(12);
-        headers.insert(&self.names.signature, value(sign(signing)));
+        let names = &self.names;
+        let mut headers = Headers::new();
+        headers.add(&names.signature, sign(signing));
         if let Some(next) = next {
-            headers.insert(&self.names.signature_next, value(sign(next)));
+            headers.add(&names.signature_next, sign(next));
         }
-        headers.insert(&self.names.timestamp, value(timestamp));
-        headers.insert(&self.names.nonce, value(nonce));
-        headers.insert(&self.names.event_id, value(format!("{}{}", prefix::EVENT, event.event_id)));
-        headers.insert(&self.names.attempt, HeaderValue::from(event.attempts + 1));
-        headers.insert(&self.names.sequence, HeaderValue::from(event.sequence));
+        headers.add(&names.timestamp, &timestamp);
+        headers.add(&names.nonce, &nonce);
+        headers.add(&names.event_id, format_args!("{}{}", prefix::EVENT, event.event_id));
+        headers.add(&names.attempt, event.attempts + 1);
+        headers.add(&names.sequence, event.sequence);
+        let headers = headers.done();
         Letter { headers, body: Bytes::copy_from_slice(&event.body) }
     }
 

@@ -23,7 +23,12 @@ impl Stopwatch {
     /// One phase is over, where one had begun, and another begins.
     pub(super) fn enter(&mut self, stage: Stage) {
         self.stop();
-        (self.stage, self.since) = (stage, Some(Instant::now()));
+        self.stage = stage;
+        self.since = match stage {
+            Stage::LookUp | Stage::Connect | Stage::Tls => Some(Instant::now()),
+            // The tape knows when the first byte came, and the attempt when all was over.
+            Stage::Head | Stage::Body => None,
+        };
     }
 
     /// The phase that it was in is over.
@@ -34,7 +39,6 @@ impl Stopwatch {
             Stage::LookUp => self.phases.dns_us = took,
             Stage::Connect => self.phases.connect_us = took,
             Stage::Tls => self.phases.tls_us = took,
-            // The tape knows when the first byte came.
             Stage::Head | Stage::Body => {}
         }
     }

@@ -70,15 +70,20 @@ pub struct Report {
     pub ready_ms_median: u128,
 }
 
+/// Every second life of the server has one thread, the others as many as there are processors.
+fn serve(deployment: &mut Deployment, life: usize) -> Result<Server> {
+    // The load is one application's; its limit is not what is tested here.
+    deployment.config = format!("rate_limit_per_s = 0\nworker_threads = {}\n", (life + 1) % 2);
+    deployment.serve()
+}
+
 /// Runs `rounds` kills in a folder and on a store of its own. An error names what was lost or accepted twice.
 pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     let backing = Backing::fresh(kind).await;
     let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
-    // The load is one application's; its limit is not what is tested here.
-    deployment.config.push_str("rate_limit_per_s = 0\n");
     let inbox = Inbox::start_slow(IN_HAND_FOR).await?;
-    let mut server = deployment.serve()?;
+    let mut server = serve(&mut deployment, 0)?;
     let signer = Arc::new(server.access.institution("bank", SUB_ACCOUNTS, Some(&inbox.url())).await?);
     let mut clients = vec![signer.client_id.clone()];
     for _ in 1..APPLICATIONS {
@@ -88,7 +93,7 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     let mut report = Report { rounds, ..Report::default() };
     let mut ready = Vec::new();
     let (mut owed, mut kills) = (HashSet::new(), Vec::new());
-    for _ in 0..rounds {
+    for round in 1..=rounds {
         let load = Load::start(&Aim {
             listen: server.listen,
             access: server.access.clone(),
@@ -104,7 +109,7 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
         server.kill();
         kills.push(wall_ms());
         let sent = load.end().await;
-        server = deployment.serve()?;
+        server = serve(&mut deployment, round)?;
         ready.push(server.ready_in.as_millis());
         check_round(&server, &sent, &late, &mut report).await?;
         owed.extend(sent.events);

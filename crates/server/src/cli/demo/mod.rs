@@ -82,7 +82,7 @@ pub fn run(args: &DemoArgs, environment: &BTreeMap<String, String>) -> anyhow::R
     let config = settings(&folder.path, args)?;
     let (sink, _guard) = LogSink::start(log_target(&folder.path)?).context("the log cannot be started")?;
     log::install(&sink, &config.log_level);
-    let runtime = super::serve::runtime(&config)?;
+    let runtime = run::threads::runtime(config.worker_threads)?;
     let mut screen = Screen::stdout(environment);
     let held = runtime.block_on(perform(args, &folder, config, sink, &mut screen))?;
     ensure!(held, "not every claim of the demo held");

@@ -16,6 +16,7 @@ use super::query::{bare, pin};
 use super::{Spread, spread, table};
 
 pub mod least;
+mod library;
 pub mod outbox;
 pub mod raw;
 pub mod sink;
@@ -73,6 +74,7 @@ impl Worker {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     raw: f64,
+    library: f64,
     least: f64,
     attempt: f64,
     outbox: f64,
@@ -91,7 +93,7 @@ pub async fn run() -> Result<()> {
     let sample = sink.first();
     let mut raw = Worker::start(&["post", &sink.address.to_string()])?;
     raw.stdin.write_all(&[format!("{}\n", sample.len()).as_bytes(), &sample].concat())?;
-    raw.ask("64\n").await?;
+    raw.ask(&format!("sockets {AT_ONCE}\n")).await?;
     let mut least = Worker::start(&["least", &folder.path().join("least").display().to_string()])?;
     let whole = Whole::open(&folder.path().join("data"), &url).await?;
     let (bare, bare_address) = bare(r#"{"event_id":"evt_01KA0000000000000000000000","state":"pending"}"#)?;
@@ -102,14 +104,15 @@ pub async fn run() -> Result<()> {
     let nobody = Rc::new(vec![Asker { client_id: "x".into(), secret: b"x".to_vec(), target: "/".into() }]);
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        let raw = per_callback(raw.ask(&format!("{CALLBACKS}\n")).await?, CALLBACKS);
+        let library = per_callback(raw.ask(&format!("library {CALLBACKS}\n")).await?, CALLBACKS);
+        let raw = per_callback(raw.ask(&format!("sockets {CALLBACKS}\n")).await?, CALLBACKS);
         let least = per_callback(least.ask(&format!("{CALLBACKS}\n")).await?, CALLBACKS);
         let attempt = per_callback(outbox.ask(&format!("attempts {CALLBACKS}\n")).await?, CALLBACKS);
         let outbox = per_callback(outbox.ask(&format!("outbox {CALLBACKS}\n")).await?, CALLBACKS);
         let bare = slice(bare_address, bare.id(), &nobody, AT_ONCE, SLICE).await?.cpu_us;
         let closed = per_callback(whole.closed(&sink).await?, EVENTS);
         let emitted = per_callback(whole.emitted(&sink).await?, EVENTS);
-        rounds.push(Round { raw, least, attempt, outbox, bare, closed, emitted });
+        rounds.push(Round { raw, library, least, attempt, outbox, bare, closed, emitted });
     }
     print(&rounds, sample.len());
     Ok(())
@@ -131,9 +134,10 @@ fn print(rounds: &[Round], bytes: usize) {
     };
     let ends = |r: &Round| r.bare + r.raw;
     let least = |r: &Round| r.raw + r.least;
-    let bare_sqlite = format!("the same, and bare SQLite reads, marks and appends, {} in a commit", least::TOGETHER);
+    let bare_sqlite = format!("bare sockets, and bare SQLite reads, marks and appends, {} in a commit", least::TOGETHER);
     let rows = [
         row("bare sockets", of(&|r| r.raw), None, ""),
+        row("the HTTP library by itself", of(&|r| r.library), Some(of(&|r| r.library / r.raw)), ""),
         row(&bare_sqlite, of(&least), Some(of(&|r| least(r) / r.raw)), ""),
         row("attempt, nothing recorded", of(&|r| r.attempt), Some(of(&|r| r.attempt / r.raw)), "1.6"),
         row("queued on SQLite, delivered, marked", of(&|r| r.outbox), Some(of(&|r| r.outbox / r.raw)), "2.2"),

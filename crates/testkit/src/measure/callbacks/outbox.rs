@@ -16,7 +16,6 @@ use countersign::run;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_store::Store as _;
 use countersign_store::contract::{EndpointSettings, EventRow};
-use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use super::{APPLICATIONS, AT_ONCE, DATA};
@@ -129,7 +128,7 @@ impl Outbox {
 /// Reads lines from stdin, `attempts N` or `outbox N`, does it, and prints the CPU time that took, in ns.
 pub fn serve(url: &str, data: PathBuf) -> Result<()> {
     // As `serve` has it on a machine of one core.
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = run::threads::runtime(1)?;
     let outbox = Arc::new(runtime.block_on(Outbox::open(url, data))?);
     let pid = std::process::id();
     for line in std::io::stdin().lock().lines() {

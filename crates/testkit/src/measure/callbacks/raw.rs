@@ -5,13 +5,13 @@ use std::io::{BufRead as _, Read as _};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::AT_ONCE;
+use super::{AT_ONCE, library};
 use crate::measure::cpu_ns;
 use crate::measure::load::read;
 use crate::wire::{fresh_nonce, wall_ms};
@@ -49,7 +49,8 @@ impl Template {
     }
 }
 
-/// Reads a sample request from stdin, its length first, then numbers: posts so many to `address`, and prints the CPU time that took, in ns.
+/// Reads a sample request from stdin, its length first, then lines: `sockets N` or `library N`. Posts so many to `address`, and prints the CPU
+/// time that took, in ns.
 pub fn serve(address: SocketAddr) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut stdin = std::io::stdin().lock();
@@ -63,9 +64,15 @@ pub fn serve(address: SocketAddr) -> Result<()> {
         if stdin.read_line(&mut line)? == 0 {
             return Ok(());
         }
-        let wanted: usize = line.trim().parse()?;
+        let (by, wanted) = line.trim().split_once(' ').context("by what, and how many")?;
+        let wanted: usize = wanted.parse()?;
         let began = cpu_ns(pid);
-        tokio::task::LocalSet::new().block_on(&runtime, post(address, &sample, wanted))?;
+        let tasks = tokio::task::LocalSet::new();
+        match by {
+            "sockets" => tasks.block_on(&runtime, post(address, &sample, wanted))?,
+            "library" => tasks.block_on(&runtime, library::post(address, &sample, wanted))?,
+            other => bail!("{other}: sockets or library"),
+        }
         println!("{}", cpu_ns(pid) - began);
     }
 }
