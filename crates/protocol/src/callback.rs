@@ -6,7 +6,7 @@ use thiserror::Error;
 use utoipa::ToSchema;
 
 use crate::headers::{RESERVED_NONCE_PREFIX, is_nonce, read_timestamp};
-use crate::signing::{SigningKey, decode_signature, to_hex};
+use crate::signing::{SigningKey, decode_signature, to_hex_behind};
 
 /// Most bytes of an answer that are read for an acknowledgement.
 pub const ACKNOWLEDGEMENT_BYTES_MAX: usize = 64 * 1024;
@@ -81,7 +81,7 @@ pub fn read_acknowledgement(body: &[u8]) -> Acknowledgement {
 
 /// A nonce for one attempt: the reserved prefix and 24 lower-case hex digits of the low 96 bits, 32 characters in all.
 pub fn callback_nonce(bits: u128) -> String {
-    [RESERVED_NONCE_PREFIX, &to_hex(&bits.to_be_bytes()[4..])].concat()
+    to_hex_behind(RESERVED_NONCE_PREFIX, &bits.to_be_bytes()[4..])
 }
 
 /// Why a received callback is refused, in order of precedence.

@@ -115,10 +115,18 @@ pub fn encode_signature(signature: &[u8; SIGNATURE_BYTES], encoding: Encoding) -
 
 /// Lower-case hex digits of any bytes.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    to_hex_behind("", bytes)
+}
+
+/// The same with a text before them.
+pub(crate) fn to_hex_behind(prefix: &str, bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|&b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]);
     // Bytes first: their number is known, so there is room for all from the beginning.
-    String::from_utf8(digits.collect()).expect("hex digits are a text")
+    let mut text = Vec::with_capacity(prefix.len() + 2 * bytes.len());
+    text.extend_from_slice(prefix.as_bytes());
+    text.extend(digits);
+    String::from_utf8(text).expect("a text and hex digits are a text")
 }
 
 /// Reads a signature as sent: 128 hex digits in either case, or the 88 characters of canonical standard Base64.

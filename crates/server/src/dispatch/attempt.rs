@@ -61,6 +61,8 @@ struct Progress {
     tape: Option<Arc<Tape>>,
     heads: Heads,
     body: Answer,
+    /// When its answer had been read to the end, where it was.
+    ended: Option<Instant>,
 }
 
 /// What was read of an answer's body.
@@ -73,11 +75,11 @@ struct Answer {
 
 impl Progress {
     /// The exchange begins on this connection.
-    fn begin(&mut self, line: &Line, reused: bool) {
+    fn begin(&mut self, line: &Line, reused: bool, now: Instant) {
         self.address = Some(line.address);
         self.watch.enter(Stage::Head);
         self.watch.phases.reused = Some(reused);
-        line.tape.begin();
+        line.tape.begin(now);
         self.tape = Some(line.tape.clone());
     }
 
@@ -150,7 +152,8 @@ pub(super) async fn make(
         Ok(ending) => ending,
         Err(_) => ending(Outcome::Timeout, faults::too_late(progress.watch.stage(), deadline)),
     };
-    progress.report(ending, began.elapsed())
+    let took = progress.ended.unwrap_or_else(Instant::now).saturating_duration_since(began);
+    progress.report(ending, took)
 }
 
 async fn exchange(
@@ -191,7 +194,7 @@ async fn try_exchange(
     progress.watch.enter(Stage::Body);
     line.works.until(read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body)).await?;
     progress.end();
-    connector.keep(line);
+    connector.keep(line, *progress.ended.insert(Instant::now()));
     Ok(match read_acknowledgement(&progress.body.bytes) {
         Acknowledgement::Success => ending(Outcome::Delivered, ""),
         Acknowledgement::Fail { .. } => ending(Outcome::Fail, "the answer's returnCode is not SUCCESS"),
@@ -218,11 +221,13 @@ async fn send(
     mut request: Request<Full<Bytes>>,
     progress: &mut Progress,
 ) -> Result<(Line, Response<Incoming>), Ending> {
-    while let Some(mut line) = connector.kept(target, vetted) {
+    loop {
+        let now = Instant::now();
+        let Some(mut line) = connector.kept(target, vetted, now) else { break };
         if line.works.until(line.sender.ready()).await.is_err() {
             continue;
         }
-        progress.begin(&line, true);
+        progress.begin(&line, true, now);
         match line.works.until(line.sender.try_send_request(request)).await {
             Ok(response) => return Ok((line, response)),
             Err(mut error) => match error.take_message() {
@@ -234,7 +239,7 @@ async fn send(
     (progress.address, progress.tape) = (None, None);
     // Rare, and large: most attempts go over a kept connection.
     let mut line = Box::pin(connector.open(target, vetted, &mut progress.watch)).await?;
-    progress.begin(&line, false);
+    progress.begin(&line, false, Instant::now());
     match line.works.until(line.sender.send_request(request)).await {
         Ok(response) => Ok((line, response)),
         Err(error) => Err(broken(&error)),

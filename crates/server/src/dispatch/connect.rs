@@ -3,7 +3,6 @@
 //! Invariant: a connection is made to an address that was looked up and vetted in this very attempt, and kept for reuse under
 //! (scheme, name, port, address): so a name that moves is looked up, vetted and certified anew.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -12,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use countersign_domain::delivery::Outcome;
+use foldhash::HashMap;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::egress::{Egress, Target};
+use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, Stage};
 use super::route::Route;
 use super::settings::{DispatchError, DispatchSettings};
@@ -182,15 +182,15 @@ impl Connector {
 
     /// Looks the name up and gives the addresses that may be connected to, at least one. None where one of all that were found may not.
     pub(super) async fn vetted(&self, target: &Target, watch: &mut Stopwatch) -> Result<Vec<SocketAddr>, Unreached> {
-        let found = if let Some(address) = target.literal() {
-            vec![SocketAddr::new(address, target.port())]
-        } else {
-            watch.enter(Stage::LookUp);
-            self.look_up(target).await?
-        };
+        let refused = |why: EgressRefused| unreached(Outcome::RefusedAddress, why.to_string());
+        if let Some(address) = target.literal() {
+            self.egress.vet(address).map_err(refused)?;
+            return Ok(vec![SocketAddr::new(address, target.port())]);
+        }
+        watch.enter(Stage::LookUp);
+        let found = self.look_up(target).await?;
         watch.stop();
-        let mut vetted =
-            self.egress.vet_all(found).map_err(|refused| unreached(Outcome::RefusedAddress, refused.to_string()))?;
+        let mut vetted = self.egress.vet_all(found).map_err(refused)?;
         if vetted.is_empty() {
             return Err(unreached(Outcome::DnsFailed, "the name has no address"));
         }
@@ -207,7 +207,7 @@ impl Connector {
     }
 
     /// A kept connection to one of these addresses, if there is one.
-    pub(super) fn kept(&self, target: &Target, vetted: &[SocketAddr]) -> Option<Line> {
+    pub(super) fn kept(&self, target: &Target, vetted: &[SocketAddr], now: Instant) -> Option<Line> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         for address in vetted {
             let lane = lane(target, *address);
@@ -215,7 +215,7 @@ impl Connector {
             let Some(waiting) = lanes.get_mut(&lane) else { continue };
             while let Some(Idle { sender, works, tape, since }) = waiting.pop() {
                 *count -= 1;
-                if !sender.is_closed() && since.elapsed() < IDLE_MAX {
+                if !sender.is_closed() && now.saturating_duration_since(since) < IDLE_MAX {
                     return Some(Line { sender, works, address: *address, tape, lane });
                 }
             }
@@ -269,8 +269,9 @@ impl Connector {
     }
 
     /// Keeps a connection whose answer was read to its end.
-    pub(super) fn keep(&self, mut line: Line) {
-        if !line.works.is_there() || line.sender.is_closed() {
+    pub(super) fn keep(&self, mut line: Line, now: Instant) {
+        // Where it is ready its work is done for now: whoever uses it next sees first whether it is still there.
+        if !(line.sender.is_ready() || line.works.is_there()) || line.sender.is_closed() {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -280,7 +281,7 @@ impl Connector {
         let Line { sender, works, tape, lane, .. } = line;
         let waiting = idle.lanes.entry(lane).or_default();
         if waiting.len() < IDLE_PER_LANE_MAX {
-            waiting.push(Idle { sender, works, tape, since: Instant::now() });
+            waiting.push(Idle { sender, works, tape, since: now });
             idle.count += 1;
         }
     }

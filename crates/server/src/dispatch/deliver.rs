@@ -49,35 +49,27 @@ impl Names {
 }
 
 /// Headers whose values lie one behind the other in one piece of memory.
-#[derive(Debug)]
-struct Headers<'n> {
-    text: String,
-    /// Where the value of each ends.
-    ends: Vec<(&'n HeaderName, usize)>,
-}
-
-impl<'n> Headers<'n> {
-    fn new() -> Self {
-        // Room for two signatures and all else.
-        Self { text: String::with_capacity(448), ends: Vec::with_capacity(8) }
-    }
-
-    fn add(&mut self, name: &'n HeaderName, value: impl Display) {
-        write!(self.text, "{value}").expect("a text takes everything");
-        self.ends.push((name, self.text.len()));
-    }
-
-    fn done(self) -> HeaderMap {
-        let text = Bytes::from(self.text);
-        let mut headers = HeaderMap::with_capacity(12);
-        let mut from = 0;
-        for (name, end) in self.ends {
+fn headers<const N: usize>(parts: [Option<(&HeaderName, &dyn Display)>; N]) -> HeaderMap {
+    // Room for two signatures and all else.
+    let mut text = String::with_capacity(448);
+    let ends = parts.map(|part| {
+        if let Some((_, value)) = part {
+            write!(text, "{value}").expect("a text takes everything");
+        }
+        text.len()
+    });
+    let text = Bytes::from(text);
+    // With those that every request of ours has.
+    let mut headers = HeaderMap::with_capacity(12);
+    let mut from = 0;
+    for (part, end) in parts.into_iter().zip(ends) {
+        if let Some((name, _)) = part {
             let value = HeaderValue::from_maybe_shared(text.slice(from..end));
             headers.insert(name, value.expect("digits, letters and signs of ASCII are a header value"));
-            from = end;
         }
-        headers
+        from = end;
     }
+    headers
 }
 
 impl Dispatcher {
@@ -136,18 +128,18 @@ impl Dispatcher {
         let timestamp = format!("{:013}", now.0);
         let nonce = callback_nonce(self.app.chance.bits128());
         let sign = |key: &LiveKey| encode_signature(&key.key.sign(&timestamp, &nonce, &event.body), encoding);
+        let (signature, signature_next) = (sign(signing), next.map(sign));
+        let event_id = format_args!("{}{}", prefix::EVENT, event.event_id);
         let names = &self.names;
-        let mut headers = Headers::new();
-        headers.add(&names.signature, sign(signing));
-        if let Some(next) = next {
-            headers.add(&names.signature_next, sign(next));
-        }
-        headers.add(&names.timestamp, &timestamp);
-        headers.add(&names.nonce, &nonce);
-        headers.add(&names.event_id, format_args!("{}{}", prefix::EVENT, event.event_id));
-        headers.add(&names.attempt, event.attempts + 1);
-        headers.add(&names.sequence, event.sequence);
-        let headers = headers.done();
+        let headers = headers([
+            Some((&names.signature, &signature)),
+            signature_next.as_ref().map(|signature| (&names.signature_next, signature as &dyn Display)),
+            Some((&names.timestamp, &timestamp)),
+            Some((&names.nonce, &nonce)),
+            Some((&names.event_id, &event_id)),
+            Some((&names.attempt, &(event.attempts + 1))),
+            Some((&names.sequence, &event.sequence)),
+        ]);
         Letter { headers, body: Bytes::copy_from_slice(&event.body) }
     }
 

@@ -11,13 +11,12 @@
 //!   for a moment, and no more.
 //! - First attempts and repeated ones of an application take turns, so a backlog of failures does not delay what is new.
 
-use std::collections::{HashMap, HashSet};
-
 use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
+use foldhash::{HashMap, HashSet};
 
 use super::health::{BreakerState, Class, Sign};
 use super::permits::{Held, Permits};
@@ -107,11 +106,11 @@ impl Lineup {
             permits: Permits::new(bounds),
             per_application: bounds.per_application,
             timetable: Timetable::default(),
-            places: HashMap::new(),
+            places: HashMap::default(),
             queues: Default::default(),
             reading: Vec::new(),
             ready_bytes: 0,
-            awaited: HashSet::new(),
+            awaited: HashSet::default(),
             open: 0,
         }
     }

@@ -6,7 +6,7 @@ use super::*;
 fn a_large_backlog_is_read_in_parts_and_all_of_it_goes() {
     let mut bench = Bench::new(64, 8);
     bench.emit_all((1..=200).map(|no| event(no, 101)));
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::default();
     loop {
         let begun = bench.begun(NOW);
         if begun.is_empty() {

@@ -1,9 +1,10 @@
 //! How many attempts may be under way, and whose.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use countersign_domain::ids::{EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
+use foldhash::HashMap;
 
 use super::health::Class;
 
@@ -58,11 +59,11 @@ impl Permits {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
-            held: HashMap::new(),
+            held: HashMap::default(),
             taken: 0,
             fast: [0; 3],
             slow: [0; 3],
-            of: HashMap::new(),
+            of: HashMap::default(),
             young: Default::default(),
         }
     }

@@ -1,8 +1,9 @@
 //! A queue in which merchants take turns, and of a merchant its applications.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
+use foldhash::HashMap;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {

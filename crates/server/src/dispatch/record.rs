@@ -2,11 +2,12 @@
 //!
 //! Invariant: an attempt that cannot be recorded is not counted; the event is due again and keeps its attempt number.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::delivery::{DeliveryState, Outcome, Verdict, after_attempt};
-use countersign_domain::ids::{EventNo, prefix};
+use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::AttemptBytes;
@@ -329,9 +330,19 @@ fn measure(report: &Report) {
     histogram!("countersign_callback_attempt_seconds").record(report.took.as_secs_f64());
 }
 
+/// An event's id, as people see it.
+struct Id(SortedId);
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", prefix::EVENT, self.0)
+    }
+}
+
 /// One line per attempt. Neither body nor answer nor key is in it.
 fn tell(event: &EventRow, known: &KnownApplication, attempt: i64, report: &Report, verdict: Verdict, now: UnixMillis) {
-    let id = format!("{}{}", prefix::EVENT, event.event_id);
+    // Written only where somebody reads it.
+    let id = Id(event.event_id);
     let client_id = known.application.client_id.as_str();
     let (outcome, detail, took_ms) = (report.outcome.name(), report.detail.as_str(), report.took.as_millis());
     match verdict {

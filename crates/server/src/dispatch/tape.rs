@@ -54,9 +54,9 @@ impl Tape {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An exchange begins now.
-    pub(super) fn begin(&self) {
-        *self.reel() = Reel { began: Some(Instant::now()), ..Reel::default() };
+    /// An exchange begins.
+    pub(super) fn begin(&self, now: Instant) {
+        *self.reel() = Reel { began: Some(now), ..Reel::default() };
     }
 
     /// Ends the exchange and gives what was written down.
@@ -205,7 +205,7 @@ mod tests {
     /// The same bytes, in pieces of every size.
     fn heard(bytes: &[u8], piece: usize) -> (Heads, bool) {
         let tape = Tape::default();
-        tape.begin();
+        tape.begin(Instant::now());
         let is_refused = bytes.chunks(piece).any(|piece| tape.heard(piece).is_err());
         (tape.take(), is_refused)
     }
@@ -217,7 +217,7 @@ mod tests {
         for piece in 1..=whole.len() {
             let tape = Tape::default();
             tape.sent(b"before the exchange");
-            tape.begin();
+            tape.begin(Instant::now());
             whole.chunks(piece).for_each(|piece| tape.sent(piece));
             assert_eq!(tape.take().sent, head, "pieces of {piece}");
         }
@@ -257,14 +257,14 @@ mod tests {
     #[test]
     fn what_comes_between_two_exchanges_is_nobodys_and_the_next_begins_anew() {
         let tape = Tape::default();
-        tape.begin();
+        tape.begin(Instant::now());
         tape.sent(b"POST / HTTP/1.1\r\n\r\n");
         drop(tape.heard(b"HTTP/1.1 200 OK\r\n\r\n"));
         assert!(!tape.take().heard.is_empty());
         tape.sent(b"late");
         drop(tape.heard(b"late"));
         assert_eq!(tape.take(), Heads::default());
-        tape.begin();
+        tape.begin(Instant::now());
         drop(tape.heard(b"HTTP/1.1 204 No Content\r\n\r\n"));
         assert_eq!(tape.take().heard, b"HTTP/1.1 204 No Content\r\n\r\n");
     }
@@ -321,7 +321,7 @@ mod tests {
     fn write(head: &[u8], body: &[u8], most: usize) -> (Vec<u8>, usize, Heads) {
         let tape = Arc::new(Tape::default());
         let mut taped = Taped::new(Narrow { most, is_ready: false, came: Vec::new(), gathered: 0 }, tape.clone());
-        tape.begin();
+        tape.begin(Instant::now());
         let mut done = 0;
         while done < head.len() + body.len() {
             let (of_head, of_body) = (done.min(head.len()), done.saturating_sub(head.len()));

@@ -1,10 +1,11 @@
 //! When to look at which application next: bookkeeping in memory, without IO and without a clock.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
+use foldhash::HashMap;
 
 /// An application has one entry: the earliest of what was noted since it was taken.
 #[derive(Debug, Default)]

@@ -5,13 +5,19 @@
 
 use std::sync::{Arc, OnceLock};
 
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+
+use super::guards::{guard, lane_at};
 use super::heads::{Heads, Marks};
 use super::nonces::Nonces;
 use super::statements::{Kept, Sql};
 use super::writes;
-use crate::batch::{Batch, Committed, Conflict, Guard, Write};
+use crate::attempt_log::AttemptBytes;
+use crate::batch::{Batch, Committed, Conflict, Guard, Key, Write};
 use crate::chain::ChainKey;
-use crate::contract::{CommitError, StoreError};
+use crate::contract::{AttemptRow, CommitError, StoreError};
 use crate::window::Undo;
 
 /// Why a batch was not applied.
@@ -110,7 +116,13 @@ impl<'c> Applier<'c> {
     pub(super) fn batch(&mut self, batch: &Batch, marks: &Marks) -> Result<Committed, Stop> {
         let claimed_before = self.claimed.len();
         self.heads.begin(marks);
-        let outcome = if depends_on_itself(batch) { self.one_by_one(batch) } else { self.guards_first(batch) };
+        let outcome = match batch.0.as_slice() {
+            [Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at }] => {
+                self.attempt_alone((*tenant, *application), (attempt, bytes.as_deref()), (*state, *due_at))
+            }
+            _ if depends_on_itself(batch) => self.one_by_one(batch),
+            _ => self.guards_first(batch),
+        };
         if outcome.is_err() {
             self.unclaim(claimed_before);
             self.heads.undo();
@@ -133,6 +145,23 @@ impl<'c> Applier<'c> {
         for undo in self.claimed.drain(keep..).rev() {
             self.nonces.undo(&undo);
         }
+    }
+
+    /// The one write of most batches there are: what its guard asks for is the condition of its first statement, and nothing is written where
+    /// that does not hold.
+    fn attempt_alone(
+        &mut self,
+        (tenant, application): (TenantNo, ApplicationNo),
+        (attempt, bytes): (&AttemptRow, Option<&AttemptBytes>),
+        (state, due_at): (DeliveryState, Option<UnixMillis>),
+    ) -> Result<Committed, Stop> {
+        lane_at(application, attempt.fence)?;
+        if !writes::record_attempt(&mut self.kept, tenant, (attempt, bytes), state, due_at)? {
+            // Whether it has moved on, or cannot be read.
+            self.check_attempt(tenant, application, attempt)?;
+            guard(false, Conflict::Moved(Key::Delivery(attempt.event)))?;
+        }
+        Ok(Committed::default())
     }
 
     fn guards_first(&mut self, batch: &Batch) -> Result<Committed, Stop> {

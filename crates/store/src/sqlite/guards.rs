@@ -35,7 +35,7 @@ fn parent(there: bool, what: &str) -> Result<(), Stop> {
 }
 
 /// Nobody ever takes a lane from the one node of this store.
-fn lane_at(application: ApplicationNo, fence: Fence) -> Result<(), Stop> {
+pub(super) fn lane_at(application: ApplicationNo, fence: Fence) -> Result<(), Stop> {
     guard(fence == Fence(0), Conflict::Fenced(Lane::of(application)))
 }
 
@@ -146,7 +146,7 @@ impl Applier<'_> {
         }
     }
 
-    fn check_attempt(
+    pub(super) fn check_attempt(
         &mut self,
         tenant: TenantNo,
         application: ApplicationNo,

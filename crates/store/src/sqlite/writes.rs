@@ -54,7 +54,7 @@ pub(super) fn write(
         Write::PaymentOrder(write) => payment_order::write(kept, write)?,
         Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, heads, row)?),
         Write::RecordAttempt { tenant, attempt, bytes, state, due_at, .. } => {
-            record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at)?;
+            record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at).map(|_is_next| ())?;
         }
         Write::Turn { tenant, application, due_at } => note_turn(kept, *tenant, *application, *due_at)?,
         Write::ReleaseHeld { tenant, application, due_at } => turn(kept, (*tenant, *application), Some(*due_at))?,
@@ -385,21 +385,25 @@ fn next_of_biz(kept: &mut Kept<'_>, tenant: i64, application: i64, biz_id: &str)
     kept.get(Sql::BizCounted)?.query_row(params![application, biz_id], |row| row.get(0))
 }
 
-/// Whatever waits for an event that is over by this is due.
-fn record_attempt(
+/// Whatever waits for an event that is over by this is due. False, and nothing is written, where it is not its event's next attempt.
+pub(super) fn record_attempt(
     kept: &mut Kept<'_>,
     tenant: TenantNo,
     (attempt, bytes): (&AttemptRow, Option<&AttemptBytes>),
     state: DeliveryState,
     due_at: Option<UnixMillis>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     let due_at = due_at.map(|t| t.0);
-    kept.run(Sql::DeliveryUpdate, params![attempt.event.0, state.name(), attempt.attempt, due_at])?;
+    let verdict = params![attempt.event.0, state.name(), attempt.attempt, due_at, tenant.0];
+    if kept.run(Sql::DeliveryUpdate, verdict)? == 0 {
+        return Ok(false);
+    }
     if state.is_over() {
         let waiting = kept.get(Sql::DeliveryFollowers)?.query_map([attempt.event.0], |row| row.get::<_, i64>(0))?;
         for event in waiting.collect::<Result<Vec<_>, _>>()? {
             kept.run(Sql::DeliveryFollow, [event, attempt.at.0])?;
         }
     }
-    attempt_log::insert_attempt(kept, tenant, attempt, bytes)
+    attempt_log::insert_attempt(kept, tenant, attempt, bytes)?;
+    Ok(true)
 }

@@ -134,7 +134,8 @@ fn print(rounds: &[Round], bytes: usize) {
     };
     let ends = |r: &Round| r.bare + r.raw;
     let least = |r: &Round| r.raw + r.least;
-    let bare_sqlite = format!("bare sockets, and bare SQLite reads, marks and appends, {} in a commit", least::TOGETHER);
+    let bare_sqlite =
+        format!("bare sockets, and bare SQLite reads, marks and appends, {} in a commit", least::TOGETHER);
     let rows = [
         row("bare sockets", of(&|r| r.raw), None, ""),
         row("the HTTP library by itself", of(&|r| r.library), Some(of(&|r| r.library / r.raw)), ""),

@@ -4,6 +4,7 @@ use std::io::BufRead as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use countersign::app::events::{self, Happening};
@@ -17,9 +18,12 @@ use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_store::Store as _;
 use countersign_store::contract::{EndpointSettings, EventRow};
 use tokio::task::JoinSet;
+use tokio::time::interval;
 
 use super::{APPLICATIONS, AT_ONCE, DATA};
 use crate::measure::cpu_ns;
+
+const SOON: Duration = Duration::from_secs(1);
 
 fn actor() -> Actor {
     Actor { name: "token:tok_measure".to_owned(), source: String::new(), request_id: String::new() }
@@ -130,6 +134,13 @@ pub fn serve(url: &str, data: PathBuf) -> Result<()> {
     // As `serve` has it on a machine of one core.
     let runtime = run::threads::runtime(1)?;
     let outbox = Arc::new(runtime.block_on(Outbox::open(url, data))?);
+    // In a server something always waits for a moment soon. Where nothing does, the runtime wakes itself for each deadline that is set.
+    runtime.spawn(async {
+        let mut soon = interval(SOON);
+        loop {
+            soon.tick().await;
+        }
+    });
     let pid = std::process::id();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
