@@ -33,6 +33,8 @@ pub enum Break {
     Saying(&'static str),
     /// Nobody gets through.
     Closed,
+    /// From a `BEGIN` to its `COMMIT` no answer of the database arrives.
+    Mute,
 }
 
 /// A proxy; its connections live as long as the runtime.
@@ -47,8 +49,6 @@ pub struct Proxy {
 #[derive(Clone, Debug)]
 struct Line {
     mode: Arc<Mutex<Break>>,
-    /// How often the database answered within the last transaction that committed, before its commit was sent.
-    turns: Arc<Mutex<usize>>,
     go: Arc<Notify>,
     /// Whether a late transaction committed.
     committed: mpsc::UnboundedSender<bool>,
@@ -88,8 +88,7 @@ impl Proxy {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("listens");
         let (committed, late) = mpsc::unbounded_channel();
-        let line =
-            Line { mode: Arc::new(Mutex::new(Break::Never)), turns: Arc::default(), go: Arc::default(), committed };
+        let line = Line { mode: Arc::new(Mutex::new(Break::Never)), go: Arc::default(), committed };
         let proxy = Self { folder, line: line.clone(), late: tokio::sync::Mutex::new(late) };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -109,11 +108,6 @@ impl Proxy {
 
     pub fn mode(&self) -> Break {
         self.line.mode()
-    }
-
-    /// How often the database answered between the `BEGIN` and the `COMMIT` of the last transaction.
-    pub fn turns(&self) -> usize {
-        *self.line.turns.lock().expect("no panic under it")
     }
 
     /// Lets the late transaction go on, and says whether it committed.
@@ -185,7 +179,7 @@ fn at_commit(line: &Line) -> AtCommit {
     let now = line.mode();
     line.set(Break::Never);
     match now {
-        Break::Never | Break::Late => AtCommit::GoesOn,
+        Break::Never | Break::Late | Break::Mute => AtCommit::GoesOn,
         Break::Fate => {
             line.set(Break::Fate);
             AtCommit::GoesOn
@@ -219,7 +213,7 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std
     let mut ends_with_the_answer = false;
     let mut says = None;
     let mut ends_with_the_fate = false;
-    let mut turns = 0;
+    let mut is_mute = false;
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
@@ -228,19 +222,19 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std
                     return Ok(());
                 }
                 if let Some(at) = find(bytes, BEGIN) {
-                    turns = 0;
                     if line.mode() == Break::Late {
                         line.set(Break::Never);
                         let (first, rest) = bytes.split_at(at + BEGIN.len());
                         server.write_all(first).await?;
                         return late(client, server, rest.to_vec(), line).await;
                     }
+                    is_mute = line.mode() == Break::Mute;
                 }
                 if line.mode() == Break::Fate && ASKS_FATE.iter().all(|part| has(bytes, part)) {
                     ends_with_the_fate = true;
                 }
                 if let Some(at) = find(bytes, COMMIT) {
-                    *line.turns.lock().expect("no panic under it") = turns;
+                    is_mute = false;
                     match at_commit(&line) {
                         AtCommit::GoesOn => {}
                         AtCommit::Answer(said) => {
@@ -257,9 +251,8 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std
                 }
                 server.write_all(bytes).await?;
             }
-            read = server.read(&mut answered) => {
+            read = server.read(&mut answered), if !is_mute => {
                 let bytes = &answered[..read?];
-                turns += 1;
                 if ends_with_the_fate && has(bytes, INSERTED) {
                     line.set(Break::Never);
                     return Ok(());
