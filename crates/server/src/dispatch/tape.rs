@@ -4,7 +4,7 @@
 //! the clear. Bodies are not written down: the one that goes out is the event's, the one that comes in is read by whoever asked.
 //! Invariant: what is held for one exchange is bounded by [`SENT_BYTES_MAX`] and [`HEARD_BYTES_MAX`]. An idle connection holds nothing.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -18,9 +18,6 @@ use tokio::time::Instant;
 const SENT_BYTES_MAX: usize = 16 * 1024;
 /// All heads of one answer together, interim ones too, are at most so large; what is longer ends the exchange.
 pub(super) const HEARD_BYTES_MAX: usize = 32 * 1024;
-
-/// A request of so many bytes and less is written in one piece: to copy it costs less than to have the kernel gather its parts.
-const WRITTEN_TOGETHER_MAX: usize = 2 * 1024;
 
 /// The heads of one exchange.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -132,7 +129,8 @@ fn is_interim(head: &[u8]) -> bool {
     line.is_empty() || code.is_some_and(|code| code.starts_with(b"1") && !code.starts_with(b"101"))
 }
 
-/// A connection with its tape.
+/// A connection with its tape. It does not gather parts (no vectored writes): so the library puts head and body together, which takes less
+/// than to have the kernel do it.
 #[derive(Debug)]
 pub(super) struct Taped<T> {
     io: T,
@@ -158,35 +156,6 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Taped<T> {
         let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
         self.tape.sent(&bytes[..written.min(bytes.len())]);
         Poll::Ready(Ok(written))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let whole: usize = parts.iter().map(|part| part.len()).sum();
-        if parts.len() > 1 && whole <= WRITTEN_TOGETHER_MAX {
-            let mut together = [0; WRITTEN_TOGETHER_MAX];
-            let mut at = 0;
-            for part in parts {
-                together[at..at + part.len()].copy_from_slice(part);
-                at += part.len();
-            }
-            return self.poll_write(cx, &together[..whole]);
-        }
-        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, parts))?;
-        let mut left = written;
-        for part in parts {
-            let of_this = left.min(part.len());
-            self.tape.sent(&part[..of_this]);
-            left -= of_this;
-        }
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -267,87 +236,5 @@ mod tests {
         tape.begin(Instant::now());
         drop(tape.heard(b"HTTP/1.1 204 No Content\r\n\r\n"));
         assert_eq!(tape.take().heard, b"HTTP/1.1 204 No Content\r\n\r\n");
-    }
-
-    /// Takes so many bytes at a time, and is not ready every other time.
-    struct Narrow {
-        most: usize,
-        is_ready: bool,
-        came: Vec<u8>,
-        gathered: usize,
-    }
-
-    impl Narrow {
-        fn take(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            self.is_ready = !self.is_ready;
-            if !self.is_ready {
-                return Poll::Pending;
-            }
-            let taken = bytes.len().min(self.most);
-            self.came.extend_from_slice(&bytes[..taken]);
-            Poll::Ready(Ok(taken))
-        }
-    }
-
-    impl AsyncWrite for Narrow {
-        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            self.take(bytes)
-        }
-
-        fn poll_write_vectored(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            parts: &[IoSlice<'_>],
-        ) -> Poll<io::Result<usize>> {
-            self.gathered += 1;
-            let whole = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
-            self.take(&whole)
-        }
-
-        fn is_write_vectored(&self) -> bool {
-            true
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    /// Writes head and body as the HTTP library does: what came, how often parts were gathered by whoever is written to, and the tape.
-    fn write(head: &[u8], body: &[u8], most: usize) -> (Vec<u8>, usize, Heads) {
-        let tape = Arc::new(Tape::default());
-        let mut taped = Taped::new(Narrow { most, is_ready: false, came: Vec::new(), gathered: 0 }, tape.clone());
-        tape.begin(Instant::now());
-        let mut done = 0;
-        while done < head.len() + body.len() {
-            let (of_head, of_body) = (done.min(head.len()), done.saturating_sub(head.len()));
-            let parts = [IoSlice::new(&head[of_head..]), IoSlice::new(&body[of_body..])];
-            let mut context = Context::from_waker(std::task::Waker::noop());
-            if let Poll::Ready(written) = Pin::new(&mut taped).poll_write_vectored(&mut context, &parts) {
-                done += written.expect("it takes everything");
-            }
-        }
-        (taped.io.came, taped.io.gathered, tape.take())
-    }
-
-    #[test]
-    fn a_small_request_is_written_in_one_piece_and_a_large_one_gathered_whatever_is_taken_of_it() {
-        let head = b"POST /cb HTTP/1.1\r\nHost: a\r\n\r\n".as_slice();
-        let small = vec![b'x'; WRITTEN_TOGETHER_MAX - head.len()];
-        let large = vec![b'x'; small.len() + 1];
-        for most in [1, 2, head.len() - 1, head.len(), head.len() + 1, 1_000, 10_000] {
-            for body in [&small, &large] {
-                let (came, gathered, heads) = write(head, body, most);
-                assert_eq!(came, [head, body].concat(), "{most} at a time");
-                assert_eq!(heads.sent, head, "{most} at a time");
-                // What is left of a large one is small in the end.
-                assert_eq!(gathered > 0, body.len() > small.len(), "{most} at a time");
-            }
-        }
-        assert_eq!(write(head, &large, 10_000).1, 1);
     }
 }
