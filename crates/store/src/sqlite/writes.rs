@@ -54,7 +54,10 @@ pub(super) fn write(
         Write::PaymentOrder(write) => payment_order::write(kept, write)?,
         Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, heads, row)?),
         Write::RecordAttempt { tenant, attempt, bytes, state, due_at, .. } => {
-            record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at).map(|_is_next| ())?;
+            // Its guard held: what does not find it now breaks the whole.
+            if !record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at)? {
+                return Err(rusqlite::Error::StatementChangedRows(0));
+            }
         }
         Write::Turn { tenant, application, due_at } => note_turn(kept, *tenant, *application, *due_at)?,
         Write::ReleaseHeld { tenant, application, due_at } => turn(kept, (*tenant, *application), Some(*due_at))?,
