@@ -4,7 +4,7 @@
 //! the same runtime needs neither. So a commit costs one wake-up, however many share it.
 //!
 //! Invariant: nobody waits for long because another one is not polled. Whoever was woken tells the others when he is polled or dropped; whom
-//! he has not told after [`PATIENCE`], or when the next group is there, the writer tells itself.
+//! he has not told after [`PATIENCE`] without a next group, or when the next group is done, the writer tells itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

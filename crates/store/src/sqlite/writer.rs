@@ -130,9 +130,11 @@ pub(super) fn run(conn: &Connection, shared: &Shared, messages: &Receiver<Messag
                 next = messages.try_recv().ok();
             }
         }
-        // Who was to tell them had the time that it took to gather this group.
-        drop(untold.take());
+        // Who was to tell those of the group before has the time that this one takes. To tell them now would be a system call for each, and
+        // on one core nobody else has run since.
+        let before = untold.take();
         untold = group(&mut applier, shared, &mut jobs);
+        drop(before);
         if stop {
             return;
         }
