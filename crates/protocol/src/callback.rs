@@ -81,7 +81,15 @@ pub fn read_acknowledgement(body: &[u8]) -> Acknowledgement {
 
 /// A nonce for one attempt: the reserved prefix and 24 lower-case hex digits of the low 96 bits, 32 characters in all.
 pub fn callback_nonce(bits: u128) -> String {
-    to_hex_behind(RESERVED_NONCE_PREFIX, &bits.to_be_bytes()[4..])
+    let mut text = String::with_capacity(32);
+    callback_nonce_behind(&mut text, bits);
+    text
+}
+
+/// The same behind a text.
+pub fn callback_nonce_behind(text: &mut String, bits: u128) {
+    text.push_str(RESERVED_NONCE_PREFIX);
+    to_hex_behind(text, &bits.to_be_bytes()[4..]);
 }
 
 /// Why a received callback is refused, in order of precedence.

@@ -107,26 +107,48 @@ impl Encoding {
 
 /// Writes a signature.
 pub fn encode_signature(signature: &[u8; SIGNATURE_BYTES], encoding: Encoding) -> String {
+    let mut text = String::with_capacity(SIGNATURE_HEX_CHARS);
+    encode_signature_behind(&mut text, signature, encoding);
+    text
+}
+
+/// The same behind a text.
+pub fn encode_signature_behind(text: &mut String, signature: &[u8; SIGNATURE_BYTES], encoding: Encoding) {
     match encoding {
-        Encoding::Base64 => STANDARD.encode(signature),
-        Encoding::Hex => to_hex(signature),
+        Encoding::Base64 => STANDARD.encode_string(signature, text),
+        Encoding::Hex => to_hex_behind(text, signature),
     }
 }
 
 /// Lower-case hex digits of any bytes.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    to_hex_behind("", bytes)
+    let mut text = String::with_capacity(2 * bytes.len());
+    to_hex_behind(&mut text, bytes);
+    text
 }
 
-/// The same with a text before them.
-pub(crate) fn to_hex_behind(prefix: &str, bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|&b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]);
-    // Bytes first: their number is known, so there is room for all from the beginning.
-    let mut text = Vec::with_capacity(prefix.len() + 2 * bytes.len());
-    text.extend_from_slice(prefix.as_bytes());
-    text.extend(digits);
-    String::from_utf8(text).expect("a text and hex digits are a text")
+/// The two digits of each byte.
+const HEX_DIGITS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut table = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    table
+};
+
+/// The same behind a text.
+pub(crate) fn to_hex_behind(text: &mut String, bytes: &[u8]) {
+    let mut digits = [0; SIGNATURE_HEX_CHARS];
+    for part in bytes.chunks(SIGNATURE_BYTES) {
+        let digits = &mut digits[..2 * part.len()];
+        for (two, byte) in digits.chunks_exact_mut(2).zip(part) {
+            two.copy_from_slice(&HEX_DIGITS[usize::from(*byte)]);
+        }
+        text.push_str(std::str::from_utf8(digits).expect("hex digits are a text"));
+    }
 }
 
 /// Reads a signature as sent: 128 hex digits in either case, or the 88 characters of canonical standard Base64.

@@ -12,7 +12,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::{ACKNOWLEDGEMENT_BYTES_MAX, Acknowledgement, read_acknowledgement};
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response};
 use tokio::time::{Instant, timeout_at};
@@ -75,11 +75,11 @@ struct Answer {
 
 impl Progress {
     /// The exchange begins on this connection.
-    fn begin(&mut self, line: &Line, reused: bool, now: Instant) {
+    fn begin(&mut self, line: &Line, body: usize, reused: bool, now: Instant) {
         self.address = Some(line.address);
         self.watch.enter(Stage::Head);
         self.watch.phases.reused = Some(reused);
-        line.tape.begin(now);
+        line.tape.begin(now, body);
         self.tape = Some(line.tape.clone());
     }
 
@@ -221,13 +221,14 @@ async fn send(
     mut request: Request<Full<Bytes>>,
     progress: &mut Progress,
 ) -> Result<(Line, Response<Incoming>), Ending> {
+    let body = request.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
     loop {
         let now = Instant::now();
         let Some(mut line) = connector.kept(target, vetted, now) else { break };
         if line.works.until(line.sender.ready()).await.is_err() {
             continue;
         }
-        progress.begin(&line, true, now);
+        progress.begin(&line, body, true, now);
         match line.works.until(line.sender.try_send_request(request)).await {
             Ok(response) => return Ok((line, response)),
             Err(mut error) => match error.take_message() {
@@ -239,7 +240,7 @@ async fn send(
     (progress.address, progress.tape) = (None, None);
     // Rare, and large: most attempts go over a kept connection.
     let mut line = Box::pin(connector.open(target, vetted, &mut progress.watch)).await?;
-    progress.begin(&line, false, Instant::now());
+    progress.begin(&line, body, false, Instant::now());
     match line.works.until(line.sender.send_request(request)).await {
         Ok(response) => Ok((line, response)),
         Err(error) => Err(broken(&error)),

@@ -1,15 +1,16 @@
 //! What happens to one taken event: may it go now, with which key, to where; then the attempt.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Write as _};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use countersign_domain::ids::{EventNo, prefix};
 use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::time::UnixMillis;
-use countersign_protocol::callback::callback_nonce;
+use countersign_protocol::callback::callback_nonce_behind;
 use countersign_protocol::headers::HeaderNames;
-use countersign_protocol::signing::{Encoding, encode_signature};
+use countersign_protocol::signing::{Encoding, encode_signature_behind};
 use countersign_store::contract::{EventRow, SignatureEncoding};
 use countersign_store::{Store, StoreError};
 use hyper::body::Bytes;
@@ -48,28 +49,32 @@ impl Names {
     }
 }
 
-/// Headers whose values lie one behind the other in one piece of memory.
-fn headers<const N: usize>(parts: [Option<(&HeaderName, &dyn Display)>; N]) -> HeaderMap {
-    // Room for two signatures and all else.
-    let mut text = String::with_capacity(448);
-    let ends = parts.map(|part| {
-        if let Some((_, value)) = part {
-            write!(text, "{value}").expect("a text takes everything");
-        }
-        text.len()
-    });
-    let text = Bytes::from(text);
-    // With those that every request of ours has.
-    let mut headers = HeaderMap::with_capacity(12);
-    let mut from = 0;
-    for (part, end) in parts.into_iter().zip(ends) {
-        if let Some((name, _)) = part {
-            let value = HeaderValue::from_maybe_shared(text.slice(from..end));
+/// The values of headers, one behind the other in one piece of memory.
+struct Values(String);
+
+impl Values {
+    /// Where it is.
+    fn put(&mut self, value: impl FnOnce(&mut String)) -> Range<usize> {
+        let from = self.0.len();
+        value(&mut self.0);
+        from..self.0.len()
+    }
+
+    /// A number, or something else that shows as digits, letters and signs.
+    fn show(&mut self, value: fmt::Arguments<'_>) -> Range<usize> {
+        self.put(|text| text.write_fmt(value).expect("a text takes everything"))
+    }
+
+    fn headers<const N: usize>(self, parts: [Option<(&HeaderName, Range<usize>)>; N]) -> HeaderMap {
+        let text = Bytes::from(self.0);
+        // With those that every request of ours has.
+        let mut headers = HeaderMap::with_capacity(12);
+        for (name, at) in parts.into_iter().flatten() {
+            let value = HeaderValue::from_maybe_shared(text.slice(at));
             headers.insert(name, value.expect("digits, letters and signs of ASCII are a header value"));
         }
-        from = end;
+        headers
     }
-    headers
 }
 
 impl Dispatcher {
@@ -125,20 +130,28 @@ impl Dispatcher {
             SignatureEncoding::Hex => Encoding::Hex,
             SignatureEncoding::Base64 => Encoding::Base64,
         };
-        let timestamp = format!("{:013}", now.0);
-        let nonce = callback_nonce(self.app.chance.bits128());
-        let sign = |key: &LiveKey| encode_signature(&key.key.sign(&timestamp, &nonce, &event.body), encoding);
+        // Room for two signatures and all else.
+        let mut values = Values(String::with_capacity(448));
+        let timestamp = values.show(format_args!("{:013}", now.0));
+        let nonce = values.put(|text| callback_nonce_behind(text, self.app.chance.bits128()));
+        let mut sign = |key: &LiveKey| {
+            let text = &values.0;
+            let signature = key.key.sign(&text[timestamp.clone()], &text[nonce.clone()], &event.body);
+            values.put(|text| encode_signature_behind(text, &signature, encoding))
+        };
         let (signature, signature_next) = (sign(signing), next.map(sign));
-        let event_id = format_args!("{}{}", prefix::EVENT, event.event_id);
+        let event_id = values.show(format_args!("{}{}", prefix::EVENT, event.event_id));
+        let attempt = values.show(format_args!("{}", event.attempts + 1));
+        let sequence = values.show(format_args!("{}", event.sequence));
         let names = &self.names;
-        let headers = headers([
-            Some((&names.signature, &signature)),
-            signature_next.as_ref().map(|signature| (&names.signature_next, signature as &dyn Display)),
-            Some((&names.timestamp, &timestamp)),
-            Some((&names.nonce, &nonce)),
-            Some((&names.event_id, &event_id)),
-            Some((&names.attempt, &(event.attempts + 1))),
-            Some((&names.sequence, &event.sequence)),
+        let headers = values.headers([
+            Some((&names.signature, signature)),
+            signature_next.map(|signature| (&names.signature_next, signature)),
+            Some((&names.timestamp, timestamp)),
+            Some((&names.nonce, nonce)),
+            Some((&names.event_id, event_id)),
+            Some((&names.attempt, attempt)),
+            Some((&names.sequence, sequence)),
         ]);
         Letter { headers, body: Bytes::copy_from_slice(&event.body) }
     }

@@ -35,6 +35,8 @@ struct Reel {
     heads: Heads,
     /// When the exchange began; none between two.
     began: Option<Instant>,
+    /// Bytes of the request's body.
+    body: usize,
     is_sent: bool,
     is_heard: bool,
     /// Where the head that is being heard begins, and how far it was looked through for its end.
@@ -51,9 +53,9 @@ impl Tape {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An exchange begins.
-    pub(super) fn begin(&self, now: Instant) {
-        *self.reel() = Reel { began: Some(now), ..Reel::default() };
+    /// An exchange begins, whose request has a body of so many bytes.
+    pub(super) fn begin(&self, now: Instant, body: usize) {
+        *self.reel() = Reel { began: Some(now), body, ..Reel::default() };
     }
 
     /// Ends the exchange and gives what was written down.
@@ -69,9 +71,10 @@ impl Tape {
         let sent = &mut reel.heads.sent;
         let before = sent.len();
         let bytes = &bytes[..bytes.len().min(SENT_BYTES_MAX - before)];
-        // Nearly always the whole head comes at once, and its body behind it.
+        // Nearly always the whole request comes at once: then its head ends where its body begins. A head has no blank line before its end.
         let end = if before == 0 {
-            let end = end_of_head(bytes, 0);
+            let whole = bytes.len().checked_sub(reel.body).filter(|end| bytes[..*end].ends_with(b"\r\n\r\n"));
+            let end = whole.or_else(|| end_of_head(bytes, 0));
             sent.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
             end
         } else {
@@ -174,7 +177,7 @@ mod tests {
     /// The same bytes, in pieces of every size.
     fn heard(bytes: &[u8], piece: usize) -> (Heads, bool) {
         let tape = Tape::default();
-        tape.begin(Instant::now());
+        tape.begin(Instant::now(), 0);
         let is_refused = bytes.chunks(piece).any(|piece| tape.heard(piece).is_err());
         (tape.take(), is_refused)
     }
@@ -186,7 +189,7 @@ mod tests {
         for piece in 1..=whole.len() {
             let tape = Tape::default();
             tape.sent(b"before the exchange");
-            tape.begin(Instant::now());
+            tape.begin(Instant::now(), whole.len() - head.len());
             whole.chunks(piece).for_each(|piece| tape.sent(piece));
             assert_eq!(tape.take().sent, head, "pieces of {piece}");
         }
@@ -226,14 +229,14 @@ mod tests {
     #[test]
     fn what_comes_between_two_exchanges_is_nobodys_and_the_next_begins_anew() {
         let tape = Tape::default();
-        tape.begin(Instant::now());
+        tape.begin(Instant::now(), 0);
         tape.sent(b"POST / HTTP/1.1\r\n\r\n");
         drop(tape.heard(b"HTTP/1.1 200 OK\r\n\r\n"));
         assert!(!tape.take().heard.is_empty());
         tape.sent(b"late");
         drop(tape.heard(b"late"));
         assert_eq!(tape.take(), Heads::default());
-        tape.begin(Instant::now());
+        tape.begin(Instant::now(), 0);
         drop(tape.heard(b"HTTP/1.1 204 No Content\r\n\r\n"));
         assert_eq!(tape.take().heard, b"HTTP/1.1 204 No Content\r\n\r\n");
     }
