@@ -35,7 +35,7 @@ pub(super) struct Report {
     pub(super) outcome: Outcome,
     pub(super) http_status: Option<u16>,
     pub(super) retry_after_ms: Option<i64>,
-    pub(super) address: Option<SocketAddr>,
+    pub(super) address: Option<Arc<str>>,
     pub(super) detail: String,
     pub(super) took: Duration,
     pub(super) phases: Phases,
@@ -54,7 +54,7 @@ pub(super) struct Letter {
 #[derive(Debug, Default)]
 struct Progress {
     watch: Stopwatch,
-    address: Option<SocketAddr>,
+    address: Option<Arc<str>>,
     http_status: Option<u16>,
     retry_after_ms: Option<i64>,
     /// The connection's, while the exchange lasts.
@@ -76,7 +76,7 @@ struct Answer {
 impl Progress {
     /// The exchange begins on this connection.
     fn begin(&mut self, line: &Line, body: usize, reused: bool, now: Instant) {
-        self.address = Some(line.address);
+        self.address = Some(line.address.clone());
         self.watch.enter(Stage::Head);
         self.watch.phases.reused = Some(reused);
         line.tape.begin(now, body);
@@ -102,7 +102,7 @@ impl Progress {
             outcome: ending.outcome,
             http_status: self.http_status,
             retry_after_ms: self.retry_after_ms,
-            address: self.address,
+            address: self.address.take(),
             detail: ending.detail,
             took,
             phases,

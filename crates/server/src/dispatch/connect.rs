@@ -109,7 +109,8 @@ impl Works {
 pub(super) struct Line {
     pub(super) sender: SendRequest<Full<Bytes>>,
     pub(super) works: Works,
-    pub(super) address: SocketAddr,
+    /// The address that it goes to, as a text.
+    pub(super) address: Arc<str>,
     /// What goes over it.
     pub(super) tape: Arc<Tape>,
     lane: Lane,
@@ -119,6 +120,7 @@ pub(super) struct Line {
 struct Idle {
     sender: SendRequest<Full<Bytes>>,
     works: Works,
+    address: Arc<str>,
     tape: Arc<Tape>,
     since: Instant,
 }
@@ -209,14 +211,14 @@ impl Connector {
     /// A kept connection to one of these addresses, if there is one.
     pub(super) fn kept(&self, target: &Target, vetted: &[SocketAddr], now: Instant) -> Option<Line> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        for address in vetted {
-            let lane = lane(target, *address);
+        for of in vetted {
+            let lane = lane(target, *of);
             let Waiting { lanes, count, .. } = &mut *idle;
             let Some(waiting) = lanes.get_mut(&lane) else { continue };
-            while let Some(Idle { sender, works, tape, since }) = waiting.pop() {
+            while let Some(Idle { sender, works, address, tape, since }) = waiting.pop() {
                 *count -= 1;
                 if !sender.is_closed() && now.saturating_duration_since(since) < IDLE_MAX {
-                    return Some(Line { sender, works, address: *address, tape, lane });
+                    return Some(Line { sender, works, address, tape, lane });
                 }
             }
         }
@@ -247,7 +249,7 @@ impl Connector {
             handshake(Taped::new(tcp, tape.clone())).await?
         };
         watch.stop();
-        Ok(Line { sender, works, address, tape, lane: lane(target, address) })
+        Ok(Line { sender, works, address: address.to_string().into(), tape, lane: lane(target, address) })
     }
 
     /// All addresses together have the connect time; each has an equal part of what is left.
@@ -278,10 +280,10 @@ impl Connector {
         if idle.count >= IDLE_TOTAL_MAX {
             return;
         }
-        let Line { sender, works, tape, lane, .. } = line;
+        let Line { sender, works, address, tape, lane } = line;
         let waiting = idle.lanes.entry(lane).or_default();
         if waiting.len() < IDLE_PER_LANE_MAX {
-            waiting.push(Idle { sender, works, tape, since: now });
+            waiting.push(Idle { sender, works, address, tape, since: now });
             idle.count += 1;
         }
     }

@@ -316,7 +316,7 @@ impl Made {
             outcome: report.outcome,
             http_status: report.http_status,
             duration_ms: i64::try_from(report.took.as_millis()).unwrap_or(i64::MAX),
-            address: report.address.map(|a| a.to_string()),
+            address: report.address.as_deref().map(str::to_owned),
             detail: report.detail,
             fence,
             phases: report.phases,

@@ -8,8 +8,7 @@
 //! Invariant: who had it sent is in the audit log before it goes. What came of it is in the answer, and in the log.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use countersign_domain::delivery::{DeliveryState, Outcome};
@@ -40,7 +39,7 @@ pub struct Tried {
     /// The status, where an answer came.
     pub http_status: Option<u16>,
     /// The address that was connected to.
-    pub address: Option<SocketAddr>,
+    pub address: Option<Arc<str>>,
     /// How long it took.
     pub took: Duration,
     /// What went wrong, in words.

@@ -54,7 +54,7 @@ impl From<&Tried> for TestAnswer {
         Self {
             outcome: tried.outcome.name(),
             http_status: tried.http_status,
-            address: tried.address.map(|address| address.to_string()),
+            address: tried.address.as_deref().map(str::to_owned),
             duration_ms: i64::try_from(tried.took.as_millis()).unwrap_or(i64::MAX),
             detail: tried.detail.clone(),
             headers: tried.headers.iter().cloned().collect(),

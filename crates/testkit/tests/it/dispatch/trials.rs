@@ -25,8 +25,8 @@ async fn a_test_is_signed_and_sent_as_every_callback_and_leaves_no_event_and_cou
     let endpoint = receiver().await;
     let owner = bench.owner(Some(endpoint.url())).await;
     let tried = try_out(&bench, &owner).await.expect("it is sent");
-    let came_to = (tried.outcome, tried.http_status, tried.address);
-    assert_eq!(came_to, (Outcome::Delivered, Some(200), Some(endpoint.address())));
+    let came_to = (tried.outcome, tried.http_status, tried.address.as_deref());
+    assert_eq!(came_to, (Outcome::Delivered, Some(200), Some(&*endpoint.address().to_string())));
     let received = endpoint.received();
     let [callback] = &received[..] else { panic!("one callback, not {}", received.len()) };
     assert!(bench.is_signed_by(callback, &owner.secret));
