@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
     /// A string without U+0000, which not every database can keep.
     pub fn text(&self, name: &str) -> Result<Option<String>, FieldRefused> {
         let Some(token) = self.value(name) else { return Ok(None) };
-        let text = serde_json::from_str(token).map_err(|_| FieldRefused::new(name, "must be a JSON string"))?;
+        let text = serde_json::from_str(token).map_err(|_| FieldRefused::new(name, no_text(token)))?;
         without_nul(name, text).map(Some)
     }
 
@@ -134,6 +134,15 @@ pub(crate) fn without_nul(name: &str, text: String) -> Result<String, FieldRefus
         return Err(FieldRefused::new(name, "must not hold the character U+0000"));
     }
     Ok(text)
+}
+
+/// Why a valid JSON value is not read as a text.
+fn no_text(token: &str) -> &'static str {
+    if token.starts_with('"') {
+        "must be a JSON string of whole characters; it holds half of a surrogate pair"
+    } else {
+        "must be a JSON string"
+    }
 }
 
 pub(crate) fn missing(name: &str) -> FieldRefused {

@@ -215,8 +215,12 @@ fn user_id(fields: &Fields<'_>) -> Result<Option<String>, FieldRefused> {
     const NAME: &str = "merchantUserId";
     match fields.integer(NAME) {
         Ok(number) => Ok(number.map(|number| number.to_string())),
-        Err(_) => short(fields, NAME, USER_ID_CHARS_MAX)
-            .map_err(|_| FieldRefused::new(NAME, "must be a text of at most 64 characters, or a whole number")),
+        Err(_) => short(fields, NAME, USER_ID_CHARS_MAX).map_err(|_| {
+            FieldRefused::new(
+                NAME,
+                "must be a text of at most 64 characters, or a whole number of at most 9223372036854775807",
+            )
+        }),
     }
 }
 

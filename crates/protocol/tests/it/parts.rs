@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use countersign_protocol::body::Fields;
 use countersign_protocol::callback::{CallbackBody, callback_nonce};
 use countersign_protocol::code::{Code, SUCCESS};
 use countersign_protocol::endpoint::{Endpoint, time};
@@ -187,4 +188,19 @@ fn a_released_nonce_is_good_again() {
     assert_eq!(window.admit("a", 5_000, 5_000), Err(WindowRefused::Seen), "released with another timestamp: kept");
     window.release("a", 5_000);
     assert_eq!(window.admit("a", 5_000, 5_000), Ok(()));
+}
+
+#[test]
+fn a_text_with_half_a_character_is_refused_for_that() {
+    let body = br#"{"half": "a\ud800", "other_half": "\udc00", "whole": "\ud83d\ude00", "number": 7}"#;
+    let fields = Fields::parse(body).expect("a body");
+    for name in ["half", "other_half"] {
+        let refused = fields.text(name).expect_err("it is no text").to_string();
+        assert_eq!(
+            refused,
+            format!("field {name}: must be a JSON string of whole characters; it holds half of a surrogate pair")
+        );
+    }
+    assert_eq!(fields.text("whole").expect("a text").as_deref(), Some("\u{1f600}"));
+    assert_eq!(fields.text("number").expect_err("it is none").to_string(), "field number: must be a JSON string");
 }

@@ -88,10 +88,14 @@ fn parse(pair: &str, body: &[u8]) -> Result<Wanted, Problem> {
         quote_min: limit(&fields, "quote_min")?,
         quote_max: limit(&fields, "quote_max")?,
     };
-    for (name, (min, max)) in [("base_max", limits.base()), ("quote_max", limits.quote())] {
+    let ranges = [
+        ("base_min", "base_max", limits.base_max, limits.base()),
+        ("quote_min", "quote_max", limits.quote_max, limits.quote()),
+    ];
+    for (least, most, given, (min, max)) in ranges {
         if min > max {
             return Err(Problem::field(
-                name,
+                if given.is_some() { most } else { least },
                 format_args!("leaves nothing between {min} and {max}; set another limit"),
             ));
         }

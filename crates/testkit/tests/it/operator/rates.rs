@@ -51,8 +51,10 @@ async fn a_rate_that_is_not_right_is_refused_by_name_and_leaves_nothing() {
         (json!({"rate": 1, "base_min": "x"}), "base_min"),
         (json!({"rate": 1, "base_max": "0.0000001"}), "base_max"),
         (json!({"rate": 1, "quote_min": -1}), "quote_min"),
-        (json!({"rate": 1, "base_min": "2", "base_max": "1"}), "base_max"),
-        (json!({"rate": 1, "quote_max": "0.00001"}), "quote_max"),
+        (json!({"rate": 1, "base_min": "2", "base_max": "1"}), "field base_max"),
+        (json!({"rate": 1, "quote_max": "0.00001"}), "field quote_max"),
+        (json!({"rate": 1, "base_min": "5000001"}), "field base_min"),
+        (json!({"rate": 1, "quote_min": "5000001", "quote_max": "5000002"}), "field quote_max"),
     ] {
         put(&house, "GT_USDT", body).await.refused(400, "400001", word);
     }
