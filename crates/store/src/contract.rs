@@ -6,7 +6,7 @@ use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
-use countersign_domain::rules::{RuleHead, RuleVersion};
+use countersign_domain::rules::{Markup, RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use thiserror::Error;
 use tokio::sync::broadcast;
@@ -63,6 +63,8 @@ pub struct RuleRecord {
     pub version: Option<RuleVersion>,
     /// Whether that version is pending.
     pub is_pending: bool,
+    /// What the version in force now adds to the base rate, be this record's version pending; none where none is in force.
+    pub in_force: Option<Markup>,
 }
 
 /// What to list.

@@ -1,6 +1,6 @@
 //! An institution's list of rules, made of its sub-accounts and their heads; the same for every store.
 
-use countersign_domain::rules::{self, RuleHead};
+use countersign_domain::rules::{self, Markup, RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 
 use crate::contract::{RuleFilter, RulePage, RuleRecord};
@@ -27,13 +27,14 @@ impl<'a> PageBuilder<'a> {
         let now = head.map_or(self.now, |h| self.now.max(h.last.created_at));
         let in_force = head.and_then(|h| rules::in_force(h, now));
         let pending = head.and_then(|h| rules::pending(h, now));
+        let markup = in_force.map(|version| version.markup);
         for (version, is_pending) in [(in_force, false), (pending, true)] {
             if let Some(version) = version {
-                self.record(sub_merchant_id, Some(version), is_pending);
+                self.record(sub_merchant_id, Some(version), is_pending, markup);
             }
         }
         if in_force.is_none() && pending.is_none() {
-            self.record(sub_merchant_id, None, false);
+            self.record(sub_merchant_id, None, false, None);
         }
     }
 
@@ -41,7 +42,13 @@ impl<'a> PageBuilder<'a> {
         self.page
     }
 
-    fn record(&mut self, sub_merchant_id: &str, version: Option<&rules::RuleVersion>, is_pending: bool) {
+    fn record(
+        &mut self,
+        sub_merchant_id: &str,
+        version: Option<&RuleVersion>,
+        is_pending: bool,
+        in_force: Option<Markup>,
+    ) {
         let wanted = self.filter.sub_merchant_id.as_deref().is_none_or(|id| id == sub_merchant_id)
             && self.filter.has_markup.is_none_or(|has| has == version.is_some())
             && self.filter.pending.is_none_or(|pending| version.is_some() && pending == is_pending);
@@ -53,7 +60,7 @@ impl<'a> PageBuilder<'a> {
             self.skip -= 1;
         } else if self.page.records.len() < self.limit {
             let sub_merchant_id = sub_merchant_id.to_owned();
-            self.page.records.push(RuleRecord { sub_merchant_id, version: version.cloned(), is_pending });
+            self.page.records.push(RuleRecord { sub_merchant_id, version: version.cloned(), is_pending, in_force });
         }
     }
 }

@@ -34,11 +34,7 @@ impl super::signed::Operation for Operation {
         let page = rules::page(app, institution, filter, offset, limit).await?;
         let total = u64::try_from(page.total).unwrap_or(0);
         success(&Response {
-            records: page
-                .records
-                .iter()
-                .map(|r| record(app, institution, &r.sub_merchant_id, r.version.as_ref(), r.is_pending))
-                .collect(),
+            records: page.records.iter().map(|listed| record(app, institution, listed)).collect(),
             total,
             size: asked.page_size,
             current: asked.page_num,

@@ -2,6 +2,7 @@
 
 use countersign_protocol::endpoint::rule_query::Request;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
+use countersign_store::contract::RuleRecord;
 
 use super::answer::{Failure, success};
 use super::rules::{date, record};
@@ -24,6 +25,9 @@ impl super::signed::Operation for Operation {
         let asked = signed.request();
         let at = asked.query_time.as_deref().map(|t| date(app, "query_time", t)).transpose()?;
         let version = rules::in_force(app, signed.institution(), &asked.sub_merchant_id, at).await?;
-        success(&record(app, signed.institution(), &asked.sub_merchant_id, version.as_ref(), false))
+        let sub_merchant_id = asked.sub_merchant_id.clone();
+        let in_force = version.as_ref().map(|version| version.markup);
+        let found = RuleRecord { sub_merchant_id, version, is_pending: false, in_force };
+        success(&record(app, signed.institution(), &found))
     }
 }

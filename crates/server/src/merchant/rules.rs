@@ -7,7 +7,7 @@ use countersign_protocol::endpoint::RuleStatus;
 use countersign_protocol::endpoint::rule_query::{ActualRate, Record};
 use countersign_protocol::endpoint::rule_upgrade::Response;
 use countersign_protocol::exact::Exact;
-use countersign_store::contract::MerchantRow;
+use countersign_store::contract::{MerchantRow, RuleRecord};
 use rust_decimal::Decimal;
 
 use super::answer::{Failure, success};
@@ -90,31 +90,25 @@ fn status(is_pending: bool) -> RuleStatus {
 }
 
 /// A record of query and list: a version that is in force or pending, or none.
-pub fn record(
-    app: &App,
-    institution: &MerchantRow,
-    sub_merchant_id: &str,
-    version: Option<&RuleVersion>,
-    is_pending: bool,
-) -> Record {
+pub fn record(app: &App, institution: &MerchantRow, listed: &RuleRecord) -> Record {
+    let RuleRecord { sub_merchant_id, version, is_pending, in_force } = listed;
+    let version = version.as_ref();
     let (base_r, base_f) = (institution.base_r, institution.base_f.to_decimal());
-    // A pending markup is not in force yet, so it adds nothing.
-    let in_force = version.filter(|_| !is_pending);
     let due_date = version.and_then(|v| v.due_at).map(|due| app.policy.rule_zone.format(due));
     Record {
-        sub_merchant_id: sub_merchant_id.to_owned(),
+        sub_merchant_id: sub_merchant_id.clone(),
         has_markup: version.is_some(),
         config_id: version.map(|v| config_id(v.config_id)),
         version_no: version.map(|v| v.version_no),
         r_markup: version.map(|v| Exact(v.markup.r())),
         f_markup: version.map(|v| Exact(v.markup.f().to_decimal())),
-        status: version.map(|_| status(is_pending)),
+        status: version.map(|_| status(*is_pending)),
         effective_date: version.map(|v| app.policy.rule_zone.format(v.effective_at)),
         expired_date: due_date.clone(),
         due_date,
         actual_rate: ActualRate {
-            r_total: Exact(base_r + in_force.map_or(Decimal::ZERO, |v| v.markup.r())),
-            f_total: Exact(base_f + in_force.map_or(Decimal::ZERO, |v| v.markup.f().to_decimal())),
+            r_total: Exact(base_r + in_force.map_or(Decimal::ZERO, |markup| markup.r())),
+            f_total: Exact(base_f + in_force.map_or(Decimal::ZERO, |markup| markup.f().to_decimal())),
         },
         updated_at: version.map(|v| countersign_domain::time::rfc3339(v.created_at)),
     }

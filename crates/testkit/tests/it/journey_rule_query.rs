@@ -132,6 +132,12 @@ async fn a_list_has_a_record_for_each_live_version_and_one_for_each_sub_account_
         (&all["total"], &all["size"], &all["current"], &all["pages"]),
         (&json!(4), &json!(20), &json!(1), &json!(1))
     );
+    let rates = |page: &Value| -> Vec<f64> {
+        let records = page["records"].as_array().expect("records");
+        records.iter().map(|r| r["actual_rate"]["r_total"].as_f64().expect("a number")).collect()
+    };
+    assert_eq!(rates(&all), [1.0, 1.0, 0.0, 0.0], "a pending version changes nothing that is charged now");
+    assert_eq!(rates(&list(json!({"status": "PENDING_EFFECTIVE"})).await), [1.0, 0.0], "also without the one in force");
     let second = list(json!({"pageNum": 2, "pageSize": 3})).await;
     assert_eq!(rows(&second).len(), 1);
     assert_eq!((&second["total"], &second["pages"], &second["current"]), (&json!(4), &json!(2), &json!(2)));
