@@ -131,7 +131,7 @@ pub struct EventFilter {
 }
 
 /// What the store could not do.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum StoreError {
     /// The store is away, full or too busy; nothing was done. Say 503.
     #[error("the store cannot answer: {0}")]

@@ -82,15 +82,24 @@ pub(super) struct Shared {
     pub(super) chain: Arc<OnceLock<ChainKey>>,
 }
 
-/// Why a transaction failed, and whether it was its commit that did.
+/// Why a transaction failed.
 struct Failure {
     error: rusqlite::Error,
-    in_commit: bool,
+    stage: Stage,
+}
+
+/// How far a transaction had come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It could not begin: no batch is to blame, and each by itself would wait as long for the file.
+    Begin,
+    Batches,
+    Commit,
 }
 
 impl Failure {
     fn into_answer(self) -> CommitError {
-        if self.in_commit && may_be_done(&self.error) {
+        if self.stage == Stage::Commit && may_be_done(&self.error) {
             tracing::error!(error = %self.error, "a commit failed in a way that leaves its fate open");
             return CommitError::Unknown;
         }
@@ -152,6 +161,11 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
             let failed = jobs.pop().map(|job| (job, Err(failure.into_answer())));
             answer(&shared.nonces, failed.into_iter())
         }
+        Err(Failure { error, stage: Stage::Begin }) => {
+            tracing::warn!(%error, batches = jobs.len(), "a group of batches could not begin");
+            let why = fault(error);
+            answer(&shared.nonces, jobs.drain(..).map(|job| (job, Err(CommitError::Store(why.clone())))))
+        }
         Err(failure) => {
             tracing::warn!(error = %failure.error, batches = jobs.len(), "a group of batches failed; each runs alone now");
             for job in jobs.drain(..) {
@@ -195,18 +209,18 @@ fn together(applier: &mut Applier<'_>, shared: &Shared, jobs: &[Job]) -> Result<
 }
 
 fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
-    let before = |error| Failure { error, in_commit: false };
-    applier.kept.run(Sql::Begin, []).map_err(before)?;
+    let at = |stage| move |error| Failure { error, stage };
+    applier.kept.run(Sql::Begin, []).map_err(at(Stage::Begin))?;
     let mut answers = Vec::with_capacity(jobs.len());
     for job in jobs {
         match task(applier, &job.task) {
             Ok(done) => answers.push(Ok(done)),
             Err(Stop::Refused(why)) => answers.push(Err(why)),
-            Err(Stop::Broken(error)) => return Err(before(error)),
+            Err(Stop::Broken(error)) => return Err(at(Stage::Batches)(error)),
         }
     }
-    applier.heads.save(&mut applier.kept).map_err(before)?;
-    applier.kept.run(Sql::Commit, []).map_err(|error| Failure { error, in_commit: true })?;
+    applier.heads.save(&mut applier.kept).map_err(at(Stage::Batches))?;
+    applier.kept.run(Sql::Commit, []).map_err(at(Stage::Commit))?;
     Ok(answers)
 }
 
@@ -374,6 +388,27 @@ mod tests {
         assert!(matches!(broken.answer().await, Err(CommitError::Store(StoreError::Unfit(_)))));
         assert!(matches!(b.answer().await, Err(CommitError::Conflict(_))));
         assert_eq!(store.setting("first").await.expect("reads").as_deref(), Some("v"));
+    }
+
+    #[tokio::test]
+    async fn a_group_that_cannot_begin_waits_for_the_file_once_and_not_for_each() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("db");
+        let options = SqliteOptions { busy_ms: 200, ..SqliteOptions::new([1; 16], "boot") };
+        let store = SqliteStore::open(&path, options).expect("opens");
+        let other = Connection::open(&path).expect("opens");
+        other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+        let jobs = ["a", "b", "c"].map(|name| Ok(Task::Commit(setting(name), Marks::default())));
+        let mut sent = send_each(&store.queue, jobs.into_iter()).into_iter();
+        let mut next = async || sent.next().expect("three").expect("is queued").answer().await;
+        let first = next().await;
+        other.execute_batch("ROLLBACK").expect("unlocks");
+        for answer in [first, next().await, next().await] {
+            assert!(matches!(answer, Err(CommitError::Store(StoreError::Unavailable(_)))), "{answer:?}");
+        }
+        for name in ["a", "b", "c"] {
+            assert_eq!(store.setting(name).await.expect("reads"), None);
+        }
     }
 
     fn secret_of_nobody() -> crate::contract::SecretRow {
