@@ -74,8 +74,8 @@ pub use way_out::way_out;
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
 /// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
 const NONCE_MARGIN_MS: i64 = 5_000;
-/// Largest body of a call of the operator API, in bytes.
-const OPERATOR_BODY_BYTES_MAX: usize = 256 * 1024;
+/// Largest body of a call of the operator API, in bytes: what a merchant may send, however the deployment sets that.
+const OPERATOR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Beyond the drain: for the dispatcher's attempts under way and the store's last commit.
 const STOP_MARGIN: Duration = Duration::from_millis(500);
 

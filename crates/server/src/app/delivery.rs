@@ -31,6 +31,16 @@ pub async fn held_since(store: &AnyStore) -> Result<Option<String>, StoreError> 
     Ok(store.setting(DELIVERY_HELD).await?.filter(|since| !since.is_empty()))
 }
 
+/// Refuses to send anything again while callbacks are held: it would go out by itself when they are let go.
+pub(super) fn must_go_out(app: &App) -> Result<(), AppError> {
+    if app.due.is_paused() {
+        return Err(AppError::NotRedeliverable(
+            "callbacks are held since a restore: let them go with POST /delivery/release, and ask again".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
 /// Reads whether callbacks are held, before anything is delivered.
 pub async fn look(app: &App) -> Result<(), StoreError> {
     let held = held_since(&app.store).await?;

@@ -19,7 +19,7 @@ use super::callers::KnownApplication;
 use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::turns::TurnKey;
-use super::{Actor, App};
+use super::{Actor, App, delivery};
 
 /// How long an event is decided anew where the application has changed, in ms.
 const DECIDE_MS_MAX: i64 = 2_000;
@@ -298,6 +298,7 @@ pub async fn redeliver(
     actor: &Actor,
 ) -> Result<EventRow, AppError> {
     let (event, _) = find(app, event_id).await?;
+    delivery::must_go_out(app)?;
     may_redeliver(&event)?;
     if !application(app, &event.client_id).await?.goes_out() {
         return Err(AppError::NotRedeliverable(

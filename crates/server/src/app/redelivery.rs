@@ -15,7 +15,7 @@ use serde_json::json;
 use super::error::AppError;
 use super::events::application;
 use super::operators::{Keep, kept};
-use super::{Actor, App};
+use super::{Actor, App, delivery};
 
 /// Events that are looked at in one read.
 const LOOKED_AT_ONCE: u32 = 5_000;
@@ -108,6 +108,7 @@ pub async fn preview(app: &App, wish: &Wish) -> Result<Prospect, AppError> {
 /// Begins a redelivery; of an application one runs at a time. Where no event is meant, only the audit log hears of it.
 pub async fn start(app: &App, wish: &Wish, keep: &Keep<'_, Prospect>, actor: &Actor) -> Result<Prospect, AppError> {
     let view = application(app, &wish.client_id).await?;
+    delivery::must_go_out(app)?;
     if !view.goes_out() {
         return Err(AppError::NotRedeliverable(
             "the application gets no callbacks now: set its callback_url or callback_enabled, or enable its merchant, and ask again"

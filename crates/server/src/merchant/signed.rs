@@ -126,7 +126,7 @@ impl Edge {
         // A lower limit of the application's own is checked after the signature, so that it tells a stranger nothing.
         let in_own_time = own_limit_ms(&caller.application, headers.timestamp_ms)
             .map_or(Ok(()), |ms| in_time(now, headers.timestamp_ms, ms));
-        if let Err(failure) = self.reserve(&claim).await {
+        if let Err(failure) = self.reserve(&claim, now).await {
             in_own_time?;
             if failure.code == Code::NonceReused {
                 trace.nonce_first_stamped = self.app.store.first_stamped(&claim).map(|at| at.0);
@@ -170,14 +170,13 @@ impl Edge {
     }
 
     /// Takes the nonce in memory: a replay ends here, before anything is done.
-    async fn reserve(&self, claim: &ClaimKey) -> Result<(), Failure> {
+    async fn reserve(&self, claim: &ClaimKey, now: UnixMillis) -> Result<(), Failure> {
         match self.app.store.reserve(claim).await? {
             Claimed::Fresh => Ok(()),
             Claimed::Used => Err(reused()),
-            Claimed::TooOld => Err(Failure::new(
-                Code::TimestampOutOfRange,
-                format!("the timestamp {} is older than what can still be told from a replay; send the current time", claim.stamped_at.0),
-            )),
+            Claimed::TooOld => {
+                Err(from_before_memory(now, claim.stamped_at.0, self.app.policy.timestamp_tolerance_ms))
+            }
             Claimed::Unknowable => Err(Failure::new(
                 Code::ServiceUnavailable,
                 "the service has just come back and cannot tell this request from a replay; repeat it with the current time and a new nonce",
@@ -348,13 +347,26 @@ fn in_time(now: UnixMillis, stamped_ms: i64, limit_ms: i64) -> Result<(), Failur
     if drift.abs() <= limit_ms {
         return Ok(());
     }
-    let direction = if drift > 0 { "behind" } else { "ahead of" };
-    let sentence = format!(
-        "the timestamp is {} ms {direction} the server's time {}; at most {limit_ms} ms are allowed, so set the clock or use GET /v1/time",
-        drift.abs(),
-        now.0
-    );
+    let sentence =
+        format!("{}; at most {limit_ms} ms are allowed, so set the clock or use GET /v1/time", apart(now, stamped_ms));
     Err(Failure::new(Code::TimestampOutOfRange, sentence))
+}
+
+/// In time, but of what was stamped so early nobody knows any more what came: it could be a replay.
+fn from_before_memory(now: UnixMillis, stamped_ms: i64, limit_ms: i64) -> Failure {
+    let sentence = format!(
+        "{}, which is within {limit_ms} ms, but nonces of that time are forgotten; send the current time, and where the service has just been \
+         restored send it again some {} s later",
+        apart(now, stamped_ms),
+        limit_ms.div_euclid(1000) + 1
+    );
+    Failure::new(Code::TimestampOutOfRange, sentence)
+}
+
+fn apart(now: UnixMillis, stamped_ms: i64) -> String {
+    let drift = now.0 - stamped_ms;
+    let direction = if drift >= 0 { "behind" } else { "ahead of" };
+    format!("the timestamp is {} ms {direction} the server's time {}", drift.abs(), now.0)
 }
 
 #[cfg(test)]
@@ -389,6 +401,10 @@ mod tests {
     fn a_refused_timestamp_says_server_time_drift_and_limit() {
         let failure = in_time(UnixMillis(1_000_000), 900_000, 30_000).expect_err("too old");
         for part in ["100000 ms behind", "1000000", "30000 ms"] {
+            assert!(failure.sentence.contains(part), "{}", failure.sentence);
+        }
+        let failure = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000);
+        for part in ["1000 ms behind", "time 1000000", "30000 ms", "31 s later"] {
             assert!(failure.sentence.contains(part), "{}", failure.sentence);
         }
     }

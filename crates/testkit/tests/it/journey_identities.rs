@@ -40,6 +40,17 @@ async fn secrets(world: &World, signer: &Signer) -> Vec<Value> {
 }
 
 #[tokio::test]
+async fn a_body_of_the_operators_has_64_kib_and_no_more() {
+    let (world, _) = bank().await;
+    for (more, status) in [(0, 200), (1, 413)] {
+        let mut body = json!({"name": "M", "x": ""});
+        body["x"] = json!("y".repeat(64 * 1024 - body.to_string().len() + more));
+        let answer = world.access.call("POST", "/operator/v1/merchants", Some(body)).await.expect("an answer");
+        assert_eq!(answer.status, status, "{}", answer.json());
+    }
+}
+
+#[tokio::test]
 async fn a_disabled_merchants_applications_are_refused_like_one_that_nobody_knows() {
     let (world, institution) = bank().await;
     let sub = world.access.application("bank-1", None).await.expect("an application");

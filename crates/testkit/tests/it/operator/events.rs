@@ -252,6 +252,26 @@ async fn nothing_is_sent_again_for_a_merchant_that_is_disabled() {
 }
 
 #[tokio::test]
+async fn nothing_is_sent_again_while_callbacks_are_held_since_a_restore() {
+    let house = House::open().await;
+    let client_id = house.application("m", Some(URL)).await;
+    let id = emit(&house, &client_id, "A").await;
+    record(&house, &id, Outcome::Fail, DeliveryState::Dead).await;
+    let one = || house.send(house.request("POST", &format!("/events/{id}/redeliver"), None, &[]));
+    let many = || house.post("/events/redeliver", json!({ "client_id": client_id }));
+    house.app.due.pause(true);
+    one().await.refused(409, "400204", "/delivery/release");
+    many().await.refused(409, "400204", "/delivery/release");
+    let preview = json!({"client_id": client_id, "preview": true});
+    assert_eq!(house.post("/events/redeliver", preview).await.ok().json()["count"], 1, "to look is free");
+    assert_eq!(show(&house, &id).await["state"], "dead", "a refusal changes nothing");
+    assert_eq!(house.get("/redeliveries").await.ok().json()["items"], json!([]));
+    house.app.due.pause(false);
+    many().await.ok();
+    one().await.ok();
+}
+
+#[tokio::test]
 async fn a_repeated_event_is_written_once_and_answered_with_its_sequence() {
     let house = House::open().await;
     let client_id = house.application("m", Some(URL)).await;
