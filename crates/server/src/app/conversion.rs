@@ -10,7 +10,7 @@ use countersign_store::contract::{ClaimKey, CommitError, MerchantRow};
 use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::{ConvertStore as _, Store as _};
 
-use super::convert::describe;
+use super::convert::describe_whole;
 use super::error::AppError;
 use super::rates;
 use super::turns::TurnKey;
@@ -217,8 +217,14 @@ fn writes(
 ) -> Vec<Write> {
     let (tenant, merchant) = (owner.tenant, owner.no);
     let subject = order.order_id.to_string();
-    let audit =
-        actor.did(Some(tenant), order.created_at, "convert_order.create", &subject, String::new(), describe(order));
+    let audit = actor.did(
+        Some(tenant),
+        order.created_at,
+        "convert_order.create",
+        &subject,
+        String::new(),
+        describe_whole(order),
+    );
     let (client_req_id, order) = (asked.client_req_id.clone(), order.clone());
     vec![
         Write::ClaimNonce(claim.clone()),

@@ -6,6 +6,7 @@ use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{CommitError, IdempotencyRow, MerchantRow};
 use countersign_store::conversion::ConvertMove;
 use countersign_store::{ConvertStore as _, Store};
+use serde_json::json;
 
 use super::error::AppError;
 use super::turns::TurnKey;
@@ -31,7 +32,7 @@ pub async fn insert(
         "convert_order.create",
         &subject,
         String::new(),
-        describe(order),
+        describe_whole(order),
     );
     let mut writes = vec![
         Write::InsertConvertOrder { tenant: owner.tenant, merchant: owner.no, order: Box::new(order.clone()) },
@@ -80,6 +81,21 @@ pub async fn advance(
 }
 
 /// An order's changing part as a JSON text for the audit log; numbers only, so nothing needs escaping.
-pub(super) fn describe(order: &ConvertOrder) -> String {
+fn describe(order: &ConvertOrder) -> String {
     format!(r#"{{"status":{},"revision":{}}}"#, order.status.code(), order.revision)
+}
+
+/// The same of one that was just made, with all that never changes.
+pub(super) fn describe_whole(order: &ConvertOrder) -> String {
+    json!({
+        "sell_currency": order.sell_currency.as_str(),
+        "buy_currency": order.buy_currency.as_str(),
+        "sell_amount": order.sell_amount.to_string(),
+        "buy_amount": order.buy_amount.to_string(),
+        "rate": order.rate.to_string(),
+        "quote_id": order.quote_id,
+        "status": order.status.code(),
+        "revision": order.revision,
+    })
+    .to_string()
 }

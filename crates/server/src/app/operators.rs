@@ -4,7 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::digest;
 use countersign_domain::ids::prefix;
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{AuditKey, AuditRow, CommitError, Cursor, IdempotencyRow, Role, TokenRow};
@@ -179,7 +179,7 @@ pub async fn create_token(
     let expires_at = now.plus_ms(ask.life_s.saturating_mul(1000));
     let (row, plain) = make_token(&app.chance, now, &ask.name, ask.role, Some(expires_at));
     let made = MadeToken { row, plain };
-    let after = json!({ "name": ask.name, "role": role_name(ask.role), "expires_at": expires_at.0 }).to_string();
+    let after = json!({ "name": ask.name, "role": role_name(ask.role), "expires_at": rfc3339(expires_at) }).to_string();
     let audit = actor.did(None, now, "token.create", &made.row.token_id, String::new(), after);
     let mut writes = vec![Write::InsertToken(Box::new(made.row.clone())), Write::RecordAudit(Box::new(audit))];
     writes.extend(kept(keep, &made));
@@ -198,7 +198,7 @@ pub async fn revoke_token(
     let row = find_token(app, token_id).await?.row;
     let at = row.revoked_at.unwrap_or(now);
     let describe = |revoked_at: Option<UnixMillis>| {
-        let revoked_at = revoked_at.map(|at| at.0);
+        let revoked_at = revoked_at.map(rfc3339);
         json!({ "name": row.name, "role": role_name(row.role), "revoked_at": revoked_at }).to_string()
     };
     let audit = actor.did(None, now, "token.revoke", token_id, describe(row.revoked_at), describe(Some(at)));

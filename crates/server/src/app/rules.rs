@@ -2,7 +2,7 @@
 
 use countersign_domain::ids::TenantNo;
 use countersign_domain::rules::{self, RuleAsk, RuleHead, RuleRefused, RuleVersion};
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantKind, MerchantRow, RuleFilter, RulePage, Store};
 
@@ -119,16 +119,16 @@ fn audit(
     )
 }
 
-/// A version as a JSON text for the audit log. All of it is numbers and ids, so nothing needs escaping.
+/// A version as a JSON text for the audit log. All of it is numbers, ids and instants, so nothing needs escaping.
 fn describe(version: &RuleVersion) -> String {
-    let due = version.due_at.map_or_else(|| "null".to_owned(), |d| d.0.to_string());
+    let due = version.due_at.map_or_else(|| "null".to_owned(), |due| format!(r#""{}""#, rfc3339(due)));
     format!(
-        r#"{{"version_no":{},"config_id":"cfg_{}","r_markup":{},"f_markup":{},"effective_at":{},"due_at":{due}}}"#,
+        r#"{{"version_no":{},"config_id":"cfg_{}","r_markup":{},"f_markup":{},"effective_at":"{}","due_at":{due}}}"#,
         version.version_no,
         version.config_id,
         version.markup.r(),
         version.markup.f(),
-        version.effective_at.0,
+        rfc3339(version.effective_at),
     )
 }
 

@@ -103,7 +103,7 @@ pub enum Command {
     FeeRule(operator::Group<provision::FeeRule>),
     /// Convert orders: create and move, as the platform's back end does
     ConvertOrder(operator::Group<provision::ConvertOrder>),
-    /// Rates of pairs: put, list, show
+    /// Rates of pairs: set, list, show
     Rate(operator::Group<provision::Rate>),
     /// Payment orders
     PaymentOrder(operator::Group<provision::PaymentOrder>),

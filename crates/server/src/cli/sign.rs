@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use countersign_protocol::callback;
-use countersign_protocol::headers::{Header, HeaderNames, Prefixes};
+use countersign_protocol::headers::{Header, HeaderNames, Prefixes, RESERVED_NONCE_PREFIX, is_nonce};
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 
 use crate::chance::Chance;
@@ -147,6 +147,11 @@ fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyh
     if args.timestamp.as_ref().is_some_and(|t| t.len() != 13 || !t.bytes().all(|b| b.is_ascii_digit())) {
         bail!("--timestamp: 13 digits are wanted, Unix milliseconds");
     }
+    if args.nonce.as_ref().is_some_and(|nonce| !is_nonce(nonce) || nonce.starts_with(RESERVED_NONCE_PREFIX)) {
+        bail!(
+            "--nonce: 1 to 64 of A-Z a-z 0-9 . _ - are wanted, and not `{RESERVED_NONCE_PREFIX}` at the beginning, which only callbacks have"
+        );
+    }
     let body = body_of(args.body.as_deref())?;
     let names = header_names(&args.prefix)?;
     let signed = signed(secret, &body, args.timestamp.clone(), args.nonce.clone(), args.encoding.into());
@@ -227,6 +232,11 @@ mod tests {
         );
         assert_eq!(text, wanted);
         assert!(header_lines(&sign_args("1700000000"), &environment()).is_err(), "seconds are no milliseconds");
+        for nonce in ["", "a b", "a\nX-Other: 1", "callback1", &"x".repeat(65)] {
+            let args = SignArgs { nonce: Some(nonce.to_owned()), ..sign_args(TIMESTAMP) };
+            let refused = header_lines(&args, &environment()).expect_err("no server takes it").to_string();
+            assert!(refused.starts_with("--nonce: 1 to 64 of"), "{refused}");
+        }
         let refused = header_lines(&sign_args(TIMESTAMP), &BTreeMap::new()).expect_err("nothing is set").to_string();
         assert_eq!(refused, "set COUNTERSIGN_CLIENT_ID in the environment");
     }

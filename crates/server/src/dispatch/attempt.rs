@@ -14,7 +14,7 @@ use countersign_store::attempt_log::{AttemptBytes, Phases};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 use super::connect::{Connector, Line, Unreached};
@@ -188,7 +188,11 @@ async fn try_exchange(
         let enough = (Instant::now() + REFUSAL_READ_FOR).min(end);
         let read = timeout_at(enough, line.works.until(read(response, BODY_BYTES_KEPT, &mut progress.body))).await;
         progress.body.has_more |= read.is_err();
-        let further = if status.is_redirection() { "; redirects are not followed" } else { "" };
+        let further = if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+            "; redirects are not followed"
+        } else {
+            ""
+        };
         return Ok(ending(Outcome::HttpStatus, format!("answered {}{further}", status.as_u16())));
     }
     progress.watch.enter(Stage::Body);

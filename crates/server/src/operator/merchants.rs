@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::Response;
 use countersign_domain::rules::Markup;
 use countersign_domain::time::rfc3339;
-use countersign_protocol::body::Fields;
+use countersign_protocol::body::{FieldRefused, Fields};
 use countersign_protocol::exact::Exact;
 use countersign_store::contract::{MerchantKind, MerchantRow};
 use serde::Serialize;
@@ -159,8 +159,13 @@ fn institution_standing(fields: &Fields<'_>) -> Result<Standing, Problem> {
     let (r, f) = match fields.raw("base_rate").filter(|raw| raw.get() != "null") {
         None => (Exact::default(), Exact::default()),
         Some(raw) => {
-            let inner = Fields::parse(raw.get().as_bytes()).map_err(|refused| Problem::field("base_rate", refused))?;
-            let number = |name| inner.number(name).map_err(|refused| Problem::field("base_rate", refused));
+            // Of the object as a whole it is said without a second name.
+            let refused = |refused: FieldRefused| match refused.field.as_str() {
+                "" => Problem::field("base_rate", refused.why),
+                _ => Problem::field("base_rate", refused),
+            };
+            let inner = Fields::parse(raw.get().as_bytes()).map_err(refused)?;
+            let number = |name| inner.number(name).map_err(refused);
             (number("r_total")?.unwrap_or_default(), number("f_total")?.unwrap_or_default())
         }
     };

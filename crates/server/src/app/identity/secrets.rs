@@ -354,8 +354,8 @@ fn describe(row: &SecretRow, signing: Option<&str>) -> Value {
         "secret_id": row.secret_id,
         "fingerprint": row.fingerprint,
         "signs_callbacks": signing == Some(row.secret_id.as_str()),
-        "not_after": row.not_after.map(|at| at.0),
-        "revoked_at": row.revoked_at.map(|at| at.0),
+        "not_after": row.not_after.map(rfc3339),
+        "revoked_at": row.revoked_at.map(rfc3339),
     })
 }
 

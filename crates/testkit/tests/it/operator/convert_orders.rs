@@ -25,6 +25,12 @@ async fn an_order_is_kept_and_answered_with_the_fields_of_the_merchant_api() {
         made.text,
         r#"{"order_id":"900000000000000001","userId":42,"sellCurrency":"USDT","buyCurrency":"EUR","sellAmount":"100","buyAmount":"91.5","status":1,"rate":0.915,"quoteId":"PAY-0a1b2c3d","createTime":1767225600001}"#
     );
+    assert_eq!(
+        house.audit().await[0]["after"],
+        json!({"sell_currency": "USDT", "buy_currency": "EUR", "sell_amount": "100", "buy_amount": "91.5", "rate": "0.915",
+            "quote_id": "PAY-0a1b2c3d", "status": 1, "revision": 1}),
+        "all that never changes"
+    );
     house.post("/merchants/m/convert-orders", order()).await.refused(409, "400803", "900000000000000001");
 }
 

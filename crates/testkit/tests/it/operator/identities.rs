@@ -25,6 +25,8 @@ async fn an_institution_is_made_with_its_base_rate_digit_for_digit() {
 #[tokio::test]
 async fn a_base_rate_outside_its_limits_is_refused() {
     let house = House::open().await;
+    let text = house.post("/institutions", json!({"name": "B", "base_rate": 5})).await;
+    text.refused(400, "400001", "field base_rate: must be a JSON object");
     for rate in [
         json!({"r_total": 100.1, "f_total": 0}),
         json!({"r_total": 0, "f_total": 5_000_001}),
