@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use countersign_protocol::callback::{
     ACKNOWLEDGEMENT_BYTES_MAX, Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement,
 };
@@ -11,6 +11,7 @@ use countersign_protocol::headers::HeaderNames;
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use hyper::{Method, Uri};
 
+use super::Usage;
 use super::http::{Answer, Ask, exchange, exchange_in_pieces};
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -197,12 +198,11 @@ impl Courier {
 
 /// `https://host:port` and the path with its query.
 fn split(url: &str) -> anyhow::Result<(String, String)> {
-    let uri: Uri = url.parse().map_err(|_| anyhow!("{url:?} is no URL such as https://shop.example/callback"))?;
-    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        bail!("{url:?} is no URL such as https://shop.example/callback");
-    };
+    let no_url = || Usage(format!("{url:?} is no URL such as https://shop.example/callback"));
+    let uri: Uri = url.parse().map_err(|_| no_url())?;
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { bail!(no_url()) };
     if !matches!(scheme, "http" | "https") {
-        bail!("{url:?} must begin with https:// or http://");
+        bail!(Usage(format!("{url:?} must begin with https:// or http://")));
     }
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     Ok((format!("{scheme}://{authority}"), path.to_owned()))

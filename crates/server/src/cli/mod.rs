@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use thiserror::Error;
 
 mod audit;
 mod backup;
@@ -119,6 +120,11 @@ pub enum Command {
     MasterKey(master_key::MasterKey),
 }
 
+/// An argument that is wrong by itself, whatever the server or the machine say: exit code 2, as where no command can be read.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct Usage(String);
+
 /// Reads the process's arguments, does what they say, and gives the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -128,7 +134,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // One line: causes after colons.
             let _ = writeln!(std::io::stderr(), "countersign: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

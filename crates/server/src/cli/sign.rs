@@ -11,6 +11,7 @@ use countersign_protocol::callback;
 use countersign_protocol::headers::{Header, HeaderNames, Prefixes, RESERVED_NONCE_PREFIX, is_nonce};
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 
+use super::Usage;
 use crate::chance::Chance;
 use crate::clock::Clock;
 
@@ -106,7 +107,7 @@ pub fn body_of(file: Option<&Path>) -> anyhow::Result<Vec<u8>> {
 
 /// The names of the signed headers under one prefix.
 pub fn header_names(prefix: &str) -> anyhow::Result<HeaderNames> {
-    let prefixes = Prefixes::new(&[prefix.to_owned()]).map_err(|refused| anyhow!("--prefix: {refused}"))?;
+    let prefixes = Prefixes::new(&[prefix.to_owned()]).map_err(|refused| Usage(format!("--prefix: {refused}")))?;
     Ok(prefixes.first().clone())
 }
 
@@ -145,12 +146,12 @@ fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyh
     let client_id = required(environment, CLIENT_ID_VARIABLE)?;
     let secret = required(environment, SECRET_VARIABLE)?;
     if args.timestamp.as_ref().is_some_and(|t| t.len() != 13 || !t.bytes().all(|b| b.is_ascii_digit())) {
-        bail!("--timestamp: 13 digits are wanted, Unix milliseconds");
+        bail!(Usage("--timestamp: 13 digits are wanted, Unix milliseconds".to_owned()));
     }
     if args.nonce.as_ref().is_some_and(|nonce| !is_nonce(nonce) || nonce.starts_with(RESERVED_NONCE_PREFIX)) {
-        bail!(
+        bail!(Usage(format!(
             "--nonce: 1 to 64 of A-Z a-z 0-9 . _ - are wanted, and not `{RESERVED_NONCE_PREFIX}` at the beginning, which only callbacks have"
-        );
+        )));
     }
     let body = body_of(args.body.as_deref())?;
     let names = header_names(&args.prefix)?;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use countersign_protocol::headers::{Header, HeaderNames};
 use countersign_protocol::signing::Encoding;
 use hyper::Method;
 use serde::Deserialize;
 
+use super::Usage;
 use super::http::{self, Answer, Ask};
 use super::pretty::{Layout, pretty};
 use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, Signed, body_of, header_names, required, signed};
@@ -79,9 +80,9 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let client_id = required(environment, CLIENT_ID_VARIABLE)?;
     let secret = required(environment, SECRET_VARIABLE)?;
     let names = header_names(&args.prefix)?;
-    ensure!(args.path.starts_with('/'), "the path must begin with a slash");
+    ensure!(args.path.starts_with('/'), Usage("the path must begin with a slash".to_owned()));
     let method: Method =
-        args.method.to_ascii_uppercase().parse().map_err(|_| anyhow!("{:?} is no method", args.method))?;
+        args.method.to_ascii_uppercase().parse().map_err(|_| Usage(format!("{:?} is no method", args.method)))?;
     let body = body_of(args.body.as_deref())?;
     let signed = signed(secret, &body, None, None, Encoding::Hex);
     let caller = Caller {

@@ -116,6 +116,21 @@ fn wrong_usage_is_2() {
     for arguments in [&["frobnicate"][..], &["serve", "--frobnicate"], &[], &["event", "emit"]] {
         assert_eq!(place.run(arguments).status.code(), Some(2), "{arguments:?}");
     }
+    for arguments in [
+        &["sign", "--timestamp", "123"][..],
+        &["sign", "--nonce", "a\nX-Other: 1"],
+        &["sign", "--prefix", "X:"],
+        &["call", "GET", "v1/time"],
+        &["call", "G T", "/v1/time"],
+        &["certify", "x"],
+        &["listen", "--forward", "ftp://127.0.0.1/"],
+    ] {
+        let mut command = place.command(arguments);
+        let out = command.envs([("COUNTERSIGN_CLIENT_ID", "app_1"), ("COUNTERSIGN_SECRET", "s")]).output();
+        let out = out.expect("the binary runs");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!((out.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
+    }
 }
 
 #[test]
