@@ -88,8 +88,8 @@ enum Ended {
     Waits { until: UnixMillis },
     /// Its application has no key that signs, or could not be read.
     ApplicationWaits { until: UnixMillis },
-    /// All events of its application are held.
-    Held,
+    /// All events of its application are held. What came of the attempt that was recorded, where one was.
+    Held { last: Option<Outcome> },
     /// Things changed meanwhile: look again.
     Again,
 }

@@ -211,7 +211,11 @@ impl Place {
 
     /// Whether a new one would be the same.
     pub(super) fn is_forgettable(&self) -> bool {
-        self.is_idle() && self.health.is_unknown() && self.rests_until.is_none() && self.parked.is_empty()
+        self.is_idle()
+            && self.health.is_unknown()
+            && self.rests_until.is_none()
+            && self.parked.is_empty()
+            && self.last.is_none()
     }
 
     pub(super) fn landed(&mut self, event: EventNo) {

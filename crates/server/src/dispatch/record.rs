@@ -157,7 +157,7 @@ impl Dispatcher {
             Fate::Committed => {
                 self.turns.notify_one();
                 tracing::info!(client_id = %event.client_id, "Callbacks are held: the application has no URL, or they or its merchant are disabled");
-                Ended::Held
+                Ended::Held { last: None }
             }
             Fate::Fenced => Ended::Again,
             Fate::Conflict(_) => {
@@ -212,7 +212,7 @@ impl Dispatcher {
                     if was_enabled {
                         ends::count_disabled();
                     }
-                    return Ended::Held;
+                    return Ended::Held { last: Some(attempt.row.outcome) };
                 }
                 Fate::Conflict(Conflict::Moved(Key::Application(_))) => {}
                 Fate::Fenced | Fate::Conflict(_) => return Ended::Again,

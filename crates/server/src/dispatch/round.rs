@@ -221,7 +221,10 @@ impl Dispatcher {
                 Ended::Behind { event } => lineup.waits(&flight, event, now),
                 Ended::Waits { until } => lineup.park(&flight, until),
                 Ended::ApplicationWaits { until } => lineup.park_application(&flight, until),
-                Ended::Held => {
+                Ended::Held { last } => {
+                    if let Some(outcome) = last {
+                        lineup.came(flight.application, now, outcome);
+                    }
                     lineup.drop_ready(flight.application);
                     lineup.give_up(flight.application);
                     lineup.land(&flight);

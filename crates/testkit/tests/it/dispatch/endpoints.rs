@@ -54,6 +54,8 @@ async fn gone_disables_the_endpoint_and_holds_its_events_until_callbacks_are_ena
     assert_eq!(bench.state(&of_neighbour).await, DeliveryState::Delivered);
     let view = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");
     assert!(!view.application.callback_enabled && view.application.callback_url == Some(gone.url()));
+    let seen = bench.dispatcher.view(&view.application).await.expect("this node delivers");
+    assert_eq!(seen.last.map(|(_, outcome)| outcome), Some(Outcome::HttpStatus), "what disabled it is told");
     let audit = bench.app.store.audit(Cursor { after: None, limit: 100 }).await.expect("the audit log");
     let disabled: Vec<_> = audit.iter().filter(|line| line.action == "application.disable_callbacks").collect();
     assert_eq!(disabled.len(), 1);
