@@ -103,7 +103,13 @@ fn title(label: &str) -> String {
 
 impl From<AppError> for Problem {
     fn from(error: AppError) -> Self {
-        let problem = Self::new(error.code(), error.sentence());
+        // An operator asks for no merchant: what is not there is nobody's.
+        let sentence = match error {
+            AppError::OrderNotFound => "no order has this number".to_owned(),
+            AppError::SubMerchantNotFound => "no sub-account has this sub_merchant_id".to_owned(),
+            _ => error.sentence(),
+        };
+        let problem = Self::new(error.code(), sentence);
         match error {
             // A line for each would fill a disk that is full already: see `app::trouble`.
             AppError::Store(StoreError::Unavailable(cause)) => Self { trouble: Some(cause), ..problem },

@@ -46,7 +46,7 @@ async fn every_state_of_an_order_is_shown_with_its_instant() {
         {"status": 1, "at": "2026-01-01T00:00:00.001Z"}, {"status": 6, "at": "2026-01-01T00:00:05.000Z"}
     ]);
     assert_eq!(shown["moves"], moves);
-    house.get("/convert-orders/7").await.refused(404, "400202", "order");
+    house.get("/convert-orders/7").await.refused(404, "400202", "no order has this number");
 }
 
 #[tokio::test]
