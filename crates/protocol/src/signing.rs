@@ -139,7 +139,7 @@ const HEX_DIGITS: [[u8; 2]; 256] = {
     table
 };
 
-/// The same behind a text.
+/// Lower-case hex digits of any bytes, behind a text.
 pub(crate) fn to_hex_behind(text: &mut String, bytes: &[u8]) {
     let mut digits = [0; SIGNATURE_HEX_CHARS];
     for part in bytes.chunks(SIGNATURE_BYTES) {

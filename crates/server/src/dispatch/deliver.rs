@@ -53,7 +53,7 @@ impl Names {
 struct Values(String);
 
 impl Values {
-    /// Where it is.
+    /// Writes one more behind the others, and says where it stands.
     fn put(&mut self, value: impl FnOnce(&mut String)) -> Range<usize> {
         let from = self.0.len();
         value(&mut self.0);

@@ -237,12 +237,18 @@ async fn only_what_is_delivered_or_dead_is_sent_again() {
     house.post("/events/evt_x/redeliver", json!({})).await.refused(404, "400404", "evt_x");
 }
 
-#[tokio::test]
-async fn nothing_is_sent_again_for_a_merchant_that_is_disabled() {
+/// A house, an application of the merchant `m`, and an event of it that is dead.
+async fn with_a_dead_event() -> (House, String, String) {
     let house = House::open().await;
     let client_id = house.application("m", Some(URL)).await;
     let id = emit(&house, &client_id, "A").await;
     record(&house, &id, Outcome::Fail, DeliveryState::Dead).await;
+    (house, client_id, id)
+}
+
+#[tokio::test]
+async fn nothing_is_sent_again_for_a_merchant_that_is_disabled() {
+    let (house, _, id) = with_a_dead_event().await;
     let again = || house.send(house.request("POST", &format!("/events/{id}/redeliver"), None, &[]));
     house.patch("/merchants/m", json!({"enabled": false})).await.ok();
     again().await.refused(409, "400204", "enable its merchant");
@@ -253,10 +259,7 @@ async fn nothing_is_sent_again_for_a_merchant_that_is_disabled() {
 
 #[tokio::test]
 async fn nothing_is_sent_again_while_callbacks_are_held_since_a_restore() {
-    let house = House::open().await;
-    let client_id = house.application("m", Some(URL)).await;
-    let id = emit(&house, &client_id, "A").await;
-    record(&house, &id, Outcome::Fail, DeliveryState::Dead).await;
+    let (house, client_id, id) = with_a_dead_event().await;
     let one = || house.send(house.request("POST", &format!("/events/{id}/redeliver"), None, &[]));
     let many = || house.post("/events/redeliver", json!({ "client_id": client_id }));
     house.app.due.pause(true);
