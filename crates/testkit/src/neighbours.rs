@@ -23,6 +23,9 @@ use crate::wire::{Connection, Signer, once};
 const MERCHANTS: usize = 10;
 /// Connections that set up and emit.
 const WRITERS: usize = 16;
+/// Attempts at once at endpoints that nothing is known of, where all of them are of few merchants: an eighth of three quarters of 256 is left for
+/// merchants that have nothing under way.
+const UNKNOWN_AT_ONCE: usize = 168;
 /// Between two events of the endpoint that works.
 const EVERY: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,13 +35,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Plan {
     /// Endpoints that hang.
     pub hung: usize,
-    /// Events of each of these. Where nobody gives up within the run, all of them together must be fewer than the attempts that may hang at
-    /// once, or an endpoint that nothing is known of waits for ever.
+    /// Events of each of these.
     pub events_each: usize,
     /// Events of the one that works, alone and again beside the others.
     pub events: usize,
     /// Longest time of an attempt, in s.
     pub deadline_s: u64,
+    /// Attempts at once that may take longer than a second.
+    pub slow: usize,
 }
 
 /// From the sending of a change to the first attempt's arrival, of all events of a phase, in order.
@@ -81,7 +85,11 @@ pub async fn run(kind: StoreKind, plan: Plan) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     let backing = Backing::fresh(kind).await;
     let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
-    writeln!(deployment.config, "callback_deadline = \"{}s\"", plan.deadline_s)?;
+    writeln!(
+        deployment.config,
+        "callback_deadline = \"{}s\"\ncallback_concurrency_slow = {}",
+        plan.deadline_s, plan.slow
+    )?;
     let server = deployment.serve()?;
     let (well, newcomer) = (Receiver::start().await?, Receiver::start().await?);
     let ours = server.access.institution("well", 0, Some(&well.url())).await?;
@@ -90,12 +98,10 @@ pub async fn run(kind: StoreKind, plan: Plan) -> Result<Report> {
 
     let alone = emit(&server, &ours, &well, "alone", plan.events).await?;
     wake(&server, herd, plan.events_each).await?;
-    until("the hung endpoints hang", PATIENCE, async || {
-        Ok((in_flight(&server).await? >= plan.hung.min(256)).then_some(()))
-    })
-    .await?;
+    hang_at_once(&server, plan.hung.min(256)).await?;
     let beside = emit(&server, &ours, &well, "beside", plan.events).await?;
     let (hanging, timed_out) = (in_flight(&server).await?, timeouts(&server).await?);
+    hang_at_once(&server, (plan.hung * plan.events_each).min(plan.slow + UNKNOWN_AT_ONCE)).await?;
     let newcomer = emit(&server, &late, &newcomer, "late", 1).await?.per_mille(1_000);
     holder.abort();
     server.kill();
@@ -134,6 +140,12 @@ async fn herd(server: &Server, hung: usize) -> Result<(Vec<String>, tokio::task:
         all.extend(made??);
     }
     Ok((all, holder))
+}
+
+/// Waits until so many attempts are under way.
+async fn hang_at_once(server: &Server, attempts: usize) -> Result<()> {
+    let hang = async || Ok((in_flight(server).await? >= attempts).then_some(()));
+    until("the hung endpoints hang", PATIENCE, hang).await.map(drop)
 }
 
 /// Reads, and says nothing, until the other side has given up.

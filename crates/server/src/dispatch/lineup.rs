@@ -6,7 +6,8 @@
 //! Who waits for whom:
 //! - An application waits for its own attempts: it has so many at once as its endpoint stands ([`Health`]).
 //! - Applications of a class share permits ([`Class`]): endpoints that fail, or that nothing is known of, leave a part to those that work.
-//!   Within a class merchants take turns, and of a merchant its applications.
+//!   Within a class merchants take turns, and of a merchant its applications. The last permits of a class are for merchants that have nothing
+//!   under way ([`Room`]).
 //! - An attempt that takes long gives its permit back and counts as slow; only so many may be slow. So a neighbour that hangs takes room
 //!   for a moment, and no more.
 //! - First attempts and repeated ones of an application take turns, so a backlog of failures does not delay what is new.
@@ -19,7 +20,7 @@ use countersign_store::contract::EventRow;
 use foldhash::{HashMap, HashSet};
 
 use super::health::{BreakerState, Class, Sign};
-use super::permits::{Held, Permits};
+use super::permits::{Held, Permits, Room};
 use super::place::{Allows, Considered, PORTION_MIN, Place, Stands};
 use super::queue::Queue;
 use super::timetable::Timetable;
@@ -140,9 +141,14 @@ impl Lineup {
         }
         self.permits.age(now);
         for class in Class::ALL {
-            while self.reading.len() < READ_APPLICATIONS_MAX && self.permits.has_room(class) {
-                let permits = &self.permits;
-                let Some(application) = self.queues[class as usize].pop(|of| permits.has_room_of(of)) else { break };
+            while self.reading.len() < READ_APPLICATIONS_MAX {
+                let (permits, queue) = (&self.permits, &mut self.queues[class as usize]);
+                let first = match permits.room(class) {
+                    Room::None => None,
+                    Room::ForIdle => queue.pop_idle(|of| permits.is_idle(of)),
+                    Room::ForAll => queue.pop(|of| permits.has_room_of(of)),
+                };
+                let Some(application) = first else { break };
                 if self.places.get(&application).is_none_or(|place| place.stands != Stands::Queued(class)) {
                     continue;
                 }
@@ -200,7 +206,7 @@ impl Lineup {
             Stands::Queued(queued) if queued == class => {}
             Stands::Out | Stands::AtLimit | Stands::Queued(_) if place.has_work() => {
                 place.stands = Stands::Queued(class);
-                self.queues[class as usize].push(place.tenant, application);
+                self.queues[class as usize].push(place.tenant, application, self.permits.is_idle(place.tenant));
             }
             Stands::Out | Stands::AtLimit | Stands::Queued(_) => self.leave(application),
         }
@@ -284,7 +290,11 @@ impl Lineup {
 
     /// An attempt has ended, or was given up; what it has shown of its endpoint is known by now.
     pub(super) fn land(&mut self, flight: &Flight) {
-        self.permits.give_back(flight.event);
+        if let Some(idle) = self.permits.give_back(flight.event) {
+            for queue in &mut self.queues {
+                queue.has_become_idle(idle);
+            }
+        }
         let Some(place) = self.places.get_mut(&flight.application) else { return };
         place.landed(flight.event);
         self.line_up(flight.application);

@@ -158,7 +158,7 @@ fn endpoints_that_nothing_is_known_of_leave_a_quarter_of_the_permits_and_those_t
 }
 
 #[test]
-fn a_proven_endpoint_goes_before_others_and_may_use_every_permit() {
+fn a_proven_endpoint_goes_before_others_and_may_use_seven_of_eight_permits() {
     let mut bench = Bench::new(8, 8);
     bench.emit(event(1, 101), NOW);
     assert_eq!(bench.begun(NOW), [1]);
@@ -166,7 +166,7 @@ fn a_proven_endpoint_goes_before_others_and_may_use_every_permit() {
     bench.emit_all((11..=19).map(|no| event(no, 100 + no)));
     bench.emit_all((2..=9).map(|no| event(no, 101)));
     let begun = bench.begun(NOW);
-    assert_eq!(begun[..8], [2, 3, 4, 5, 6, 7, 8, 9], "{begun:?}");
+    assert_eq!(begun, [2, 3, 4, 5, 6, 7, 8], "the last is for a merchant that has none");
 }
 
 #[test]
@@ -195,6 +195,56 @@ fn a_merchant_has_no_more_permits_than_it_may() {
     assert_eq!(begun, [1, 2, 3, 9]);
     bench.deliver(2);
     assert_eq!(bench.begun(NOW), [4]);
+}
+
+#[test]
+fn a_merchant_with_nothing_under_way_waits_for_nobody_who_hangs() {
+    let mut bench = Bench::new(32, 8);
+    bench.emit_all((1..=50).map(|no| event(no, 100 + no)));
+    assert_eq!(bench.begun(NOW).len(), 21, "three quarters, and an eighth of them is left");
+    assert_eq!(bench.begun(later(1_000)).len(), 4, "so many may be slow");
+    assert_eq!(bench.begun(later(9_000)), [] as [i64; 0]);
+    bench.emit_all([event(91, 201), event(92, 301), event(93, 401), event(94, 501)]);
+    let mut begun = bench.begun(later(9_000));
+    assert_eq!(begun.len(), 3, "an eighth of three quarters");
+    let done = *begun.iter().find(|no| **no != 91).expect("three of them");
+    bench.deliver(done);
+    begun.extend(bench.begun(later(9_001)));
+    begun.sort_unstable();
+    assert_eq!(begun, [91, 92, 93, 94]);
+    bench.emit_all([event(95, 202), event(96, 302)]);
+    assert_eq!(bench.begun(later(9_002)), [] as [i64; 0], "nothing is left");
+    bench.land(91, Sign::Bad, None, later(9_003));
+    assert_eq!(bench.begun(later(9_003)), [95], "that merchant has nothing under way any more");
+    for no in [92, 93, 94, 95].into_iter().filter(|no| *no != done) {
+        bench.deliver(no);
+    }
+    assert_eq!(bench.begun(later(9_004)), [96], "what is left is not for those that hang");
+}
+
+#[test]
+fn neither_endpoints_that_worked_nor_such_that_fail_take_what_is_left_for_others() {
+    for (sign, most) in [(Sign::Good, 28), (Sign::Bad, 14)] {
+        let mut bench = Bench::new(32, 40);
+        bench.emit_all([event(1, 101), event(2, 201), event(3, 301)]);
+        assert_eq!(bench.begun(NOW).len(), 3);
+        for no in [1, 2, 3] {
+            bench.land(no, sign, None, NOW);
+        }
+        bench.emit_all((11..=60).map(|no| event(no, 101)));
+        let hanging = bench.begun(NOW);
+        assert_eq!(hanging.len(), most, "{sign:?}: of all, or of half of them, but an eighth");
+        bench.emit_all([event(71, 201), event(72, 201), event(73, 301)]);
+        assert_eq!(bench.begun(NOW), [71, 73], "{sign:?}");
+        bench.land(hanging[0], sign, None, NOW);
+        assert_eq!(
+            bench.begun(NOW),
+            [] as [i64; 0],
+            "{sign:?}: one of an eighth is left, and each has something under way"
+        );
+        bench.land(71, Sign::Good, None, NOW);
+        assert_eq!(bench.begun(NOW), [72], "{sign:?}: that merchant has nothing any more");
+    }
 }
 
 #[test]

@@ -32,6 +32,22 @@ pub(super) struct Held {
     pub(super) event: EventNo,
 }
 
+/// Who may begin one more attempt of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    None,
+    /// Merchants that have nothing under way.
+    ForIdle,
+    ForAll,
+}
+
+/// What a merchant has under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Of {
+    fast: usize,
+    slow: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct Permits {
     bounds: Bounds,
@@ -42,8 +58,8 @@ pub(super) struct Permits {
     fast: [usize; 3],
     /// Slow, by class.
     slow: [usize; 3],
-    /// Not slow, by merchant.
-    of: HashMap<TenantNo, usize>,
+    /// Of those that have something under way.
+    of: HashMap<TenantNo, Of>,
     /// Those that may turn slow, by class, in the order of their beginning: when, whose, which attempt.
     young: [VecDeque<(UnixMillis, EventNo, u64)>; 3],
 }
@@ -73,47 +89,58 @@ impl Permits {
         self.held.len()
     }
 
-    /// Whether one more of this class may begin.
-    pub(super) fn has_room(&self, class: Class) -> bool {
+    /// Who may begin one more of this class. The last eighth of what a class may have is for merchants that have nothing under way: whoever
+    /// hangs has, so they do not wait for it, whatever their class.
+    pub(super) fn room(&self, class: Class) -> Room {
         let all = self.bounds.in_flight;
-        let [_, new, suspect] = self.fast;
-        let is_in_its_share = match class {
-            Class::Proven => true,
-            Class::New => new + suspect < (3 * all).div_ceil(4),
-            Class::Suspect => suspect < all.div_ceil(2) && new + suspect < (3 * all).div_ceil(4),
-        };
-        is_in_its_share && self.fast.iter().sum::<usize>() < all
+        let (unproven, failing) = ((3 * all).div_ceil(4), all.div_ceil(2));
+        let [proven, new, suspect] = self.fast;
+        let left = |most: usize, taken: usize| (most.saturating_sub(taken), most / 8);
+        let shares = [
+            left(all, proven + new + suspect),
+            left(if class == Class::Proven { usize::MAX } else { unproven }, new + suspect),
+            left(if class == Class::Suspect { failing } else { usize::MAX }, suspect),
+        ];
+        if shares.iter().any(|(left, _)| *left == 0) {
+            Room::None
+        } else if shares.iter().any(|(left, kept)| left <= kept) {
+            Room::ForIdle
+        } else {
+            Room::ForAll
+        }
     }
 
     /// Whether one more of this merchant may begin.
     pub(super) fn has_room_of(&self, tenant: TenantNo) -> bool {
-        self.of.get(&tenant).is_none_or(|held| *held < self.bounds.per_merchant)
+        self.of.get(&tenant).is_none_or(|of| of.fast < self.bounds.per_merchant)
+    }
+
+    /// Whether this merchant has nothing under way.
+    pub(super) fn is_idle(&self, tenant: TenantNo) -> bool {
+        !self.of.contains_key(&tenant)
     }
 
     pub(super) fn take(&mut self, held: Held, now: UnixMillis) {
         self.taken += 1;
         self.held.insert(held.event, Attempt { held, number: self.taken, is_slow: false });
         self.fast[held.class as usize] += 1;
-        *self.of.entry(held.tenant).or_insert(0) += 1;
+        self.of.entry(held.tenant).or_default().fast += 1;
         self.young[held.class as usize].push_back((now, held.event, self.taken));
     }
 
-    pub(super) fn give_back(&mut self, event: EventNo) {
-        match self.held.remove(&event) {
-            Some(Attempt { held, is_slow: true, .. }) => self.slow[held.class as usize] -= 1,
-            Some(Attempt { held, is_slow: false, .. }) => self.is_fast_no_more(held),
-            None => {}
+    /// An attempt is over. Whose it was, where that merchant has nothing under way any more.
+    pub(super) fn give_back(&mut self, event: EventNo) -> Option<TenantNo> {
+        let Attempt { held: Held { class, tenant, .. }, is_slow, .. } = self.held.remove(&event)?;
+        let of = self.of.get_mut(&tenant)?;
+        if is_slow {
+            self.slow[class as usize] -= 1;
+            of.slow -= 1;
+        } else {
+            self.fast[class as usize] -= 1;
+            of.fast -= 1;
         }
-    }
-
-    fn is_fast_no_more(&mut self, held: Held) {
-        self.fast[held.class as usize] -= 1;
-        if let Some(of) = self.of.get_mut(&held.tenant) {
-            *of -= 1;
-            if *of == 0 {
-                self.of.remove(&held.tenant);
-            }
-        }
+        let is_idle = of.fast + of.slow == 0;
+        is_idle.then(|| self.of.remove(&tenant)).map(|_| tenant)
     }
 
     /// What has taken long by now gives its permit back, where there is room among the slow.
@@ -128,8 +155,10 @@ impl Permits {
                 }
                 self.young[at].pop_front();
                 if let Some(held) = held {
-                    self.is_fast_no_more(held);
+                    self.fast[at] -= 1;
                     self.slow[at] += 1;
+                    let of = self.of.entry(held.tenant).or_default();
+                    (of.fast, of.slow) = (of.fast.saturating_sub(1), of.slow + 1);
                     self.held.insert(event, Attempt { held, number, is_slow: true });
                 }
             }

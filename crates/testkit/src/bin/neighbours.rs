@@ -8,7 +8,7 @@ fn main() -> Result<()> {
     let mut words = std::env::args().skip(1);
     let hung = words.next().context("usage: neighbours HUNG [sqlite|postgres]")?.parse().context("HUNG is a number")?;
     let kind = words.next().map_or(Ok(StoreKind::Sqlite), |word| StoreKind::lasting(&word))?;
-    let plan = Plan { hung, events_each: 2, events: 2_000, deadline_s: 15 };
+    let plan = Plan { hung, events_each: 2, events: 2_000, deadline_s: 15, slow: 1_024 };
     let report = tokio::runtime::Runtime::new()?.block_on(neighbours::run(kind, plan))?;
     neighbours::print(&report, plan);
     report.figures()
