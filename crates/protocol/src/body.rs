@@ -123,6 +123,20 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// An object, and what is read of it. Its fields are named with its own name before them: `goods.goodsName`.
+    pub fn object<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&Fields<'_>) -> Result<T, FieldRefused>,
+    ) -> Result<Option<T>, FieldRefused> {
+        let Some(token) = self.value(name) else { return Ok(None) };
+        let inside = |refused: FieldRefused| {
+            let path = if refused.field.is_empty() { name.to_owned() } else { format!("{name}.{}", refused.field) };
+            FieldRefused::new(path, refused.why)
+        };
+        Fields::parse(token.as_bytes()).and_then(|fields| read(&fields)).map(Some).map_err(inside)
+    }
+
     fn value(&self, name: &str) -> Option<&'a str> {
         self.raw(name).map(RawValue::get).filter(|token| *token != "null")
     }

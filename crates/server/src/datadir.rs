@@ -28,7 +28,7 @@ pub enum DataRefused {
     #[error("{} is not a folder", .0.display())]
     NotAFolder(PathBuf),
     /// The system refused.
-    #[error("{} {what}: {source}", path.display())]
+    #[error("{} {what}", path.display())]
     Io {
         /// Which file or folder.
         path: PathBuf,

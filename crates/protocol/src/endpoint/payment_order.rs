@@ -90,10 +90,9 @@ impl Request {
             merchant_trade_no,
             currency,
             order_amount: amount(&fields, "orderAmount")?,
-            env: inner(&fields, "env", |env| {
-                Ok(Env { terminal_type: short(env, "terminalType", TERMINAL_TYPE_CHARS_MAX)? })
-            })?,
-            goods: inner(&fields, "goods", |goods| {
+            env: fields
+                .object("env", |env| Ok(Env { terminal_type: short(env, "terminalType", TERMINAL_TYPE_CHARS_MAX)? }))?,
+            goods: fields.object("goods", |goods| {
                 let goods_name = short(goods, "goodsName", GOODS_NAME_CHARS_MAX)?;
                 Ok(Goods { goods_name, goods_detail: short(goods, "goodsDetail", GOODS_DETAIL_CHARS_MAX)? })
             })?,
@@ -222,20 +221,4 @@ fn user_id(fields: &Fields<'_>) -> Result<Option<String>, FieldRefused> {
             )
         }),
     }
-}
-
-/// An object inside the body.
-fn inner<T>(
-    fields: &Fields<'_>,
-    name: &str,
-    read: impl FnOnce(&Fields<'_>) -> Result<T, FieldRefused>,
-) -> Result<Option<T>, FieldRefused> {
-    let Some(raw) = fields.raw(name).map(serde_json::value::RawValue::get).filter(|raw| *raw != "null") else {
-        return Ok(None);
-    };
-    let inside = |refused: FieldRefused| {
-        let path = if refused.field.is_empty() { name.to_owned() } else { format!("{name}.{}", refused.field) };
-        FieldRefused::new(path, refused.why)
-    };
-    Fields::parse(raw.as_bytes()).and_then(|fields| read(&fields)).map(Some).map_err(inside)
 }

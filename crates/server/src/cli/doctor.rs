@@ -140,7 +140,7 @@ fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {
             Some(data)
         }
         Err(error) => {
-            findings.note(Verdict::Fail, "data folder", error.to_string());
+            findings.note(Verdict::Fail, "data folder", format!("{:#}", anyhow::Error::from(error)));
             None
         }
     }

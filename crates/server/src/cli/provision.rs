@@ -3,6 +3,7 @@
 use clap::{Subcommand, ValueEnum};
 use hyper::Method;
 
+use super::Usage;
 use super::operator::{Call, IntoCall, PageArgs, escaped};
 use super::what_if::WhatIfArgs;
 
@@ -253,7 +254,8 @@ fn null(clears: bool) -> Option<String> {
 }
 
 fn changes_something(call: Call) -> anyhow::Result<Call> {
-    anyhow::ensure!(!call.body.is_empty(), "nothing to change: name at least one field, such as --enabled false");
+    let nothing = || Usage("nothing to change: name at least one field, such as --enabled false".to_owned());
+    anyhow::ensure!(!call.body.is_empty(), nothing());
     Ok(call)
 }
 

@@ -1,6 +1,7 @@
 //! Flags that are settings.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -32,10 +33,10 @@ pub struct SettingsArgs {
     pub data: DataArgs,
     /// Address for merchants; port 0 picks a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<String>,
+    pub listen: Option<SocketAddr>,
     /// Address for operators [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
-    pub operator_listen: Option<String>,
+    pub operator_listen: Option<SocketAddr>,
     /// PEM file of the certificate chain
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<String>,
@@ -89,11 +90,12 @@ impl SettingsArgs {
     /// All settings under these flags.
     pub fn load(&self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigRefused> {
         let mut flags = self.data.flags();
+        let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         text_flags(
             &mut flags,
             &[
-                ("--listen", "listen", &self.listen),
-                ("--operator-listen", "operator_listen", &self.operator_listen),
+                ("--listen", "listen", &text(self.listen)),
+                ("--operator-listen", "operator_listen", &text(self.operator_listen)),
                 ("--tls-cert", "tls__cert", &self.tls_cert),
                 ("--tls-key", "tls__key", &self.tls_key),
             ],
@@ -124,8 +126,8 @@ mod tests {
                 master_key: Some("K".to_owned()),
                 config: None,
             },
-            listen: Some("0.0.0.0:1".to_owned()),
-            operator_listen: Some("127.0.0.1:2".to_owned()),
+            listen: Some(SocketAddr::from(([0; 4], 1))),
+            operator_listen: Some(SocketAddr::from(([127, 0, 0, 1], 2))),
             tls_cert: Some("C".to_owned()),
             tls_key: Some("P".to_owned()),
             behind_proxy: true,

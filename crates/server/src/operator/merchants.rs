@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::Response;
 use countersign_domain::rules::Markup;
 use countersign_domain::time::rfc3339;
-use countersign_protocol::body::{FieldRefused, Fields};
+use countersign_protocol::body::Fields;
 use countersign_protocol::exact::Exact;
 use countersign_store::contract::{MerchantKind, MerchantRow};
 use serde::Serialize;
@@ -156,19 +156,9 @@ fn parse(
 }
 
 fn institution_standing(fields: &Fields<'_>) -> Result<Standing, Problem> {
-    let (r, f) = match fields.raw("base_rate").filter(|raw| raw.get() != "null") {
-        None => (Exact::default(), Exact::default()),
-        Some(raw) => {
-            // Of the object as a whole it is said without a second name.
-            let refused = |refused: FieldRefused| match refused.field.as_str() {
-                "" => Problem::field("base_rate", refused.why),
-                _ => Problem::field("base_rate", refused),
-            };
-            let inner = Fields::parse(raw.get().as_bytes()).map_err(refused)?;
-            let number = |name| inner.number(name).map_err(refused);
-            (number("r_total")?.unwrap_or_default(), number("f_total")?.unwrap_or_default())
-        }
-    };
+    let number = |rate: &Fields<'_>, name| Ok(rate.number(name)?.unwrap_or_default());
+    let given = fields.object("base_rate", |rate| Ok((number(rate, "r_total")?, number(rate, "f_total")?)))?;
+    let (r, f) = given.unwrap_or_default();
     // The limits of a markup are those of a base rate.
     let why = "r_total must be from 0 to 100 with at most 8 decimals, f_total from 0 to 5000000 with at most 6";
     let rate = Markup::new(r.0, f.0).map_err(|_| Problem::field("base_rate", why))?;

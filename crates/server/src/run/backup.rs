@@ -164,7 +164,7 @@ impl NameLock {
         let unusable = || format!("{} cannot be locked", path.display());
         loop {
             let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(&path);
-            let file = opened.with_context(unusable)?;
+            let file = opened.with_context(|| format!("{} cannot be made", to.display()))?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {

@@ -32,6 +32,19 @@ fn init_shows_the_first_token_once_and_is_refused_the_second_time() {
 }
 
 #[test]
+fn a_place_where_nothing_can_be_made_is_named_with_its_cause_once() {
+    let place = Place::fresh();
+    place.init();
+    for (arguments, said) in [
+        (&["init", "--data", "/proc/x"][..], "countersign: /proc/x cannot be made: No such file or directory"),
+        (&["backup", "/proc/x", "--data", "data"], "countersign: /proc/x cannot be made: No such file or directory"),
+    ] {
+        let (_, stderr) = place.ends(arguments, 1);
+        assert!(stderr.starts_with(said) && stderr.matches("No such file").count() == 1, "{stderr}");
+    }
+}
+
+#[test]
 fn init_closes_a_folder_that_others_could_enter() {
     let place = Place::fresh();
     std::fs::create_dir(place.data()).expect("made");
@@ -113,7 +126,9 @@ fn settings_that_nobody_knows_are_refused_by_name() {
 #[test]
 fn wrong_usage_is_2() {
     let place = Place::fresh();
-    for arguments in [&["frobnicate"][..], &["serve", "--frobnicate"], &[], &["event", "emit"]] {
+    for arguments in
+        [&["frobnicate"][..], &["serve", "--frobnicate"], &[], &["event", "emit"], &["serve", "--listen", "x"]]
+    {
         assert_eq!(place.run(arguments).status.code(), Some(2), "{arguments:?}");
     }
     for arguments in [
@@ -124,6 +139,7 @@ fn wrong_usage_is_2() {
         &["call", "G T", "/v1/time"],
         &["certify", "x"],
         &["listen", "--forward", "ftp://127.0.0.1/"],
+        &["application", "update", "app_1"],
     ] {
         let mut command = place.command(arguments);
         let out = command.envs([("COUNTERSIGN_CLIENT_ID", "app_1"), ("COUNTERSIGN_SECRET", "s")]).output();

@@ -27,10 +27,11 @@ async fn a_base_rate_outside_its_limits_is_refused() {
     let house = House::open().await;
     let text = house.post("/institutions", json!({"name": "B", "base_rate": 5})).await;
     text.refused(400, "400001", "field base_rate: must be a JSON object");
+    let text = house.post("/institutions", json!({"name": "B", "base_rate": {"r_total": "0.1", "f_total": 0}})).await;
+    text.refused(400, "400001", "field base_rate.r_total: must be a JSON number");
     for rate in [
         json!({"r_total": 100.1, "f_total": 0}),
         json!({"r_total": 0, "f_total": 5_000_001}),
-        json!({"r_total": "0.1", "f_total": 0}),
         json!({"r_total": -1}),
         json!(0.1),
         json!([]),
