@@ -18,7 +18,7 @@ use crate::contract::{
     IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, Store, StoreError,
     TokenRow, TurningRow,
 };
-use crate::conversion::{ConvertMove, ConvertStore, RateRow};
+use crate::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, RateRow};
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::paid_order::{PaidOrder, PaidOrders, PaidSpan};
@@ -80,6 +80,15 @@ impl ConvertStore for AnyStore {
         client_req_id: &str,
     ) -> Result<Option<ConvertOrder>, StoreError> {
         either!(self, s => s.convert_request(tenant, of, client_req_id).await)
+    }
+
+    async fn convert_orders(
+        &self,
+        filter: ConvertOrderFilter,
+        page: Cursor<OrderId>,
+        looked_max: u32,
+    ) -> Result<ConvertOrderPage, StoreError> {
+        either!(self, s => s.convert_orders(filter, page, looked_max).await)
     }
 
     async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {

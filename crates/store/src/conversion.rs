@@ -13,7 +13,7 @@ use countersign_domain::time::UnixMillis;
 use rust_decimal::Decimal;
 
 use crate::contract::{Cursor, StoreError};
-use crate::read::{Columns, Fields};
+use crate::read::{CONVERT_ORDER_COLUMNS, Columns, Fields, convert_order};
 
 /// Old quotes of its tenant that one [`ConvertWrite::AddQuote`] forgets at the most: more than it adds, so that they do not pile up.
 pub const QUOTES_FORGOTTEN_MAX: usize = 8;
@@ -108,6 +108,54 @@ impl ConvertWrite {
     }
 }
 
+/// Which orders to list, in the descending order of their numbers: those that were made by the server stand newest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConvertOrderFilter {
+    /// Only those that stand so.
+    pub status: Option<ConvertStatus>,
+    /// Only of this merchant.
+    pub of: Option<(TenantNo, MerchantNo)>,
+}
+
+impl ConvertOrderFilter {
+    /// Whether no more than so many orders are looked at for a page: where no index leads to those that are meant and to no others.
+    pub(crate) const fn is_bounded(&self) -> bool {
+        match (self.status, self.of) {
+            (None, _) | (Some(ConvertStatus::Created), None) => false,
+            (Some(_), _) => true,
+        }
+    }
+}
+
+/// Orders with the ids of their merchants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConvertOrderPage {
+    /// At most as many as were asked for.
+    pub orders: Vec<(String, ConvertOrder)>,
+    /// Where the next page begins: below this number; none: this was the last one.
+    pub next: Option<OrderId>,
+}
+
+/// A page of what was found, which is one order more than was asked for where there are more. `edge`: the first order that was not looked at.
+pub(crate) fn order_page(
+    mut found: Vec<(String, ConvertOrder)>,
+    limit: u32,
+    edge: Option<OrderId>,
+) -> ConvertOrderPage {
+    let limit = limit as usize;
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let last = found.last().map(|(_, order)| order.order_id).filter(|_| has_more);
+    let behind = |edge: OrderId| OrderId::new(edge.get() + 1);
+    ConvertOrderPage { orders: found, next: last.or_else(|| edge.and_then(behind)) }
+}
+
+/// An order of a list: its columns, and the id of its merchant behind them.
+pub(crate) fn listed<R: Columns>(row: &R) -> Result<(String, ConvertOrder), StoreError> {
+    let order = convert_order(row, 0)?;
+    Ok((Fields::new(row, "merchant", CONVERT_ORDER_COLUMNS, CONVERT_ORDER_COLUMNS).text()?, order))
+}
+
 /// What every store reads of conversions, beside [`crate::Store::convert_order`].
 pub trait ConvertStore {
     /// A pair's rate.
@@ -131,6 +179,15 @@ pub trait ConvertStore {
         merchant: MerchantNo,
         client_req_id: &str,
     ) -> impl Future<Output = Result<Option<ConvertOrder>, StoreError>> + Send;
+
+    /// Orders of all tenants. Where the filter asks for more than an index leads to, at most `looked_max` are looked at: a page may hold fewer
+    /// orders than were asked for, and yet not be the last one.
+    fn convert_orders(
+        &self,
+        filter: ConvertOrderFilter,
+        page: Cursor<OrderId>,
+        looked_max: u32,
+    ) -> impl Future<Output = Result<ConvertOrderPage, StoreError>> + Send;
 
     /// The states that an order came to, oldest first.
     fn convert_moves(

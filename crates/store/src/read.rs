@@ -321,6 +321,9 @@ pub(crate) fn rule<R: Columns>(row: &R, first: usize) -> Result<(Option<RuleVers
     Ok((Some(version), f.next()))
 }
 
+/// How many columns [`convert_order`] reads.
+pub(crate) const CONVERT_ORDER_COLUMNS: usize = 11;
+
 pub(crate) fn convert_order<R: Columns>(row: &R, first: usize) -> Result<ConvertOrder, StoreError> {
     let mut f = Fields::new(row, "convert_order", first, first);
     Ok(ConvertOrder {

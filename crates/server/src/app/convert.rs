@@ -3,12 +3,13 @@
 use countersign_domain::convert::{self, ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
-use countersign_store::contract::{CommitError, IdempotencyRow, MerchantRow};
-use countersign_store::conversion::ConvertMove;
+use countersign_store::contract::{CommitError, Cursor, IdempotencyRow, MerchantRow};
+use countersign_store::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage};
 use countersign_store::{ConvertStore as _, Store};
 use serde_json::json;
 
 use super::error::AppError;
+use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
 use super::{Actor, App};
 
@@ -53,6 +54,16 @@ pub async fn history(app: &App, id: OrderId) -> Result<(MerchantRow, ConvertOrde
     let (owner, order) = app.store.convert_order_owner(id).await?.ok_or(AppError::OrderNotFound)?;
     let moves = app.store.convert_moves(owner.tenant, id).await?;
     Ok((owner, order, moves))
+}
+
+/// Orders for operators, in the descending order of their numbers.
+pub async fn list(
+    app: &App,
+    filter: ConvertOrderFilter,
+    after: Option<OrderId>,
+    limit: u32,
+) -> Result<ConvertOrderPage, AppError> {
+    Ok(app.store.convert_orders(filter, Cursor { after, limit }, LOOKED_MAX).await?)
 }
 
 /// Moves a convert order. `remember` makes the answer to keep of the order as it becomes.

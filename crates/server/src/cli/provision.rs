@@ -9,12 +9,14 @@ use super::what_if::WhatIfArgs;
 
 mod access;
 mod applications;
+mod convert_orders;
 mod merchants;
 mod payment_orders;
 mod rates;
 
 pub use access::{RecoverArgs, Secret, Token};
 pub use applications::Application;
+pub use convert_orders::ConvertOrder;
 pub use merchants::{Institution, Merchant, SubAccount};
 pub use payment_orders::PaymentOrder;
 pub use rates::Rate;
@@ -190,64 +192,6 @@ pub enum FeeRule {
     WhatIf(WhatIfArgs),
 }
 
-/// Convert orders.
-#[derive(Debug, Subcommand)]
-pub enum ConvertOrder {
-    /// Add a convert order
-    Create {
-        /// Whose: merchant_id or sub_merchant_id
-        merchant: String,
-        /// The user it is made for
-        #[arg(long)]
-        user_id: Option<i64>,
-        /// Currency sold
-        #[arg(long)]
-        sell_currency: String,
-        /// Currency bought
-        #[arg(long)]
-        buy_currency: String,
-        /// Amount sold
-        #[arg(long)]
-        sell_amount: String,
-        /// Amount bought
-        #[arg(long)]
-        buy_amount: String,
-        /// Quote coin per base coin of the pair, every digit kept
-        #[arg(long, value_name = "NUMBER", value_parser = json_number)]
-        rate: String,
-        /// Its number [default: made by the server]
-        #[arg(long)]
-        order_id: Option<String>,
-        /// The quote it rests on [default: made by the server]
-        #[arg(long)]
-        quote_id: Option<String>,
-    },
-    /// Show a convert order and every state that it came to
-    Show {
-        /// Which
-        order_id: String,
-    },
-    /// Move a convert order
-    Move {
-        /// Which
-        order_id: String,
-        /// Where to
-        #[arg(long)]
-        status: ConvertMove,
-    },
-}
-
-/// Where a convert order can go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ConvertMove {
-    /// Carried out: status 3.
-    #[value(alias = "3")]
-    Success,
-    /// Not carried out: status 6.
-    #[value(alias = "6")]
-    Failed,
-}
-
 /// What clears a field.
 fn null(clears: bool) -> Option<String> {
     clears.then(|| "null".to_owned())
@@ -326,41 +270,6 @@ impl IntoCall for FeeRule {
                 Call::list("/fee-rules", RULE_COLUMNS).query("sub_merchant_id", Some(sub_account.clone())).page(page)
             }
             Self::WhatIf(args) => args.call(),
-        })
-    }
-}
-
-impl IntoCall for ConvertOrder {
-    fn call(&self) -> anyhow::Result<Call> {
-        Ok(match self {
-            Self::Create {
-                merchant,
-                user_id,
-                sell_currency,
-                buy_currency,
-                sell_amount,
-                buy_amount,
-                rate,
-                order_id,
-                quote_id,
-            } => Call::new(Method::POST, format!("/merchants/{}/convert-orders", escaped(merchant)))
-                .text("order_id", order_id.as_deref())
-                .raw("userId", user_id.map(|id| id.to_string()))
-                .text("sellCurrency", Some(sell_currency))
-                .text("buyCurrency", Some(buy_currency))
-                .text("sellAmount", Some(sell_amount))
-                .text("buyAmount", Some(buy_amount))
-                .raw("rate", Some(rate.clone()))
-                .text("quoteId", quote_id.as_deref()),
-            Self::Show { order_id } => Call::new(Method::GET, format!("/convert-orders/{}", escaped(order_id))),
-            Self::Move { order_id, status } => {
-                let status = match status {
-                    ConvertMove::Success => "3",
-                    ConvertMove::Failed => "6",
-                };
-                Call::new(Method::PATCH, format!("/convert-orders/{}", escaped(order_id)))
-                    .raw("status", Some(status.to_owned()))
-            }
         })
     }
 }

@@ -11,13 +11,14 @@ use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::convert_order::Response as ConvertOrderAnswer;
 use countersign_protocol::exact::Exact;
 use countersign_store::contract::MerchantRow;
-use countersign_store::conversion::ConvertMove;
+use countersign_store::conversion::{ConvertMove, ConvertOrderFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{amount, checked_text, currency, rate, rate_schema, whole};
+use super::paging::{Asked, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
 use crate::app::{App, convert, identity};
@@ -163,6 +164,46 @@ impl From<&ConvertMove> for ConvertOrderState {
     fn from(came_to: &ConvertMove) -> Self {
         Self { status: came_to.status.code(), at: rfc3339(came_to.at) }
     }
+}
+
+/// A convert order as operators see it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ConvertOrderView {
+    /// As its merchant sees it.
+    #[serde(flatten)]
+    pub order: ConvertOrderAnswer,
+    /// Whose it is.
+    pub merchant_id: String,
+}
+
+fn status_of(code: &str) -> Result<ConvertStatus, Problem> {
+    let refuse = || Problem::field("state", "must be 1 (created), 3 (success) or 6 (failed)");
+    code.parse().ok().and_then(ConvertStatus::from_code).ok_or_else(refuse)
+}
+
+/// Convert orders in the descending order of their numbers: those that were made by the server stand newest first. `state=1` are those that the
+/// back end has not carried out yet. A page may hold fewer orders than `limit` and yet have a `next`: so many are looked at for a page, and no more.
+#[utoipa::path(get, path = "/operator/v1/convert-orders", tag = "Convert orders", operation_id = "list_convert_orders",
+    params(("state" = Option<String>, Query, description = "Only in this state: 1 created, 3 success, 6 failed"),
+        ("merchant_id" = Option<String>, Query, description = "Only of this merchant or sub-account"),
+        ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<ConvertOrderView>), (status = 404, body = ProblemDocument)))]
+pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    let status = asked.filter("state")?.map(|code| status_of(&code)).transpose()?;
+    let of = match asked.filter("merchant_id")? {
+        Some(merchant_id) => Some(identity::find_merchant(&desk.app, &merchant_id).await?),
+        None => None,
+    };
+    let filter = ConvertOrderFilter { status, of: of.map(|of| (of.tenant, of.no)) };
+    let wrong = || Problem::field("after", "must be `next` of the page before");
+    let after = asked.after.as_deref().map(|text| OrderId::parse(text).ok_or_else(wrong)).transpose()?;
+    let page = convert::list(&desk.app, filter, after, asked.limit).await?;
+    let view = |(merchant_id, order): (String, ConvertOrder)| ConvertOrderView {
+        order: edges::convert_order(&order),
+        merchant_id,
+    };
+    let items = page.orders.into_iter().map(view).collect();
+    Ok(json(&Page { items, next: page.next.map(|next| next.to_string()) }))
 }
 
 /// A convert order, whoever's, and its history.

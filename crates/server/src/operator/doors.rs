@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
-use countersign_store::contract::Role;
+use countersign_store::contract::Role::{self, Operator, Security, Viewer};
 
 use super::{
     BASE, Desk, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
@@ -33,8 +33,15 @@ impl Door {
 
 /// All of them. What changes who may do something, and everything about secrets and where callbacks go, is for the role security.
 pub fn doors() -> Vec<Door> {
-    use Role::{Operator, Security, Viewer};
-    let door = |method, under, role, handler| Door { method, under, role, handler };
+    [of_identities(), of_money(), of_events(), of_house()].into_iter().flatten().collect()
+}
+
+const fn door(method: Method, under: &'static str, role: Role, handler: MethodRouter<Arc<Desk>>) -> Door {
+    Door { method, under, role, handler }
+}
+
+/// Institutions, merchants, applications and their secrets.
+fn of_identities() -> Vec<Door> {
     vec![
         door(Method::POST, "/institutions", Security, post(merchants::create_institution)),
         door(Method::GET, "/institutions", Viewer, get(merchants::list_institutions)),
@@ -62,7 +69,14 @@ pub fn doors() -> Vec<Door> {
             Security,
             post(secrets::use_for_callbacks),
         ),
+    ]
+}
+
+/// Conversions, payment orders, and what is told of them.
+fn of_money() -> Vec<Door> {
+    vec![
         door(Method::POST, "/merchants/{merchant_id}/convert-orders", Operator, post(convert_orders::create)),
+        door(Method::GET, "/convert-orders", Viewer, get(convert_orders::list)),
         door(Method::GET, "/convert-orders/{order_id}", Viewer, get(convert_orders::show)),
         door(Method::PATCH, "/convert-orders/{order_id}", Operator, patch(convert_orders::advance)),
         door(Method::PUT, "/rates/{pair}", Operator, put(rates::put)),
@@ -74,6 +88,12 @@ pub fn doors() -> Vec<Door> {
         door(Method::GET, "/statements", Viewer, get(statements::show)),
         door(Method::GET, "/payment-orders/{prepayId}/evidence", Operator, get(evidence::export)),
         door(Method::GET, "/evidence/key", Viewer, get(evidence::key)),
+    ]
+}
+
+/// Events, redeliveries and fee rules.
+fn of_events() -> Vec<Door> {
+    vec![
         door(Method::POST, "/events", Operator, post(events::emit)),
         door(Method::GET, "/events", Viewer, get(events::list)),
         door(Method::GET, "/events/dead-causes", Viewer, get(causes::list)),
@@ -86,6 +106,12 @@ pub fn doors() -> Vec<Door> {
         door(Method::POST, "/redeliveries/{redelivery_id}/stop", Operator, post(redeliveries::stop)),
         door(Method::GET, "/fee-rules", Viewer, get(fee_rules::list)),
         door(Method::GET, "/fee-rules/what-if", Viewer, get(what_if::show)),
+    ]
+}
+
+/// What happened, and the house itself.
+fn of_house() -> Vec<Door> {
+    vec![
         door(Method::GET, "/audit", Viewer, get(audit::list)),
         door(Method::GET, "/audit/heads", Viewer, get(audit_chain::heads)),
         door(Method::GET, "/audit/lines", Viewer, get(audit_chain::lines)),

@@ -11,7 +11,10 @@ use super::state::{State, guard, parent};
 use super::{ModelStore, page};
 use crate::batch::{Conflict, Key};
 use crate::contract::{CommitError, Cursor, StoreError};
-use crate::conversion::{ConvertMove, ConvertStore, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow};
+use crate::conversion::{
+    ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow,
+    order_page,
+};
 
 /// Every row of them, by its key.
 #[derive(Clone, Debug, Default)]
@@ -122,6 +125,27 @@ impl ConvertStore for ModelStore {
         let state = self.state();
         let found = state.conversions.requests.get(&(of, client_req_id.to_owned())).filter(|_| state.is_of(of, tenant));
         Ok(found.and_then(|order| state.orders.get(order)).map(|(_, order)| order.clone()))
+    }
+
+    async fn convert_orders(
+        &self,
+        filter: ConvertOrderFilter,
+        cursor: Cursor<OrderId>,
+        looked_max: u32,
+    ) -> Result<ConvertOrderPage, StoreError> {
+        let state = self.state();
+        let before = |id: &OrderId| cursor.after.is_none_or(|after| *id < after);
+        let owned = |owner: &MerchantNo| filter.of.is_none_or(|(tenant, of)| *owner == of && state.is_of(of, tenant));
+        let led_to = || state.orders.iter().rev().filter(|(id, (owner, _))| before(id) && owned(owner));
+        let looked_max = if filter.is_bounded() { looked_max as usize } else { usize::MAX };
+        let is_meant = |order: &ConvertOrder| filter.status.is_none_or(|status| order.status == status);
+        let found = led_to().take(looked_max).filter(|(_, (_, order))| is_meant(order)).take(cursor.limit as usize + 1);
+        let named = |(_, (owner, order)): (&OrderId, &(MerchantNo, ConvertOrder))| {
+            let merchant_id = state.merchants.get(owner).map(|owner| owner.merchant_id.clone());
+            (merchant_id.unwrap_or_default(), order.clone())
+        };
+        let edge = led_to().nth(looked_max).map(|(id, _)| *id);
+        Ok(order_page(found.map(named).collect(), cursor.limit, edge))
     }
 
     async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {

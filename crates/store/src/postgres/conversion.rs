@@ -1,7 +1,7 @@
 //! Rates, quotes and requests: what becomes of them, judged by what each statement finds, and how they are read.
 
 use countersign_domain::conversion::{Limits, Pair, Quote};
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;
@@ -10,13 +10,15 @@ use tokio_postgres::Row;
 use super::PostgresStore;
 use super::alone::{Alone, Stop, guard};
 use super::queries::{many, one};
+use super::readers::Readers;
 use super::rows;
 use super::session::Params;
 use super::statements::Sql;
 use crate::batch::{Conflict, Key};
 use crate::contract::{Cursor, StoreError};
 use crate::conversion::{
-    ConvertMove, ConvertStore, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow, convert_move, quote, rate,
+    ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow,
+    convert_move, listed, order_page, quote, rate,
 };
 
 impl Alone<'_> {
@@ -95,6 +97,26 @@ impl Alone<'_> {
     }
 }
 
+/// The first order below a number that is not looked at, of a merchant or of all.
+async fn edge(
+    from: &Readers,
+    below: i64,
+    of: Option<[i64; 2]>,
+    looked_max: u32,
+) -> Result<Option<OrderId>, StoreError> {
+    let looked_max = i64::from(looked_max);
+    let read = |row: &Row| {
+        let mut f = rows::Fields::new(row, "convert_order", 0, 0);
+        f.int().and_then(|no| OrderId::new(no).ok_or_else(|| f.corrupt()))
+    };
+    match of {
+        Some([merchant, tenant]) => {
+            one(from, Sql::ConvertOrdersOfEdge, &[&below, &looked_max, &merchant, &tenant], read).await
+        }
+        None => one(from, Sql::ConvertOrdersEdge, &[&below, &looked_max], read).await,
+    }
+}
+
 impl ConvertStore for PostgresStore {
     async fn rate(&self, pair: &Pair) -> Result<Option<RateRow>, StoreError> {
         one(&self.readers, Sql::Rate, &[&pair.to_string()], rate).await
@@ -117,6 +139,29 @@ impl ConvertStore for PostgresStore {
     ) -> Result<Option<ConvertOrder>, StoreError> {
         let of: Params<'_> = &[&tenant.0, &of.0, &client_req_id];
         one(&self.readers, Sql::ConvertRequest, of, |row: &Row| rows::convert_order(row, 0)).await
+    }
+
+    async fn convert_orders(
+        &self,
+        filter: ConvertOrderFilter,
+        cursor: Cursor<OrderId>,
+        looked_max: u32,
+    ) -> Result<ConvertOrderPage, StoreError> {
+        let below = cursor.after.map_or(i64::MAX, OrderId::get);
+        let of = filter.of.map(|(tenant, merchant)| [merchant.0, tenant.0]);
+        let edge = if filter.is_bounded() { edge(&self.readers, below, of, looked_max).await? } else { None };
+        let (above, limit) = (edge.map_or(0, OrderId::get), i64::from(cursor.limit) + 1);
+        let status = filter.status.map(ConvertStatus::code);
+        let asked: Params<'_> = &[&below, &above, &limit, &status];
+        let found = match (&of, filter.status) {
+            (Some([merchant, tenant]), _) => {
+                let asked: Params<'_> = &[&below, &above, &limit, &status, merchant, tenant];
+                many(&self.readers, Sql::ConvertOrdersOf, asked, listed).await?
+            }
+            (None, Some(ConvertStatus::Created)) => many(&self.readers, Sql::ConvertOrdersOpen, asked, listed).await?,
+            (None, _) => many(&self.readers, Sql::ConvertOrders, asked, listed).await?,
+        };
+        Ok(order_page(found, cursor.limit, edge))
     }
 
     async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {

@@ -14,6 +14,35 @@ pub(super) const ORDER_OWNER: &str = concat!(
     order_columns!(),
     " FROM convert_order o JOIN merchant m ON m.merchant_no = o.merchant_no WHERE o.tenant_no = $1 AND o.order_id = $2"
 );
+// Below $1 and above $2, at most $3, in a status or $4 in any.
+macro_rules! orders {
+    ($from:literal, $of:literal) => {
+        concat!(
+            "SELECT ",
+            order_columns!(),
+            ", (SELECT m.merchant_id FROM merchant m WHERE m.merchant_no = o.merchant_no) FROM ",
+            $from,
+            " WHERE o.order_id < $1 AND o.order_id > $2 AND ($4::bigint IS NULL OR o.status = $4)",
+            $of,
+            " ORDER BY o.order_id DESC LIMIT $3"
+        )
+    };
+}
+pub(super) const ORDERS_OF: &str = orders!("convert_order o", " AND o.merchant_no = $5 AND o.tenant_no = $6");
+pub(super) const ORDERS_OPEN: &str = orders!("convert_order o", " AND o.status = 1");
+// The directory has all of them in the order of their numbers.
+pub(super) const ORDERS: &str = concat!(
+    "SELECT ",
+    order_columns!(),
+    ", (SELECT m.merchant_id FROM merchant m WHERE m.merchant_no = o.merchant_no) FROM order_directory i
+     JOIN convert_order o ON o.tenant_no = i.tenant_no AND o.order_id = i.order_id
+     WHERE i.order_id < $1 AND i.order_id > $2 AND ($4::bigint IS NULL OR o.status = $4) ORDER BY i.order_id DESC LIMIT $3"
+);
+// The first one below $1 behind so many ($2).
+pub(super) const ORDERS_OF_EDGE: &str = "SELECT o.order_id FROM convert_order o
+     WHERE o.order_id < $1 AND o.merchant_no = $3 AND o.tenant_no = $4 ORDER BY o.order_id DESC LIMIT 1 OFFSET $2";
+pub(super) const ORDERS_EDGE: &str =
+    "SELECT order_id FROM order_directory WHERE order_id < $1 ORDER BY order_id DESC LIMIT 1 OFFSET $2";
 pub(super) const ORDER_INSERT: &str =
     "INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency,
      sell_amount, buy_amount, status, rate, quote_id, created_at, revision)

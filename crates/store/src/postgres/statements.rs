@@ -3,8 +3,7 @@
 //! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take
 //! values. Rows are locked in one order everywhere: nonces, rule heads, payment orders, lanes, deliveries, applications, redeliveries, requests of
 //! conversions and their quotes, rates, events' counters, heads of the audit log, the directory; within each by key. Whatever belongs to a
-//! tenant is joined, guarded and found by it.
-//! Times are the database's own: `clock_timestamp()`, in ms.
+//! tenant is joined, guarded and found by it. Times are the database's own: `clock_timestamp()`, in ms.
 
 use super::convert_texts as texts;
 use super::payment_sql as payment;
@@ -83,6 +82,11 @@ statements! {
     ConvertOrder: texts::ORDER;
     ConvertOrderTenant: "SELECT order_id, tenant_no FROM order_directory WHERE order_id = $1";
     ConvertOrderOwner: texts::ORDER_OWNER;
+    ConvertOrders: texts::ORDERS;
+    ConvertOrdersOpen: texts::ORDERS_OPEN;
+    ConvertOrdersOf: texts::ORDERS_OF;
+    ConvertOrdersEdge: texts::ORDERS_EDGE;
+    ConvertOrdersOfEdge: texts::ORDERS_OF_EDGE;
     ConvertMoves: texts::MOVES;
     ConvertRequest: texts::REQUEST;
     Quote: texts::QUOTE;

@@ -51,7 +51,7 @@ const OTHERS: [&str; 15] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 19] = [
+const ACROSS: [(&str, &str); 21] = [
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
     ("RedeliveriesRunning", "as Owed"),
@@ -59,6 +59,8 @@ const ACROSS: [(&str, &str); 19] = [
     ("PaymentOrderOwner", "as Event"),
     ("PAYMENT_ORDERS", "an operator's list over all"),
     ("PAYMENT_ORDERS_EDGE", "as PAYMENT_ORDERS"),
+    ("ConvertOrders", "an operator's list over all"),
+    ("ConvertOrdersOpen", "as ConvertOrders"),
     ("Redelivery", "as Event"),
     ("Redeliveries", "an operator's list over all"),
     ("DeadOfAll", "an operator's look at all that is dead"),

@@ -1,23 +1,23 @@
 //! Rates, quotes and requests: their guards, what becomes of them, and how they are read.
 
 use countersign_domain::conversion::{Limits, Pair, Quote};
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::Amount;
-use rusqlite::params;
+use rusqlite::{Connection, params, params_from_iter};
 
 use super::SqliteStore;
 use super::apply::{Applier, Stop};
 use super::guards::guard;
-use super::queries::{many, one, order_columns};
+use super::queries::{Found, many, one, order_columns};
 use super::rows;
 use super::statements::{Kept, Sql};
 use super::writes::insert_order;
 use crate::batch::{Conflict, Key};
 use crate::contract::{Cursor, StoreError};
 use crate::conversion::{
-    ConvertMove, ConvertStore, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow, convert_move, quote, quote_columns, rate,
-    rate_columns,
+    ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow,
+    convert_move, listed, order_page, quote, quote_columns, rate, rate_columns,
 };
 
 impl Applier<'_> {
@@ -106,6 +106,63 @@ fn add_quote(kept: &mut Kept<'_>, tenant: TenantNo, merchant: MerchantNo, quote:
     kept.run(Sql::QuoteInsert, columns).map(|_| ())
 }
 
+/// A list of orders below `?1` and above `?2`, at most `?3`, in a status or `?4` in any.
+macro_rules! orders {
+    ($from:literal, $of:literal) => {
+        concat!(
+            "SELECT ",
+            order_columns!("o"),
+            ", (SELECT m.merchant_id FROM merchant m WHERE m.merchant_no = o.merchant_no) FROM convert_order o ",
+            $from,
+            " WHERE o.order_id < ?1 AND o.order_id > ?2 AND (?4 IS NULL OR o.status = ?4)",
+            $of,
+            " ORDER BY o.order_id DESC LIMIT ?3"
+        )
+    };
+}
+
+/// The first order below `?1` behind so many (`?2`).
+macro_rules! edge {
+    ($of:literal) => {
+        concat!(
+            "SELECT order_id FROM convert_order WHERE order_id < ?1",
+            $of,
+            " ORDER BY order_id DESC LIMIT 1 OFFSET ?2"
+        )
+    };
+}
+
+fn list(
+    conn: &Connection,
+    filter: ConvertOrderFilter,
+    cursor: &Cursor<OrderId>,
+    looked_max: u32,
+) -> Found<ConvertOrderPage> {
+    let below = cursor.after.map_or(i64::MAX, OrderId::get);
+    let of = filter.of.into_iter().flat_map(|(tenant, merchant)| [Some(merchant.0), Some(tenant.0)]);
+    let mut edge = None;
+    if filter.is_bounded() {
+        let sql = match filter.of {
+            Some(_) => edge!(" AND merchant_no = ?3 AND tenant_no = ?4"),
+            None => edge!(""),
+        };
+        let asked = [Some(below), Some(i64::from(looked_max))].into_iter().chain(of.clone());
+        edge = one(conn, sql, params_from_iter(asked), |row| {
+            let mut f = rows::Fields::new(row, "convert_order", 0, 0);
+            f.int().and_then(|no| OrderId::new(no).ok_or_else(|| f.corrupt()))
+        })?;
+    }
+    let sql = match (filter.of, filter.status) {
+        (Some(_), _) => orders!("", " AND o.merchant_no = ?5 AND o.tenant_no = ?6"),
+        (None, Some(ConvertStatus::Created)) => orders!("INDEXED BY convert_order_open", " AND o.status = 1"),
+        (None, _) => orders!("", ""),
+    };
+    let above = edge.map_or(0, OrderId::get);
+    let asked = [Some(below), Some(above), Some(i64::from(cursor.limit) + 1), filter.status.map(ConvertStatus::code)];
+    let found = many(conn, sql, params_from_iter(asked.into_iter().chain(of)), |row| listed(row))?;
+    Ok(order_page(found, cursor.limit, edge))
+}
+
 impl ConvertStore for SqliteStore {
     async fn rate(&self, pair: &Pair) -> Result<Option<RateRow>, StoreError> {
         let sql = concat!("SELECT ", rate_columns!(), " FROM pair_rate r WHERE r.pair = ?1");
@@ -141,6 +198,15 @@ impl ConvertStore for SqliteStore {
         );
         let of = params![of.0, client_req_id, tenant.0];
         self.readers.here(|conn| one(conn, sql, of, |row| rows::convert_order(row, 0)))
+    }
+
+    async fn convert_orders(
+        &self,
+        filter: ConvertOrderFilter,
+        cursor: Cursor<OrderId>,
+        looked_max: u32,
+    ) -> Result<ConvertOrderPage, StoreError> {
+        self.readers.away(move |conn| list(conn, filter, &cursor, looked_max)).await
     }
 
     async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {

@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
     Step { number: 14, name: "order_request", sql: include_str!("../../migrations/sqlite/0014_order_request.sql") },
     Step { number: 15, name: "conditions", sql: include_str!("../../migrations/sqlite/0015_conditions.sql") },
     Step { number: 16, name: "paid_by_number", sql: include_str!("../../migrations/sqlite/0016_paid_by_number.sql") },
+    Step { number: 17, name: "convert_lists", sql: include_str!("../../migrations/sqlite/0017_convert_lists.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

@@ -9,6 +9,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo};
 use countersign_store::batch::{Batch, Conflict, EventNumbers, Write};
 use countersign_store::contract::{Claimed, CommitError, EventFilter, RuleFilter, StoreError};
+use countersign_store::conversion::ConvertOrderFilter;
 use countersign_store::{ConvertStore as _, PostgresOptions, PostgresStore, Store};
 
 use crate::fixtures::*;
@@ -398,6 +399,7 @@ async fn everything(store: &PostgresStore) -> Vec<StoreError> {
         store.rule_page(TENANT, RuleFilter::default(), at(3_000), 0, 100),
         store.convert_order(TENANT, SUB, order(7).order_id),
         store.convert_moves(TENANT, order(7).order_id),
+        store.convert_orders(ConvertOrderFilter::default(), all(), 9),
         store.quote(TENANT, SUB, "PAY-1"),
         store.rates(all()),
         store.events(EventFilter::default(), all()),

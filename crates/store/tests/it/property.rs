@@ -9,7 +9,7 @@ use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::{
     ApplicationRow, ClaimKey, CommitError, Cursor, EventFilter, EventRow, RuleFilter, SecretRow, StoreError, TokenRow,
 };
-use countersign_store::conversion::ConvertWrite;
+use countersign_store::conversion::{ConvertOrderFilter, ConvertWrite};
 use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
 use countersign_store::{AnyStore, ConvertStore as _, Store};
 use proptest::prelude::*;
@@ -244,6 +244,12 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
             seen.push(format!("{:?}", store.convert_order(TENANT, of, id).await.expect("reads")));
             seen.push(format!("{:?}", store.convert_order_owner(id).await.expect("reads")));
             seen.push(format!("{:?}", store.convert_moves(TENANT, id).await.expect("reads")));
+        }
+        for status in [None, Some(ConvertStatus::Created), Some(ConvertStatus::Failed)] {
+            let filter = ConvertOrderFilter { status, of: Some((TENANT, of)) };
+            seen.push(format!("{:?}", store.convert_orders(filter, all(), 2).await.expect("reads")));
+            let of_all = ConvertOrderFilter { of: None, ..filter };
+            seen.push(format!("{:?}", store.convert_orders(of_all, all(), 2).await.expect("reads")));
         }
     }
     for n in 0..9u8 {

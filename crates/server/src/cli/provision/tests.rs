@@ -151,6 +151,12 @@ fn each_command_of_the_daily_business_makes_its_call() {
             r#"POST /merchants/M/convert-orders {"sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1","buyAmount":"2","rate":2.50}"#,
         ),
         ("convert-order show 17", "GET /convert-orders/17"),
+        ("convert-order list", "GET /convert-orders"),
+        (
+            "convert-order list --state created --merchant M --after 17 --limit 5",
+            "GET /convert-orders state=1 merchant_id=M limit=5 after=17",
+        ),
+        ("convert-order list --state 6", "GET /convert-orders state=6"),
         ("rate set GT_USDT 22.50", r#"PUT /rates/GT_USDT {"rate":22.50}"#),
         (
             "rate set GT_USDT 2 --base-min 0.1 --base-max 5 --quote-min 1 --quote-max 9",

@@ -8,7 +8,9 @@ use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::Amount;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{CommitError, Cursor};
-use countersign_store::conversion::{ConvertMove, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow};
+use countersign_store::conversion::{
+    ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow,
+};
 use countersign_store::{AnyStore, ConvertStore as _, Store as _};
 
 use crate::fixtures::*;
@@ -232,4 +234,80 @@ pub async fn every_state_of_an_order_is_in_its_history(store: Any) {
     assert_eq!(moves(TENANT, 8).await, [first]);
     assert_eq!(moves(OTHER_TENANT, 7).await, []);
     assert_eq!(moves(TENANT, 9).await, []);
+}
+
+/// What a list holds, as a person would say it: of those that are led to, below the cursor, at most so many are looked at if they are looked
+/// through; of those the meant ones are shown, as many as were asked for.
+fn said(
+    orders: &[(&str, ConvertOrder)],
+    (merchant_id, status): (Option<&str>, Option<ConvertStatus>),
+    cursor: &Cursor<OrderId>,
+    looked_max: usize,
+) -> ConvertOrderPage {
+    let mut led_to: Vec<&(&str, ConvertOrder)> = orders
+        .iter()
+        .filter(|(of, _)| merchant_id.is_none_or(|asked| asked == *of))
+        .filter(|(_, order)| cursor.after.is_none_or(|after| order.order_id < after))
+        .collect();
+    led_to.sort_by_key(|(_, order)| std::cmp::Reverse(order.order_id));
+    let is_through = status.is_some() && (merchant_id, status) != (None, Some(ConvertStatus::Created));
+    let looked = if is_through { looked_max.min(led_to.len()) } else { led_to.len() };
+    let (now, later) = led_to.split_at(looked);
+    let meant: Vec<_> = now.iter().filter(|(_, order)| status.is_none_or(|asked| asked == order.status)).collect();
+    let shown: Vec<_> =
+        meant.iter().take(cursor.limit as usize).map(|(of, order)| ((*of).to_owned(), order.clone())).collect();
+    let next = if meant.len() > shown.len() {
+        shown.last().map(|(_, order)| order.order_id)
+    } else {
+        later.first().and_then(|(_, order)| OrderId::new(order.order_id.get() + 1))
+    };
+    ConvertOrderPage { orders: shown, next }
+}
+
+pub async fn orders_are_listed_by_number_in_pages_that_look_at_so_many(store: Any) {
+    let mut orders = Vec::new();
+    for n in 1..=30 {
+        let (merchant_id, tenant, of) = match n % 5 {
+            0 => ("other", OTHER_TENANT, OTHER),
+            1 | 2 => ("inst", TENANT, INSTITUTION),
+            _ => ("sub-a", TENANT, SUB),
+        };
+        let made = order(n * 7 % 31 * 1_000_000_007);
+        commit(&*store, vec![Write::InsertConvertOrder { tenant, merchant: of, order: Box::new(made.clone()) }]).await;
+        let status = [ConvertStatus::Created, ConvertStatus::Success, ConvertStatus::Success, ConvertStatus::Failed];
+        let order = match status[usize::try_from(n / 2 % 4).expect("small")] {
+            ConvertStatus::Created => made,
+            status => {
+                let moved = ConvertOrder { status, revision: 2, ..made };
+                let step = Write::MoveConvertOrder { tenant, order: Box::new(moved.clone()), at: at(9) };
+                commit(&*store, vec![step]).await;
+                moved
+            }
+        };
+        orders.push((merchant_id, order));
+    }
+    let merchants =
+        [(None, None), (Some("inst"), Some((TENANT, INSTITUTION))), (Some("other"), Some((OTHER_TENANT, OTHER)))];
+    let statuses = [None, Some(ConvertStatus::Created), Some(ConvertStatus::Success), Some(ConvertStatus::Failed)];
+    for (merchant_id, of) in merchants {
+        for status in statuses {
+            for (limit, looked_max) in [(1, 1), (2, 3), (3, 100), (100, 4), (100, 30), (100, 29)] {
+                let (filter, mut after, mut pages) = (ConvertOrderFilter { status, of }, None, 0);
+                loop {
+                    let page = || Cursor { after, limit };
+                    let found = store.convert_orders(filter, page(), looked_max).await.expect("reads");
+                    let asked = (merchant_id, status);
+                    assert_eq!(found, said(&orders, asked, &page(), looked_max as usize), "{asked:?} {:?}", page());
+                    pages += 1;
+                    after = found.next;
+                    if after.is_none() {
+                        break;
+                    }
+                    assert!(pages < 40, "it comes to an end");
+                }
+            }
+        }
+    }
+    let foreign = ConvertOrderFilter { status: None, of: Some((OTHER_TENANT, SUB)) };
+    assert_eq!(store.convert_orders(foreign, all(), 99).await.expect("reads"), ConvertOrderPage::default());
 }

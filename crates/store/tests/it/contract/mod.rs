@@ -170,6 +170,7 @@ contract! {
         an_order_is_made_of_a_merchants_own_quote_only,
         of_64_with_one_request_at_once_one_makes_an_order,
         every_state_of_an_order_is_in_its_history,
+        orders_are_listed_by_number_in_pages_that_look_at_so_many,
     ]
     payment_orders: [
         a_payment_order_is_seen_by_its_owner_only,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::house::House;
+use super::house::{House, all_pages};
 
 fn order() -> Value {
     json!({
@@ -47,6 +47,51 @@ async fn every_state_of_an_order_is_shown_with_its_instant() {
     ]);
     assert_eq!(shown["moves"], moves);
     house.get("/convert-orders/7").await.refused(404, "400202", "no order has this number");
+}
+
+#[tokio::test]
+async fn orders_are_listed_with_whose_they_are_by_state_and_merchant() {
+    let house = house().await;
+    house.post("/merchants", json!({"name": "N", "merchant_id": "n"})).await.ok();
+    for (id, of, state) in
+        [("11", "m", 1), ("12", "n", 1), ("13", "m", 3), ("14", "n", 6), ("900", "m", 6), ("15", "m", 1)]
+    {
+        let mut body = order();
+        (body["order_id"], body["quoteId"]) = (json!(id), json!(format!("Q-{id}")));
+        house.post(&format!("/merchants/{of}/convert-orders"), body).await.ok();
+        if state != 1 {
+            house.patch(&format!("/convert-orders/{id}"), json!({"status": state})).await.ok();
+        }
+    }
+    let list = async |query: &str| {
+        let found = all_pages(&house, &format!("/convert-orders{query}"), 2).await;
+        found
+            .iter()
+            .map(|o| (o["order_id"].as_str().unwrap_or_default().to_owned(), o["merchant_id"].clone()))
+            .collect::<Vec<_>>()
+    };
+    let of = |found: &[(&str, &str)]| found.iter().map(|(id, of)| ((*id).to_owned(), json!(of))).collect::<Vec<_>>();
+    assert_eq!(list("").await, of(&[("900", "m"), ("15", "m"), ("14", "n"), ("13", "m"), ("12", "n"), ("11", "m")]));
+    assert_eq!(list("?state=1").await, of(&[("15", "m"), ("12", "n"), ("11", "m")]));
+    assert_eq!(list("?merchant_id=n").await, of(&[("14", "n"), ("12", "n")]));
+    assert_eq!(list("?merchant_id=m&state=6").await, of(&[("900", "m")]));
+    let first = house.get("/convert-orders?limit=1").await.ok();
+    assert_eq!(
+        first.text,
+        r#"{"items":[{"order_id":"900","userId":42,"sellCurrency":"USDT","buyCurrency":"EUR","sellAmount":"100","buyAmount":"91.5","status":6,"rate":0.915,"quoteId":"Q-900","createTime":1767225600001,"merchant_id":"m"}],"next":"900"}"#
+    );
+    house.patch("/convert-orders/12", json!({"status": 3})).await.ok();
+    assert_eq!(list("?state=1").await, of(&[("15", "m"), ("11", "m")]), "carried out");
+    for (query, word) in [
+        ("state=2", "state"),
+        ("state=created", "state"),
+        ("after=x", "after"),
+        ("limit=501", "limit"),
+        ("merchant_id=%00", "merchant_id"),
+    ] {
+        house.get(&format!("/convert-orders?{query}")).await.refused(400, "400001", word);
+    }
+    house.get("/convert-orders?merchant_id=nobody").await.refused(404, "400404", "nobody");
 }
 
 #[tokio::test]
