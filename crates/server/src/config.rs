@@ -17,6 +17,7 @@ use toml::{Table, Value};
 
 use crate::app::rates::PricePolicy;
 use crate::app::retention::Lives;
+use crate::log;
 use crate::merchant::Network;
 
 mod callbacks;
@@ -35,6 +36,9 @@ pub const ENVIRONMENT_PREFIX: &str = "COUNTERSIGN_";
 /// Shorter, and a slow database would make nodes lose their lanes for nothing; longer, and callbacks wait for a node that is dead.
 const DISPATCH_LEASE_MIN: Duration = Duration::from_secs(1);
 const DISPATCH_LEASE_MAX: Duration = Duration::from_secs(60);
+
+/// More threads than any machine has processors, and few enough for their stacks.
+const WORKER_THREADS_MAX: usize = 1_024;
 
 /// Variables with our prefix that are no settings: they belong to single commands.
 pub const NOT_SETTINGS: [&str; 6] = [
@@ -307,6 +311,21 @@ impl Config {
         }
         if self.rule_zone().is_none() {
             return refused(format!("rule_timezone: {:?} is no IANA time zone", self.rule_timezone));
+        }
+        if !log::is_filter(&self.log_level) {
+            return refused(format!(
+                "log_level: {:?} is none of \"error\", \"warn\", \"info\", \"debug\", \"trace\", \"off\", nor a list such as \
+                 \"info,countersign::dispatch=debug\"",
+                self.log_level
+            ));
+        }
+        if self.worker_threads > WORKER_THREADS_MAX {
+            return refused(format!(
+                "worker_threads must be at most {WORKER_THREADS_MAX}; 0 is one for each processor"
+            ));
+        }
+        if self.listen == self.operator_listen && self.listen.port() != 0 {
+            return refused(format!("listen and operator_listen are both {}: give each its own", self.listen));
         }
         let is_plain = |c: char| !c.is_control() && !c.is_whitespace();
         if self.checkout_url.is_empty() || !self.checkout_url.chars().all(is_plain) || self.checkout_url.ends_with('/')

@@ -14,8 +14,10 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+mod filter;
 mod kept;
 
+pub use filter::is_filter;
 pub use kept::{REFUSED_KEPT_MAX, names};
 
 /// How long lines are gathered before they are written together.

@@ -62,7 +62,9 @@ mod way_out;
 
 pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
 use certificate::Renewal;
-pub use database::{Database, close_store, moved_away, nameless_boot, open_store, postgres_options, sqlite_options};
+pub use database::{
+    Database, cannot_be_used, close_store, moved_away, nameless_boot, open_store, postgres_options, sqlite_options,
+};
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;
 pub use nodes::clock_ahead_ms;

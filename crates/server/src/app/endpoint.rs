@@ -24,6 +24,8 @@ pub enum Flow {
     Paused,
     /// There is no URL.
     NoUrl,
+    /// No secret is live that could sign them.
+    NoSecret,
 }
 
 impl Flow {
@@ -35,6 +37,7 @@ impl Flow {
             Self::MerchantDisabled => "merchant_disabled",
             Self::Paused => "paused",
             Self::NoUrl => "no_url",
+            Self::NoSecret => "no_secret",
         }
     }
 
@@ -48,6 +51,8 @@ impl Flow {
             Self::Paused
         } else if row.callback_url.is_none() {
             Self::NoUrl
+        } else if !view.secrets.iter().any(|secret| secret.is_live(app.clock.now())) {
+            Self::NoSecret
         } else {
             Self::Enabled
         }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Args;
 use countersign_store::{PostgresStore, SqliteStore};
 use serde_json::json;
 
 use super::DataArgs;
 use crate::datadir::DataDir;
-use crate::run::{self, Database, Prepared};
+use crate::run::{self, Database, Prepared, cannot_be_used};
 
 /// Flags of `init`.
 #[derive(Debug, Args)]
@@ -89,7 +90,7 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
         data.path().display(),
         data.path().display()
     );
-    let state = SqliteStore::migrate(&data.database())?;
+    let state = SqliteStore::migrate(&data.database()).with_context(|| cannot_be_used(&data.database()))?;
     super::say(&format!(
         "The schema of {} is up to date: step {} of {}.\n",
         data.database().display(),

@@ -70,18 +70,23 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     super::small_runtime()?.block_on(async {
         let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
         tokio::select! {
-            ended = follow(args, &client, &courier) => ended,
+            ended = follow(args, &client, &courier, client_id) => ended,
             _ = &mut interrupted => Ok(()),
         }
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn follow(args: &ListenArgs, client: &Client, courier: &Courier) -> anyhow::Result<()> {
-    let after = match (args.cursor.as_deref().map(remembered).transpose()?.flatten(), args.after) {
+async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id: &str) -> anyhow::Result<()> {
+    let known = args.cursor.as_deref().map(|file| remembered(file, client_id)).transpose()?.flatten();
+    let after = match (known, args.after) {
         (Some(seq), _) | (None, Some(seq)) => seq,
         (None, None) => last(client).await?,
     };
+    if let Some(file) = &args.cursor {
+        // Before anything is brought: what cannot be noted would come again with each start.
+        remember(file, after, client_id)?;
+    }
     told(&format!("bringing events after seq {after} to {}", args.forward))?;
     let mut walk = EventWalk::new(client.clone(), after);
     loop {
@@ -89,7 +94,7 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier) -> anyhow
         for event in &events {
             bring(courier, event).await?;
             if let Some(file) = &args.cursor {
-                remember(file, event.seq)?;
+                remember(file, event.seq, client_id)?;
             }
         }
         if events.is_empty() {
@@ -218,27 +223,35 @@ impl Waits {
     }
 }
 
-/// The cursor in the file; none where there is no file yet.
-fn remembered(file: &Path) -> anyhow::Result<Option<i64>> {
+/// The cursor in the file, a seq and whose it is; none where there is no file yet. Each application counts its events by itself, so another one's
+/// would pass events over without a word.
+fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<i64>> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("the cursor {} cannot be read", file.display())),
     };
-    match text.trim().parse::<i64>() {
-        Ok(seq) if seq >= 0 => Ok(Some(seq)),
-        Ok(_) | Err(_) => bail!("the cursor {} holds no seq; remove it, and say --after", file.display()),
+    let mut words = text.split_whitespace();
+    let seq = words.next().and_then(|seq| seq.parse::<i64>().ok()).filter(|seq| *seq >= 0);
+    // Older programs wrote the seq alone.
+    match (seq, words.next(), words.next()) {
+        (Some(seq), None, None) => Ok(Some(seq)),
+        (Some(seq), Some(of), None) if of == client_id => Ok(Some(seq)),
+        (Some(_), Some(of), None) => {
+            bail!("the cursor {} is that of {of}, and this is {client_id}: name another file", file.display())
+        }
+        _ => bail!("the cursor {} holds no seq; remove it, and say --after", file.display()),
     }
 }
 
 /// Replaces the file whole: a cut leaves the old cursor or the new one.
-fn remember(file: &Path, seq: i64) -> anyhow::Result<()> {
+fn remember(file: &Path, seq: i64, client_id: &str) -> anyhow::Result<()> {
     let write = || {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut fresh = file.as_os_str().to_owned();
         fresh.push(".unfinished");
         let mut new = fs::File::create(&fresh)?;
-        writeln!(new, "{seq}")?;
+        writeln!(new, "{seq} {client_id}")?;
         new.sync_all()?;
         fs::rename(&fresh, file)?;
         fs::File::open(folder)?.sync_all()

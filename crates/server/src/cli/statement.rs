@@ -3,8 +3,9 @@
 //! Invariant: a file is there only if the statement is there to its last record. One that breaks off leaves what there was before.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,6 +15,9 @@ use hyper::Method;
 
 use super::operator::{Call, Direct, OperatorArgs, accepted};
 
+/// What a merchant has earned is its owner's to read.
+const FILE_MODE: u32 = 0o600;
+
 /// Flags of `statement`.
 #[derive(Debug, Args)]
 pub struct StatementArgs {
@@ -22,9 +26,9 @@ pub struct StatementArgs {
     /// Which month, in the time zone of the rules; one that is not over is given up to now
     #[arg(long, value_name = "YYYY-MM")]
     pub month: String,
-    /// How it is written
-    #[arg(long, value_enum, default_value = "csv")]
-    pub format: StatementFormat,
+    /// How it is written [default: csv, or jsonl with --json]
+    #[arg(long, value_enum)]
+    pub format: Option<StatementFormat>,
     /// The file to be made or replaced [default: print it]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -90,16 +94,18 @@ impl Seen {
 /// Asks for a statement and writes it.
 pub fn run(args: &StatementArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let direct = Direct::new(&args.operator, environment)?;
+    let usual = if args.operator.json { StatementFormat::Jsonl } else { StatementFormat::Csv };
+    let format = args.format.unwrap_or(usual);
     let call = Call::new(Method::GET, "/statements")
         .query("merchant_id", Some(args.merchant.clone()))
         .query("month", Some(args.month.clone()))
-        .query("format", Some(args.format.name().to_owned()));
+        .query("format", Some(format.name().to_owned()));
     if let Some(file) = &args.output {
-        into_file(&direct, &call, args.format, file)?;
+        into_file(&direct, &call, format, file)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut is_read = true;
-    whole(&direct, &call, args.format, |part| {
+    whole(&direct, &call, format, |part| {
         // A reader that went away has seen enough.
         is_read = is_read && super::say_bytes(part)?;
         Ok(())
@@ -110,7 +116,8 @@ pub fn run(args: &StatementArgs, environment: &BTreeMap<String, String>) -> anyh
 fn into_file(direct: &Direct<'_>, call: &Call, format: StatementFormat, file: &Path) -> anyhow::Result<()> {
     let beside = beside(file)?;
     let cannot = || format!("{} cannot be written", file.display());
-    let mut out = BufWriter::new(File::create(&beside).with_context(cannot)?);
+    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&beside);
+    let mut out = BufWriter::new(made.with_context(cannot)?);
     let written = whole(direct, call, format, |part| out.write_all(part).with_context(cannot)).and_then(|()| {
         let out = out.into_inner().with_context(cannot)?;
         out.sync_all().with_context(cannot)?;

@@ -109,6 +109,16 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("timestamp_tolerance_ms = 0", "timestamp_tolerance_ms must be from 1"),
         ("master_key = \"00\"", "does not belong into a settings file"),
         ("listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"", "duplicate key"),
+        (
+            "listen = \"127.0.0.1:1\"\noperator_listen = \"127.0.0.1:1\"",
+            "listen and operator_listen are both 127.0.0.1:1",
+        ),
+        ("log_level = \"warning\"", "log_level: \"warning\" is none of \"error\", \"warn\""),
+        ("log_level = \"\"", "log_level: \"\" is none of"),
+        ("log_level = \"info,countersign=loud\"", "log_level"),
+        ("log_level = \"info,countersign\"", "log_level"),
+        ("log_level = \"=debug\"", "log_level"),
+        ("worker_threads = 1025", "worker_threads must be at most 1024"),
         ("[tls]\ncert = \"c.pem\"", "tls.cert is set without tls.key"),
         ("callback_proxy = \"proxy.example\"", "callback_proxy: it must be http://HOST:PORT"),
         ("callback_proxy = \"http://me:canary@h:1\"", "callback_proxy: it must hold no user name or password"),
@@ -124,6 +134,19 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         let said = load(file, &[], &[]).expect_err(file);
         assert!(said.contains(wanted) && !said.contains("canary"), "{file}: {said}");
     }
+}
+
+#[test]
+fn levels_of_the_log_are_words_or_lists_of_them() {
+    for good in ["error", "WARN", "info", "trace", "off", "info,countersign::dispatch=debug", "warn,countersign=Debug"]
+    {
+        let config = load(&format!("log_level = \"{good}\""), &[], &[]).expect(good);
+        assert_eq!(config.log_level, good);
+    }
+    assert!(
+        load("listen = \"127.0.0.1:0\"\noperator_listen = \"127.0.0.1:0\"", &[], &[]).is_ok(),
+        "each picks a free one"
+    );
 }
 
 #[test]

@@ -1,17 +1,18 @@
 //! How an endpoint fares: how many attempts at once it may have, and when it is left alone. No IO and no clock.
 //!
-//! Each good attempt raises what it may have by one, each bad one halves it. After some bad ones without a good one between, and while more
-//! is waiting for it, the breaker opens: the endpoint is left alone for a pause, then one attempt goes, and how that ends decides. The pause
-//! doubles where nobody answers, and stays as it is for one that answers with an error. A recovered endpoint begins with one attempt at once,
-//! so that what was waiting for it drains at a rate that rises while it stands it.
+//! Each good attempt raises what it may have by one, each bad one halves it. After some in a row to which nobody answered, or that were answered
+//! as by one that is not there or has too much to do, and while more is waiting for it, the breaker opens: the endpoint is left alone for a
+//! pause, then one attempt goes, and how that ends decides. The pause doubles where nobody answers, and stays as it is where somebody does. A
+//! recovered endpoint begins with one attempt at once, so that what was waiting for it drains at a rate that rises while it stands it.
+//! An error that may be of that one event (500) never opens it: a handler that breaks at some orders gets the others without a pause.
 //! Nothing of this touches an endpoint with a single event: its schedule says all. The pause never outlasts the schedule of the event that failed.
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;
 
-/// Bad attempts without a good one between that open the breaker.
-const STRIKES_OPEN: u32 = 10;
-/// As many make an endpoint suspect that was good before.
+/// Attempts in a row that an endpoint as a whole has failed, and that open the breaker.
+const OUTAGES_OPEN: u32 = 10;
+/// As many failed ones without a good one between make an endpoint suspect that was good before.
 const STRIKES_SUSPECT: u32 = 3;
 /// First and longest pause, in ms.
 const PAUSE_MS_MIN: i64 = 1_000;
@@ -22,7 +23,9 @@ const PAUSE_MS_MAX: i64 = 10_000;
 pub(super) enum Sign {
     /// It answered as one that works.
     Good,
-    /// It said that it has trouble.
+    /// It answered with an error, maybe at this event alone.
+    Failed,
+    /// It, or who answers in its place, said that it has too much to do or is not there.
     Ill,
     /// It could not be reached, or did not answer in time.
     Bad,
@@ -36,7 +39,8 @@ impl Sign {
         match outcome {
             Outcome::Delivered | Outcome::Fail => Self::Good,
             Outcome::HttpStatus => match http_status {
-                Some(429 | 500..=599) => Self::Ill,
+                Some(429 | 502..=504) => Self::Ill,
+                Some(500..=599) => Self::Failed,
                 Some(_) | None => Self::Neutral,
             },
             Outcome::Unreadable => Self::Neutral,
@@ -122,8 +126,10 @@ pub(super) struct Health {
     most: usize,
     /// Attempts at once by now.
     limit: usize,
-    /// Bad attempts since the last good one.
+    /// Failed attempts since the last good one.
     strikes: u32,
+    /// Those in a row at which it failed as a whole.
+    outages: u32,
     is_proven: bool,
     breaker: Breaker,
 }
@@ -132,7 +138,7 @@ impl Health {
     /// Of an endpoint that nothing is known of.
     pub(super) fn new(most: usize) -> Self {
         let most = most.max(1);
-        Self { most, limit: most, strikes: 0, is_proven: false, breaker: Breaker::Closed }
+        Self { most, limit: most, strikes: 0, outages: 0, is_proven: false, breaker: Breaker::Closed }
     }
 
     /// From here on it may have so many attempts at once.
@@ -208,20 +214,26 @@ impl Health {
     /// An attempt has ended. `next`: when its event is due again. `waiting`: whether more of its events are due.
     pub(super) fn ended(&mut self, sign: Sign, now: UnixMillis, next: Option<UnixMillis>, waiting: bool) {
         match sign {
-            Sign::Good | Sign::Neutral if self.is_open() => {
-                (self.breaker, self.limit, self.strikes) = (Breaker::Closed, 1, 0);
+            Sign::Good | Sign::Neutral | Sign::Failed if self.is_open() => {
+                (self.breaker, self.limit, self.outages) = (Breaker::Closed, 1, 0);
+                self.strikes = u32::from(sign == Sign::Failed);
                 self.is_proven = sign == Sign::Good;
             }
             Sign::Good => {
-                (self.strikes, self.is_proven) = (0, true);
+                (self.strikes, self.outages, self.is_proven) = (0, 0, true);
                 self.limit = self.most.min(self.limit + 1);
             }
             Sign::Neutral => {}
+            Sign::Failed => {
+                (self.strikes, self.outages) = (self.strikes.saturating_add(1), 0);
+                self.limit = (self.limit / 2).max(1);
+            }
             Sign::Ill | Sign::Bad => {
                 self.strikes = self.strikes.saturating_add(1);
+                self.outages = self.outages.saturating_add(1);
                 self.limit = (self.limit / 2).max(1);
                 let pause_ms = match self.breaker {
-                    Breaker::Closed if self.strikes < STRIKES_OPEN || !waiting => return,
+                    Breaker::Closed if self.outages < OUTAGES_OPEN || !waiting => return,
                     Breaker::Open { .. } => return,
                     Breaker::HalfOpen { pause_ms } if sign == Sign::Bad => PAUSE_MS_MAX.min(pause_ms * 2),
                     Breaker::Closed | Breaker::HalfOpen { .. } => PAUSE_MS_MIN,
@@ -348,6 +360,23 @@ mod tests {
     }
 
     #[test]
+    fn an_error_that_may_be_of_one_event_slows_down_and_never_opens() {
+        let mut health = Health::new(8);
+        for _ in 0..50 {
+            health.ended(Sign::Failed, at(0), Some(at(5_000)), true);
+        }
+        assert_eq!((health.may(0, at(0)), health.may(1, at(0))), (May::Begin, May::WhenLanded), "one after the other");
+        assert_eq!(health.class(), Class::Suspect);
+        bad(&mut health, 9, 0);
+        assert_eq!(health.may(0, at(0)), May::Begin, "somebody answered between");
+        bad(&mut health, 1, 0);
+        assert!(health.is_open());
+        health.begins();
+        health.ended(Sign::Failed, at(1_000), None, true);
+        assert_eq!((health.is_open(), health.limit(), health.class()), (false, 1, Class::Suspect), "it is there again");
+    }
+
+    #[test]
     fn what_lands_late_does_not_lengthen_the_pause() {
         let mut health = Health::new(8);
         bad(&mut health, 10, 0);
@@ -378,7 +407,12 @@ mod tests {
         assert_eq!(sign(Outcome::Fail, Some(200)), Sign::Good);
         assert_eq!(sign(Outcome::HttpStatus, Some(404)), Sign::Neutral);
         assert_eq!(sign(Outcome::HttpStatus, Some(429)), Sign::Ill);
-        assert_eq!(sign(Outcome::HttpStatus, Some(503)), Sign::Ill);
+        for status in [502, 503, 504] {
+            assert_eq!(sign(Outcome::HttpStatus, Some(status)), Sign::Ill);
+        }
+        for status in [500, 501, 505, 599] {
+            assert_eq!(sign(Outcome::HttpStatus, Some(status)), Sign::Failed);
+        }
         assert_eq!(sign(Outcome::Timeout, None), Sign::Bad);
     }
 

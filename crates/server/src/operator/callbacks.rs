@@ -69,7 +69,7 @@ impl From<&Tried> for TestAnswer {
 pub struct CallbacksAnswer {
     /// The application.
     pub client_id: String,
-    /// `enabled`: they go out. Else what keeps them: `held_since_restore`, `merchant_disabled`, `paused` (by hand, or since the endpoint answered 410) or `no_url`.
+    /// `enabled`: they go out. Else what keeps them: `held_since_restore`, `merchant_disabled`, `paused` (by hand, or since the endpoint answered 410), `no_url`, or `no_secret`: none is live that could sign them.
     pub state: &'static str,
     /// Events that wait for their next attempt.
     pub pending: i64,

@@ -18,7 +18,7 @@ use countersign_store::sqlite::MoveMark;
 use countersign_store::{SqliteStore, backup};
 use serde::{Deserialize, Serialize};
 
-use super::{Database, fixed, postgres_options};
+use super::{Database, cannot_be_used, fixed, postgres_options};
 use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -79,8 +79,9 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
     let store = match Database::of(config)? {
         Database::Sqlite => {
             let from = DataDir::open(&config.data)?.database();
-            ensure!(from.exists(), "{} is not there: name the data folder with --data", from.display());
-            SqliteStore::copy(&from, unfinished)?;
+            let is_there = from.try_exists().with_context(|| format!("{} cannot be read", from.display()))?;
+            ensure!(is_there, "{} is not there: name the data folder with --data", from.display());
+            SqliteStore::copy(&from, unfinished).with_context(|| format!("{} cannot be copied", from.display()))?;
             "sqlite"
         }
         Database::Postgres(url) => {
@@ -118,7 +119,7 @@ fn refuse_moved(config: &Config) -> anyhow::Result<()> {
     }
     let data = DataDir::open(&config.data)?;
     let folder = data.path().display();
-    match SqliteStore::move_mark(&data.database())? {
+    match SqliteStore::move_mark(&data.database()).with_context(|| cannot_be_used(&data.database()))? {
         None => Ok(()),
         Some(MoveMark::Done(place)) => bail!(
             "{folder} was moved to {place}: back that up, with --database-url; where the old copy is served all the same, set serve_moved"

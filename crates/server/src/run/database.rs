@@ -61,7 +61,9 @@ pub async fn open_store_with(config: &Config, data: &DataDir, group_max: Option<
 /// Why the database in a data folder is not to be served: its deployment was moved away.
 pub fn moved_away(data: &DataDir) -> anyhow::Result<Option<String>> {
     let folder = data.path().display();
-    Ok(SqliteStore::move_mark(&data.database())?.map(|mark| match mark {
+    let path = data.database();
+    let mark = SqliteStore::move_mark(&path).with_context(|| cannot_be_used(&path))?;
+    Ok(mark.map(|mark| match mark {
         MoveMark::Done(place) => format!(
             "{folder} was moved to {place}: serve that with --database-url; --serve-moved serves the old copy in the folder all the same, \
              and what either of the two acknowledges from then on the other does not have"
@@ -89,9 +91,12 @@ fn open_sqlite(config: &Config, data: &DataDir, group_max: Option<usize>) -> any
     }
     let mut options = sqlite_options(&Chance::default());
     options.group_max = group_max.unwrap_or(options.group_max);
-    SqliteStore::open(&path, options)
-        .map(AnyStore::Sqlite)
-        .with_context(|| format!("the database {} cannot be used", path.display()))
+    SqliteStore::open(&path, options).map(AnyStore::Sqlite).with_context(|| cannot_be_used(&path))
+}
+
+/// What is said of a database before its cause.
+pub fn cannot_be_used(path: &Path) -> String {
+    format!("the database {} cannot be used", path.display())
 }
 
 /// How a PostgreSQL database is reached and used.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::{CommitError, Role};
-use countersign_store::{AnyStore, Batch, Store as _, Write};
+use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
 
 use super::{Database, fixed};
 use crate::app::operators::{PlainSecret, make_token};
@@ -58,7 +58,14 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
     let data = DataDir::create(&config.data)?;
     let _lock = data.lock()?;
     let brings_key = keys::is_named(config);
-    if database == Database::Sqlite && data.database().exists() && !data.master_key().exists() && !brings_key {
+    if brings_key {
+        // Before anything is made: what cannot be begun leaves nothing.
+        keys::master_key(config, &data)?;
+    }
+    let is_initialised = || SqliteStore::peek(&data.database(), fixed::INITIALISED_AT).is_ok_and(|at| at.is_some());
+    let may_lack_its_key = database == Database::Sqlite && !data.master_key().exists() && !brings_key;
+    // One that an `init` had begun and that was never initialised needs no key: this `init` goes on with it.
+    if may_lack_its_key && data.database().exists() && is_initialised() {
         bail!(
             "{} holds a database but no master key: bring its master.key back, or choose an empty folder",
             data.path().display()
@@ -93,7 +100,8 @@ async fn prepare_in(
     };
     ensure!(
         database != Database::Sqlite && !data.master_key().exists(),
-        "{folder} is initialised already (on {before}): start it with `countersign serve --data {folder}`"
+        "{folder} is initialised already (on {before}): start it with `countersign serve --data {folder}`; if no token is at hand, \
+         `countersign token recover --data {folder}` makes one"
     );
     joined(config, data, store, &format!("on {before}")).await
 }

@@ -113,7 +113,7 @@ async fn every_event_comes_in_order_through_failures_and_a_new_start() {
     for said in ["seq 1 ", "seq 2 ", "seq 2 ", "seq 2 ", "seq 3 "] {
         assert!(listener.line().contains(said), "a line for each attempt");
     }
-    let written = async || Ok((cursor(&file) == "3\n").then_some(()));
+    let written = async || Ok((cursor(&file) == format!("3 {}\n", shop.client_id)).then_some(()));
     patience::until("the cursor", WITHIN, written).await.expect("is written");
     drop(listener);
 
@@ -138,8 +138,10 @@ async fn an_event_that_the_handler_does_not_take_holds_the_cursor_and_comes_agai
     let listener = shop.listens(&handler.url(), &flags);
     let received = handler.wait_for(3, WITHIN).await.expect("comes");
     assert_eq!(orders(&received)[..3], [pair("order-1", "1"), pair("order-2", "1"), pair("order-2", "2")]);
-    assert_eq!(cursor(&file), "1\n", "it stands at what was taken last");
+    assert_eq!(cursor(&file), format!("1 {}\n", shop.client_id), "it stands at what was taken last");
     drop(listener);
+    // As programs wrote it that did not say whose it is.
+    std::fs::write(&file, "1\n").expect("is written");
 
     let so_far = handler.received().len();
     handler.answer_with(Reply::Success);
@@ -181,9 +183,16 @@ async fn what_cannot_go_well_ends_with_one_sentence() {
     let file = shop.world.folder().join("no-cursor");
     std::fs::write(&file, "three").expect("is written");
     let unreadable = ["--cursor", file.to_str().expect("a path")];
+    let foreign = shop.world.folder().join("foreign");
+    std::fs::write(&foreign, "3 app_other\n").expect("is written");
+    let foreign = ["--cursor", foreign.to_str().expect("a path")];
+    let nowhere = shop.world.folder().join("no-folder").join("cursor");
+    let nowhere = ["--after", "0", "--cursor", nowhere.to_str().expect("a path")];
     for (more, wanted) in [
         (&["--after", "0"][..], "countersign: events after seq 0 cannot be had: "),
         (&unreadable[..], "countersign: the cursor "),
+        (&foreign[..], "countersign: the cursor "),
+        (&nowhere[..], "countersign: the cursor "),
     ] {
         let output = tokio::task::block_in_place(|| output(more));
         let said = String::from_utf8_lossy(&output.stderr);

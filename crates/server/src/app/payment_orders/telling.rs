@@ -103,8 +103,9 @@ fn describe(order: &PaymentOrder) -> String {
             format!(r#"{{"version_no":{version},"r_fee":"{}","f_fee":"{}"}}"#, fee.fee.r_fee, fee.fee.f_fee)
         },
     );
+    let transacted = order.transact_at.map_or_else(|| "null".to_owned(), |at| at.0.to_string());
     format!(
-        r#"{{"status":"{}","revision":{},"actualAmount":{actual},"fee":{fee}}}"#,
+        r#"{{"status":"{}","revision":{},"actualAmount":{actual},"transactTime":{transacted},"fee":{fee}}}"#,
         order.status.name(),
         order.revision
     )

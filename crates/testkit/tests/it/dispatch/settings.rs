@@ -190,7 +190,7 @@ async fn a_schedule_that_is_set_during_an_attempt_counts_from_it_on() {
 async fn the_pause_of_a_breaker_does_not_outlast_the_endpoints_own_schedule() {
     let bench = Bench::new().await;
     let endpoint = receiver().await;
-    endpoint.answer_with(Reply::Status(500));
+    endpoint.answer_with(Reply::Status(503));
     let owner = bench.owner(Some(endpoint.url())).await;
     bench.set_schedule(&owner, schedule(&["100ms", "100ms", "100ms"])).await;
     bench.emit_many(&owner, 16).await;
@@ -201,4 +201,20 @@ async fn the_pause_of_a_breaker_does_not_outlast_the_endpoints_own_schedule() {
     assert!((100..=120).contains(&(until.0 - bench.clock.now().0)), "a second without that schedule: {view:?}");
     assert_eq!((view.at_once, view.at_once_max, view.in_flight), (0, 8, 0));
     assert_eq!(view.last.map(|(_, outcome)| outcome), Some(Outcome::HttpStatus));
+}
+
+#[tokio::test]
+async fn an_error_that_may_be_of_one_event_keeps_no_other_waiting() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Status(500));
+    let owner = bench.owner(Some(endpoint.url())).await;
+    bench.emit_many(&owner, 30).await;
+    assert_eq!(bench.deliver().await, 30, "each had its first attempt");
+    let view = bench.view(&owner).await;
+    assert_eq!((view.breaker, view.at_once, view.at_once_max), (BreakerState::Closed, 1, 8));
+    endpoint.answer_with(Reply::Success);
+    bench.emit(&owner, "another order").await;
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.view(&owner).await.at_once, 2, "it stands again, and climbs");
 }
