@@ -11,9 +11,12 @@ use serde_json::Value;
 
 use crate::backing::Backing;
 use crate::operator::OperatorAccess;
+use crate::patience::until;
 
 /// Lets callbacks go to receivers on this machine.
 const PRIVATE: &str = "--allow-private-callbacks";
+/// A thread that is told to stop has done so by then.
+const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The binary of this build, beside the test's own.
 pub fn binary() -> PathBuf {
@@ -228,9 +231,22 @@ impl Server {
         self.child.id()
     }
 
-    /// Stops it where it stands (SIGSTOP) until [`Server::resume`].
-    pub fn pause(&self) -> Result<()> {
-        self.signal("-STOP")
+    /// Stops it where it stands (SIGSTOP) until [`Server::resume`]. When this returns none of its threads runs: on a busy machine one that the
+    /// signal has not reached yet goes on for a while.
+    pub async fn pause(&self) -> Result<()> {
+        self.signal("-STOP")?;
+        let threads = format!("/proc/{}/task", self.child.id());
+        let stands = async || {
+            let mut stand = true;
+            for thread in std::fs::read_dir(&threads)? {
+                // One that has ended meanwhile is looked for anew.
+                let told = std::fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+                // The name before it may hold anything, parentheses among it.
+                stand &= told.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
+            }
+            Ok(stand.then_some(()))
+        };
+        until("every thread stands still", STOPS_WITHIN, stands).await.map(drop)
     }
 
     /// Lets it go on (SIGCONT).

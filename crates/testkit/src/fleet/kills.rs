@@ -65,7 +65,7 @@ async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<usi
     let late = crowd.late_drafts();
     let victim = round % fleet.nodes().len();
     // It stands still while its connections are counted: what it has in flight is what it dies with.
-    fleet.nodes()[victim].server()?.pause()?;
+    fleet.nodes()[victim].server()?.pause().await?;
     let in_flight = connections(fleet.nodes()[victim].server()?.pid(), crowd.inbox().address())?;
     fleet.nodes_mut()[victim].kill();
     load.until_acknowledged(MEANWHILE).await?;

@@ -88,7 +88,7 @@ impl Stage {
             events.push(made["event_id"].as_str().context("an event id")?.to_owned());
         }
         self.receiver.wait_for(already + APPLICATIONS, SOON).await?;
-        paused.server()?.pause()?;
+        paused.server()?.pause().await?;
         // The answers reach the node that stands still, too: it finds them when it goes on.
         self.receiver.release(APPLICATIONS);
         for event in &events {
