@@ -410,3 +410,59 @@ async fn paid_orders_are_walked_over_by_their_indexes_whatever_is_known_of_the_t
         }
     }
 }
+
+/// Orders of three institutions in turns, of which nine are open.
+#[cfg(feature = "testing")]
+const MANY_CONVERTED: &str = "
+    INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
+      SELECT n, n, 'm' || n, 'institution', 'm', '0', 0, n, true, 1, 0 FROM generate_series(1, 3) n;
+    INSERT INTO order_directory (order_id, tenant_no) SELECT n * 1000, 1 + n % 3 FROM generate_series(1, 30000) n;
+    INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency, sell_amount, buy_amount, status, rate,
+      quote_id, created_at, revision)
+      SELECT tenant_no, order_id, tenant_no, 1, 'A', 'B', 1, 1, CASE WHEN order_id % 3000000 = 0 THEN 1 ELSE 3 END, '1', 'q', 0, 1
+      FROM order_directory;";
+
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn convert_orders_are_listed_by_their_indexes_whatever_is_known_of_the_tables() {
+    let database = crate::testing::Database::new().await;
+    let dial = super::session::Dial::new(&database.url(), None).expect("an address");
+    super::schema::migrate(&dial).await.expect("makes the schema");
+    let session = dial.session().await.expect("connects");
+    let client = session.client();
+    let lists = [
+        ("ConvertOrders", "order_directory_pkey", "9000000000000, 0, 51, NULL"),
+        ("ConvertOrdersOpen", "convert_order_open", "9000000000000, 0, 51, 1"),
+        ("ConvertOrdersOf", "convert_order_by_merchant", "9000000000000, 0, 51, NULL, 2, 2"),
+        ("ConvertOrdersEdge", "order_directory_pkey", "9000000000000, 5000"),
+        ("ConvertOrdersOfEdge", "convert_order_by_merchant", "9000000000000, 5000, 2, 2"),
+    ];
+    for (name, _, values) in lists {
+        let (_, text) = statements().find(|(of, _)| *of == name).expect("it is there");
+        let prepared = format!("PREPARE {name} AS {text}; EXECUTE {name}({values})");
+        client.batch_execute(&prepared).await.expect("is prepared");
+    }
+    for step in [MANY_CONVERTED, "ANALYZE convert_order, order_directory, merchant"] {
+        client.batch_execute(step).await.expect("is done");
+        for (name, index, values) in lists {
+            let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE {name}({values})");
+            let found = client.simple_query(&asked).await.expect("is planned");
+            let plan: Vec<&str> = found
+                .iter()
+                .filter_map(|message| match message {
+                    tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+                    _ => None,
+                })
+                .collect();
+            assert!(plan.iter().any(|line| line.contains(&format!(" using {index} on"))), "{name}: {plan:#?}");
+            let is_bad = |line: &&str| ["Sort", "Seq Scan", "Hash"].iter().any(|word| line.contains(word));
+            assert!(!plan.iter().any(is_bad), "{name}: {plan:#?}");
+            let thrown = plan.iter().filter_map(|line| line.trim().strip_prefix("Rows Removed by Filter: "));
+            assert_eq!(
+                thrown.map(|rows| rows.parse::<usize>().expect("a number")).sum::<usize>(),
+                0,
+                "{name}: {plan:#?}"
+            );
+        }
+    }
+}
