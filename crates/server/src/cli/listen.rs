@@ -235,7 +235,14 @@ fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<i64>> {
     let seq = words.next().and_then(|seq| seq.parse::<i64>().ok()).filter(|seq| *seq >= 0);
     // Older programs wrote the seq alone.
     match (seq, words.next(), words.next()) {
-        (Some(seq), None, None) => Ok(Some(seq)),
+        (Some(seq), None, None) => {
+            let file = file.display();
+            writeln!(
+                std::io::stderr(),
+                "countersign: the cursor {file} did not say whose it is; it is taken for that of {client_id}"
+            )?;
+            Ok(Some(seq))
+        }
         (Some(seq), Some(of), None) if of == client_id => Ok(Some(seq)),
         (Some(_), Some(of), None) => {
             bail!("the cursor {} is that of {of}, and this is {client_id}: name another file", file.display())

@@ -263,7 +263,11 @@ pub fn table(call: &Call, body: &str) -> String {
     }
     let Ok(page) = serde_json::from_str::<Page<'_>>(body) else { return pretty(body, 0, Layout::Tall) + "\n" };
     if page.items.is_empty() {
-        return "none\n".to_owned();
+        // So many are looked at for a page: it may be empty, and not the last one.
+        return page.next.map_or_else(
+            || "none\n".to_owned(),
+            |next| format!("none among those that were looked at: repeat with --after {next}\n"),
+        );
     }
     let mut table = plain_table();
     table.set_header(call.columns);
@@ -365,6 +369,10 @@ mod tests {
         );
         assert!(text.ends_with("--after 77\n"), "{text}");
         assert_eq!(table(&call, r#"{"items":[],"next":null}"#), "none\n");
+        assert_eq!(
+            table(&call, r#"{"items":[],"next":"17"}"#),
+            "none among those that were looked at: repeat with --after 17\n"
+        );
         let text = table(&call, r#"{"items":[{"event_id":"evt_1"}],"count_is_at_least":true}"#);
         assert!(text.ends_with("there may be more of each\n"), "{text}");
     }

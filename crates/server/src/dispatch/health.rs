@@ -29,7 +29,7 @@ pub(super) enum Sign {
     Ill,
     /// It could not be reached, or did not answer in time.
     Bad,
-    /// Nothing: it refuses what it gets, or the attempt was made by hand.
+    /// Nothing but that it is there: it refuses what it gets.
     Neutral,
 }
 
@@ -223,7 +223,7 @@ impl Health {
                 (self.strikes, self.outages, self.is_proven) = (0, 0, true);
                 self.limit = self.most.min(self.limit + 1);
             }
-            Sign::Neutral => {}
+            Sign::Neutral => self.outages = 0,
             Sign::Failed => {
                 (self.strikes, self.outages) = (self.strikes.saturating_add(1), 0);
                 self.limit = (self.limit / 2).max(1);
@@ -367,6 +367,8 @@ mod tests {
         }
         assert_eq!((health.may(0, at(0)), health.may(1, at(0))), (May::Begin, May::WhenLanded), "one after the other");
         assert_eq!(health.class(), Class::Suspect);
+        bad(&mut health, 9, 0);
+        health.ended(Sign::Neutral, at(0), None, true);
         bad(&mut health, 9, 0);
         assert_eq!(health.may(0, at(0)), May::Begin, "somebody answered between");
         bad(&mut health, 1, 0);

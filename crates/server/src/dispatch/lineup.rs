@@ -53,11 +53,13 @@ pub(super) struct Flight {
     pub(super) event: EventNo,
     pub(super) tenant: TenantNo,
     pub(super) application: ApplicationNo,
+    /// Somebody sends it again by hand.
+    pub(super) by_hand: bool,
 }
 
 impl Flight {
     pub(super) const fn of(event: &EventRow) -> Self {
-        Self { event: event.no, tenant: event.tenant, application: event.application }
+        Self { event: event.no, tenant: event.tenant, application: event.application, by_hand: event.by_hand }
     }
 }
 
@@ -145,7 +147,7 @@ impl Lineup {
                 let (permits, queue) = (&self.permits, &mut self.queues[class as usize]);
                 let first = match permits.room(class) {
                     Room::None => None,
-                    Room::ForIdle => queue.pop_idle(|of| permits.is_idle(of)),
+                    Room::ForIdle => queue.pop_idle(|of| permits.is_idle(of, class)),
                     Room::ForAll => queue.pop(|of| permits.has_room_of(of)),
                 };
                 let Some(application) = first else { break };
@@ -206,7 +208,7 @@ impl Lineup {
             Stands::Queued(queued) if queued == class => {}
             Stands::Out | Stands::AtLimit | Stands::Queued(_) if place.has_work() => {
                 place.stands = Stands::Queued(class);
-                self.queues[class as usize].push(place.tenant, application, self.permits.is_idle(place.tenant));
+                self.queues[class as usize].push(place.tenant, application, self.permits.is_idle(place.tenant, class));
             }
             Stands::Out | Stands::AtLimit | Stands::Queued(_) => self.leave(application),
         }
@@ -290,9 +292,10 @@ impl Lineup {
 
     /// An attempt has ended, or was given up; what it has shown of its endpoint is known by now.
     pub(super) fn land(&mut self, flight: &Flight) {
-        if let Some(idle) = self.permits.give_back(flight.event) {
-            for queue in &mut self.queues {
-                queue.has_become_idle(idle);
+        self.permits.give_back(flight.event);
+        for class in Class::ALL {
+            if self.permits.is_idle(flight.tenant, class) {
+                self.queues[class as usize].has_become_idle(flight.tenant);
             }
         }
         let Some(place) = self.places.get_mut(&flight.application) else { return };
@@ -312,7 +315,10 @@ impl Lineup {
         if let Some(place) = self.places.get_mut(&flight.application) {
             let was_open = place.health.is_open();
             let waiting = place.has_work();
-            place.health.ended(sign, now, next, waiting);
+            // What somebody sends again by hand says nothing of the endpoint, unless it is the one attempt that decides.
+            if !flight.by_hand || was_open {
+                place.health.ended(sign, now, next, waiting);
+            }
             turned = match (was_open, place.health.breaker(now)) {
                 (false, BreakerState::Open { until }) => Some(Turned::Opened { until }),
                 // Where its event is due by now, the pause is over as soon as it begins.

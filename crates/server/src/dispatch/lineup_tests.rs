@@ -166,7 +166,7 @@ fn a_proven_endpoint_goes_before_others_and_may_use_seven_of_eight_permits() {
     bench.emit_all((11..=19).map(|no| event(no, 100 + no)));
     bench.emit_all((2..=9).map(|no| event(no, 101)));
     let begun = bench.begun(NOW);
-    assert_eq!(begun, [2, 3, 4, 5, 6, 7, 8], "the last is for a merchant that has none");
+    assert_eq!(begun, [2, 3, 4, 5, 6, 7, 8, 11], "the last is for one of whom nothing is known to hang");
 }
 
 #[test]
@@ -198,53 +198,32 @@ fn a_merchant_has_no_more_permits_than_it_may() {
 }
 
 #[test]
-fn a_merchant_with_nothing_under_way_waits_for_nobody_who_hangs() {
-    let mut bench = Bench::new(32, 8);
-    bench.emit_all((1..=50).map(|no| event(no, 100 + no)));
-    assert_eq!(bench.begun(NOW).len(), 21, "three quarters, and an eighth of them is left");
-    assert_eq!(bench.begun(later(1_000)).len(), 4, "so many may be slow");
-    assert_eq!(bench.begun(later(9_000)), [] as [i64; 0]);
-    bench.emit_all([event(91, 201), event(92, 301), event(93, 401), event(94, 501)]);
-    let mut begun = bench.begun(later(9_000));
-    assert_eq!(begun.len(), 3, "an eighth of three quarters");
-    let done = *begun.iter().find(|no| **no != 91).expect("three of them");
-    bench.deliver(done);
-    begun.extend(bench.begun(later(9_001)));
-    begun.sort_unstable();
-    assert_eq!(begun, [91, 92, 93, 94]);
-    bench.emit_all([event(95, 202), event(96, 302)]);
-    assert_eq!(bench.begun(later(9_002)), [] as [i64; 0], "nothing is left");
-    bench.land(91, Sign::Bad, None, later(9_003));
-    assert_eq!(bench.begun(later(9_003)), [95], "that merchant has nothing under way any more");
-    for no in [92, 93, 94, 95].into_iter().filter(|no| *no != done) {
-        bench.deliver(no);
+fn what_is_sent_by_hand_decides_only_where_it_is_the_one_attempt_that_does() {
+    let mut bench = Bench::new(8, 8);
+    bench.emit_all((1..=30).map(|no| EventRow { by_hand: true, ..repeated(no, 101) }));
+    for _ in 0..12 {
+        let no = bench.next(NOW).expect("it is not left alone").no.0;
+        bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
     }
-    assert_eq!(bench.begun(later(9_004)), [96], "what is left is not for those that hang");
-}
-
-#[test]
-fn neither_endpoints_that_worked_nor_such_that_fail_take_what_is_left_for_others() {
-    for (sign, most) in [(Sign::Good, 28), (Sign::Bad, 14)] {
-        let mut bench = Bench::new(32, 40);
-        bench.emit_all([event(1, 101), event(2, 201), event(3, 301)]);
-        assert_eq!(bench.begun(NOW).len(), 3);
-        for no in [1, 2, 3] {
-            bench.land(no, sign, None, NOW);
-        }
-        bench.emit_all((11..=60).map(|no| event(no, 101)));
-        let hanging = bench.begun(NOW);
-        assert_eq!(hanging.len(), most, "{sign:?}: of all, or of half of them, but an eighth");
-        bench.emit_all([event(71, 201), event(72, 201), event(73, 301)]);
-        assert_eq!(bench.begun(NOW), [71, 73], "{sign:?}");
-        bench.land(hanging[0], sign, None, NOW);
-        assert_eq!(
-            bench.begun(NOW),
-            [] as [i64; 0],
-            "{sign:?}: one of an eighth is left, and each has something under way"
-        );
-        bench.land(71, Sign::Good, None, NOW);
-        assert_eq!(bench.begun(NOW), [72], "{sign:?}: that merchant has nothing any more");
+    bench.emit_all((41..=60).map(|no| event(no, 101)));
+    let mut turned = None;
+    while turned.is_none() {
+        let event = bench.next(NOW).expect("it is not left alone yet");
+        turned = bench.land(event.no.0, Sign::Bad, Some(later(60_000)), NOW);
     }
+    bench.rows.retain(|row| row.by_hand);
+    let at = later(1_000);
+    let mut probe = bench.next(at).expect("one that decides");
+    while !probe.by_hand {
+        bench.land(probe.no.0, Sign::Bad, Some(later(60_000)), at);
+        probe = bench.next(later(20_000)).expect("one that decides");
+    }
+    assert_eq!(bench.land(probe.no.0, Sign::Bad, Some(later(60_000)), later(20_000)), None);
+    let view = bench.lineup.view(ApplicationNo(101), later(20_000)).expect("it is remembered");
+    assert!(
+        matches!(view.breaker, BreakerState::Open { .. }),
+        "a redelivery that fails does not bring it back: {view:?}"
+    );
 }
 
 #[test]
@@ -475,3 +454,6 @@ fn an_open_endpoint_that_is_forgotten_is_not_counted_any_more() {
 
 #[path = "lineup_reading_tests.rs"]
 mod reading;
+
+#[path = "lineup_idle_tests.rs"]
+mod idle;

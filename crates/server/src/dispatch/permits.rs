@@ -45,6 +45,8 @@ pub(super) enum Room {
 #[derive(Clone, Copy, Debug, Default)]
 struct Of {
     fast: usize,
+    /// Of these, those at endpoints that have answered.
+    proven: usize,
     slow: usize,
 }
 
@@ -115,32 +117,43 @@ impl Permits {
         self.of.get(&tenant).is_none_or(|of| of.fast < self.bounds.per_merchant)
     }
 
-    /// Whether this merchant has nothing under way.
-    pub(super) fn is_idle(&self, tenant: TenantNo) -> bool {
-        !self.of.contains_key(&tenant)
+    /// Whether this merchant has nothing under way; or nothing but what goes well, where the class is none of endpoints that have answered: a busy
+    /// merchant's new endpoint is as new as any other's.
+    pub(super) fn is_idle(&self, tenant: TenantNo, class: Class) -> bool {
+        self.of.get(&tenant).is_none_or(|of| class != Class::Proven && of.fast == of.proven && of.slow == 0)
     }
 
     pub(super) fn take(&mut self, held: Held, now: UnixMillis) {
         self.taken += 1;
         self.held.insert(held.event, Attempt { held, number: self.taken, is_slow: false });
         self.fast[held.class as usize] += 1;
-        self.of.entry(held.tenant).or_default().fast += 1;
+        let of = self.of.entry(held.tenant).or_default();
+        of.fast += 1;
+        of.proven += usize::from(held.class == Class::Proven);
         self.young[held.class as usize].push_back((now, held.event, self.taken));
     }
 
-    /// An attempt is over. Whose it was, where that merchant has nothing under way any more.
-    pub(super) fn give_back(&mut self, event: EventNo) -> Option<TenantNo> {
-        let Attempt { held: Held { class, tenant, .. }, is_slow, .. } = self.held.remove(&event)?;
-        let of = self.of.get_mut(&tenant)?;
+    /// An attempt is over.
+    pub(super) fn give_back(&mut self, event: EventNo) {
+        let Some(Attempt { held, is_slow, .. }) = self.held.remove(&event) else { return };
         if is_slow {
-            self.slow[class as usize] -= 1;
+            self.slow[held.class as usize] -= 1;
+            let Some(of) = self.of.get_mut(&held.tenant) else { return };
             of.slow -= 1;
         } else {
-            self.fast[class as usize] -= 1;
-            of.fast -= 1;
+            self.is_fast_no_more(held);
         }
-        let is_idle = of.fast + of.slow == 0;
-        is_idle.then(|| self.of.remove(&tenant)).map(|_| tenant)
+        if self.of.get(&held.tenant).is_some_and(|of| of.fast + of.slow == 0) {
+            self.of.remove(&held.tenant);
+        }
+    }
+
+    fn is_fast_no_more(&mut self, held: Held) {
+        self.fast[held.class as usize] -= 1;
+        if let Some(of) = self.of.get_mut(&held.tenant) {
+            of.fast -= 1;
+            of.proven -= usize::from(held.class == Class::Proven);
+        }
     }
 
     /// What has taken long by now gives its permit back, where there is room among the slow.
@@ -155,10 +168,9 @@ impl Permits {
                 }
                 self.young[at].pop_front();
                 if let Some(held) = held {
-                    self.fast[at] -= 1;
+                    self.is_fast_no_more(held);
                     self.slow[at] += 1;
-                    let of = self.of.entry(held.tenant).or_default();
-                    (of.fast, of.slow) = (of.fast.saturating_sub(1), of.slow + 1);
+                    self.of.entry(held.tenant).or_default().slow += 1;
                     self.held.insert(event, Attempt { held, number, is_slow: true });
                 }
             }

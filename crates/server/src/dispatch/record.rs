@@ -86,8 +86,7 @@ impl Dispatcher {
             after_attempt(made, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
         measure(&report);
         tell(event, known, number, &report, verdict, now);
-        // What somebody sends again by hand says nothing of the endpoint.
-        let sign = if event.by_hand { Sign::Neutral } else { Sign::of(report.outcome, report.http_status) };
+        let sign = Sign::of(report.outcome, report.http_status);
         let outcome = report.outcome;
         let attempt = Made::of(event, fence, began, report);
         match verdict {

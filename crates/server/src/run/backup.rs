@@ -165,7 +165,8 @@ impl NameLock {
         let unusable = || format!("{} cannot be locked", path.display());
         loop {
             let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(&path);
-            let file = opened.with_context(|| format!("{} cannot be made", to.display()))?;
+            let cannot_be_made = || format!("{} cannot be made", to.display());
+            let file = opened.with_context(|| if path.exists() { unusable() } else { cannot_be_made() })?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {

@@ -10,7 +10,7 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
 
-use super::{Database, fixed};
+use super::{Database, cannot_be_used, fixed};
 use crate::app::operators::{PlainSecret, make_token};
 use crate::app::{Actor, audit_chain, uses};
 use crate::chance::Chance;
@@ -59,13 +59,14 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
     let _lock = data.lock()?;
     let brings_key = keys::is_named(config);
     if brings_key {
-        // Before anything is made: what cannot be begun leaves nothing.
+        // Before there is a database: one without a deployment would stand in the way of the next `init`.
         keys::master_key(config, &data)?;
     }
-    let is_initialised = || SqliteStore::peek(&data.database(), fixed::INITIALISED_AT).is_ok_and(|at| at.is_some());
+    let file = data.database();
+    let is_initialised = || SqliteStore::peek(&file, fixed::INITIALISED_AT).map(|at| at.is_some());
     let may_lack_its_key = database == Database::Sqlite && !data.master_key().exists() && !brings_key;
     // One that an `init` had begun and that was never initialised needs no key: this `init` goes on with it.
-    if may_lack_its_key && data.database().exists() && is_initialised() {
+    if may_lack_its_key && file.exists() && is_initialised().with_context(|| cannot_be_used(&file))? {
         bail!(
             "{} holds a database but no master key: bring its master.key back, or choose an empty folder",
             data.path().display()

@@ -3,7 +3,7 @@
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::batch::Write;
 use countersign_store::contract::{AuditRow, Vocabulary};
 use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderRow, PaymentOrderWrite};
@@ -103,9 +103,9 @@ fn describe(order: &PaymentOrder) -> String {
             format!(r#"{{"version_no":{version},"r_fee":"{}","f_fee":"{}"}}"#, fee.fee.r_fee, fee.fee.f_fee)
         },
     );
-    let transacted = order.transact_at.map_or_else(|| "null".to_owned(), |at| at.0.to_string());
+    let transacted = order.transact_at.map_or_else(|| "null".to_owned(), |at| format!("\"{}\"", rfc3339(at)));
     format!(
-        r#"{{"status":"{}","revision":{},"actualAmount":{actual},"transactTime":{transacted},"fee":{fee}}}"#,
+        r#"{{"status":"{}","revision":{},"actualAmount":{actual},"transact_at":{transacted},"fee":{fee}}}"#,
         order.status.name(),
         order.revision
     )
