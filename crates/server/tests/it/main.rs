@@ -4,6 +4,7 @@ mod commands;
 mod hardening;
 mod moving;
 mod shared;
+mod sqlite_file;
 mod tls;
 
 use std::io::{BufRead, BufReader};
