@@ -36,6 +36,7 @@ pub const ENVIRONMENT_PREFIX: &str = "COUNTERSIGN_";
 /// Shorter, and a slow database would make nodes lose their lanes for nothing; longer, and callbacks wait for a node that is dead.
 const DISPATCH_LEASE_MIN: Duration = Duration::from_secs(1);
 const DISPATCH_LEASE_MAX: Duration = Duration::from_secs(60);
+const STOP_DELAY_MAX: Duration = Duration::from_secs(600);
 
 /// More threads than any machine has processors, and few enough for their stacks.
 const WORKER_THREADS_MAX: usize = 1_024;
@@ -215,6 +216,8 @@ pub struct Limits {
     pub body_timeout: Period,
     /// Time for a request's head, counted from the last answer.
     pub head_timeout: Period,
+    /// How long all goes on after a stop signal, not ready, before the listeners close.
+    pub stop_delay: Period,
     /// Time for requests under way after a stop signal.
     pub drain_timeout: Period,
 }
@@ -382,6 +385,9 @@ impl Config {
             ("rate_max_age", self.rate_max_age),
             ("master_key_command_timeout", self.master_key_command_timeout),
         ];
+        if limits.stop_delay.0 > STOP_DELAY_MAX {
+            return refused("limits.stop_delay must be at most 10m");
+        }
         match periods.iter().find(|(_, period)| period.0.is_zero()) {
             Some((name, _)) => refused(format!("{name} must be longer than nothing")),
             None => Ok(()),

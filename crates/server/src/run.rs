@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -93,6 +94,7 @@ pub struct Running {
     certificate: Option<Renewal>,
     shutdown: watch::Sender<bool>,
     parts: Parts,
+    stop_delay: Duration,
     drain: Duration,
     log_guard: Option<LogGuard>,
     _lock: DataLock,
@@ -170,8 +172,20 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         parts.start("database's time", nodes::keep_time(app.clone(), ended.clone()));
         parts.start("watch over applications", nodes::watch_directory(app.clone(), ended));
     }
-    let drain = config.limits.drain_timeout.0;
-    Ok(Running { listen, operator_listen, app, certificate, shutdown, parts, drain, log_guard: None, _lock: lock })
+    let (stop_delay, drain) = (config.limits.stop_delay.0, config.limits.drain_timeout.0);
+    let log_guard = None;
+    Ok(Running {
+        listen,
+        operator_listen,
+        app,
+        certificate,
+        shutdown,
+        parts,
+        stop_delay,
+        drain,
+        log_guard,
+        _lock: lock,
+    })
 }
 
 /// Says in the log what is allowed and dangerous; `doctor` says the same.
@@ -198,6 +212,15 @@ impl Running {
     /// Waits until a part of the server has panicked: its name. The others go on, but the process should not.
     pub async fn broken(&self) -> &'static str {
         self.parts.broken().await
+    }
+
+    /// Goes on as before, but for `/readyz`, until a load balancer should have noticed.
+    pub async fn leave(&self) {
+        if self.stop_delay > Duration::ZERO {
+            self.app.leaving.store(true, Ordering::Relaxed);
+            tracing::info!(stop_delay = ?self.stop_delay, "Told to stop: not ready any more, and all goes on for {:?}", self.stop_delay);
+            tokio::time::sleep(self.stop_delay).await;
+        }
     }
 
     /// Takes no new connections, lets requests under way end within the drain time, and stops everything.
@@ -278,6 +301,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         turns: Turns::default(),
         due: Bell::new(lanes),
         trouble: Trouble::default(),
+        leaving: AtomicBool::new(false),
         walks: audit_chain::Walks::default(),
         exports: evidence::Exports::default(),
     })

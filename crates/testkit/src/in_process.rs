@@ -1,6 +1,7 @@
 //! The use cases over a store of their own, without sockets, with a clock that stands until it is moved.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
 use countersign::app::audit_chain::Walks;
@@ -125,6 +126,7 @@ fn in_memory(clock: Clock) -> Result<App> {
         turns: Turns::default(),
         due: Bell::new(LaneSet::ALL),
         trouble: Trouble::default(),
+        leaving: AtomicBool::new(false),
         walks: Walks::default(),
         exports: Exports::default(),
     })

@@ -254,6 +254,11 @@ impl Server {
         self.signal("-CONT")
     }
 
+    /// SIGTERM, and does not wait.
+    pub fn tell_to_stop(&self) -> Result<()> {
+        self.signal("-TERM")
+    }
+
     fn signal(&self, signal: &str) -> Result<()> {
         let told = Command::new("kill").args([signal, &self.child.id().to_string()]).status()?;
         ensure!(told.success(), "kill {signal} failed");
@@ -274,7 +279,7 @@ impl Server {
 
     /// SIGTERM; answers whether it ended with code 0.
     pub fn terminate(mut self) -> Result<bool> {
-        self.signal("-TERM")?;
+        self.tell_to_stop()?;
         Ok(self.child.wait()?.success())
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: nothing here sees a type of HTTP. The edges (`merchant`, `operator`, `cli`) translate and call.
 //! Invariant: only this module and `dispatch` write to the store.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use countersign_domain::ids::TenantNo;
@@ -90,6 +91,8 @@ pub struct App {
     pub due: bell::Bell,
     /// Whether the store takes changes, as far as is known.
     pub trouble: trouble::Trouble,
+    /// The node was told to stop, and serves for some time more so that a load balancer notices first.
+    pub leaving: AtomicBool,
     /// Walks over the audit log that are under way.
     pub walks: audit_chain::Walks,
     /// Evidence that is being exported.

@@ -76,10 +76,7 @@ async fn until_told(stop: &mut StopSignals, running: &run::Running) -> Option<&'
     loop {
         tokio::select! {
             told = stop.next() => match told {
-                Told::ToStop => {
-                    tracing::info!("Told to stop: requests under way are let to end");
-                    return None;
-                }
+                Told::ToStop => return None,
                 Told::ToReadAgain if running.renew_certificate() => {}
                 Told::ToReadAgain => {
                     tracing::info!("SIGHUP: there is no TLS certificate to read again; a change of settings takes a restart");
@@ -91,6 +88,17 @@ async fn until_told(stop: &mut StopSignals, running: &run::Running) -> Option<&'
             }
         }
     }
+}
+
+/// Waits until nobody should send anything here any more, or until it is told to stop once more. Which part of the server has broken meanwhile.
+async fn until_left(stop: &mut StopSignals, running: &run::Running) -> Option<&'static str> {
+    let broken = tokio::select! {
+        () = running.leave() => None,
+        () = stop.wait() => None,
+        part = running.broken() => Some(part),
+    };
+    tracing::info!("The listeners close, and requests under way are let to end");
+    broken
 }
 
 /// Serves until a signal, then drains. An error where a part of the server has broken.
@@ -110,7 +118,10 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
             tracing::warn!("The addresses could not be printed: {error:#}");
         }
         tracing::info!(listen = %running.listen, operator_listen = %running.operator_listen, version = env!("CARGO_PKG_VERSION"), "Countersign serves");
-        let broken = until_told(&mut stop, &running).await;
+        let broken = match until_told(&mut stop, &running).await {
+            None => until_left(&mut stop, &running).await,
+            broken => broken,
+        };
         running.stop().await?;
         if let Some(part) = broken {
             bail!("a part of the server broke: {part}");

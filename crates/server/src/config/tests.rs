@@ -119,6 +119,7 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("log_level = \"info,countersign\"", "log_level"),
         ("log_level = \"=debug\"", "log_level"),
         ("worker_threads = 1025", "worker_threads must be at most 1024"),
+        ("[limits]\nstop_delay = \"11m\"", "limits.stop_delay must be at most 10m"),
         ("[tls]\ncert = \"c.pem\"", "tls.cert is set without tls.key"),
         ("callback_proxy = \"proxy.example\"", "callback_proxy: it must be http://HOST:PORT"),
         ("callback_proxy = \"http://me:canary@h:1\"", "callback_proxy: it must hold no user name or password"),

@@ -1,6 +1,7 @@
 //! Whether the process is up and fit, and what it counts.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::body::Body;
@@ -32,10 +33,14 @@ pub async fn alive() -> Json<Health> {
     Json(Health { status: "up", delivery: None })
 }
 
-/// The store answers and takes changes, its schema was found right at the start, and the machine's clock agrees with that of a shared database.
+/// The store answers and takes changes, its schema was found right at the start, the machine's clock agrees with that of a shared database, and
+/// nobody has told the node to stop.
 #[utoipa::path(get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
+    if desk.app.leaving.load(Ordering::Relaxed) {
+        return Err(Problem::new(Code::ServiceUnavailable, "this node was told to stop, and ends soon"));
+    }
     if let Some(why) = desk.app.clock.trouble() {
         return Err(Problem::new(Code::ServiceUnavailable, why));
     }

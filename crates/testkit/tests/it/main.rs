@@ -35,5 +35,6 @@ mod operator;
 mod refusals;
 mod remembered_rules;
 mod rotations;
+mod stopping;
 mod stores;
 mod tidy;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use axum::Router;
@@ -130,6 +131,7 @@ impl House {
             turns: Turns::default(),
             due: Bell::new(LaneSet::ALL),
             trouble: Trouble::default(),
+            leaving: AtomicBool::new(false),
             walks: Walks::default(),
             exports: Exports::default(),
         });
