@@ -8,8 +8,15 @@ use anyhow::{Context, bail};
 use crate::{packages, tools};
 
 /// The runs, and how many rounds each has unless told otherwise.
-const RUNS: [(&str, &str); 6] =
-    [("replay", "1000"), ("kills", "100"), ("failover", "20"), ("control", "3"), ("pauses", "50"), ("restarts", "50")];
+const RUNS: [(&str, &str); 7] = [
+    ("replay", "1000"),
+    ("kills", "100"),
+    ("failover", "20"),
+    ("control", "3"),
+    ("pauses", "50"),
+    ("restarts", "50"),
+    ("rolling", "20"),
+];
 
 /// One run.
 pub fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {

@@ -49,7 +49,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "fleet",
-        summary: "RUN [N] several nodes on one PostgreSQL: replay, kills, failover, control, pauses, restarts",
+        summary: "RUN [N] several nodes on one PostgreSQL: replay, kills, failover, control, pauses, restarts, rolling",
         run: fleet::run,
     },
     Command {

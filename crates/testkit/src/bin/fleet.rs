@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use countersign_store::testing::Database;
 use countersign_testkit::fleet::failover::{self, Standby};
-use countersign_testkit::fleet::{kills, pauses, replay, restarts};
+use countersign_testkit::fleet::{kills, pauses, replay, restarts, rolling};
 use countersign_testkit::wire::wall_ms;
 
 #[global_allocator]
@@ -11,7 +11,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [what, count] = &words[..] else { bail!("usage: fleet replay|kills|failover|control|pauses|restarts N") };
+    let [what, count] = &words[..] else {
+        bail!("usage: fleet replay|kills|failover|control|pauses|restarts|rolling N")
+    };
     let count = count.parse().context("N is a number")?;
     tokio::runtime::Runtime::new()?.block_on(run(what, count))
 }
@@ -40,6 +42,7 @@ async fn run(what: &str, count: usize) -> Result<()> {
             let (slowest, limit) = (report.recovered.slowest(), restarts::RECOVERED_WITHIN);
             ensure!(slowest <= limit, "a write was acknowledged {slowest:?} after the return; the limit is {limit:?}");
         }
+        "rolling" => rolling::print(&rolling::run(&Database::new().await, count).await?),
         _ => bail!("there is no run {what:?}"),
     }
     Ok(())

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
+use tokio::task::spawn_blocking;
 
 use crate::operator::OperatorAccess;
 use crate::process::{Deployment, Server};
@@ -18,10 +19,11 @@ pub mod pauses;
 mod proxy;
 pub mod replay;
 pub mod restarts;
+pub mod rolling;
 pub mod sockets;
 pub mod span;
 
-pub use proxy::{Behind, Proxy};
+pub use proxy::{Behind, Proxy, UnderWay};
 
 /// Below the ports that the system gives to outgoing connections.
 const PORT_FIRST: u16 = 20_000;
@@ -71,6 +73,12 @@ impl Node {
         }
     }
 
+    /// SIGTERM, and waits until it has ended, while others go on; whether that was with code 0.
+    pub async fn leave(&mut self) -> Result<bool> {
+        let server = self.server.take().context("this node is down")?;
+        spawn_blocking(move || server.terminate()).await?
+    }
+
     /// SIGTERM; whether it ended with code 0.
     pub fn terminate(&mut self) -> Result<bool> {
         self.server.take().context("this node is down")?.terminate()
@@ -98,6 +106,11 @@ impl Fleet {
     /// Makes a deployment in an empty database, starts so many nodes of it and the proxy, and waits until the proxy sends requests to all.
     /// `config`: lines for the settings of every node.
     pub async fn start(nodes: usize, database_url: &str, config: &str) -> Result<Self> {
+        Self::start_with(nodes, database_url, config, UnderWay::Cut).await
+    }
+
+    /// The same with a proxy that does so with requests under way.
+    pub async fn start_with(nodes: usize, database_url: &str, config: &str, under_way: UnderWay) -> Result<Self> {
         ensure!((1..=NODES_MAX).contains(&nodes), "a fleet has 1 to {NODES_MAX} nodes");
         let folder = tempfile::tempdir()?;
         let addresses = Addresses::fresh();
@@ -120,7 +133,7 @@ impl Fleet {
             .map(|node| Behind { listen: node.listen(), operator_listen: node.deployment.operator_listen })
             .collect();
         let (listen, operator_listen) = addresses.pair(0);
-        let proxy = Proxy::start(folder.path(), listen, operator_listen, &behind).await?;
+        let proxy = Proxy::start(folder.path(), listen, operator_listen, &behind, under_way).await?;
         let access = made[0].deployment.access_at(operator_listen);
         let fleet = Self { proxy, nodes: made, access, folder };
         fleet.until_seen().await?;

@@ -26,6 +26,15 @@ pub struct Behind {
     pub operator_listen: SocketAddr,
 }
 
+/// What becomes of requests under way at a node that says it is not ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnderWay {
+    /// They are broken off: a node without a database, or one that was killed, would answer late or never.
+    Cut,
+    /// They end as the node lets them.
+    End,
+}
+
 /// The proxy. Ended when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
@@ -45,12 +54,13 @@ impl Proxy {
         listen: SocketAddr,
         operator_listen: SocketAddr,
         nodes: &[Behind],
+        under_way: UnderWay,
     ) -> Result<Self> {
         let program = PROGRAMS.iter().find(|path| Path::new(path).exists()).context(
             "a fleet needs haproxy on this machine: `cargo xtask test` installs it on Debian, or install the package haproxy",
         )?;
         let config = folder.join("haproxy.cfg");
-        std::fs::write(&config, text(folder, listen, operator_listen, nodes))?;
+        std::fs::write(&config, text(folder, (listen, operator_listen), nodes, under_way))?;
         let log = File::create(folder.join("haproxy.log"))?;
         let child = Command::new(program)
             .arg("-db")
@@ -115,8 +125,14 @@ impl Drop for Proxy {
     }
 }
 
-/// Its settings. A node that does not answer the question for readiness is left out after the first time, and its connections end.
-fn text(folder: &Path, listen: SocketAddr, operator_listen: SocketAddr, nodes: &[Behind]) -> String {
+/// Its settings. A node that does not say it is ready is left out after the first time.
+fn text(
+    folder: &Path,
+    (listen, operator_listen): (SocketAddr, SocketAddr),
+    nodes: &[Behind],
+    under_way: UnderWay,
+) -> String {
+    let when_down = if under_way == UnderWay::Cut { " on-marked-down shutdown-sessions" } else { "" };
     let mut text = format!(
         "global\n\
          \x20   nbthread 1\n\
@@ -132,7 +148,7 @@ fn text(folder: &Path, listen: SocketAddr, operator_listen: SocketAddr, nodes: &
          \x20   timeout server 60s\n\
          \x20   timeout check 400ms\n\
          \x20   option httpchk GET /readyz\n\
-         \x20   default-server inter 200ms fall 1 rise 1 on-marked-down shutdown-sessions\n",
+         \x20   default-server inter 200ms fall 1 rise 1{when_down}\n",
         folder.display()
     );
     for (name, address) in [("merchants", listen), ("operators", operator_listen)] {

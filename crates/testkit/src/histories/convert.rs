@@ -320,7 +320,7 @@ pub async fn run(kind: StoreKind, histories: usize, seed: u64) -> Result<Counts>
     let mut counts = Counts::default();
     for _ in 0..histories.div_ceil(histories_of(kind)) {
         let seed = dice.bits();
-        let played = play(kind, seed).await;
+        let played = Box::pin(play(kind, seed)).await;
         counts.add(&played.with_context(|| format!("conversions on {}, world of seed {seed}", kind.name()))?);
     }
     Ok(counts)

@@ -94,7 +94,7 @@ pub async fn report(kinds: &[StoreKind], histories: usize, seed: u64) -> Result<
         let started = Instant::now();
         let counts = run(kind, histories, seed).await?;
         print(kind, &counts, started.elapsed());
-        convert::print(kind, &Box::pin(convert::run(kind, histories, seed)).await?);
+        convert::print(kind, &convert::run(kind, histories, seed).await?);
         let started = Instant::now();
         let counts = orders::run(kind, histories, seed).await?;
         let took = started.elapsed().as_secs_f64();

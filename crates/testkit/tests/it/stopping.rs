@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn lingering(folder: &Path, stop_delay: &str) -> Server {
     let backing = Backing::fresh(StoreKind::of_this_run()).await;
     let mut deployment = Deployment::init_on(&folder.join("data"), &backing).expect("init works");
-    deployment.config.push_str(&format!("[limits]\nstop_delay = \"{stop_delay}\"\n"));
+    deployment.config = format!("[limits]\nstop_delay = \"{stop_delay}\"\n");
     deployment.serve().expect("it starts")
 }
 

@@ -2,7 +2,7 @@
 
 use countersign_store::testing::Database;
 use countersign_testkit::fleet::failover::Standby;
-use countersign_testkit::fleet::{failover, kills, pauses, replay, restarts};
+use countersign_testkit::fleet::{failover, kills, pauses, replay, restarts, rolling};
 
 const SEED: u64 = 20_260_102;
 
@@ -53,4 +53,13 @@ async fn nodes_outlive_a_restart_of_the_database_and_answer_503_meanwhile() {
     let report = restarts::run(2).await.expect("nothing is lost");
     restarts::print(&report);
     assert!(report.tally.away > 0 && report.tally.honest_late == 8, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_and_no_callback_comes_twice_while_one_node_after_the_other_is_replaced() {
+    let database = Database::new().await;
+    let report = rolling::run(&database, 2).await.expect("nobody notices");
+    rolling::print(&report);
+    let tally = report.tally;
+    assert!(tally.upgrades >= 2 * 200 && tally.events > 50 && tally.queries > 50, "{tally:?}");
 }
