@@ -3,7 +3,7 @@
 use std::fmt;
 
 use aws_lc_rs::digest;
-use countersign_domain::ids::prefix;
+use countersign_domain::ids::{SortedId, prefix};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
@@ -130,6 +130,11 @@ pub struct SeenToken {
 
 fn seen(app: &App, row: TokenRow) -> SeenToken {
     SeenToken { last_used_at: uses::of_token(app, &row), row }
+}
+
+/// Whether a text has the form of a token's id.
+pub fn is_token_id(text: &str) -> bool {
+    text.strip_prefix(prefix::TOKEN).and_then(SortedId::parse).is_some()
 }
 
 /// Tokens in the order they were made, those that have ended too. `after`: the last one seen.

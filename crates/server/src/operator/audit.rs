@@ -12,8 +12,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Reply, json};
-use super::paging::{Asked, Page};
-use super::problem::Problem;
+use super::paging::{Asked, Mark, NUMBER, Page};
 use crate::app::operators;
 
 /// Who did what, when and from where.
@@ -58,14 +57,15 @@ impl From<&AuditRow> for AuditLine {
     }
 }
 
-/// A place in the log, as `next` of a page says it.
+const MARK: Mark<AuditKey> = Mark { read: place, write: cursor };
+
 fn cursor(key: &AuditKey) -> String {
     format!("{}.{}.{}", key.at.0, key.tenant.map_or(0, |tenant| tenant.0), key.no)
 }
 
 fn place(text: &str) -> Option<AuditKey> {
-    let mut numbers = text.splitn(3, '.').map(str::parse::<i64>);
-    let (at, tenant, no) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+    let mut numbers = text.splitn(3, '.').map(NUMBER.read);
+    let (at, tenant, no) = (numbers.next()??, numbers.next()??, numbers.next()??);
     Some(AuditKey { at: UnixMillis(at), tenant: (tenant != 0).then_some(TenantNo(tenant)), no })
 }
 
@@ -74,12 +74,8 @@ fn place(text: &str) -> Option<AuditKey> {
     params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<AuditLine>)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let after = match asked.after.as_deref() {
-        None => None,
-        Some(text) => Some(place(text).ok_or_else(|| Problem::field("after", "must be `next` of the page before"))?),
-    };
-    let rows = operators::audit(&desk.app, after, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, |row| cursor(&row.key()), |row| AuditLine::from(row))))
+    let rows = operators::audit(&desk.app, asked.after(&MARK)?, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, &MARK, AuditRow::key, |row| AuditLine::from(row))))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::audit::AuditLine;
 use super::call::{Call, Reply, json};
-use super::paging::{Asked, Page};
+use super::paging::{Asked, Mark, NUMBER, Page};
 use super::problem::Problem;
 use crate::app::audit_chain::{self, KeptHead, Line, Verified};
 
@@ -58,9 +58,11 @@ pub struct VerifyRequest {
     pub limit: Option<i64>,
 }
 
+const MARK: Mark<ChainPlace> = Mark { read: place, write: |place| format!("{}.{}", place.0, place.1) };
+
 fn place(text: &str) -> Option<ChainPlace> {
     let (one, other) = text.split_once('.')?;
-    Some(ChainPlace(one.parse().ok()?, other.parse().ok()?))
+    Some(ChainPlace((NUMBER.read)(one)?, (NUMBER.read)(other)?))
 }
 
 /// The heads of all chains.
@@ -68,18 +70,13 @@ fn place(text: &str) -> Option<ChainPlace> {
     params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<AuditHead>)))]
 pub async fn heads(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let after = match asked.after.as_deref().map(str::parse) {
-        None => None,
-        Some(Ok(after)) => Some(after),
-        Some(Err(_)) => return Err(Problem::field("after", "must be `next` of the page before")),
-    };
-    let heads = audit_chain::named_heads(&desk.app.store, after, asked.limit_and_one()).await?;
+    let heads = audit_chain::named_heads(&desk.app.store, asked.after(&NUMBER)?, asked.limit_and_one()).await?;
     let view = |(_, head): &(i64, KeptHead)| AuditHead {
         merchant_id: head.merchant_id.clone(),
         no: head.no,
         link: head.link.clone(),
     };
-    Ok(json(&asked.page(heads, |(tenant, _)| tenant.to_string(), view)))
+    Ok(json(&asked.page(heads, &NUMBER, |(tenant, _)| *tenant, view)))
 }
 
 /// All lines with their links; those of one chain in their order.
@@ -87,12 +84,8 @@ pub async fn heads(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<AuditLink>)))]
 pub async fn lines(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let after = match asked.after.as_deref() {
-        None => None,
-        Some(text) => Some(place(text).ok_or_else(|| Problem::field("after", "must be `next` of the page before"))?),
-    };
-    let lines = audit_chain::named_lines(&desk.app.store, after, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(lines, |line| format!("{}.{}", line.place.0, line.place.1), |line| AuditLink::from(line))))
+    let lines = audit_chain::named_lines(&desk.app.store, asked.after(&MARK)?, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(lines, &MARK, |line| line.place, |line| AuditLink::from(line))))
 }
 
 fn asked_for(body: &[u8]) -> Result<audit_chain::Asked, Problem> {

@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Reply, json};
-use super::fields::instant;
 use super::paging::Asked;
 use super::problem::{Problem, ProblemDocument};
 use crate::app::causes::{self, Cause, Causes, Which};
@@ -70,12 +69,8 @@ impl DeadCauses {
 }
 
 fn which(asked: &Asked) -> Result<Which, Problem> {
-    let at = |name| asked.filter(name)?.map(|text| instant(name, &text)).transpose();
-    let which = Which { client_id: asked.filter("client_id")?, from: at("from")?, to: at("to")? };
-    if which.from.zip(which.to).is_some_and(|(from, to)| from >= to) {
-        return Err(Problem::field("to", "must be later than from"));
-    }
-    Ok(which)
+    let (client_id, (from, to)) = (asked.filters.id("client_id")?, asked.filters.span()?);
+    Ok(Which { client_id, from, to })
 }
 
 /// Dead events by what came of the last attempt at each: of which application, how many, since when, and one to look at. The cause of the most first.

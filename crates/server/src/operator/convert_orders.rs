@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{amount, checked_text, currency, rate, rate_schema, whole};
-use super::paging::{Asked, Page};
+use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
 use crate::app::{App, convert, identity};
@@ -176,9 +176,10 @@ pub struct ConvertOrderView {
     pub merchant_id: String,
 }
 
-fn status_of(code: &str) -> Result<ConvertStatus, Problem> {
-    let refuse = || Problem::field("state", "must be 1 (created), 3 (success) or 6 (failed)");
-    code.parse().ok().and_then(ConvertStatus::from_code).ok_or_else(refuse)
+const MARK: Mark<OrderId> = Mark { read: OrderId::parse, write: OrderId::to_string };
+
+fn status_of(code: &str) -> Option<ConvertStatus> {
+    code.parse().ok().and_then(ConvertStatus::from_code)
 }
 
 /// Convert orders in the descending order of their numbers: those that were made by the server stand newest first. `state=1` are those that the
@@ -189,21 +190,20 @@ fn status_of(code: &str) -> Result<ConvertStatus, Problem> {
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<ConvertOrderView>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let status = asked.filter("state")?.map(|code| status_of(&code)).transpose()?;
-    let of = match asked.filter("merchant_id")? {
+    let status = asked.filters.read("state", status_of, "must be 1 (created), 3 (success) or 6 (failed)")?;
+    let after = asked.after(&MARK)?;
+    let of = match asked.filters.id("merchant_id")? {
         Some(merchant_id) => Some(identity::find_merchant(&desk.app, &merchant_id).await?),
         None => None,
     };
     let filter = ConvertOrderFilter { status, of: of.map(|of| (of.tenant, of.no)) };
-    let wrong = || Problem::field("after", "must be `next` of the page before");
-    let after = asked.after.as_deref().map(|text| OrderId::parse(text).ok_or_else(wrong)).transpose()?;
     let page = convert::list(&desk.app, filter, after, asked.limit).await?;
     let view = |(merchant_id, order): (String, ConvertOrder)| ConvertOrderView {
         order: edges::convert_order(&order),
         merchant_id,
     };
     let items = page.orders.into_iter().map(view).collect();
-    Ok(json(&Page { items, next: page.next.map(|next| next.to_string()) }))
+    Ok(json(&Page { items, next: page.next.as_ref().map(MARK.write) }))
 }
 
 /// A convert order, whoever's, and its history.

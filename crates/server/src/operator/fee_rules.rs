@@ -11,8 +11,9 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Reply, json};
-use super::paging::{Asked, Page};
-use super::problem::{Problem, ProblemDocument};
+use super::filters::needed;
+use super::paging::{Asked, NUMBER, Page};
+use super::problem::ProblemDocument;
 use crate::app::identity;
 
 /// A version of a fee rule.
@@ -77,18 +78,14 @@ const fn state_name(state: RuleState) -> &'static str {
         ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<FeeRule>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let sub = asked.filter("sub_merchant_id")?.ok_or_else(|| Problem::field("sub_merchant_id", "is required"))?;
-    let after = asked
-        .after
-        .as_deref()
-        .map(str::parse::<i64>)
-        .transpose()
-        .map_err(|_| Problem::field("after", "must be a version_no"))?;
+    let sub = needed("sub_merchant_id", asked.filters.id("sub_merchant_id")?)?;
+    let after = asked.after(&NUMBER)?;
     let rows = identity::rule_versions(&desk.app, &sub, after, asked.limit_and_one()).await?;
     let zone = &desk.app.policy.rule_zone;
     let page = asked.page(
         rows,
-        |(version, _)| version.version_no.to_string(),
+        &NUMBER,
+        |(version, _)| version.version_no,
         |(version, state)| FeeRule::of(&sub, version, *state, zone),
     );
     Ok(json(&page))

@@ -60,6 +60,17 @@ pub fn instant(name: &str, text: &str) -> Result<UnixMillis, Problem> {
     parse_rfc3339(text).ok_or_else(refuse)
 }
 
+/// `from` (in) and `to` (out), which must leave something between them.
+pub fn in_order(
+    from: Option<UnixMillis>,
+    to: Option<UnixMillis>,
+) -> Result<(Option<UnixMillis>, Option<UnixMillis>), Problem> {
+    if from.zip(to).is_some_and(|(from, to)| from >= to) {
+        return Err(Problem::field("to", "must be later than from"));
+    }
+    Ok((from, to))
+}
+
 /// An amount: a text within the contract's limits, never rounded.
 pub fn amount(fields: &Fields<'_>, name: &str) -> Result<Amount, Problem> {
     let refuse = |why: String| Problem::new(Code::InvalidAmount, format!("field {name}: {why}"));

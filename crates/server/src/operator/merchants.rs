@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{chosen_id, display_name, whole};
-use super::paging::{Asked, Page};
+use super::paging::{Asked, NUMBER, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::identity::{self, Listed, MerchantChange, NewMerchant, Standing, kind_from_name, kind_name};
 
@@ -211,19 +211,13 @@ pub async fn create_sub_account(Named(institution): Named<String>, call: Call) -
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<Merchant>)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let kind = match asked.filter("kind")? {
-        None => None,
-        Some(name) => Some(
-            kind_from_name(&name)
-                .ok_or_else(|| Problem::field("kind", "must be institution, merchant or sub_account"))?,
-        ),
-    };
+    let kind = asked.filters.read("kind", kind_from_name, "must be institution, merchant or sub_account")?;
     listed(&desk, Listed::All(kind), &asked).await
 }
 
 async fn listed(desk: &Desk, which: Listed<'_>, asked: &Asked) -> Reply {
-    let rows = identity::list_merchants(&desk.app, which, asked.after.as_deref(), asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, |row| row.merchant_id.clone(), |row| Merchant::from(row))))
+    let rows = identity::list_merchants(&desk.app, which, asked.after(&NUMBER)?, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, &NUMBER, |row| row.no.0, |row| Merchant::from(row))))
 }
 
 /// Institutions, in the order they were made.
@@ -268,8 +262,7 @@ pub async fn list_sub_accounts(
     Named(institution): Named<String>,
     asked: Asked,
 ) -> Reply {
-    let rows =
-        identity::list_merchants(&desk.app, Listed::Under(&institution), asked.after.as_deref(), asked.limit_and_one())
-            .await?;
-    Ok(json(&asked.page(rows, |row| row.merchant_id.clone(), |row| SubAccount::of(&institution, row))))
+    let (which, after) = (Listed::Under(&institution), asked.after(&NUMBER)?);
+    let rows = identity::list_merchants(&desk.app, which, after, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, &NUMBER, |row| row.no.0, |row| SubAccount::of(&institution, row))))
 }

@@ -38,6 +38,7 @@ mod auth;
 mod call;
 mod doors;
 mod fields;
+mod filters;
 mod frame;
 mod paging;
 mod problem;

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use countersign_domain::money::Amount;
-use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step};
+use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step, is_trade_no};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::body::Fields;
-use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::order_query::Response as OrderInFull;
 use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderFilter, PaymentOrderRow};
 use serde::Serialize;
@@ -15,8 +13,9 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
-use super::fields::{amount, instant, whole};
-use super::paging::{Asked, Page};
+use super::fields::{amount, whole};
+use super::filters::Filters;
+use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
 use crate::app::{App, payment_orders};
@@ -110,46 +109,40 @@ fn history(row: &PaymentOrderRow, moves: &[PaymentMoveRow]) -> Vec<PaymentOrderE
     std::iter::once(made).chain(moved).collect()
 }
 
+const MARK: Mark<PrepayId> = Mark { read: PrepayId::parse, write: PrepayId::to_string };
+
 pub(super) fn prepay_id(text: &str) -> Result<PrepayId, AppError> {
     PrepayId::parse(text).ok_or(AppError::OrderNotFound)
 }
 
-fn status(name: &str, text: &str) -> Result<PaymentStatus, Problem> {
-    let refuse = || Problem::field(name, "must be PENDING, PROCESS, PAID, EXPIRED or CLOSED");
-    PaymentStatus::from_name(text).ok_or_else(refuse)
+const STATUS_RULE: &str = "must be PENDING, PROCESS, PAID, EXPIRED or CLOSED";
+
+fn status(text: &str) -> Result<PaymentStatus, Problem> {
+    PaymentStatus::from_name(text).ok_or_else(|| Problem::field("status", STATUS_RULE))
 }
 
 fn step(body: &[u8]) -> Result<Step, Problem> {
     let fields = Fields::parse(body)?;
     let is_given = |name| fields.raw(name).is_some_and(|raw| raw.get() != "null");
     Ok(Step {
-        to: status("status", &fields.required_text("status")?)?,
+        to: status(&fields.required_text("status")?)?,
         actual_amount: if is_given("actualAmount") { Some(amount(&fields, "actualAmount")?) } else { None },
         transact_at: whole(&fields, "transactTime", 0, TRANSACT_TIME_MAX)?.map(UnixMillis),
     })
 }
 
-async fn filter(app: &App, asked: &Asked) -> Result<PaymentOrderFilter, Problem> {
-    let time = |name| -> Result<Option<UnixMillis>, Problem> {
-        asked.filter(name)?.map(|text| instant(name, &text)).transpose()
-    };
-    let bound = |name: &str| -> Result<Option<Amount>, Problem> {
-        let refuse = |why| Problem::new(Code::InvalidAmount, format!("field {name}: {why}"));
-        asked.filter(name)?.map(|text| Amount::parse(&text).map_err(refuse)).transpose()
-    };
-    let of = match asked.filter("merchant_id")? {
+async fn filter(app: &App, filters: &Filters) -> Result<PaymentOrderFilter, Problem> {
+    let status = filters.read("state", PaymentStatus::from_name, STATUS_RULE)?;
+    let known = |text: &str| is_trade_no(text).then(|| text.to_owned());
+    let trade_no = filters.read("merchantTradeNo", known, "must be 1 to 100 of A-Z a-z 0-9 _ -")?;
+    let (from, to) = filters.span()?;
+    let (amount_from, amount_to) = filters.amounts()?;
+    // Last: what is malformed comes before what is not there.
+    let of = match filters.id("merchant_id")? {
         Some(merchant_id) => Some(payment_orders::owner_of(app, &merchant_id).await?),
         None => None,
     };
-    Ok(PaymentOrderFilter {
-        status: asked.filter("state")?.map(|text| status("state", &text)).transpose()?,
-        of,
-        trade_no: asked.filter("merchantTradeNo")?,
-        from: time("from")?,
-        to: time("to")?,
-        amount_from: bound("amount_from")?,
-        amount_to: bound("amount_to")?,
-    })
+    Ok(PaymentOrderFilter { status, of, trade_no, from, to, amount_from, amount_to })
 }
 
 /// Payment orders, newest first. A page may hold fewer orders than `limit` and yet have a `next`: so many are looked at for a page, and no more.
@@ -164,12 +157,11 @@ async fn filter(app: &App, asked: &Asked) -> Result<PaymentOrderFilter, Problem>
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<PaymentOrderView>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let filter = filter(&desk.app, &asked).await?;
-    let wrong = || Problem::field("after", "must be `next` of the page before");
-    let after = asked.after.as_deref().map(|text| PrepayId::parse(text).ok_or_else(wrong)).transpose()?;
+    let after = asked.after(&MARK)?;
+    let filter = filter(&desk.app, &asked.filters).await?;
     let (page, now) = payment_orders::list(&desk.app, filter, after, asked.limit).await?;
     let items = page.orders.iter().map(|(owner, row)| view(&desk.app, owner, row, now)).collect();
-    Ok(json(&Page { items, next: page.next.map(|next| next.to_string()) }))
+    Ok(json(&Page { items, next: page.next.as_ref().map(MARK.write) }))
 }
 
 /// One payment order with its history.

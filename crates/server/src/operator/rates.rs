@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{given, rate, rate_schema};
-use super::paging::{Asked, Page};
+use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::App;
 use crate::app::rates::{self, Wanted};
@@ -124,14 +124,16 @@ pub async fn put(Named(pair): Named<String>, call: Call) -> Reply {
     .await
 }
 
+const MARK: Mark<Pair> = Mark { read: Pair::parse, write: Pair::to_string };
+
 /// Rates by the names of their pairs.
 #[utoipa::path(get, path = "/operator/v1/rates", tag = "Rates", operation_id = "list_rates",
     params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<Rate>)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let page = Cursor { after: asked.after.clone(), limit: asked.limit_and_one() };
+    let page = Cursor { after: asked.after(&MARK)?.map(|pair| pair.to_string()), limit: asked.limit_and_one() };
     let rows = rates::list(&desk.app, page).await?;
-    Ok(json(&asked.page(rows, |row| row.pair.to_string(), |row| Rate::of(&desk.app, row))))
+    Ok(json(&asked.page(rows, &MARK, |row| row.pair.clone(), |row| Rate::of(&desk.app, row))))
 }
 
 /// The rate of one pair.

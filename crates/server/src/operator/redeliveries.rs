@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
-use super::fields::{checked_text, instant, whole};
-use super::paging::{Asked, Page};
+use super::fields::{checked_text, in_order, instant, whole};
+use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::redelivery::{self, Prospect, Wish, parse_public_id, public_id};
 
@@ -144,18 +144,17 @@ fn parse(body: &[u8]) -> Result<(Wish, bool), Problem> {
         Some("delivered") => DeliveryState::Delivered,
         Some(_) => return Err(Problem::field("state", "must be dead or delivered: what is open goes out by itself")),
     };
+    let at = |name| fields.text(name)?.map(|text| instant(name, &text)).transpose();
+    let (from, to) = in_order(at("from")?, at("to")?)?;
     let biz_id = fields.text("bizId")?.map(|text| checked_text("bizId", text, 1, BIZ_ID_CHARS_MAX)).transpose()?;
     let wish = Wish {
         client_id: fields.required_text("client_id")?,
         state,
         biz_id,
-        from: fields.text("from")?.map(|text| instant("from", &text)).transpose()?,
-        to: fields.text("to")?.map(|text| instant("to", &text)).transpose()?,
+        from,
+        to,
         rate_per_s: whole(&fields, "rate_per_s", 1, RATE_MAX)?.unwrap_or(RATE_DEFAULT),
     };
-    if wish.from.zip(wish.to).is_some_and(|(from, to)| from >= to) {
-        return Err(Problem::field("to", "must be later than from"));
-    }
     Ok((wish, fields.boolean("preview")?.unwrap_or(false)))
 }
 
@@ -180,15 +179,17 @@ pub async fn start(State(desk): State<Arc<Desk>>, call: Call) -> Reply {
     .await
 }
 
+const MARK: Mark<SortedId> = Mark { read: parse_public_id, write: |id| public_id(*id) };
+
 /// Redeliveries, newest first.
 #[utoipa::path(get, path = "/operator/v1/redeliveries", tag = "Events", operation_id = "list_redeliveries",
     params(("client_id" = Option<String>, Query, description = "Only of this application"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
-    responses((status = 200, body = Page<Redelivery>)))]
+    responses((status = 200, body = Page<Redelivery>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let after = asked.after.as_deref().map(redelivery_id).transpose()?;
-    let rows = redelivery::list(&desk.app, asked.filter("client_id")?, after, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, |row| public_id(row.id), |row| Redelivery::from(row))))
+    let (of, after) = (asked.filters.id("client_id")?, asked.after(&MARK)?);
+    let rows = redelivery::list(&desk.app, of, after, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, &MARK, |row| row.id, |row| Redelivery::from(row))))
 }
 
 /// One redelivery and how far it is.

@@ -44,5 +44,5 @@ impl From<&Freeable> for Retained {
     responses((status = 200, body = Page<Retained>)))]
 pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
     let kinds = retention::report(&desk.app).await?;
-    Ok(json(&Page { items: kinds.iter().map(Retained::from).collect(), next: None }))
+    Ok(json(&Page::whole(kinds.iter().map(Retained::from).collect())))
 }

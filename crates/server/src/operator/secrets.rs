@@ -154,7 +154,7 @@ pub async fn rotate(Named(client_id): Named<String>, call: Call) -> Reply {
 pub async fn list(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>) -> Reply {
     let now = desk.app.clock.now();
     let found = identity::list_secrets(&desk.app, &client_id).await?;
-    Ok(json(&Page { items: found.iter().map(|seen| Secret::at(seen, now)).collect(), next: None }))
+    Ok(json(&Page::whole(found.iter().map(|seen| Secret::at(seen, now)).collect())))
 }
 
 /// Revokes a secret at once, whatever it is used for.

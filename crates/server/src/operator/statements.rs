@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::Reply;
-use super::paging::Asked;
+use super::filters::{Filters, needed};
 use super::problem::{Problem, ProblemDocument};
 use super::streaming::{Pages, stream};
 use crate::app::App;
@@ -361,10 +361,10 @@ impl Pages for Sheet {
         ("format" = Option<String>, Query, description = "`csv` (the default) or `jsonl`")),
     responses((status = 200, content((String = "text/csv"), (StatementLine = "application/x-ndjson"))),
         (status = 404, body = ProblemDocument)))]
-pub async fn show(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let needed = |name: &str| asked.filter(name)?.ok_or_else(|| Problem::field(name, "is required"));
-    let (merchant_id, month) = (needed("merchant_id")?, needed("month")?);
-    let format = Format::of(asked.filter("format")?.as_deref())?;
+pub async fn show(State(desk): State<Arc<Desk>>, filters: Filters) -> Reply {
+    let merchant_id = needed("merchant_id", filters.id("merchant_id")?)?;
+    let month = needed("month", filters.text("month")?)?;
+    let format = Format::of(filters.text("format")?.as_deref())?;
     let place = desk.statements.take()?;
     let app = desk.app.clone();
     let statement = statements::begin(&app, &merchant_id, &month).await?;

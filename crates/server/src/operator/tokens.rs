@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{display_name, whole};
-use super::paging::{Asked, Page};
+use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::operators::{self, MadeToken, NewToken, SeenToken, role_from_name, role_name};
 
@@ -131,14 +131,17 @@ pub async fn create(call: Call) -> Reply {
     .await
 }
 
+const MARK: Mark<String> =
+    Mark { read: |text| operators::is_token_id(text).then(|| text.to_owned()), write: String::clone };
+
 /// Tokens in the order they were made, those that have ended or were revoked too.
 #[utoipa::path(get, path = "/operator/v1/tokens", tag = "Tokens", operation_id = "list_tokens",
     params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<Token>)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     let now = desk.app.clock.now();
-    let found = operators::list_tokens(&desk.app, asked.after.clone(), asked.limit_and_one()).await?;
-    Ok(json(&asked.page(found, |seen| seen.row.token_id.clone(), |seen| Token::at(seen, now))))
+    let found = operators::list_tokens(&desk.app, asked.after(&MARK)?, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(found, &MARK, |seen| seen.row.token_id.clone(), |seen| Token::at(seen, now))))
 }
 
 /// One token.

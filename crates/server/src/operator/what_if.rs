@@ -8,7 +8,7 @@ use axum::http::header::{ACCEPT, HeaderMap};
 use countersign_domain::fees::{Fee, FeeRefused};
 use countersign_domain::money::{Currency, Total};
 use countersign_domain::rules::Markup;
-use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_domain::time::rfc3339;
 use countersign_domain::what_if::{Fees, InCurrency, Named, Tally, Top, WhatIf};
 use countersign_protocol::code::Code;
 use countersign_protocol::exact::Exact;
@@ -18,8 +18,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Reply, json};
-use super::fields::instant;
-use super::paging::Asked;
+use super::filters::{Filters, needed};
 use super::problem::{Problem, ProblemDocument};
 use super::streaming::{Pages, stream};
 use crate::app::App;
@@ -306,27 +305,19 @@ impl WhatIfReport {
 }
 
 /// The markup that is asked for, within the limits of rules that are made.
-fn markup(asked: &Asked) -> Result<Markup, Problem> {
+fn markup(filters: &Filters) -> Result<Markup, Problem> {
     let number = |name: &str| -> Result<Option<Decimal>, Problem> {
-        let Some(text) = asked.filter(name)? else { return Ok(None) };
+        let Some(text) = filters.text(name)? else { return Ok(None) };
         Exact::parse(&text).map(|number| Some(number.0)).map_err(|refused| Problem::field(name, refused))
     };
-    let r = number("r_markup")?.ok_or_else(|| Problem::field("r_markup", "is required"))?;
+    let r = needed("r_markup", number("r_markup")?)?;
     let f = number("f_markup")?.unwrap_or_default();
     Markup::new(r, f).map_err(|refused| Problem::new(Code::InvalidParameter, refused.to_string()))
 }
 
-fn question(asked: &Asked) -> Result<Question, Problem> {
-    let time = |name| -> Result<Option<UnixMillis>, Problem> {
-        asked.filter(name)?.map(|text| instant(name, &text)).transpose()
-    };
-    let sub = asked.filter("sub_merchant_id")?.ok_or_else(|| Problem::field("sub_merchant_id", "is required"))?;
-    let (markup, from, to) = (markup(asked)?, time("from")?, time("to")?);
-    if let (Some(from), Some(to)) = (from, to)
-        && from >= to
-    {
-        return Err(Problem::field("to", "must be after from"));
-    }
+fn question(filters: &Filters) -> Result<Question, Problem> {
+    let sub = needed("sub_merchant_id", filters.id("sub_merchant_id")?)?;
+    let (markup, (from, to)) = (markup(filters)?, filters.span()?);
     Ok(Question { sub_merchant_id: sub, markup, from, to })
 }
 
@@ -393,8 +384,8 @@ fn wants_lines(headers: &HeaderMap) -> bool {
         ("Accept" = Option<String>, Header, description = "`application/x-ndjson`: lines that say how far it is come first")),
     responses((status = 200, content((WhatIfReport = "application/json"), (WhatIfLine = "application/x-ndjson"))),
         (status = 404, body = ProblemDocument)))]
-pub async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap, asked: Asked) -> Reply {
-    let question = question(&asked)?;
+pub async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap, filters: Filters) -> Reply {
+    let question = question(&filters)?;
     let place = desk.what_ifs.take()?;
     let (app, trying) = (desk.app.clone(), begin(&desk.app, &question).await?);
     if !wants_lines(&headers) {

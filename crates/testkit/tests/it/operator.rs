@@ -9,6 +9,7 @@ mod endpoints;
 mod events;
 pub mod house;
 mod identities;
+mod lists;
 mod nul;
 mod payment_orders;
 mod rates;

@@ -118,20 +118,16 @@ pub async fn find_application(app: &App, client_id: &str) -> Result<ApplicationV
     found.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
 }
 
-/// Applications in the order they were made: all, or of one merchant. `after`: the last one seen.
+/// Applications in the order they were made: all, or of one merchant. `after`: the number of the last one seen.
 pub async fn list_applications(
     app: &App,
     merchant: Option<&str>,
-    after: Option<&str>,
+    after: Option<i64>,
     limit: u32,
 ) -> Result<Vec<ApplicationView>, AppError> {
     let merchant = match merchant {
         None => None,
         Some(id) => Some(find_merchant(app, id).await?.no),
-    };
-    let after = match after {
-        None => None,
-        Some(id) => Some(find_application(app, id).await?.application.no.0),
     };
     Ok(app.store.applications(merchant, Cursor { after, limit }).await?)
 }

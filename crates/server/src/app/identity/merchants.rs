@@ -146,20 +146,16 @@ pub enum Listed<'a> {
     Under(&'a str),
 }
 
-/// Merchants in the order they were made. `after`: the last one seen.
+/// Merchants in the order they were made. `after`: the number of the last one seen.
 pub async fn list_merchants(
     app: &App,
     which: Listed<'_>,
-    after: Option<&str>,
+    after: Option<i64>,
     limit: u32,
 ) -> Result<Vec<MerchantRow>, AppError> {
     let (tenant, kind) = match which {
         Listed::All(kind) => (None, kind),
         Listed::Under(id) => (Some(institution(app, id).await?.tenant), Some(MerchantKind::SubAccount)),
-    };
-    let after = match after {
-        None => None,
-        Some(id) => Some(find_merchant(app, id).await?.no.0),
     };
     Ok(app.store.merchants(tenant, kind, Cursor { after, limit }).await?)
 }

@@ -183,7 +183,7 @@ async fn events_are_listed_newest_first_by_filter_and_page() {
         assert_eq!(of(all_pages(&house, "/events?state=held", limit).await), pick(&[1]));
     }
     house.get("/events?state=lost").await.refused(400, "400001", "state");
-    house.get("/events?after=evt_x").await.refused(404, "400404", "evt_x");
+    house.get("/events?after=evt_x").await.refused(400, "400001", "after");
     house.get("/events/evt_x").await.refused(404, "400404", "evt_x");
     house.get("/events/evt_01234567890123456789012345").await.refused(404, "400404", "evt_0123");
 }

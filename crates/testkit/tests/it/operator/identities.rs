@@ -93,7 +93,7 @@ async fn lists_are_whole_page_by_page_in_the_order_of_making() {
     }
     house.get("/merchants?limit=0").await.refused(400, "400001", "limit");
     house.get("/merchants?limit=1&limit=2").await.refused(400, "400001", "limit");
-    house.get("/merchants?after=nobody").await.refused(404, "400404", "nobody");
+    house.get("/merchants?after=nobody").await.refused(400, "400001", "after");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::house::{House, START, all_pages};
 
 /// An upgrade as an institution's application would make it.
-async fn upgrade(house: &House, nonce: &str, effective_at: i64, due_at: Option<i64>) {
+pub async fn upgrade(house: &House, nonce: &str, effective_at: i64, due_at: Option<i64>) {
     let institution = house.app.store.merchant("i").await.expect("a store").expect("the institution");
     let client_id = all_pages(house, "/applications", 50).await[0]["client_id"].as_str().expect("an id").to_owned();
     let known = house.app.known_application(&client_id).await.expect("a store").expect("known");

@@ -128,7 +128,7 @@ async fn of_callbacks(house: &House, client_id: &str) -> Vec<Case> {
 }
 
 /// A redelivery of another application's dead event, which nobody carries out here.
-async fn running(house: &House) -> String {
+pub async fn running(house: &House) -> String {
     let made = house.post("/merchants/m/applications", json!({"name": "D", "callback_url": "https://example.com/d"}));
     let client_id = made.await.ok().text_of("client_id");
     let event = json!({"client_id": client_id, "bizType": "T", "bizId": "1", "bizStatus": "S", "data": {}});
@@ -137,7 +137,7 @@ async fn running(house: &House) -> String {
 }
 
 /// The event's only attempt failed for good.
-async fn make_dead(house: &House, event_id: &str) {
+pub async fn make_dead(house: &House, event_id: &str) {
     let id = countersign::app::events::parse_public_id(event_id).expect("an event's id");
     let (event, _) = house.app.store.event(id).await.expect("reads").expect("is there");
     let attempt = AttemptRow {

@@ -149,7 +149,7 @@ async fn what_cannot_be_tried_is_refused_in_the_words_of_rules_that_are_made() {
             "sub_merchant_id=s1&r_markup=1&from=2026-01-02T00:00:00Z&to=2026-01-02T00:00:00Z",
             400,
             "400001",
-            "after from",
+            "later than from",
         ),
         ("sub_merchant_id=nobody&r_markup=1", 404, "400404", "nobody"),
         ("sub_merchant_id=bank&r_markup=1", 404, "400404", "bank"),

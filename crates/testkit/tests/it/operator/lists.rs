@@ -1,0 +1,261 @@
+//! Every list by cursor, limit and filter: one judgement for all of them. The tables are held against the API's document, so that a new list
+//! or a new filter cannot be left out.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Request;
+use countersign::operator::BASE;
+use serde_json::{Value, json};
+
+use super::house::{Answer, House, START, all_pages};
+use super::payment_orders::made;
+use super::{records, repeats};
+
+/// A list that is paged.
+struct List {
+    /// As the document has it, under the base.
+    path: &'static str,
+    /// What is asked for.
+    ask: &'static str,
+    /// Lists of one form cannot tell each other's cursors from their own.
+    form: &'static str,
+    /// A cursor of this form that names nothing, beyond everything in the list's order or before it.
+    nowhere: &'static str,
+    /// Whether everything comes after that, or nothing.
+    is_before_all: bool,
+}
+
+const fn list(path: &'static str, form: &'static str, nowhere: &'static str, is_before_all: bool) -> List {
+    List { path, ask: path, form, nowhere, is_before_all }
+}
+
+const LISTS: [List; 14] = [
+    list("/institutions", "number", "9223372036854775807", false),
+    list("/merchants", "number", "9223372036854775807", false),
+    List {
+        ask: "/institutions/i/sub-accounts",
+        ..list("/institutions/{merchant_id}/sub-accounts", "number", "9223372036854775807", false)
+    },
+    list("/applications", "number", "9223372036854775807", false),
+    list("/convert-orders", "number", "999999999999999999", true),
+    list("/payment-orders", "number", "999999999999999999000000", true),
+    list("/rates", "pair", "ZZZ_ZZY", false),
+    list("/events", "number", "9223372036854775807", true),
+    list("/redeliveries", "redelivery", "rdl_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", true),
+    List { ask: "/fee-rules?sub_merchant_id=s", ..list("/fee-rules", "number", "9223372036854775807", true) },
+    list("/audit", "three numbers", "9999999999999.1.1", true),
+    list("/audit/heads", "number", "9223372036854775807", false),
+    list("/audit/lines", "two numbers", "9223372036854775807.1", false),
+    list("/tokens", "token", "tok_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", false),
+];
+
+/// Lists that come whole.
+const WHOLE: [&str; 2] = ["/applications/{client_id}/secrets", "/retention"];
+
+/// Bounded by `limit`, and not paged.
+const BOUNDED: &str = "/events/dead-causes";
+
+/// What a filter makes of a well-formed value that nothing has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    /// It has a fixed set of values, or an order: there is no such value.
+    Never,
+    /// It names somebody who is not there.
+    NotFound,
+    /// It is searched for.
+    Empty,
+}
+
+/// List, filter, a malformed value, and a well-formed one that nothing has.
+const FILTERS: [(&str, &str, &str, &str, Unknown); 19] = [
+    ("/merchants", "kind", "bank", "", Unknown::Never),
+    ("/applications", "merchant_id", "a%20b", "nobody", Unknown::NotFound),
+    ("/convert-orders", "state", "2", "", Unknown::Never),
+    ("/convert-orders", "merchant_id", "a%20b", "nobody", Unknown::NotFound),
+    ("/payment-orders", "state", "paid", "", Unknown::Never),
+    ("/payment-orders", "merchant_id", "a%20b", "nobody", Unknown::NotFound),
+    ("/payment-orders", "merchantTradeNo", "a%20b", "nothing", Unknown::Empty),
+    ("/payment-orders", "from", "yesterday", "", Unknown::Never),
+    ("/payment-orders", "to", "2026-01-01", "", Unknown::Never),
+    ("/payment-orders", "amount_from", "x", "", Unknown::Never),
+    ("/payment-orders", "amount_to", "1e3", "", Unknown::Never),
+    ("/events", "client_id", "a%20b", "app_nobody", Unknown::NotFound),
+    ("/events", "bizId", "a%07", "nothing", Unknown::Empty),
+    ("/events", "state", "lost", "", Unknown::Never),
+    ("/events/dead-causes", "client_id", "a%20b", "app_nobody", Unknown::NotFound),
+    ("/redeliveries", "client_id", "a%20b", "app_nobody", Unknown::NotFound),
+    ("/fee-rules", "sub_merchant_id", "a%20b", "nobody", Unknown::NotFound),
+    ("/events/dead-causes", "from", "yesterday", "", Unknown::Never),
+    ("/events/dead-causes", "to", "yesterday", "", Unknown::Never),
+];
+
+/// `ask` with one more parameter.
+fn with(ask: &str, parameter: &str) -> String {
+    format!("{ask}{}{parameter}", if ask.contains('?') { '&' } else { '?' })
+}
+
+/// Reads: path under the base, names of the parameters of its query, the name of what it answers.
+async fn reads(house: &House) -> Vec<(String, BTreeSet<String>, String)> {
+    let request = Request::builder().uri("/openapi/operator.json").body(Body::empty()).expect("a request");
+    let document = house.send(request).await.ok().json();
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        let (Some(under), Some(read)) = (path.strip_prefix(BASE), item.get("get")) else { continue };
+        let of_query = read["parameters"].as_array().into_iter().flatten().filter(|known| known["in"] == "query");
+        let names = of_query.map(|known| known["name"].as_str().expect("a name").to_owned()).collect();
+        let answer = &read["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
+        found.push((under.to_owned(), names, answer.as_str().unwrap_or("").to_owned()));
+    }
+    found
+}
+
+/// At least three of everything.
+async fn full() -> House {
+    let house = House::open().await;
+    for id in ["i", "j", "k"] {
+        house.post("/institutions", json!({"name": "I", "merchant_id": id})).await.ok();
+    }
+    for id in ["s", "t", "u"] {
+        house.post("/institutions/i/sub-accounts", json!({"name": "S", "sub_merchant_id": id})).await.ok();
+    }
+    house.post("/merchants/i/applications", json!({"name": "A"})).await.ok();
+    for n in 1..=3 {
+        records::upgrade(&house, &n.to_string(), START.0, None).await;
+        house.app.clock.advance_ms(1_000);
+    }
+    let client_id = house.application("m", None).await;
+    for n in 1..=3 {
+        repeats::running(&house).await;
+        made(&house, ("m", &client_id), &format!("T-{n}"), "10").await;
+        let order =
+            json!({"sellCurrency": "BTC", "buyCurrency": "USDT", "sellAmount": "1", "buyAmount": "1", "rate": 1});
+        house.post("/merchants/m/convert-orders", order).await.ok();
+        let rate = json!({"rate": "2"}).to_string();
+        house.send(house.request("PUT", &format!("/rates/GT{n}_USDT"), Some(&rate), &[])).await.ok();
+        house.post("/tokens", json!({"name": "t", "role": "viewer"})).await.ok();
+        house.app.clock.advance_ms(1_000);
+    }
+    house
+}
+
+fn items(answer: Answer) -> Vec<Value> {
+    answer.ok().json()["items"].as_array().expect("items").clone()
+}
+
+#[tokio::test]
+async fn every_list_and_every_filter_of_the_document_is_in_these_tables() {
+    let house = House::open().await;
+    let reads = reads(&house).await;
+    let of = |wanted: &dyn Fn(&BTreeSet<String>, &str) -> bool| -> BTreeSet<String> {
+        reads.iter().filter(|(_, names, answer)| wanted(names, answer)).map(|(path, ..)| path.clone()).collect()
+    };
+    let set = |paths: &[&str]| -> BTreeSet<String> { paths.iter().map(|path| (*path).to_owned()).collect() };
+    let paged = LISTS.map(|list| list.path);
+    assert_eq!(of(&|names, _| names.contains("after")), set(&paged));
+    assert_eq!(of(&|_, answer| answer.contains("/Page_")), set(&[&paged[..], &WHOLE].concat()));
+    assert_eq!(of(&|names, _| names.contains("limit")), set(&[&paged[..], &[BOUNDED]].concat()));
+
+    let lists = reads.iter().filter(|(_, names, _)| names.contains("limit"));
+    let filters: BTreeSet<(&str, &str)> = lists
+        .flat_map(|(path, names, _)| names.iter().map(move |name| (path.as_str(), name.as_str())))
+        .filter(|(_, name)| !["limit", "after"].contains(name))
+        .collect();
+    assert_eq!(filters, FILTERS.iter().map(|(path, name, ..)| (*path, *name)).collect());
+}
+
+#[tokio::test]
+async fn a_cursor_that_is_no_next_of_this_list_is_refused_by_name() {
+    let house = full().await;
+    let long = ["9", "a"].map(|one| one.repeat(5_000));
+    for list in &LISTS {
+        let malformed = ["zzz", "", "-1", "+1", "%2B1", "1%20", "007", "%00", "1%00", "%ff", "%zz", "1&after=1"];
+        let foreign = LISTS.iter().filter(|other| other.form != list.form).map(|other| other.nowhere);
+        for after in malformed.into_iter().chain(long.each_ref().map(String::as_str)).chain(foreign) {
+            house.get(&with(list.ask, &format!("after={after}"))).await.refused(400, "400001", "field after: ");
+        }
+        house.get(&with(list.ask, "after")).await.refused(400, "400001", "field after: must be `next` of");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_is_a_number_from_1_to_500_on_every_list() {
+    let house = full().await;
+    for ask in LISTS.iter().map(|list| list.ask).chain([BOUNDED]) {
+        for limit in ["0", "501", "abc", "", "-1", "1.0", "%00", "%ff", "1&limit=1"] {
+            house.get(&with(ask, &format!("limit={limit}"))).await.refused(400, "400001", "field limit: ");
+        }
+        house.get(&with(ask, "limit=500")).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn every_list_gives_every_item_once_and_in_order_whatever_the_page() {
+    let house = full().await;
+    for list in &LISTS {
+        let whole = items(house.get(&with(list.ask, "limit=500")).await);
+        assert!(whole.len() >= 3, "{}: {whole:?}", list.path);
+        let distinct: BTreeSet<String> = whole.iter().map(Value::to_string).collect();
+        assert_eq!(distinct.len(), whole.len(), "{}: {whole:?}", list.path);
+        for limit in [1, 2] {
+            assert_eq!(all_pages(&house, list.ask, limit).await, whole, "{} by {limit}", list.path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_goes_on_from_the_place_of_a_cursor_that_names_nothing() {
+    let house = full().await;
+    for list in &LISTS {
+        let rest = items(house.get(&with(list.ask, &format!("limit=500&after={}", list.nowhere))).await);
+        let expected =
+            if list.is_before_all { items(house.get(&with(list.ask, "limit=500")).await) } else { Vec::new() };
+        assert_eq!(rest, expected, "{}", list.path);
+    }
+}
+
+#[tokio::test]
+async fn a_malformed_filter_is_refused_by_name_and_one_that_names_nobody_is_not_found() {
+    let house = full().await;
+    for (path, name, malformed, unknown, what) in &FILTERS {
+        for value in [malformed, "", "%00", "%ff", "%zz"] {
+            let code = if name.starts_with("amount") && [malformed, ""].contains(&value) { "400621" } else { "400001" };
+            house.get(&format!("{path}?{name}={value}")).await.refused(400, code, &format!("field {name}: "));
+        }
+        match what {
+            Unknown::Never => {}
+            Unknown::NotFound => house.get(&format!("{path}?{name}={unknown}")).await.refused(404, "400404", unknown),
+            Unknown::Empty => assert!(items(house.get(&format!("{path}?{name}={unknown}")).await).is_empty()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_range_that_can_hold_nothing_is_refused_by_its_end() {
+    let house = full().await;
+    let (one, two) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+    for path in ["/payment-orders", BOUNDED] {
+        house.get(&format!("{path}?from={one}&to={two}")).await.ok();
+        for (from, to) in [(one, one), (two, one)] {
+            house.get(&format!("{path}?from={from}&to={to}")).await.refused(400, "400001", "field to: must be later");
+        }
+    }
+    let found = items(house.get("/payment-orders?amount_from=10&amount_to=10.000").await);
+    assert_eq!(found.len(), 3, "both ends are in");
+    let nothing = house.get("/payment-orders?amount_from=10.01&amount_to=10").await;
+    nothing.refused(400, "400001", "field amount_to: must not be less than amount_from");
+}
+
+#[tokio::test]
+async fn a_list_that_comes_whole_has_no_limit_and_no_cursor() {
+    let house = full().await;
+    let client_id = all_pages(&house, "/applications", 50).await[0]["client_id"].as_str().expect("an id").to_owned();
+    for _ in 0..2 {
+        house.post(&format!("/applications/{client_id}/secrets"), json!({})).await.ok();
+    }
+    for path in WHOLE.map(|path| path.replace("{client_id}", &client_id)) {
+        let page = house.get(&path).await.ok().json();
+        assert_eq!((page["items"].as_array().map(Vec::len), &page["next"]), (Some(3), &Value::Null), "{path}: {page}");
+        assert_eq!(house.get(&format!("{path}?limit=1&after=zzz")).await.ok().json(), page);
+    }
+}
