@@ -12,12 +12,12 @@ use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that lingers for so long when it is told to stop.
-async fn lingering(folder: &Path, stop_delay: &str) -> Server {
+/// A server that lingers for so long when it is told to stop, and what its rows are in.
+async fn lingering(folder: &Path, stop_delay: &str) -> (Server, Backing) {
     let backing = Backing::fresh(StoreKind::of_this_run()).await;
     let mut deployment = Deployment::init_on(&folder.join("data"), &backing).expect("init works");
     deployment.config = format!("[limits]\nstop_delay = \"{stop_delay}\"\n");
-    deployment.serve().expect("it starts")
+    (deployment.serve().expect("it starts"), backing)
 }
 
 async fn health(server: &Server, path: &str) -> (u16, String) {
@@ -37,7 +37,7 @@ async fn leaves(server: &Server) {
 #[tokio::test]
 async fn a_node_that_lingers_is_not_ready_and_does_everything_else_until_it_is_told_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = lingering(folder.path(), "10m").await;
+    let (server, _backing) = lingering(folder.path(), "10m").await;
     let endpoint = Receiver::start().await.expect("a receiver");
     let signer = server.access.institution("bank", 0, Some(&endpoint.url())).await.expect("provisioned");
     leaves(&server).await;
@@ -60,7 +60,7 @@ async fn a_node_that_lingers_is_not_ready_and_does_everything_else_until_it_is_t
 #[tokio::test]
 async fn a_node_that_has_lingered_ends_by_itself() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = lingering(folder.path(), "2s").await;
+    let (server, _backing) = lingering(folder.path(), "2s").await;
     leaves(&server).await;
     server.wait().expect("it ends");
 }
