@@ -149,8 +149,13 @@ impl Courier {
 
     /// Signed as it stands.
     pub(super) fn with_signature(&self, letter: Letter) -> Letter {
-        let signature = Some(self.signature(&self.key, &letter));
+        let signature = Some(self.signature_of(&letter));
         Letter { signature, ..letter }
+    }
+
+    /// The right one.
+    pub(super) fn signature_of(&self, letter: &Letter) -> String {
+        self.signature(&self.key, letter)
     }
 
     /// What somebody with another secret would make of it.

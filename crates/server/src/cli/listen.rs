@@ -6,8 +6,9 @@
 //! with the same event id, as from the server.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,6 +37,7 @@ const WAITS: [Duration; 5] = [
 ];
 /// No application has so many events.
 const SEQ_MAX: i64 = 1 << 52;
+const LOCK_MODE: u32 = 0o600;
 
 /// Flags of `listen`.
 #[derive(Debug, Args)]
@@ -67,6 +69,8 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.forward, names, client_id, secret, args.encoding.into())?;
     let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build()?;
+    // Until the process ends: two that bring events from one cursor would bring them twice.
+    let _lock = args.cursor.as_deref().map(locked).transpose()?;
     super::small_runtime()?.block_on(async {
         let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
         tokio::select! {
@@ -89,18 +93,39 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id
     }
     told(&format!("bringing events after seq {after} to {}", args.forward))?;
     let mut walk = EventWalk::new(client.clone(), after);
+    let mut may_be_beyond = known.or(args.after).is_some();
     loop {
         let events = pulled(&mut walk).await?;
+        let may_wait_long = std::mem::take(&mut may_be_beyond) && events.is_empty();
         for event in &events {
             bring(courier, event).await?;
             if let Some(file) = &args.cursor {
                 remember(file, event.seq, client_id)?;
             }
         }
+        if may_wait_long {
+            warn_of_a_wait(client, after).await?;
+        }
         if events.is_empty() {
             sleep(QUIET).await;
         }
     }
+}
+
+/// Whoever begins behind the newest event would wait without a word, for ever where the seq is another application's or deployment's.
+async fn warn_of_a_wait(client: &Client, after: i64) -> anyhow::Result<()> {
+    // One question for most: the event that was taken last is there, and nothing has happened since.
+    if after < 1 || has_more(client, after - 1).await? {
+        return Ok(());
+    }
+    let newest = last(client).await?;
+    if newest < after {
+        writeln!(
+            std::io::stderr(),
+            "countersign: the newest event is seq {newest}: nothing comes until there is one after seq {after}"
+        )?;
+    }
+    Ok(())
 }
 
 /// Brings an event again and again until it is taken.
@@ -251,17 +276,34 @@ fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<i64>> {
     }
 }
 
+/// Takes the cursor for this process, by a lock on a file beside it: the cursor itself is replaced with each event.
+fn locked(cursor: &Path) -> anyhow::Result<File> {
+    let unlocked = || format!("the cursor {} cannot be locked", cursor.display());
+    let mut beside = cursor.as_os_str().to_owned();
+    beside.push(".lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(LOCK_MODE).open(&beside);
+    let file = file.with_context(unlocked)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "the cursor {} is in use by another `countersign listen`: stop that one first, or name another file",
+            cursor.display()
+        ),
+        Err(TryLockError::Error(error)) => Err(error).with_context(unlocked),
+    }
+}
+
 /// Replaces the file whole: a cut leaves the old cursor or the new one.
 fn remember(file: &Path, seq: i64, client_id: &str) -> anyhow::Result<()> {
     let write = || {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut fresh = file.as_os_str().to_owned();
         fresh.push(".unfinished");
-        let mut new = fs::File::create(&fresh)?;
+        let mut new = File::create(&fresh)?;
         writeln!(new, "{seq} {client_id}")?;
         new.sync_all()?;
         fs::rename(&fresh, file)?;
-        fs::File::open(folder)?.sync_all()
+        File::open(folder)?.sync_all()
     };
     write().with_context(|| format!("the cursor {} cannot be written", file.display()))
 }

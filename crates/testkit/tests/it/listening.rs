@@ -1,8 +1,8 @@
 //! `countersign listen`: every event to a handler on this machine, in order, once, whatever happens in between.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use countersign_sdk::CallbackVerifier;
@@ -37,17 +37,28 @@ impl Shop {
         self.world.access.provision("POST", "/events", event).await.expect("is written");
     }
 
+    /// How often somebody asked for events.
+    async fn questions(&self) -> anyhow::Result<usize> {
+        let answer = self.world.access.call("GET", "/metrics", None).await?;
+        let text = String::from_utf8(answer.body)?;
+        let counts = text.lines().filter(|line| line.starts_with("countersign_requests_total{endpoint=\"events\""));
+        counts.map(|line| Ok(line.rsplit(' ').next().unwrap_or_default().parse::<usize>()?)).sum()
+    }
+
     fn listens(&self, forward: &str, more: &[&str]) -> Listener {
+        let mut child = self.listen(forward, more).stdout(Stdio::piped()).spawn().expect("runs");
+        let said = BufReader::new(child.stdout.take().expect("is piped"));
+        Listener { child, said }
+    }
+
+    fn listen(&self, forward: &str, more: &[&str]) -> Command {
         let mut command = bare();
         command
             .args(["listen", "--forward", forward, "--url", &format!("http://{}", self.world.listen())])
             .args(more)
             .env("COUNTERSIGN_CLIENT_ID", &self.client_id)
-            .env("COUNTERSIGN_SECRET", &self.secret)
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().expect("runs");
-        let said = BufReader::new(child.stdout.take().expect("is piped"));
-        Listener { child, said }
+            .env("COUNTERSIGN_SECRET", &self.secret);
+        command
     }
 }
 
@@ -164,6 +175,72 @@ async fn without_a_cursor_it_begins_with_what_happens_from_now_on() {
     }
     let all: Vec<String> = orders(&handler.received()).into_iter().map(|(order, _)| order).collect();
     assert_eq!(all, (1..=7).map(|n| format!("order-{n}")).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_is_one_listener_s_at_a_time() {
+    let shop = Shop::open().await;
+    let handler = Receiver::start().await.expect("starts");
+    let file = shop.world.folder().join("cursor");
+    let flags = ["--after", "0", "--cursor", file.to_str().expect("a path")];
+    let mut listener = shop.listens(&handler.url(), &flags);
+    assert!(listener.line().contains("bringing events after seq 0 to"));
+    let mut second =
+        shop.listen(&handler.url(), &flags).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("runs");
+    shop.happens(1).await;
+    handler.wait_for(1, WITHIN).await.expect("comes");
+    let ended = async || Ok(second.try_wait()?);
+    let ended = patience::until("the second's end", WITHIN, ended).await;
+    let _ = second.kill();
+    let mut said = String::new();
+    second.stderr.take().expect("is piped").read_to_string(&mut said).expect("is read");
+    assert_eq!(ended.expect("ends").0.code(), Some(1), "{said}");
+    let wanted = format!("countersign: the cursor {} is in use by another", file.display());
+    assert!(said.starts_with(&wanted) && said.lines().count() == 1, "{said}");
+
+    // However it ends, the next one goes on, on the cursor that was replaced since.
+    let written = async || Ok((cursor(&file) == format!("1 {}\n", shop.client_id)).then_some(()));
+    patience::until("the cursor", WITHIN, written).await.expect("is written");
+    drop(listener);
+    let mut listener = shop.listens(&handler.url(), &flags);
+    assert!(listener.line().contains("bringing events after seq 1 to"));
+    assert_eq!(orders(&handler.received()), [pair("order-1", "1")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_begins_behind_the_newest_event_says_so_and_one_that_begins_at_it_does_not() {
+    let shop = Shop::open().await;
+    let handler = Receiver::start().await.expect("starts");
+    shop.happens(1).await;
+    let before = shop.questions().await.expect("is counted");
+    let mut listener = shop.listen(&handler.url(), &["--after", "1"]).stderr(Stdio::piped()).spawn().expect("runs");
+    // The first page, whether there is the event before, and the pages afterwards.
+    let has_looked = async || Ok((shop.questions().await? >= before + 4).then_some(()));
+    patience::until("some questions", WITHIN, has_looked).await.expect("come");
+    listener.kill().expect("runs");
+    listener.wait().expect("ends");
+    let mut said = String::new();
+    listener.stderr.take().expect("is piped").read_to_string(&mut said).expect("is read");
+    assert_eq!(said, "");
+
+    for order in 2..=5 {
+        shop.happens(order).await;
+    }
+    let file = shop.world.folder().join("cursor");
+    std::fs::write(&file, format!("9 {}\n", shop.client_id)).expect("is written");
+    let beyond = ["--cursor", file.to_str().expect("a path")];
+    for (flags, after) in [(&["--after", "6"][..], 6), (&beyond[..], 9)] {
+        let mut listener = shop.listen(&handler.url(), flags).stderr(Stdio::piped()).spawn().expect("runs");
+        let stderr = listener.stderr.take().expect("is piped");
+        let line = tokio::task::spawn_blocking(|| BufReader::new(stderr).lines().next());
+        let line = tokio::time::timeout(WITHIN, line).await;
+        // Also where nothing was said: the line would be waited for until it ends.
+        listener.kill().expect("runs");
+        listener.wait().expect("ends");
+        let said = line.expect("says something").expect("is read").expect("a line").expect("is a text");
+        let wanted = format!("the newest event is seq 5: nothing comes until there is one after seq {after}");
+        assert_eq!(said, format!("countersign: {wanted}"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,6 +15,10 @@ const SLOW_PAUSE: Duration = Duration::from_millis(400);
 const LARGE_BYTES: usize = 48 * 1024;
 /// A body that no genuine callback has.
 const HUGE_BYTES: usize = 16 * 1024 * 1024;
+/// As many characters of a signature as a receiver might log, or compare.
+const FEW: usize = 8;
+/// So many send the same request at once.
+const AT_ONCE: usize = 4;
 /// The server waits three times as long; a receiver this slow fails on a bad day.
 const PROMPT: Duration = Duration::from_secs(5);
 
@@ -37,6 +41,14 @@ impl Check {
 
     fn must_refuse(self, reaction: &Reaction) -> Finding {
         self.found(if reaction.is_taken() { Verdict::Fail } else { Verdict::Pass }, reaction.told())
+    }
+
+    /// Each of them, under a name of its own.
+    fn must_refuse_each(self, reactions: &[(&str, Reaction)]) -> Finding {
+        let none_taken = reactions.iter().all(|(_, reaction)| !reaction.is_taken());
+        let told: Vec<String> =
+            reactions.iter().map(|(what, reaction)| format!("{what} {}", reaction.told())).collect();
+        self.found(if none_taken { Verdict::Pass } else { Verdict::Fail }, told.join("; "))
     }
 
     fn had_better_take(self, reaction: &Reaction) -> Finding {
@@ -63,6 +75,21 @@ const STRANGER: Check = Check {
     name: "wrong-secret",
     sent: "a callback signed with another secret",
     why: "anybody who knows the URL could report payments that nobody made",
+};
+const HALF: Check = Check {
+    name: "half-signature",
+    sent: "two callbacks whose signature is right in one half and a stranger's in the other",
+    why: "a signature of which only a part is compared can be found by trying, and that much sooner; compare all 64 bytes, in constant time",
+};
+const SHORT: Check = Check {
+    name: "short-signature",
+    sent: "callbacks with a right signature that is cut: to its first half, to its first characters, to nothing",
+    why: "a receiver that compares as much as was sent takes one character for a signature, which anybody guesses, or none at all; demand all 64 bytes",
+};
+const WRONG_NEXT: Check = Check {
+    name: "wrong-next",
+    sent: "a callback signed with another secret, in the header Signature-Next, too",
+    why: "anybody can send the header of a rotation; it counts only where its signature is right",
 };
 const TAMPERED: Check = Check {
     name: "tampered-body",
@@ -98,6 +125,11 @@ const REPLAYED: Check = Check {
     name: "replayed",
     sent: "the very same signed request once more, under another event id",
     why: "the event id is not covered by the signature, so it alone does not stop a replay; remember nonces for as long as timestamps are accepted",
+};
+const REPLAYED_AT_ONCE: Check = Check {
+    name: "replayed-at-once",
+    sent: "the very same signed request four times at the same moment, under four event ids",
+    why: "a receiver that looks a nonce up and notes it later has a gap between the two, which several requests fit through; note it in one step that only the first can do, such as a unique key",
 };
 const REFLECTED: Check = Check {
     name: "reflected",
@@ -145,6 +177,9 @@ const BEYOND_GOOD: &[Check] = &[
     PROMPTLY,
     UNSIGNED,
     STRANGER,
+    HALF,
+    SHORT,
+    WRONG_NEXT,
     TAMPERED,
     RESPACED,
     UNUSUAL,
@@ -152,6 +187,7 @@ const BEYOND_GOOD: &[Check] = &[
     STALE,
     FUTURE,
     REPLAYED,
+    REPLAYED_AT_ONCE,
     REFLECTED,
     DUPLICATE,
     OUT_OF_ORDER,
@@ -186,9 +222,49 @@ pub(super) async fn all(courier: &Courier) -> anyhow::Result<Vec<Finding>> {
 }
 
 async fn signatures(courier: &Courier) -> Vec<Finding> {
-    let good = courier.good();
+    let mut findings = forged(courier).await;
+    findings.extend(in_part(courier).await);
+    findings.extend(bodies(courier).await);
+    findings
+}
+
+async fn forged(courier: &Courier) -> Vec<Finding> {
     let unsigned = Letter { signature: None, ..courier.good() };
+    let good = courier.good();
     let strange = Letter { signature: Some(courier.signature_of_a_stranger(&good)), ..good };
+    vec![UNSIGNED.must_refuse(&courier.bring(&unsigned).await), STRANGER.must_refuse(&courier.bring(&strange).await)]
+}
+
+/// Signatures of which a part is right, and two that are wrong.
+async fn in_part(courier: &Courier) -> Vec<Finding> {
+    let first = courier.good();
+    let (right, strange) = (courier.signature_of(&first), courier.signature_of_a_stranger(&first));
+    let first = Letter { signature: Some(half(&right).0.to_owned() + half(&strange).1), ..first };
+    let last = courier.good();
+    let (right, strange) = (courier.signature_of(&last), courier.signature_of_a_stranger(&last));
+    let last = Letter { signature: Some(half(&strange).0.to_owned() + half(&right).1), ..last };
+    let halves = [("first half right:", courier.bring(&first).await), ("last half right:", courier.bring(&last).await)];
+    let cut = |characters: fn(&str) -> &str| {
+        let letter = courier.good();
+        Letter { signature: Some(characters(&courier.signature_of(&letter)).to_owned()), ..letter }
+    };
+    let (to_half, to_few, to_nothing) = (cut(|whole| half(whole).0), cut(|whole| &whole[..FEW]), cut(|_| ""));
+    let short = [
+        ("half:", courier.bring(&to_half).await),
+        ("a few characters:", courier.bring(&to_few).await),
+        ("empty:", courier.bring(&to_nothing).await),
+    ];
+    let wrong = courier.good();
+    let (one, other) = (courier.signature_of_a_stranger(&wrong), courier.signature_of_a_stranger(&wrong));
+    let wrong = Letter { signature: Some(one), signature_next: Some(other), ..wrong };
+    vec![
+        HALF.must_refuse_each(&halves),
+        SHORT.must_refuse_each(&short),
+        WRONG_NEXT.must_refuse(&courier.bring(&wrong).await),
+    ]
+}
+
+async fn bodies(courier: &Courier) -> Vec<Finding> {
     let good = courier.good();
     let tampered = Letter { body: replaced(&good.body, "12.50", "92.50"), ..good };
     let good = courier.good();
@@ -202,8 +278,6 @@ async fn signatures(courier: &Courier) -> Vec<Finding> {
         ..letter
     };
     vec![
-        UNSIGNED.must_refuse(&courier.bring(&unsigned).await),
-        STRANGER.must_refuse(&courier.bring(&strange).await),
         TAMPERED.must_refuse(&courier.bring(&tampered).await),
         RESPACED.must_refuse(&courier.bring(&respaced).await),
         UNUSUAL.must_take(&courier.bring(&unusual).await),
@@ -233,7 +307,24 @@ async fn repetitions(courier: &Courier) -> Vec<Finding> {
     let nonce = reflected.nonce.trim_start_matches("callback").to_owned();
     let reflected = courier.bring(&courier.with_signature(Letter { nonce, ..reflected })).await;
     let duplicate = if taken.is_taken() { DUPLICATE.must_take(&again) } else { DUPLICATE.must_take(&taken) };
-    vec![REPLAYED.must_refuse(&replayed), REFLECTED.must_refuse(&reflected), duplicate, out_of_order(courier).await]
+    vec![
+        REPLAYED.must_refuse(&replayed),
+        Box::pin(at_once(courier)).await,
+        REFLECTED.must_refuse(&reflected),
+        duplicate,
+        out_of_order(courier).await,
+    ]
+}
+
+/// Whoever takes none of them is busy, which is no fault.
+async fn at_once(courier: &Courier) -> Finding {
+    let one = courier.good();
+    let letters: [Letter; AT_ONCE] =
+        std::array::from_fn(|_| Letter { event_id: courier.good().event_id, ..one.clone() });
+    let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
+    let (a, b, c, d) = tokio::join!(a, b, c, d);
+    let taken = [a, b, c, d].iter().filter(|reaction| reaction.is_taken()).count();
+    REPLAYED_AT_ONCE.found(if taken > 1 { Verdict::Fail } else { Verdict::Pass }, format!("{taken} of {AT_ONCE} taken"))
 }
 
 /// The later one may be put off until the earlier one has come.
@@ -278,6 +369,11 @@ fn replaced(body: &[u8], from: &str, to: &str) -> Vec<u8> {
     text.replace(from, to).into_bytes()
 }
 
+/// Both halves of what is written in ASCII.
+fn half(signature: &str) -> (&str, &str) {
+    signature.split_at(signature.len() / 2)
+}
+
 /// The same JSON as a person or another library might write it.
 fn unusual(body: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(body).replace("\",\"", "\" ,\n  \"").replace("SUCCESS", "SU\\u0043CESS");
@@ -286,4 +382,21 @@ fn unusual(body: &[u8]) -> Vec<u8> {
 
 fn padded(bytes: usize) -> String {
     format!(r#"{{"status":"SUCCESS","note":"{}"}}"#, "n".repeat(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_for_operators_lists_every_check() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATING.md");
+        let page = std::fs::read_to_string(page).expect("docs/OPERATING.md is there");
+        let named = |name: &str| page.lines().filter(|line| line.starts_with(&format!("| `{name}` |"))).count();
+        for check in std::iter::once(&GOOD).chain(BEYOND_GOOD) {
+            assert_eq!(named(check.name), 1, "{}", check.name);
+        }
+        let count = format!("{} checks", BEYOND_GOOD.len() + 1);
+        assert!(page.contains(&count), "{count}");
+    }
 }
