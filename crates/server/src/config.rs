@@ -25,7 +25,7 @@ mod kinds;
 mod layers;
 
 pub use kinds::{KeyText, Life, Optional, Period};
-use layers::{guard_password, lay_file, lay_text};
+use layers::{guard_password, in_words, lay_file, lay_text};
 
 /// `defaults.toml` as it was compiled in: every setting with its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -291,17 +291,28 @@ impl Config {
     }
 
     fn from_table(table: Table) -> Result<Self, ConfigRefused> {
-        let mut whole = Table::new();
         // One setting at a time first, so that a refusal names it: serde alone says only what is wrong, not where.
-        for (name, value) in table {
-            let mut probe = defaults();
-            probe.insert(name.clone(), value.clone());
-            Value::Table(probe).try_into::<Self>().map_err(|error| {
-                ConfigRefused(format!("the setting {name} is not good: {}", first_line(&error.to_string())))
-            })?;
-            whole.insert(name, value);
+        for (name, value) in &table {
+            let Some(section) = value.as_table() else {
+                Self::probe(name, |probe| probe.insert(name.clone(), value.clone()))?;
+                continue;
+            };
+            for (inner, value) in section {
+                Self::probe(&format!("{name}.{inner}"), |probe| {
+                    probe.get_mut(name)?.as_table_mut()?.insert(inner.clone(), value.clone())
+                })?;
+            }
         }
-        Value::Table(whole).try_into().map_err(|error| ConfigRefused(first_line(&error.to_string()).to_owned()))
+        Value::Table(table).try_into().map_err(|error| ConfigRefused(first_line(&error.to_string()).to_owned()))
+    }
+
+    /// Whether the defaults with this one setting are good.
+    fn probe(name: &str, set: impl FnOnce(&mut Table) -> Option<Value>) -> Result<(), ConfigRefused> {
+        let mut probe = defaults();
+        set(&mut probe);
+        let refuse =
+            |error: toml::de::Error| format!("the setting {name} is not good: {}", in_words(&error.to_string()));
+        Value::Table(probe).try_into::<Self>().map(|_| ()).map_err(|error| ConfigRefused(refuse(error)))
     }
 
     /// Checks what one setting alone cannot tell.

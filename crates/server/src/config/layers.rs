@@ -11,7 +11,30 @@ fn syntax(error: &toml::de::Error, text: &str, origin: &str) -> ConfigRefused {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().map_or(0, |begun| begun.chars().count()) + 1;
-    ConfigRefused(format!("{origin}: line {line}, column {column}: {}", first_line(error.message())))
+    ConfigRefused(format!("{origin}: line {line}, column {column}: {}", in_words(error.message())))
+}
+
+/// What is wrong with a value. Of a number that is too small or too large serde says only the kind that Rust has for it.
+pub(super) fn in_words(error: &str) -> String {
+    let line = first_line(error);
+    if line.contains("invalid socket address syntax") {
+        return "an address and its port are wanted, such as \"127.0.0.1:8080\"".to_owned();
+    }
+    let number = line.split_once("integer `").and_then(|(_, rest)| rest.split_once('`'));
+    let Some((number, (_, expected))) = number.and_then(|(number, rest)| Some((number, rest.split_once("expected ")?)))
+    else {
+        return line.to_owned();
+    };
+    let most = match expected {
+        "u8" => i64::from(u8::MAX),
+        "u16" => i64::from(u16::MAX),
+        "u32" => i64::from(u32::MAX),
+        // No larger number can be written in TOML.
+        "u64" | "usize" => i64::MAX,
+        "any valid TOML value" => return format!("{number} is further from 0 than any number that TOML has"),
+        _ => return line.to_owned(),
+    };
+    format!("{number} is too small or too large: a whole number from 0 to {most} is wanted")
 }
 
 pub(super) fn lay_file(table: &mut Table, text: &str, origin: &str) -> Result<(), ConfigRefused> {

@@ -193,3 +193,29 @@ fn a_file_that_cannot_be_read_is_refused_by_its_place_and_without_its_words() {
         assert!(!said.contains("canary") && said.trim().lines().count() == 1, "{said}");
     }
 }
+
+#[test]
+fn a_number_that_is_too_small_or_too_large_is_refused_with_its_setting_and_its_bounds() {
+    for (file, wanted) in [
+        (
+            "rate_limit_per_s = -1",
+            "the setting rate_limit_per_s is not good: -1 is too small or too large: a whole number from 0 to 4294967295 is wanted",
+        ),
+        (
+            "callback_ports = [70000]",
+            "the setting callback_ports is not good: 70000 is too small or too large: a whole number from 0 to 65535 is wanted",
+        ),
+        (
+            "[limits]\nconnections = -4",
+            "the setting limits.connections is not good: -4 is too small or too large: a whole number from 0 to 9223372036854775807 is wanted",
+        ),
+        (
+            "listen = \"x\"",
+            "the setting listen is not good: an address and its port are wanted, such as \"127.0.0.1:8080\"",
+        ),
+    ] {
+        assert_eq!(load(file, &[], &[]).expect_err(file), wanted);
+    }
+    let said = load("rate_limit_per_s = 99999999999999999999", &[], &[]).expect_err("is refused");
+    assert!(said.ends_with("99999999999999999999 is further from 0 than any number that TOML has"), "{said}");
+}
