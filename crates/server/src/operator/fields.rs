@@ -30,9 +30,23 @@ pub fn required(fields: &Fields<'_>, name: &str, max: usize) -> Result<String, P
     checked_text(name, fields.required_text(name)?, 1, max)
 }
 
-/// A name for people, not blank.
+/// Characters that are not seen and change how others are: marks, embeddings, overrides and isolates of the direction of writing, separators of lines
+/// and paragraphs, the byte order mark and what else is of no width and in no word. One name looks like another by them. Zero-width joiners and
+/// non-joiners stay: Persian and the languages of India are not written without them, nor are many emoji.
+const fn misleads(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// A name for people, not blank, that looks like what it is.
 pub fn display_name(text: String) -> Result<String, Problem> {
     let text = checked_text("name", text, 1, NAME_CHARS_MAX)?;
+    if text.chars().any(misleads) {
+        let why = "must have no characters that are invisible or turn the direction of writing";
+        return Err(Problem::field("name", why));
+    }
     if text.trim().is_empty() { Err(Problem::field("name", "must not be blank")) } else { Ok(text) }
 }
 
@@ -120,4 +134,43 @@ pub fn rate_schema() -> Schema {
     let kinds = [Type::Number, Type::String].map(|kind| ObjectBuilder::new().schema_type(kind));
     let about = "Quote coin per base coin: a number or a text, every digit kept.";
     Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_looks_like_what_it_is() {
+        // Words of many scripts, with the joiners that Persian, Hindi and emoji are written with.
+        for good in ["Corner Shop", "می\u{200c}خواهم", "क्\u{200d}ष", "שלום", "東京", "👩\u{200d}🌾 farm", "Ünïcode—№ 5"]
+        {
+            assert_eq!(display_name(good.to_owned()).expect(good), good);
+        }
+        let misleading = [
+            '\u{202a}',
+            '\u{202b}',
+            '\u{202c}',
+            '\u{202d}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2067}',
+            '\u{2068}',
+            '\u{2069}',
+            '\u{200e}',
+            '\u{200f}',
+            '\u{61c}',
+            '\u{200b}',
+            '\u{2060}',
+            '\u{feff}',
+            '\u{ad}',
+            '\u{2028}',
+            '\u{e0041}',
+            '\u{1b}',
+            '\n',
+        ];
+        for c in misleading {
+            assert!(display_name(format!("Corner{c} Shop")).is_err(), "{c:?}");
+        }
+    }
 }
