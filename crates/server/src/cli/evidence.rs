@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -114,7 +114,13 @@ impl Evidence {
         let key = PublicKey::parse(&key.public_key).ok_or_else(|| anyhow!("the server's public key cannot be read"))?;
         let runtime = super::small_runtime()?;
         let Some(output) = &self.output else {
-            runtime.block_on(fetch(direct, id, key, &mut std::io::stdout().lock()))?;
+            let mut is_read = true;
+            // A reader that went away has seen enough.
+            let print = |piece: &[u8]| {
+                is_read = is_read && super::say_bytes(piece)?;
+                Ok(())
+            };
+            runtime.block_on(fetch(direct, id, key, print))?;
             return Ok(());
         };
         let there = || format!("{} cannot be made, or is there already: it is never replaced", output.display());
@@ -137,13 +143,18 @@ async fn fetch_into(direct: &Direct<'_>, id: &str, key: PublicKey, file: &Path) 
     let unwritable = || format!("{} cannot be written", file.display());
     let made = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(file);
     let mut made = made.with_context(unwritable)?;
-    let verified = fetch(direct, id, key, &mut made).await?;
+    let verified = fetch(direct, id, key, |piece| made.write_all(piece).with_context(unwritable)).await?;
     made.sync_all().with_context(unwritable)?;
     Ok(verified)
 }
 
 /// Writes what comes as it comes, and checks it line by line.
-async fn fetch(direct: &Direct<'_>, id: &str, key: PublicKey, to: &mut impl Write) -> anyhow::Result<Verified> {
+async fn fetch(
+    direct: &Direct<'_>,
+    id: &str,
+    key: PublicKey,
+    mut write: impl FnMut(&[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<Verified> {
     let call = Call::new(Method::GET, format!("/payment-orders/{}/evidence", escaped(id)));
     let mut answer = direct.open(&call).await?;
     if !answer.status.is_success() {
@@ -154,7 +165,7 @@ async fn fetch(direct: &Direct<'_>, id: &str, key: PublicKey, to: &mut impl Writ
     let mut rest: Vec<u8> = Vec::new();
     let wrong = |fault| anyhow!("what the server sent is not good: {fault}");
     while let Some(piece) = answer.next().await? {
-        to.write_all(&piece).context("it cannot be written")?;
+        write(&piece)?;
         rest.extend_from_slice(&piece);
         let mut from = 0;
         while let Some(at) = rest[from..].iter().position(|byte| *byte == b'\n') {
@@ -169,6 +180,5 @@ async fn fetch(direct: &Direct<'_>, id: &str, key: PublicKey, to: &mut impl Writ
     if !rest.is_empty() {
         bail!("what the server sent is not good: its last line has no end");
     }
-    to.flush().context("it cannot be written")?;
     verifier.end().map_err(wrong)
 }

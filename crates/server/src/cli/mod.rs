@@ -120,6 +120,8 @@ pub enum Command {
     MasterKey(master_key::MasterKey),
 }
 
+const UNWRITTEN: &str = "what was to be printed could not be written";
+
 /// An argument that is wrong by itself, whatever the server or the machine say: exit code 2, as where no command can be read.
 #[derive(Debug, Error)]
 #[error("{0}")]
@@ -127,7 +129,10 @@ struct Usage(String);
 
 /// Reads the process's arguments, does what they say, and gives the exit code.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return told(&error),
+    };
     let outcome = close_memory(&cli.command).and_then(|()| run(cli.command, &crate::config::environment()));
     match outcome {
         Ok(code) => code,
@@ -136,6 +141,17 @@ pub fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "countersign: {error:#}");
             if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
+    }
+}
+
+/// Help and the version, which are asked for, or what is wrong with the words.
+fn told(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Err(unwritten) if !error.use_stderr() && unwritten.kind() != ErrorKind::BrokenPipe => {
+            let _ = writeln!(std::io::stderr(), "countersign: {UNWRITTEN}: {unwritten}");
+            ExitCode::FAILURE
+        }
+        Ok(()) | Err(_) => u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }
 
@@ -200,7 +216,7 @@ fn say_bytes(bytes: &[u8]) -> anyhow::Result<bool> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error).context("what was to be printed could not be written"),
+        Err(error) => Err(error).context(UNWRITTEN),
     }
 }
 

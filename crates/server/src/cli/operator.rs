@@ -137,19 +137,37 @@ pub fn escaped(text: &str) -> String {
     })
 }
 
+/// Says why an answer stands in the way of what comes next.
+pub type Judge = Box<dyn Fn(&str) -> anyhow::Result<()>>;
+
 /// What turns a subcommand into a call.
 pub trait IntoCall {
     /// The call, or why these words make none.
     fn call(&self) -> anyhow::Result<Call>;
+
+    /// What has to be so before the call is made: the call that shows it, and the judge of its answer.
+    fn before(&self) -> Option<(Call, Judge)> {
+        None
+    }
+
+    /// Whether what was wanted came of a call that was accepted; else why not. It is shown first in any case.
+    fn judge(&self, _answer: &str) -> anyhow::Result<()> {
+        Ok(())
+    }
 }
 
 impl<C: Subcommand + IntoCall> Group<C> {
     /// Makes the call and shows what came back.
     pub fn run(&self, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
         let call = self.command.call()?;
-        let answer = Direct::new(&self.operator, environment)?.send(&call)?;
+        let direct = Direct::new(&self.operator, environment)?;
+        if let Some((call, judge)) = self.command.before() {
+            judge(accepted(&direct.send(&call)?)?)?;
+        }
+        let answer = direct.send(&call)?;
         let body = accepted(&answer)?;
         super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) })?;
+        self.command.judge(body)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -173,7 +191,13 @@ impl<'a> Direct<'a> {
         let Some(token) = environment.get(TOKEN_VARIABLE).filter(|token| !token.is_empty()) else {
             bail!("set {TOKEN_VARIABLE} to an operator token: `countersign init` shows the first one");
         };
-        Ok(Self { url: &operator.operator_url, token: token.trim() })
+        let token = token.trim();
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            bail!(
+                "{TOKEN_VARIABLE} is no operator token: there is a line feed, a space or another character in it that no token has; set it to the token alone"
+            );
+        }
+        Ok(Self { url: &operator.operator_url, token })
     }
 
     /// Makes one call whose answer comes in parts, in the form that is named.
@@ -181,12 +205,19 @@ impl<'a> Direct<'a> {
         &self,
         call: &Call,
         accept: &str,
-        take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+        mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<Answer> {
         let ask = ask(self.token, call, Some(accept));
-        super::small_runtime()?
-            .block_on(http::stream(self.url, &ask, take))
-            .context("the operator API did not answer in full")
+        let mut not_taken = None;
+        let kept = |part: &[u8]| {
+            take(part).map_err(|error| {
+                not_taken = Some(error);
+                anyhow!("what came could not be taken")
+            })
+        };
+        let answer = super::small_runtime()?.block_on(http::stream(self.url, &ask, kept));
+        // A disk that is full is no fault of the API.
+        not_taken.map_or_else(|| answer.context("the operator API did not answer in full"), Err)
     }
 
     /// Makes one call.
@@ -225,12 +256,25 @@ struct Problem {
     detail: String,
 }
 
+/// An answer of the merchants' API: its envelope, which no problem document looks like.
+#[derive(Deserialize)]
+struct Envelope {
+    status: String,
+    #[serde(rename = "errorMessage")]
+    _message: String,
+}
+
 /// The body of an answer that says yes; else the refusal as one sentence.
 pub fn accepted(answer: &Answer) -> anyhow::Result<&str> {
     if answer.status.is_success() {
         return Ok(&answer.body);
     }
     let status = answer.status.as_u16();
+    if serde_json::from_str::<Envelope>(&answer.body).is_ok_and(|envelope| envelope.status == "FAIL") {
+        bail!(
+            "refused with {status}: this is the address of the merchants' API; name that of the operator API with --operator-url or COUNTERSIGN_OPERATOR_URL"
+        );
+    }
     Err(match serde_json::from_str::<Problem>(&answer.body) {
         Ok(problem) if !problem.code.is_empty() => {
             anyhow!("refused with {status} {} {}: {}", problem.code, problem.label, problem.detail)
@@ -393,6 +437,26 @@ mod tests {
         assert!(
             accepted(&answer(502, "<html>")).expect_err("it is refused").to_string().contains("none of Countersign's")
         );
+        let envelope =
+            r#"{"status":"FAIL","code":"400404","label":"NOT_FOUND","errorMessage":"no operation","data":null}"#;
+        let said = accepted(&answer(404, envelope)).expect_err("it is refused").to_string();
+        assert!(said.contains("the merchants' API") && said.contains("--operator-url"), "{said}");
         assert_eq!(accepted(&answer(201, "{}")).expect("it is accepted"), "{}");
+    }
+
+    #[test]
+    fn a_token_that_none_can_be_is_named_and_never_shown() {
+        let operator = OperatorArgs { operator_url: "http://127.0.0.1:1".to_owned(), json: false };
+        let with = |token: &str| {
+            let environment = BTreeMap::from([(TOKEN_VARIABLE.to_owned(), token.to_owned())]);
+            Direct::new(&operator, &environment)
+                .map(|direct| direct.token.to_owned())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(with(" cso_abc\n").as_deref(), Ok("cso_abc"));
+        for bad in ["cso_a\nbc", "cso_a bc", "cso_a\u{7f}bc", "cso_a\tbc", "cso_ä", "cso_a\u{200b}"] {
+            let said = with(bad).expect_err("it is refused");
+            assert!(said.contains(TOKEN_VARIABLE) && !said.contains("cso_") && said.lines().count() == 1, "{said}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod commands;
 mod hardening;
+mod mistakes;
 mod moving;
 mod shared;
 mod sqlite_file;

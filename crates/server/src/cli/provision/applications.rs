@@ -1,7 +1,9 @@
 //! Applications, and how their callbacks go out.
 
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use hyper::Method;
+use serde::Deserialize;
 
 use super::{changes_something, null};
 use crate::cli::operator::{Call, IntoCall, PageArgs, escaped};
@@ -63,7 +65,7 @@ pub enum Application {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Send it a signed callback that tells of nothing, and say what became of it
+    /// Send it a signed callback that tells of nothing, and say what became of it; ends with 1 unless it was delivered
     TestCallback {
         /// Which: its ClientId
         client_id: String,
@@ -195,6 +197,37 @@ impl IntoCall for Application {
             Self::TestCallback { client_id } => callbacks(client_id, "test"),
         })
     }
+
+    fn judge(&self, answer: &str) -> anyhow::Result<()> {
+        match self {
+            Self::TestCallback { client_id } => delivered(client_id, answer),
+            Self::Create { .. }
+            | Self::List { .. }
+            | Self::Show { .. }
+            | Self::Update(_)
+            | Self::Callbacks { .. }
+            | Self::PauseCallbacks { .. }
+            | Self::ResumeCallbacks { .. } => Ok(()),
+        }
+    }
+}
+
+/// What became of a test callback.
+#[derive(Deserialize)]
+struct Tried {
+    outcome: String,
+    #[serde(default)]
+    http_status: Option<u16>,
+}
+
+fn delivered(client_id: &str, answer: &str) -> anyhow::Result<()> {
+    let Tried { outcome, http_status } =
+        serde_json::from_str(answer).context("the answer does not say what became of the test callback")?;
+    if outcome == "delivered" {
+        return Ok(());
+    }
+    let status = http_status.map_or_else(String::new, |status| format!(" (status {status})"));
+    bail!("the test callback of {client_id} was not delivered: {outcome}{status}")
 }
 
 fn callbacks(client_id: &str, what: &str) -> Call {

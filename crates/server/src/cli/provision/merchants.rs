@@ -1,10 +1,12 @@
 //! Institutions, merchants and sub-accounts: added, listed, shown, changed.
 
+use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
+use serde::Deserialize;
 
 use super::{changes_something, json_number};
-use crate::cli::operator::{Call, IntoCall, PageArgs, escaped};
+use crate::cli::operator::{Call, IntoCall, Judge, PageArgs, escaped};
 
 const MERCHANT_COLUMNS: &[&str] = &["merchant_id", "kind", "name", "enabled", "created_at"];
 const SUB_ACCOUNT_COLUMNS: &[&str] = &["sub_merchant_id", "merchant_id", "name", "enabled", "created_at"];
@@ -53,6 +55,35 @@ fn update(args: &UpdateArgs) -> anyhow::Result<Call> {
         .text("name", args.name.as_deref())
         .raw("enabled", args.enabled.map(|on| on.to_string()));
     changes_something(call)
+}
+
+/// A thing of this kind has to have the id before it is changed: one call changes all kinds, and none ever becomes another.
+fn before(args: &UpdateArgs, wanted: Kind) -> (Call, Judge) {
+    let id = args.id.clone();
+    let judge = move |answer: &str| {
+        let Shown { kind } =
+            serde_json::from_str(answer).context("the answer does not say what kind of merchant it is")?;
+        ensure!(
+            kind == wanted.name(),
+            "{id} is {}, not {}: nothing was changed; say `countersign {} update {id}`",
+            in_words(&kind),
+            in_words(wanted.name()),
+            kind.replace('_', "-")
+        );
+        Ok(())
+    };
+    (show(&args.id), Box::new(judge))
+}
+
+/// What is said of a merchant.
+#[derive(Deserialize)]
+struct Shown {
+    kind: String,
+}
+
+fn in_words(kind: &str) -> String {
+    let article = if kind.starts_with('i') { "an" } else { "a" };
+    format!("{article} {}", kind.replace('_', "-"))
 }
 
 /// Institutions.
@@ -116,7 +147,7 @@ pub enum Merchant {
         /// Which
         id: String,
     },
-    /// Rename, disable or enable one
+    /// Rename, disable or enable one of any kind
     Update(UpdateArgs),
 }
 
@@ -170,6 +201,13 @@ impl IntoCall for Institution {
             Self::Update(args) => update(args)?,
         })
     }
+
+    fn before(&self) -> Option<(Call, Judge)> {
+        match self {
+            Self::Update(args) => Some(before(args, Kind::Institution)),
+            Self::Create { .. } | Self::List(_) | Self::Show { .. } => None,
+        }
+    }
 }
 
 impl IntoCall for Merchant {
@@ -200,5 +238,12 @@ impl IntoCall for SubAccount {
             Self::Show { id } => show(id),
             Self::Update(args) => update(args)?,
         })
+    }
+
+    fn before(&self) -> Option<(Call, Judge)> {
+        match self {
+            Self::Update(args) => Some(before(args, Kind::SubAccount)),
+            Self::Create { .. } | Self::List { .. } | Self::Show { .. } => None,
+        }
     }
 }

@@ -1,0 +1,173 @@
+//! What goes wrong in the hands of operators: one sentence that says what to change, and an exit code that scripts can go by.
+
+use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::{Place, Serving};
+
+struct Desk {
+    place: Place,
+    token: String,
+    serving: Serving,
+}
+
+impl Desk {
+    fn open() -> Self {
+        let place = Place::fresh();
+        let token = place.init()["operator_token"].as_str().expect("a token").to_owned();
+        let serving = place.serve(&["--allow-private-callbacks"]);
+        Self { place, token, serving }
+    }
+
+    fn command(&self, words: &str) -> std::process::Command {
+        let mut command = self.place.command(&words.split(' ').collect::<Vec<_>>());
+        command
+            .env("COUNTERSIGN_OPERATOR_TOKEN", &self.token)
+            .env("COUNTERSIGN_OPERATOR_URL", format!("http://{}", self.serving.operator_listen));
+        command
+    }
+
+    /// What is said on stdout and stderr, and the exit code.
+    fn says(&self, words: &str) -> (String, String, Option<i32>) {
+        told(&self.command(words).output().expect("runs"))
+    }
+
+    fn made(&self, words: &str) -> Value {
+        let (stdout, stderr, code) = self.says(&format!("{words} --json"));
+        assert_eq!(code, Some(0), "{stderr}");
+        serde_json::from_str(&stdout).expect("JSON")
+    }
+}
+
+fn told(output: &Output) -> (String, String, Option<i32>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// A receiver of one callback that answers with this.
+fn answers_once(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/callback", listener.local_addr().expect("has one"));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("comes");
+        let mut came = Vec::new();
+        // The body is the end of what comes.
+        while !came.ends_with(b"}") {
+            let mut part = [0; 4096];
+            let read = stream.read(&mut part).expect("is read");
+            came.extend_from_slice(&part[..read]);
+        }
+        let length = answer.len();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+        stream.write_all((head + answer).as_bytes()).expect("is written");
+    });
+    url
+}
+
+#[test]
+fn a_test_callback_that_is_not_delivered_ends_with_1_and_its_report() {
+    let desk = Desk::open();
+    desk.made("merchant create --name m --merchant-id m");
+    for (answer, outcome, wanted) in
+        [(r#"{"returnCode":"SUCCESS"}"#, "delivered", 0), (r#"{"returnCode":"FAIL"}"#, "fail", 1)]
+    {
+        let made = desk.made(&format!("application create m --name till --callback-url {}", answers_once(answer)));
+        let client_id = made["client_id"].as_str().expect("a text");
+        let (stdout, stderr, code) = desk.says(&format!("application test-callback {client_id} --json"));
+        let report: Value = serde_json::from_str(&stdout).expect("the report is printed in any case");
+        assert_eq!((&report["outcome"], code), (&Value::from(outcome), Some(wanted)), "{stderr}");
+        let refused =
+            format!("countersign: the test callback of {client_id} was not delivered: {outcome} (status 200)\n");
+        assert_eq!(stderr, if wanted == 0 { String::new() } else { refused });
+    }
+}
+
+#[test]
+fn an_update_of_another_kind_changes_nothing_and_says_which_command_does() {
+    let desk = Desk::open();
+    desk.made("merchant create --name plain --merchant-id m");
+    desk.made("institution create --name bank --merchant-id b");
+    desk.made("sub-account create b --name sub --sub-merchant-id s");
+    for (words, wanted) in [
+        (
+            "institution update m --name X",
+            "m is a merchant, not an institution: nothing was changed; say `countersign merchant update m`",
+        ),
+        (
+            "institution update s --name X",
+            "s is a sub-account, not an institution: nothing was changed; say `countersign sub-account update s`",
+        ),
+        (
+            "sub-account update b --name X",
+            "b is an institution, not a sub-account: nothing was changed; say `countersign institution update b`",
+        ),
+        ("institution update none --name X", "refused with 404 400404 NOT_FOUND: no merchant has the id none"),
+    ] {
+        assert_eq!(desk.says(words), (String::new(), format!("countersign: {wanted}\n"), Some(1)), "{words}");
+    }
+    for (id, name) in [("m", "plain"), ("b", "bank"), ("s", "sub")] {
+        assert_eq!(desk.made(&format!("merchant show {id}"))["name"], name);
+    }
+    desk.made("institution update b --name bank-2");
+    desk.made("sub-account update s --name sub-2");
+    // The general word, as in `merchant list`.
+    desk.made("merchant update s --name sub-3");
+    assert_eq!(desk.made("sub-account show s")["name"], "sub-3");
+}
+
+#[test]
+fn the_address_of_the_merchants_is_recognised() {
+    let desk = Desk::open();
+    for words in ["merchant list", "statement m --month 2026-10", "merchant create --name X"] {
+        let mut command = desk.command(words);
+        command.env("COUNTERSIGN_OPERATOR_URL", format!("http://{}", desk.serving.listen));
+        let (stdout, stderr, code) = told(&command.output().expect("runs"));
+        assert_eq!((stdout.as_str(), code), ("", Some(1)), "{words}");
+        let wanted = "countersign: refused with 404: this is the address of the merchants' API; name that of the operator API with ";
+        assert!(stderr.starts_with(wanted) && stderr.lines().count() == 1, "{stderr}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_on_the_disk_is_a_failure_of_the_disk() {
+    let desk = Desk::open();
+    desk.made("merchant create --name m --merchant-id m");
+    let made = desk.made("application create m --name till");
+    let text = |name: &str| made[name].as_str().expect("a text");
+    let order = r#"{"merchantTradeNo":"T-1","currency":"USDT","orderAmount":"12.50","env":{"terminalType":"WEB"},"goods":{"goodsName":"tea"}}"#;
+    std::fs::write(desk.place.path("order.json"), order).expect("is written");
+    let mut call =
+        desk.command(&format!("call POST /v1/pay/order --body order.json --url http://{}", desk.serving.listen));
+    call.env("COUNTERSIGN_CLIENT_ID", text("client_id")).env("COUNTERSIGN_SECRET", text("payment_api_secret"));
+    let (stdout, stderr, code) = told(&call.output().expect("runs"));
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let orders = desk.made("payment-order list");
+    let order = orders["items"][0]["prepayId"].as_str().expect("an order");
+    let evidence = format!("evidence {order}");
+    let all = [
+        &evidence,
+        "evidence key",
+        "statement m --month 2026-10",
+        "merchant list",
+        "audit list",
+        "audit heads",
+        "--help",
+        "--version",
+        "merchant --help",
+    ];
+    for words in all {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+        let (_, stderr, code) = told(&desk.command(words).stdout(full).output().expect("runs"));
+        assert_eq!(code, Some(1), "{words}: {stderr}");
+        let wanted = "countersign: what was to be printed could not be written: ";
+        assert!(stderr.starts_with(wanted) && stderr.lines().count() == 1, "{words}: {stderr}");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let (_, stderr, code) = told(&desk.command(words).stdout(writer).output().expect("runs"));
+        assert_eq!((stderr.as_str(), code), ("", Some(0)), "{words}");
+    }
+}
