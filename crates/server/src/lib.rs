@@ -23,3 +23,4 @@ pub mod operator;
 pub mod process;
 pub mod run;
 pub mod vault;
+mod visible;

@@ -185,9 +185,6 @@ pub async fn list(
     after: Option<SortedId>,
     limit: u32,
 ) -> Result<Vec<RedeliveryRow>, AppError> {
-    if let Some(client_id) = &client_id {
-        application(app, client_id).await?;
-    }
     Ok(app.store.redeliveries(Redeliveries::All { client_id, after }, limit).await?)
 }
 

@@ -40,7 +40,7 @@ const SEQ_MAX: i64 = 1 << 52;
 const LOCK_MODE: u32 = 0o600;
 
 /// Flags of `listen`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ListenArgs {
     /// The handler: http://127.0.0.1:3000/callback
     #[arg(long, value_name = "URL")]
@@ -69,6 +69,9 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.forward, names, client_id, secret, args.encoding.into())?;
     let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build()?;
+    // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
+    let cursor = args.cursor.as_deref().map(|file| fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
+    let args = &ListenArgs { cursor, ..args.clone() };
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
     super::small_runtime()?.block_on(async {
@@ -278,9 +281,9 @@ fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<i64>> {
 
 /// Takes the cursor for this process, by a lock on a file beside it: the cursor itself is replaced with each event.
 fn locked(cursor: &Path) -> anyhow::Result<File> {
-    let unlocked = || format!("the cursor {} cannot be locked", cursor.display());
     let mut beside = cursor.as_os_str().to_owned();
     beside.push(".lock");
+    let unlocked = || format!("the cursor cannot be locked: {}", Path::new(&beside).display());
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(LOCK_MODE).open(&beside);
     let file = file.with_context(unlocked)?;
     match file.try_lock() {

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::http::{self, Answer, Arriving, Ask};
 use super::pretty::{Layout, pretty};
+use crate::visible::misleads;
 
 /// The variable of the bearer token.
 pub const TOKEN_VARIABLE: &str = "COUNTERSIGN_OPERATOR_TOKEN";
@@ -363,10 +364,11 @@ fn cell(value: &RawValue) -> String {
     unquoted(value.get())
 }
 
-/// A text without its quotes; anything else as it is written. Control characters are never sent to a terminal.
+/// A text without its quotes; anything else as it is written. What moves a cursor, or makes a text look like another one, is never sent to a
+/// terminal: merchants write many of these texts.
 fn unquoted(value: &str) -> String {
     match serde_json::from_str::<String>(value) {
-        Ok(text) => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
+        Ok(text) => text.chars().map(|c| if c.is_control() || misleads(c) { '\u{fffd}' } else { c }).collect(),
         Err(_) if value == "null" => "-".to_owned(),
         Err(_) => value.to_owned(),
     }
@@ -424,8 +426,8 @@ mod tests {
     #[test]
     fn one_thing_is_shown_member_by_member_in_its_own_order() {
         let call = Call::new(Method::POST, "/merchants");
-        let text = table(&call, r#"{"name":"A\u001b[31m","merchant_id":"m1","gone":null,"n":0.10}"#);
-        assert_eq!(text, "name         A\u{fffd}[31m\nmerchant_id  m1\ngone         -\nn            0.10\n");
+        let text = table(&call, r#"{"name":"A\u001b[31m\u202e","merchant_id":"m1","gone":null,"n":0.10}"#);
+        assert_eq!(text, "name         A\u{fffd}[31m\u{fffd}\nmerchant_id  m1\ngone         -\nn            0.10\n");
         assert_eq!(table(&call, ""), "done\n");
     }
 

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{display_name, whole};
-use super::paging::{Asked, NUMBER, Page};
+use super::paging::{Asked, Mark, Page, lettered};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::identity::{
     self, ApplicationChange, EndpointChange, MadeApplication, NewApplication, Set, encoding_from_name, encoding_name,
@@ -256,15 +256,17 @@ pub async fn create(State(desk): State<Arc<Desk>>, Named(merchant_id): Named<Str
     .await
 }
 
+const MARK: Mark<i64> = lettered::<'a'>();
+
 /// Applications in the order they were made, all or of one merchant.
 #[utoipa::path(get, path = "/operator/v1/applications", tag = "Applications", operation_id = "list_applications",
     params(("merchant_id" = Option<String>, Query, description = "Only of this merchant"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<Application>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let (merchant, after) = (asked.filters.id("merchant_id")?, asked.after(&NUMBER)?);
+    let (merchant, after) = (asked.filters.id("merchant_id")?, asked.after(&MARK)?);
     let rows = identity::list_applications(&desk.app, merchant.as_deref(), after, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, &NUMBER, |view| view.application.no.0, |view| Application::from(view))))
+    Ok(json(&asked.page(rows, &MARK, |view| view.application.no.0, |view| Application::from(view))))
 }
 
 /// One application.

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::audit::AuditLine;
 use super::call::{Call, Reply, json};
-use super::paging::{Asked, Mark, NUMBER, Page};
+use super::paging::{Asked, Mark, NUMBER, Page, lettered};
 use super::problem::Problem;
 use crate::app::audit_chain::{self, KeptHead, Line, Verified};
 
@@ -58,6 +58,7 @@ pub struct VerifyRequest {
     pub limit: Option<i64>,
 }
 
+const HEADS: Mark<i64> = lettered::<'h'>();
 const MARK: Mark<ChainPlace> = Mark { read: place, write: |place| format!("{}.{}", place.0, place.1) };
 
 fn place(text: &str) -> Option<ChainPlace> {
@@ -70,13 +71,13 @@ fn place(text: &str) -> Option<ChainPlace> {
     params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<AuditHead>)))]
 pub async fn heads(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let heads = audit_chain::named_heads(&desk.app.store, asked.after(&NUMBER)?, asked.limit_and_one()).await?;
+    let heads = audit_chain::named_heads(&desk.app.store, asked.after(&HEADS)?, asked.limit_and_one()).await?;
     let view = |(_, head): &(i64, KeptHead)| AuditHead {
         merchant_id: head.merchant_id.clone(),
         no: head.no,
         link: head.link.clone(),
     };
-    Ok(json(&asked.page(heads, &NUMBER, |(tenant, _)| *tenant, view)))
+    Ok(json(&asked.page(heads, &HEADS, |(tenant, _)| *tenant, view)))
 }
 
 /// All lines with their links; those of one chain in their order.

@@ -16,7 +16,7 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
 use super::Desk;
 use super::call::{Call, Named, Once, Reply, json};
 use super::fields::{given, required};
-use super::paging::{Asked, NUMBER, Page};
+use super::paging::{Asked, Mark, Page, lettered};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::App;
 use crate::app::events::{self, Happening, next_attempt_at, parse_public_id, public_id};
@@ -230,20 +230,22 @@ pub async fn emit(call: Call) -> Reply {
     })
 }
 
+const MARK: Mark<i64> = lettered::<'e'>();
+
 /// Events, newest first.
 #[utoipa::path(get, path = "/operator/v1/events", tag = "Events", operation_id = "list_events",
     params(("client_id" = Option<String>, Query, description = "Only of this application"), ("bizId" = Option<String>, Query, description = "Only of this bizId"),
         ("state" = Option<String>, Query, description = "Only in this state: pending, held, delivered or dead"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
-    responses((status = 200, body = Page<Event>), (status = 404, body = ProblemDocument)))]
+    responses((status = 200, body = Page<Event>)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     let filter = EventFilter {
         client_id: asked.filters.id("client_id")?,
         biz_id: asked.filters.words("bizId", BIZ_ID_CHARS_MAX)?,
         state: asked.filters.read("state", DeliveryState::from_name, "must be pending, held, delivered or dead")?,
     };
-    let rows = events::list(&desk.app, filter, asked.after(&NUMBER)?, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, &NUMBER, |row| row.no.0, |row| Event::from(row))))
+    let rows = events::list(&desk.app, filter, asked.after(&MARK)?, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, &MARK, |row| row.no.0, |row| Event::from(row))))
 }
 
 /// One event with all its attempts.

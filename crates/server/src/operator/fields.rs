@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
 
 use super::problem::Problem;
+use crate::visible::{is_seen, misleading};
 
 /// Longest name for people, in characters.
 const NAME_CHARS_MAX: usize = 100;
@@ -30,24 +31,17 @@ pub fn required(fields: &Fields<'_>, name: &str, max: usize) -> Result<String, P
     checked_text(name, fields.required_text(name)?, 1, max)
 }
 
-/// Characters that are not seen and change how others are: marks, embeddings, overrides and isolates of the direction of writing, separators of lines
-/// and paragraphs, the byte order mark and what else is of no width and in no word. One name looks like another by them. Zero-width joiners and
-/// non-joiners stay: Persian and the languages of India are not written without them, nor are many emoji.
-const fn misleads(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-    )
-}
-
 /// A name for people, not blank, that looks like what it is.
 pub fn display_name(text: String) -> Result<String, Problem> {
     let text = checked_text("name", text, 1, NAME_CHARS_MAX)?;
-    if text.chars().any(misleads) {
+    if !is_seen(&text) {
+        return Err(Problem::field("name", "must not be blank"));
+    }
+    if misleading(&text).is_some() {
         let why = "must have no characters that are invisible or turn the direction of writing";
         return Err(Problem::field("name", why));
     }
-    if text.trim().is_empty() { Err(Problem::field("name", "must not be blank")) } else { Ok(text) }
+    Ok(text)
 }
 
 /// A public id that the caller chooses.
@@ -157,9 +151,6 @@ mod tests {
             '\u{2067}',
             '\u{2068}',
             '\u{2069}',
-            '\u{200e}',
-            '\u{200f}',
-            '\u{61c}',
             '\u{200b}',
             '\u{2060}',
             '\u{feff}',
@@ -172,5 +163,6 @@ mod tests {
         for c in misleading {
             assert!(display_name(format!("Corner{c} Shop")).is_err(), "{c:?}");
         }
+        assert!(display_name("\u{200c}\u{3164}".to_owned()).is_err(), "nothing is seen");
     }
 }

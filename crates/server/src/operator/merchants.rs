@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{chosen_id, display_name, whole};
-use super::paging::{Asked, NUMBER, Page};
+use super::paging::{Asked, Mark, Page, lettered};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::identity::{self, Listed, MerchantChange, NewMerchant, Standing, kind_from_name, kind_name};
 
@@ -165,6 +165,9 @@ fn institution_standing(fields: &Fields<'_>) -> Result<Standing, Problem> {
     Ok(Standing::Institution { base_r: rate.r(), base_f: rate.f() })
 }
 
+/// Institutions and sub-accounts are merchants, and one order has them all.
+const MARK: Mark<i64> = lettered::<'m'>();
+
 /// Adds an institution.
 #[utoipa::path(post, path = "/operator/v1/institutions", tag = "Identities", operation_id = "create_institution",
     request_body = InstitutionRequest, responses((status = 200, body = Merchant), (status = 409, body = ProblemDocument)))]
@@ -216,8 +219,8 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
 }
 
 async fn listed(desk: &Desk, which: Listed<'_>, asked: &Asked) -> Reply {
-    let rows = identity::list_merchants(&desk.app, which, asked.after(&NUMBER)?, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, &NUMBER, |row| row.no.0, |row| Merchant::from(row))))
+    let rows = identity::list_merchants(&desk.app, which, asked.after(&MARK)?, asked.limit_and_one()).await?;
+    Ok(json(&asked.page(rows, &MARK, |row| row.no.0, |row| Merchant::from(row))))
 }
 
 /// Institutions, in the order they were made.
@@ -262,7 +265,7 @@ pub async fn list_sub_accounts(
     Named(institution): Named<String>,
     asked: Asked,
 ) -> Reply {
-    let (which, after) = (Listed::Under(&institution), asked.after(&NUMBER)?);
+    let (which, after) = (Listed::Under(&institution), asked.after(&MARK)?);
     let rows = identity::list_merchants(&desk.app, which, after, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, &NUMBER, |row| row.no.0, |row| SubAccount::of(&institution, row))))
+    Ok(json(&asked.page(rows, &MARK, |row| row.no.0, |row| SubAccount::of(&institution, row))))
 }

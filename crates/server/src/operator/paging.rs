@@ -48,6 +48,11 @@ pub struct Mark<P> {
 pub const NUMBER: Mark<i64> =
     Mark { read: |text| text.parse().ok().filter(|number| *number >= 0), write: i64::to_string };
 
+/// The same behind a letter, which tells the cursors of lists apart that all go by numbers.
+pub const fn lettered<const LETTER: char>() -> Mark<i64> {
+    Mark { read: |text| (NUMBER.read)(text.strip_prefix(LETTER)?), write: |number| format!("{LETTER}{number}") }
+}
+
 /// A list's query: which page, and which of all.
 #[derive(Debug)]
 pub struct Asked {

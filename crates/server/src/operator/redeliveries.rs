@@ -185,7 +185,7 @@ const MARK: Mark<SortedId> = Mark { read: parse_public_id, write: |id| public_id
 #[utoipa::path(get, path = "/operator/v1/redeliveries", tag = "Events", operation_id = "list_redeliveries",
     params(("client_id" = Option<String>, Query, description = "Only of this application"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
-    responses((status = 200, body = Page<Redelivery>), (status = 404, body = ProblemDocument)))]
+    responses((status = 200, body = Page<Redelivery>)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     let (of, after) = (asked.filters.id("client_id")?, asked.after(&MARK)?);
     let rows = redelivery::list(&desk.app, of, after, asked.limit_and_one()).await?;

@@ -185,18 +185,23 @@ async fn a_cursor_is_one_listener_s_at_a_time() {
     let flags = ["--after", "0", "--cursor", file.to_str().expect("a path")];
     let mut listener = shop.listens(&handler.url(), &flags);
     assert!(listener.line().contains("bringing events after seq 0 to"));
-    let mut second =
-        shop.listen(&handler.url(), &flags).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("runs");
+    let link = shop.world.folder().join("link");
+    std::os::unix::fs::symlink(&file, &link).expect("links");
+    for name in [&file, &link] {
+        let flags = ["--after", "0", "--cursor", name.to_str().expect("a path")];
+        let mut second =
+            shop.listen(&handler.url(), &flags).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("runs");
+        let ended = async || Ok(second.try_wait()?);
+        let ended = patience::until("the second's end", WITHIN, ended).await;
+        let _ = second.kill();
+        let mut said = String::new();
+        second.stderr.take().expect("is piped").read_to_string(&mut said).expect("is read");
+        assert_eq!(ended.expect("ends").0.code(), Some(1), "{said}");
+        let wanted = format!("countersign: the cursor {} is in use by another", file.display());
+        assert!(said.starts_with(&wanted) && said.lines().count() == 1, "{said}");
+    }
     shop.happens(1).await;
     handler.wait_for(1, WITHIN).await.expect("comes");
-    let ended = async || Ok(second.try_wait()?);
-    let ended = patience::until("the second's end", WITHIN, ended).await;
-    let _ = second.kill();
-    let mut said = String::new();
-    second.stderr.take().expect("is piped").read_to_string(&mut said).expect("is read");
-    assert_eq!(ended.expect("ends").0.code(), Some(1), "{said}");
-    let wanted = format!("countersign: the cursor {} is in use by another", file.display());
-    assert!(said.starts_with(&wanted) && said.lines().count() == 1, "{said}");
 
     // However it ends, the next one goes on, on the cursor that was replaced since.
     let written = async || Ok((cursor(&file) == format!("1 {}\n", shop.client_id)).then_some(()));

@@ -316,7 +316,7 @@ async fn repetitions(courier: &Courier) -> Vec<Finding> {
     ]
 }
 
-/// Whoever takes none of them is busy, which is no fault.
+/// Whoever takes none of them is too busy to be told apart.
 async fn at_once(courier: &Courier) -> Finding {
     let one = courier.good();
     let letters: [Letter; AT_ONCE] =
@@ -324,7 +324,12 @@ async fn at_once(courier: &Courier) -> Finding {
     let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
     let (a, b, c, d) = tokio::join!(a, b, c, d);
     let taken = [a, b, c, d].iter().filter(|reaction| reaction.is_taken()).count();
-    REPLAYED_AT_ONCE.found(if taken > 1 { Verdict::Fail } else { Verdict::Pass }, format!("{taken} of {AT_ONCE} taken"))
+    let verdict = match taken {
+        0 => Verdict::Advice,
+        1 => Verdict::Pass,
+        _ => Verdict::Fail,
+    };
+    REPLAYED_AT_ONCE.found(verdict, format!("{taken} of {AT_ONCE} taken"))
 }
 
 /// The later one may be put off until the earlier one has come.
