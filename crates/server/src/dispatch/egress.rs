@@ -40,9 +40,20 @@ pub struct Egress {
 /// Why a callback does not go there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EgressRefused {
-    /// Not an absolute http(s) URL, or too long.
-    #[error("the callback URL is no absolute https URL of at most {URL_BYTES_MAX} bytes")]
+    /// Not an absolute URL.
+    #[error("the callback URL is no absolute URL such as https://merchant.example/callbacks")]
     Malformed,
+    /// Longer than any URL needs to be.
+    #[error("the callback URL has more than {URL_BYTES_MAX} bytes")]
+    TooLong,
+    /// No name, and no address in its one plain form.
+    #[error(
+        "the host of the callback URL must be a name, or an address in its plain form such as 203.0.113.7 or [2001:db8::7]"
+    )]
+    Host,
+    /// Digits that are no port, or none where a colon says that there are.
+    #[error("the port of the callback URL must be a number from 1 to 65535")]
+    PortForm,
     /// Something other than https.
     #[error("the callback URL must begin with https://")]
     Scheme,
@@ -50,7 +61,7 @@ pub enum EgressRefused {
     #[error("the callback URL must carry no user name or password")]
     UserInfo,
     /// A port that is not allowed.
-    #[error("port {0} is not allowed for callbacks")]
+    #[error("port {0} is not allowed for callbacks: it must be 443, or one of the deployment's callback_ports")]
     Port(u16),
     /// The name stands for such an address, maybe beside others, or the literal is one.
     #[error("the address is in a forbidden range: {0}")]
@@ -105,7 +116,7 @@ impl Egress {
     /// Checks a URL's form, and its address where it is a literal. Names are looked up and vetted on each attempt.
     pub fn target(&self, url: &str) -> Result<Target, EgressRefused> {
         if url.len() > URL_BYTES_MAX {
-            return Err(EgressRefused::Malformed);
+            return Err(EgressRefused::TooLong);
         }
         let uri: Uri = url.parse().map_err(|_| EgressRefused::Malformed)?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
@@ -119,14 +130,14 @@ impl Egress {
         if authority.as_str().contains('@') {
             return Err(EgressRefused::UserInfo);
         }
-        let host = host_of(authority.host()).ok_or(EgressRefused::Malformed)?;
+        let host = host_of(authority.host()).ok_or(EgressRefused::Host)?;
         // `https://host:/` and `https://host:99999/` have a port that is none.
         let has_port_text = authority.as_str().len() > authority.host().len();
-        if has_port_text && authority.port_u16().is_none() {
-            return Err(EgressRefused::Malformed);
+        if has_port_text && authority.port_u16().is_none_or(|port| port == 0) {
+            return Err(EgressRefused::PortForm);
         }
         let port = authority.port_u16().unwrap_or(if is_https { HTTPS_PORT } else { HTTP_PORT });
-        if port == 0 || !(self.allow_private || port == HTTPS_PORT || self.allowed_ports.contains(&port)) {
+        if !(self.allow_private || port == HTTPS_PORT || self.allowed_ports.contains(&port)) {
             return Err(EgressRefused::Port(port));
         }
         let path =

@@ -317,6 +317,14 @@ async fn repetitions(courier: &Courier) -> Vec<Finding> {
 }
 
 /// Whoever takes none of them is too busy to be told apart.
+const fn once_at_most(taken: usize) -> Verdict {
+    match taken {
+        0 => Verdict::Advice,
+        1 => Verdict::Pass,
+        _ => Verdict::Fail,
+    }
+}
+
 async fn at_once(courier: &Courier) -> Finding {
     let one = courier.good();
     let letters: [Letter; AT_ONCE] =
@@ -324,12 +332,7 @@ async fn at_once(courier: &Courier) -> Finding {
     let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
     let (a, b, c, d) = tokio::join!(a, b, c, d);
     let taken = [a, b, c, d].iter().filter(|reaction| reaction.is_taken()).count();
-    let verdict = match taken {
-        0 => Verdict::Advice,
-        1 => Verdict::Pass,
-        _ => Verdict::Fail,
-    };
-    REPLAYED_AT_ONCE.found(verdict, format!("{taken} of {AT_ONCE} taken"))
+    REPLAYED_AT_ONCE.found(once_at_most(taken), format!("{taken} of {AT_ONCE} taken"))
 }
 
 /// The later one may be put off until the earlier one has come.
@@ -392,6 +395,11 @@ fn padded(bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_several_at_once_is_good_none_tells_nothing_and_two_are_one_too_many() {
+        assert_eq!([0, 1, 2].map(once_at_most), [Verdict::Advice, Verdict::Pass, Verdict::Fail]);
+    }
 
     #[test]
     fn the_page_for_operators_lists_every_check() {

@@ -104,7 +104,7 @@ async fn an_endpoint_that_is_not_reached_says_why() {
             Outcome::RefusedAddress,
             "the address is in a forbidden range: link-local and metadata",
         ),
-        ("http://2130706433/".to_owned(), Outcome::RefusedAddress, "the callback URL is no absolute https URL"),
+        ("http://2130706433/".to_owned(), Outcome::RefusedAddress, "the host of the callback URL must be a name"),
     ] {
         let owner = bench.owner(Some(url.clone())).await;
         let event = bench.emit(&owner, "order").await;
