@@ -82,10 +82,7 @@ async fn until_told(stop: &mut StopSignals, running: &run::Running) -> Option<&'
                     tracing::info!("SIGHUP: there is no TLS certificate to read again; a change of settings takes a restart");
                 }
             },
-            part = running.broken() => {
-                tracing::error!(part, "A part of the server broke: {part}. The process ends, so that it is started again");
-                return Some(part);
-            }
+            part = running.broken() => return Some(part),
         }
     }
 }
@@ -122,6 +119,9 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
             None => until_left(&mut stop, &running).await,
             broken => broken,
         };
+        if let Some(part) = broken {
+            tracing::error!(part, "A part of the server broke: {part}. The process ends, so that it is started again");
+        }
         running.stop().await?;
         if let Some(part) = broken {
             bail!("a part of the server broke: {part}");

@@ -122,7 +122,7 @@ fn an_update_of_another_kind_changes_nothing_and_says_which_command_does() {
 #[test]
 fn the_address_of_the_merchants_is_recognised() {
     let desk = Desk::open();
-    for words in ["merchant list", "statement m --month 2026-10", "merchant create --name X"] {
+    for words in ["merchant list", "statement m --month 2020-01", "merchant create --name X"] {
         let mut command = desk.command(words);
         command.env("COUNTERSIGN_OPERATOR_URL", format!("http://{}", desk.serving.listen));
         let (stdout, stderr, code) = told(&command.output().expect("runs"));
@@ -151,7 +151,7 @@ fn what_does_not_fit_on_the_disk_is_a_failure_of_the_disk() {
     let all = [
         &evidence,
         "evidence key",
-        "statement m --month 2026-10",
+        "statement m --month 2020-01",
         "merchant list",
         "audit list",
         "audit heads",

@@ -318,25 +318,16 @@ fn a_plan_that_reads_a_whole_table_is_found_out() {
 #[cfg(feature = "testing")]
 #[tokio::test]
 async fn statements_about_what_grows_find_their_rows_by_whole_keys() {
-    let database = crate::testing::Database::new().await;
-    let dial = super::session::Dial::new(&database.url(), None).expect("an address");
-    super::schema::migrate(&dial).await.expect("makes the schema");
-    let session = dial.session().await.expect("connects");
+    let (_database, session) = empty().await;
     let client = session.client();
     for (name, text) in statements() {
         let types = client.prepare(text).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         let nulls = vec!["NULL"; types.params().len()].join(", ");
         let call = if nulls.is_empty() { String::new() } else { format!("({nulls})") };
         client.batch_execute(&format!("PREPARE asked AS {text}")).await.expect("is prepared");
-        let found = client.simple_query(&format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await.expect("is planned");
+        let plan = lines(client, &format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await;
         client.batch_execute("DEALLOCATE asked").await.expect("is let go");
-        let lines: Vec<&str> = found
-            .iter()
-            .filter_map(|message| match message {
-                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
-                _ => None,
-            })
-            .collect();
+        let lines: Vec<&str> = plan.iter().map(String::as_str).collect();
         // Rows that an index found by half a key and a join then throws away: a sub-account's every version for its newest.
         // The 64 lanes do not grow: once they have been counted, reading all of them is as good as any index.
         let thrown = lines.iter().find(|line| line.contains("Join Filter") && !name.starts_with("Lanes"));
@@ -365,13 +356,31 @@ const MANY_PAID: &str = "
       SELECT tenant_no, order_no + 100, 0, merchant_no, 1, 'app', 'U' || trade_no, 'order', 'USDT', 1, 'EXPIRED', 0, 0, NULL, 2, '', ''
       FROM payment_order;";
 
+/// A database with all tables and no rows, for as long as the first is kept.
 #[cfg(feature = "testing")]
-#[tokio::test]
-async fn paid_orders_are_walked_over_by_their_indexes_whatever_is_known_of_the_tables() {
+async fn empty() -> (crate::testing::Database, super::session::Session) {
     let database = crate::testing::Database::new().await;
     let dial = super::session::Dial::new(&database.url(), None).expect("an address");
     super::schema::migrate(&dial).await.expect("makes the schema");
     let session = dial.session().await.expect("connects");
+    (database, session)
+}
+
+/// The lines of a plan.
+#[cfg(feature = "testing")]
+async fn lines(client: &tokio_postgres::Client, asked: &str) -> Vec<String> {
+    let found = client.simple_query(asked).await.expect("is planned");
+    let line = |message: &tokio_postgres::SimpleQueryMessage| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    };
+    found.iter().filter_map(line).collect()
+}
+
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn paid_orders_are_walked_over_by_their_indexes_whatever_is_known_of_the_tables() {
+    let (_database, session) = empty().await;
     let client = session.client();
     let walks = [
         ("PaidOrdersOfMerchant", "payment_order_paid_of_merchant"),
@@ -393,14 +402,7 @@ async fn paid_orders_are_walked_over_by_their_indexes_whatever_is_known_of_the_t
         client.batch_execute(step).await.expect("is done");
         for (name, index) in walks {
             let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) {}", execute(name));
-            let found = client.simple_query(&asked).await.expect("is planned");
-            let plan: Vec<&str> = found
-                .iter()
-                .filter_map(|message| match message {
-                    tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
-                    _ => None,
-                })
-                .collect();
+            let plan = lines(client, &asked).await;
             let walk = plan.iter().find(|line| line.contains("payment_order p")).expect("a walk");
             // No more is read than the page has, but for the late ones among the others.
             assert!(walk.contains(&format!("Index Scan using {index} on")) && walk.contains("rows=70"), "{plan:#?}");
@@ -425,10 +427,7 @@ const MANY_CONVERTED: &str = "
 #[cfg(feature = "testing")]
 #[tokio::test]
 async fn convert_orders_are_listed_by_their_indexes_whatever_is_known_of_the_tables() {
-    let database = crate::testing::Database::new().await;
-    let dial = super::session::Dial::new(&database.url(), None).expect("an address");
-    super::schema::migrate(&dial).await.expect("makes the schema");
-    let session = dial.session().await.expect("connects");
+    let (_database, session) = empty().await;
     let client = session.client();
     let lists = [
         ("ConvertOrders", "order_directory_pkey", "9000000000000, 0, 51, NULL"),
@@ -446,16 +445,9 @@ async fn convert_orders_are_listed_by_their_indexes_whatever_is_known_of_the_tab
         client.batch_execute(step).await.expect("is done");
         for (name, index, values) in lists {
             let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE {name}({values})");
-            let found = client.simple_query(&asked).await.expect("is planned");
-            let plan: Vec<&str> = found
-                .iter()
-                .filter_map(|message| match message {
-                    tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
-                    _ => None,
-                })
-                .collect();
+            let plan = lines(client, &asked).await;
             assert!(plan.iter().any(|line| line.contains(&format!(" using {index} on"))), "{name}: {plan:#?}");
-            let is_bad = |line: &&str| ["Sort", "Seq Scan", "Hash"].iter().any(|word| line.contains(word));
+            let is_bad = |line: &String| ["Sort", "Seq Scan", "Hash"].iter().any(|word| line.contains(word));
             assert!(!plan.iter().any(is_bad), "{name}: {plan:#?}");
             let thrown = plan.iter().filter_map(|line| line.trim().strip_prefix("Rows Removed by Filter: "));
             assert_eq!(
