@@ -25,6 +25,7 @@ mod kinds;
 mod layers;
 
 pub use kinds::{KeyText, Life, Optional, Period};
+pub(crate) use layers::ADDRESS_WANTED;
 use layers::{guard_password, in_words, lay_file, lay_text};
 
 /// `defaults.toml` as it was compiled in: every setting with its meaning.

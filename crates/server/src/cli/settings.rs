@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::{Config, ConfigRefused, Flag};
+use crate::config::{ADDRESS_WANTED, Config, ConfigRefused, Flag};
 
 /// Where the data is.
 #[derive(Clone, Debug, Default, Args)]
@@ -32,10 +32,10 @@ pub struct SettingsArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// Address for merchants; port 0 picks a free one [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// Address for operators [default: 127.0.0.1:8081]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub operator_listen: Option<SocketAddr>,
     /// PEM file of the certificate chain
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -52,6 +52,10 @@ pub struct SettingsArgs {
     /// Allow callbacks over http and to private addresses (development only)
     #[arg(long)]
     pub allow_private_callbacks: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| ADDRESS_WANTED)
 }
 
 fn text_flags(flags: &mut Vec<Flag>, given: &[(&'static str, &'static str, &Option<String>)]) {
@@ -116,6 +120,14 @@ impl SettingsArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_no_address_to_listen_on() {
+        assert_eq!(address("[::1]:0"), Ok("[::1]:0".parse().expect("an address")));
+        for text in ["localhost", "localhost:8080", "127.0.0.1", ":8080", ""] {
+            assert_eq!(address(text), Err("an IP address and its port are wanted, such as \"127.0.0.1:8080\""), "{text}");
+        }
+    }
 
     #[test]
     fn each_flag_sets_its_setting() {

@@ -14,11 +14,14 @@ fn syntax(error: &toml::de::Error, text: &str, origin: &str) -> ConfigRefused {
     ConfigRefused(format!("{origin}: line {line}, column {column}: {}", in_words(error.message())))
 }
 
+/// What is said of a text in the place of an address to listen on.
+pub(crate) const ADDRESS_WANTED: &str = "an IP address and its port are wanted, such as \"127.0.0.1:8080\"";
+
 /// What is wrong with a value. Of a number that is too small or too large serde says only the kind that Rust has for it.
 pub(super) fn in_words(error: &str) -> String {
     let line = first_line(error);
     if line.contains("invalid socket address syntax") {
-        return "an address and its port are wanted, such as \"127.0.0.1:8080\"".to_owned();
+        return ADDRESS_WANTED.to_owned();
     }
     let number = line.split_once("integer `").and_then(|(_, rest)| rest.split_once('`'));
     let Some((number, (_, expected))) = number.and_then(|(number, rest)| Some((number, rest.split_once("expected ")?)))

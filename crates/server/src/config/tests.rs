@@ -211,7 +211,7 @@ fn a_number_that_is_too_small_or_too_large_is_refused_with_its_setting_and_its_b
         ),
         (
             "listen = \"x\"",
-            "the setting listen is not good: an address and its port are wanted, such as \"127.0.0.1:8080\"",
+            "the setting listen is not good: an IP address and its port are wanted, such as \"127.0.0.1:8080\"",
         ),
     ] {
         assert_eq!(load(file, &[], &[]).expect_err(file), wanted);
