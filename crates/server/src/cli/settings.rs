@@ -125,7 +125,11 @@ mod tests {
     fn a_name_is_no_address_to_listen_on() {
         assert_eq!(address("[::1]:0"), Ok("[::1]:0".parse().expect("an address")));
         for text in ["localhost", "localhost:8080", "127.0.0.1", ":8080", ""] {
-            assert_eq!(address(text), Err("an IP address and its port are wanted, such as \"127.0.0.1:8080\""), "{text}");
+            assert_eq!(
+                address(text),
+                Err("an IP address and its port are wanted, such as \"127.0.0.1:8080\""),
+                "{text}"
+            );
         }
     }
 

@@ -18,7 +18,6 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::attempt::{self, Letter};
-use super::record::Came;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 
@@ -111,10 +110,9 @@ impl Dispatcher {
         if !self.leases.holds(Lane::of(event.application), fence, Instant::now()) {
             return Ended::Again;
         }
-        let under_way = self.records.attempt_begins();
         let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
         self.attempts.fetch_add(1, Ordering::SeqCst);
-        self.record(&event, fence, &known, url, Came { began: now, report, under_way }).await
+        self.record(&event, fence, &known, url, (now, report)).await
     }
 
     /// Signs the event's bytes afresh.

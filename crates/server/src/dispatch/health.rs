@@ -170,6 +170,11 @@ impl Health {
         (by_now, self.most)
     }
 
+    /// Attempts at once where it does not fail.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
     /// Attempts at once by now.
     #[cfg(test)]
     pub(super) const fn limit(&self) -> usize {

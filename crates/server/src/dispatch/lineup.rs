@@ -19,6 +19,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
 use foldhash::{HashMap, HashSet};
 
+use super::flight::Flight;
 use super::health::{BreakerState, Class, Sign};
 use super::permits::{Held, Permits, Room};
 use super::place::{Allows, Considered, PORTION_MIN, Place, Stands};
@@ -35,6 +36,8 @@ const READ_ROWS_MAX: usize = 16 * PORTION_MIN;
 const READY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Applications that are remembered though they have nothing to do.
 const IDLE_PLACES_MAX: usize = 65_536;
+/// Attempts that may be answered and wait to be recorded, in all.
+const UNRECORDED_MAX: usize = 256;
 /// Events that others are known to wait for.
 const AWAITED_MAX: usize = 65_536;
 
@@ -45,22 +48,6 @@ pub(super) enum Next {
     Begin(Box<EventRow>),
     /// Read these applications' pending events, so many of each kind, and offer them.
     Read(Vec<(TenantNo, ApplicationNo)>, u32),
-}
-
-/// An attempt in flight, or just ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Flight {
-    pub(super) event: EventNo,
-    pub(super) tenant: TenantNo,
-    pub(super) application: ApplicationNo,
-    /// Somebody sends it again by hand.
-    pub(super) by_hand: bool,
-}
-
-impl Flight {
-    pub(super) const fn of(event: &EventRow) -> Self {
-        Self { event: event.no, tenant: event.tenant, application: event.application, by_hand: event.by_hand }
-    }
 }
 
 /// The breaker of an endpoint has turned.
@@ -101,6 +88,8 @@ pub(super) struct Lineup {
     /// Events that others wait for: when they are over, there is something to read.
     awaited: HashSet<EventNo>,
     open: usize,
+    /// Attempts that are answered and not recorded.
+    unrecorded: usize,
 }
 
 impl Lineup {
@@ -115,12 +104,18 @@ impl Lineup {
             ready_bytes: 0,
             awaited: HashSet::default(),
             open: 0,
+            unrecorded: 0,
         }
     }
 
-    /// Attempts in flight.
-    pub(super) fn flights(&self) -> usize {
+    /// Attempts that are under way.
+    pub(super) fn under_way(&self) -> usize {
         self.permits.flights()
+    }
+
+    /// Attempts in flight: under way, or answered and not recorded.
+    pub(super) fn flights(&self) -> usize {
+        self.under_way() + self.unrecorded
     }
 
     /// Endpoints whose breaker is not closed.
@@ -143,7 +138,7 @@ impl Lineup {
         }
         self.permits.age(now);
         for class in Class::ALL {
-            while self.reading.len() < READ_APPLICATIONS_MAX {
+            while self.reading.len() < READ_APPLICATIONS_MAX && self.unrecorded < UNRECORDED_MAX {
                 let (permits, queue) = (&self.permits, &mut self.queues[class as usize]);
                 let first = match permits.room(class) {
                     Room::None => None,
@@ -290,13 +285,37 @@ impl Lineup {
         }
     }
 
-    /// An attempt has ended, or was given up; what it has shown of its endpoint is known by now.
-    pub(super) fn land(&mut self, flight: &Flight) {
+    /// The endpoint has taken a callback: another one may go while this one is recorded. Whether that has turned a breaker, and whose.
+    pub(super) fn answered(&mut self, flight: &Flight, now: UnixMillis) -> Option<(Box<str>, Turned)> {
+        let turned = self.fares(flight, Sign::Good, None, now);
+        self.give_back(flight);
+        if let Some(place) = self.places.get_mut(&flight.application) {
+            place.answered(flight.event);
+            self.unrecorded += 1;
+        }
+        self.line_up(flight.application);
+        turned
+    }
+
+    fn is_unrecorded(&self, flight: &Flight) -> bool {
+        self.places.get(&flight.application).is_some_and(|place| place.is_unrecorded(flight.event))
+    }
+
+    fn give_back(&mut self, flight: &Flight) {
         self.permits.give_back(flight.event);
         for class in Class::ALL {
             if self.permits.is_idle(flight.tenant, class) {
                 self.queues[class as usize].has_become_idle(flight.tenant);
             }
+        }
+    }
+
+    /// An attempt has ended, or was given up; what it has shown of its endpoint is known by now.
+    pub(super) fn land(&mut self, flight: &Flight) {
+        if self.is_unrecorded(flight) {
+            self.unrecorded -= 1;
+        } else {
+            self.give_back(flight);
         }
         let Some(place) = self.places.get_mut(&flight.application) else { return };
         place.landed(flight.event);
@@ -305,6 +324,25 @@ impl Lineup {
 
     /// An attempt was made and is recorded: whether it has turned a breaker, and whose. `next`: when its event is due again; none: it is over or held.
     pub(super) fn made(
+        &mut self,
+        flight: &Flight,
+        sign: Sign,
+        next: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Option<(Box<str>, Turned)> {
+        // What was answered has had its say.
+        let turned = if self.is_unrecorded(flight) { None } else { self.fares(flight, sign, next, now) };
+        // Who waits for it does so until it is over, not until its next attempt.
+        let at = next.or_else(|| self.awaited.remove(&flight.event).then_some(now));
+        if let Some(at) = at {
+            self.note(flight.tenant, flight.application, at);
+        }
+        self.land(flight);
+        turned
+    }
+
+    /// What an attempt says of its endpoint: whether it has turned the breaker, and whose.
+    fn fares(
         &mut self,
         flight: &Flight,
         sign: Sign,
@@ -332,14 +370,7 @@ impl Lineup {
                 None => {}
             }
         }
-        let named = turned.map(|turned| (self.client_id(flight.application), turned));
-        // Who waits for it does so until it is over, not until its next attempt.
-        let at = next.or_else(|| self.awaited.remove(&flight.event).then_some(now));
-        if let Some(at) = at {
-            self.note(flight.tenant, flight.application, at);
-        }
-        self.land(flight);
-        named
+        turned.map(|turned| (self.client_id(flight.application), turned))
     }
 
     /// An attempt was recorded then: what came of it.

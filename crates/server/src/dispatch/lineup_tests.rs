@@ -457,3 +457,6 @@ mod reading;
 
 #[path = "lineup_idle_tests.rs"]
 mod idle;
+
+#[path = "lineup_unrecorded_tests.rs"]
+mod unrecorded;

@@ -34,6 +34,7 @@ pub mod egress;
 mod ends;
 mod expire;
 mod faults;
+mod flight;
 mod health;
 mod heed;
 mod leases;
@@ -62,9 +63,10 @@ pub use settings::{DispatchError, DispatchSettings};
 pub use trial::{BIZ_TYPE, Tried};
 
 use connect::Connector;
+use flight::Flight;
 use health::Sign;
 use leases::Leases;
-use lineup::{Bounds, Flight, Lineup};
+use lineup::{Bounds, Lineup};
 
 /// The table is looked at this often even if nobody rings, where nobody else could.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -78,8 +80,10 @@ const RECHECK_MS: i64 = 5_000;
 const FAULT_MS: i64 = 60_000;
 
 /// How the handling of a taken event ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Ended {
+    /// An attempt was made, and is to be recorded.
+    Made(Box<records::Record>),
     /// An attempt was made and recorded; the next one is due then, unless the event is over.
     Attempted { next: Option<UnixMillis>, sign: Sign, outcome: Outcome },
     /// It waits for an earlier one of its bizId, and the store knows.
@@ -100,6 +104,8 @@ struct Desk {
     lineup: Lineup,
     /// The lanes that the line-up is made of.
     open: LaneSet,
+    /// Attempts that were made and are to be recorded.
+    records: records::Records,
     tasks: JoinSet<()>,
 }
 
@@ -125,7 +131,6 @@ pub struct Dispatcher {
     look: Notify,
     /// Attempts made since the start.
     attempts: AtomicUsize,
-    records: records::Records,
     /// Callbacks that tell of nothing and are under way.
     trials: trial::Trials,
 }
@@ -163,7 +168,12 @@ impl Dispatcher {
             per_application: settings.per_application,
             per_merchant: settings.per_merchant,
         };
-        let desk = Desk { lineup: Lineup::new(bounds), open: LaneSet::NONE, tasks: JoinSet::new() };
+        let desk = Desk {
+            lineup: Lineup::new(bounds),
+            open: LaneSet::NONE,
+            records: records::Records::default(),
+            tasks: JoinSet::new(),
+        };
         Ok(Self {
             connector: Connector::new(&settings)?,
             names: deliver::Names::new(settings.prefixes.first()),
@@ -179,7 +189,6 @@ impl Dispatcher {
             looks: Mutex::default(),
             look: Notify::new(),
             attempts: AtomicUsize::new(0),
-            records: records::Records::default(),
             trials: trial::Trials::default(),
         })
     }
@@ -211,11 +220,12 @@ impl Dispatcher {
         }
     }
 
-    async fn drain(&self) {
+    async fn drain(self: &Arc<Self>) {
         let end = Instant::now() + self.settings.drain_grace;
         loop {
             let mut desk = self.desk.lock().await;
             self.land(&mut desk, self.app.clock.now());
+            self.hand_over(&mut desk, 0);
             let flights = desk.lineup.flights();
             if flights == 0 {
                 return;
@@ -230,6 +240,11 @@ impl Dispatcher {
                 return;
             }
         }
+    }
+
+    fn tell(&self, ended: impl IntoIterator<Item = (Flight, Ended)>) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).extend(ended);
+        self.landed.notify_one();
     }
 
     /// Handles one taken event and reports its end, whatever happens to the task.
@@ -249,7 +264,7 @@ struct Landing<'a> {
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
-        self.dispatcher.ended.lock().unwrap_or_else(PoisonError::into_inner).push((self.flight.clone(), self.ended));
-        self.dispatcher.landed.notify_one();
+        let ended = std::mem::replace(&mut self.ended, Ended::Again);
+        self.dispatcher.tell([(self.flight.clone(), ended)]);
     }
 }

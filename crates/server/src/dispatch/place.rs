@@ -14,6 +14,8 @@ use super::health::{Class, Health, May, Pace};
 /// Rows that are read of an application at first, beyond those in memory, and where much is waiting.
 pub(super) const PORTION_MIN: usize = 32;
 const PORTION_MAX: usize = 128;
+/// So many times what an endpoint may have at once may be answered and wait to be recorded. They come again after a crash.
+const UNRECORDED_TIMES: usize = 3;
 /// Rows of at most so many bytes, on average, are read in larger portions.
 const ROW_BYTES_SMALL: usize = 4 * 1024;
 
@@ -67,6 +69,8 @@ pub(super) struct Place {
     /// Whether the next attempt is a repeated one, where there are both.
     repeats_next: bool,
     in_flight: Vec<EventNo>,
+    /// Events whose attempts the endpoint has answered, and that are not recorded.
+    unrecorded: Vec<EventNo>,
     /// Events that are left alone though they are due, and until when.
     parked: Vec<(EventNo, UnixMillis)>,
     rests_until: Option<UnixMillis>,
@@ -90,6 +94,7 @@ impl Place {
             kinds: Default::default(),
             repeats_next: false,
             in_flight: Vec::new(),
+            unrecorded: Vec::new(),
             parked: Vec::new(),
             rests_until: None,
             portion: PORTION_MIN,
@@ -110,6 +115,9 @@ impl Place {
             May::WhenLanded => return Considered::AtLimit,
             May::At(until) => return Considered::Rests(until),
         }
+        if self.unrecorded.len() >= UNRECORDED_TIMES * self.health.most() {
+            return Considered::AtLimit;
+        }
         if let Some(until) = self.pace.wait(now) {
             return Considered::Rests(until);
         }
@@ -129,7 +137,7 @@ impl Place {
 
     /// Events of it in memory.
     pub(super) fn known(&self) -> usize {
-        self.ready() + self.in_flight.len() + self.parked.len()
+        self.ready() + self.in_flight.len() + self.unrecorded.len() + self.parked.len()
     }
 
     /// Rows that a read of it asks for beyond those in memory, which come again: they are owed as long as they are not recorded.
@@ -177,7 +185,8 @@ impl Place {
     /// twice.
     pub(super) fn take(&mut self, row: EventRow, repeated: usize, ready: [usize; 2]) -> bool {
         let mut before = self.kinds.iter().zip(ready).flat_map(|(kind, ready)| kind.ready.iter().take(ready));
-        let is_known = self.in_flight.contains(&row.no) || before.any(|e| e.no == row.no);
+        let is_known =
+            self.in_flight.contains(&row.no) || self.unrecorded.contains(&row.no) || before.any(|e| e.no == row.no);
         if !is_known {
             self.kinds[repeated].ready.push_back(row);
         }
@@ -206,7 +215,7 @@ impl Place {
 
     /// Whether nothing of it is in memory, or on its way.
     pub(super) fn is_idle(&self) -> bool {
-        self.stands == Stands::Out && self.in_flight.is_empty() && !self.has_work()
+        self.stands == Stands::Out && self.in_flight.is_empty() && self.unrecorded.is_empty() && !self.has_work()
     }
 
     /// Whether a new one would be the same.
@@ -218,8 +227,20 @@ impl Place {
             && self.last.is_none()
     }
 
+    /// The endpoint has answered; what came of it is still to be recorded.
+    pub(super) fn answered(&mut self, event: EventNo) {
+        self.in_flight.retain(|e| *e != event);
+        self.unrecorded.push(event);
+    }
+
+    /// Whether the endpoint has answered an attempt that is not recorded.
+    pub(super) fn is_unrecorded(&self, event: EventNo) -> bool {
+        self.unrecorded.contains(&event)
+    }
+
     pub(super) fn landed(&mut self, event: EventNo) {
         self.in_flight.retain(|e| *e != event);
+        self.unrecorded.retain(|e| *e != event);
     }
 
     pub(super) const fn rest(&mut self, until: UnixMillis) {

@@ -11,15 +11,16 @@ use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::AttemptBytes;
-use countersign_store::batch::{Conflict, Guard, Key};
+use countersign_store::batch::{Committed, Conflict, Guard, Key};
 use countersign_store::contract::{ApplicationRow, AttemptRow, EventRow};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use metrics::{counter, histogram};
 use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
+use super::flight::Flight;
 use super::health::Sign;
-use super::records::UnderWay;
+use super::records::Record;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, ends};
 use crate::app::Actor;
 use crate::app::callers::KnownApplication;
@@ -27,29 +28,15 @@ use crate::app::events::as_read;
 use crate::app::turns::TurnKey;
 
 /// First and longest pause before a commit is tried again.
-const COMMIT_PAUSE_MIN: Duration = Duration::from_millis(50);
-const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
+pub(super) const COMMIT_PAUSE_MIN: Duration = Duration::from_millis(50);
+pub(super) const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a commit is tried again while the store is away. Beyond, the attempt is not counted and is made again.
-const COMMIT_FOR: Duration = Duration::from_secs(30);
+pub(super) const COMMIT_FOR: Duration = Duration::from_secs(30);
 /// As long where changes of the application wait for it.
 const COMMIT_IN_TURN_FOR: Duration = Duration::from_secs(4);
 
-/// An attempt that was made and is to be recorded.
-pub(super) struct Came<'a> {
-    pub(super) began: UnixMillis,
-    pub(super) report: Report,
-    pub(super) under_way: UnderWay<'a>,
-}
-
-/// How a batch is handed over.
-enum By<'a> {
-    Itself,
-    /// With the records of other attempts.
-    Group(Option<UnderWay<'a>>),
-}
-
 /// What became of a batch.
-enum Fate {
+pub(super) enum Fate {
     Committed,
     Conflict(Conflict),
     /// Another node has taken over: this one has no say any more.
@@ -61,14 +48,14 @@ enum Fate {
 }
 
 impl Dispatcher {
-    /// Decides what becomes of the event, records it, and says so.
+    /// Decides what becomes of the event, says so, and hands that over to be recorded.
     pub(super) async fn record(
         &self,
         event: &EventRow,
         fence: Fence,
         known: &KnownApplication,
         url: &str,
-        Came { began, report, under_way }: Came<'_>,
+        (began, report): (UnixMillis, Report),
     ) -> Ended {
         let now = self.app.clock.now();
         let number = event.attempts + 1;
@@ -87,27 +74,14 @@ impl Dispatcher {
         measure(&report);
         tell(event, known, number, &report, verdict, now);
         let sign = Sign::of(report.outcome, report.http_status);
-        let outcome = report.outcome;
         let attempt = Made::of(event, fence, began, report);
         match verdict {
             Verdict::DisableEndpoint => Box::pin(self.disable(event, &attempt, url)).await,
             Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
-                let is_dead = verdict == Verdict::Dead;
-                let mut writes = vec![record_attempt(event, &attempt, state, due_at)];
-                writes.extend(is_dead.then(|| ends::death(event, &attempt.row, now)));
-                match self.commit_by(By::Group(Some(under_way)), fence, Batch(writes), COMMIT_FOR).await {
-                    Fate::Fenced => Ended::Again,
-                    // Moved: the commit was done before, and its answer was lost.
-                    Fate::Committed | Fate::Conflict(_) => {
-                        if is_dead {
-                            ends::count_death();
-                        }
-                        Ended::Attempted { next: due_at, sign, outcome }
-                    }
-                    Fate::Away => Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
-                    Fate::Broken => Ended::Waits { until: now.plus_ms(FAULT_MS) },
-                }
+                let death = (verdict == Verdict::Dead).then(|| ends::death(event, &attempt.row, now));
+                let (flight, Made { row: attempt, bytes }) = (Flight::of(event), attempt);
+                Ended::Made(Box::new(Record { flight, attempt, bytes, state, due_at, death, sign }))
             }
         }
     }
@@ -224,37 +198,11 @@ impl Dispatcher {
     /// Commits, also where the store is away for a while: an attempt that was made should be counted. Repeating is safe, since
     /// the guard of `RecordAttempt` holds once.
     async fn commit(&self, fence: Fence, batch: Batch, patience: Duration) -> Fate {
-        self.commit_by(By::Itself, fence, batch, patience).await
-    }
-
-    async fn commit_by(&self, mut by: By<'_>, fence: Fence, batch: Batch, patience: Duration) -> Fate {
         let end = Instant::now() + patience;
         let mut pause = COMMIT_PAUSE_MIN;
         loop {
-            let committed = match &mut by {
-                By::Itself => self.app.store.commit(batch.clone()).await,
-                By::Group(under_way) => self.records.commit(&self.app.store, batch.clone(), under_way.take()).await,
-            };
-            match committed {
-                Ok(_) => return Fate::Committed,
-                Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
-                    counter!("countersign_callback_results_fenced_total").increment(1);
-                    self.leases.lose(lane, fence);
-                    tracing::info!(
-                        lane = lane.get(),
-                        "Another node delivers for lane {} by now; what was done here under the older term is not recorded",
-                        lane.get()
-                    );
-                    return Fate::Fenced;
-                }
-                Err(CommitError::Conflict(conflict)) => return Fate::Conflict(conflict),
-                Err(CommitError::Store(error @ (StoreError::Corrupt { .. } | StoreError::Unfit(_)))) => {
-                    tracing::error!(%error, "A callback's attempt cannot be recorded; it will be made again");
-                    return Fate::Broken;
-                }
-                Err(error @ (CommitError::Store(StoreError::Unavailable(_)) | CommitError::Unknown)) => {
-                    tracing::warn!(%error, "A callback's attempt is not recorded yet; the store is asked again");
-                }
+            if let Some(fate) = self.fate(self.app.store.commit(batch.clone()).await, fence) {
+                return fate;
             }
             if Instant::now() + pause >= end {
                 tracing::warn!(
@@ -264,6 +212,32 @@ impl Dispatcher {
             }
             sleep(pause).await;
             pause = (pause * 2).min(COMMIT_PAUSE_MAX);
+        }
+    }
+
+    /// What became of a batch; none: the store is away, and is to be asked again.
+    pub(super) fn fate(&self, committed: Result<Committed, CommitError>, fence: Fence) -> Option<Fate> {
+        match committed {
+            Ok(_) => Some(Fate::Committed),
+            Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
+                counter!("countersign_callback_results_fenced_total").increment(1);
+                self.leases.lose(lane, fence);
+                tracing::info!(
+                    lane = lane.get(),
+                    "Another node delivers for lane {} by now; what was done here under the older term is not recorded",
+                    lane.get()
+                );
+                Some(Fate::Fenced)
+            }
+            Err(CommitError::Conflict(conflict)) => Some(Fate::Conflict(conflict)),
+            Err(CommitError::Store(error @ (StoreError::Corrupt { .. } | StoreError::Unfit(_)))) => {
+                tracing::error!(%error, "A callback's attempt cannot be recorded; it will be made again");
+                Some(Fate::Broken)
+            }
+            Err(error @ (CommitError::Store(StoreError::Unavailable(_)) | CommitError::Unknown)) => {
+                tracing::debug!(%error, "The store is away");
+                None
+            }
         }
     }
 }

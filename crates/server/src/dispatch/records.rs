@@ -1,225 +1,235 @@
-//! Records of attempts wait a moment for each other, so that many share a commit, whose sync costs the same for one as for many.
+//! What attempts leave behind waits a moment for each other, so that many share a commit, whose sync costs the same for one as for many.
 //!
-//! Whoever comes first leads: it waits until every attempt under way has come, too, or [`LINGER`] has passed, and hands over what is there.
-//! Nobody is told that it is done before his own record is durable. A leader that is cut off leaves nobody waiting: the others are told to ask
-//! again. It may have handed their records over before; then the guard of `RecordAttempt`, which holds once, says that they are there.
+//! An attempt whose verdict is known is handed over, and its task ends. An endpoint that has taken a callback may have the next one meanwhile.
+//! Invariant: nothing has landed before its record is durable. What is cut off here is not recorded: its event is due again, and keeps the number
+//! of its attempt.
 
 use std::mem::take;
-use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_store::batch::Committed;
-use countersign_store::{AnyStore, Batch, CommitError, Store, StoreError};
-use tokio::sync::{Notify, oneshot};
-use tokio::time::timeout;
+use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::lanes::Fence;
+use countersign_domain::time::UnixMillis;
+use countersign_store::attempt_log::AttemptBytes;
+use countersign_store::contract::AttemptRow;
+use countersign_store::{Batch, Store as _, Write};
+use tokio::time::{Instant, sleep};
+
+use super::flight::Flight;
+use super::health::Sign;
+use super::record::{COMMIT_FOR, COMMIT_PAUSE_MAX, COMMIT_PAUSE_MIN, Fate};
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, ends};
 
 /// How long a record waits for others, where attempts are under way whose records may come.
-const LINGER: Duration = Duration::from_millis(2);
+const LINGER: Duration = Duration::from_millis(4);
 /// So many wait for no more.
 const FULL: usize = 256;
 
-type Answer = Result<Committed, CommitError>;
-
-/// Where records go.
-pub(super) trait Book: Sync {
-    /// Each by itself, in their order.
-    fn commit_each(&self, batches: Vec<Batch>) -> impl Future<Output = Vec<Answer>> + Send;
+/// An attempt that was made, and what becomes of its event.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) flight: Flight,
+    pub(super) attempt: Arc<AttemptRow>,
+    pub(super) bytes: Option<Arc<AttemptBytes>>,
+    pub(super) state: DeliveryState,
+    pub(super) due_at: Option<UnixMillis>,
+    /// What tells the operators, where it was the last one.
+    pub(super) death: Option<Write>,
+    pub(super) sign: Sign,
 }
 
-impl Book for AnyStore {
-    fn commit_each(&self, batches: Vec<Batch>) -> impl Future<Output = Vec<Answer>> + Send {
-        Store::commit_each(self, batches)
+impl Record {
+    fn batch(&self) -> Batch {
+        let Flight { tenant, application, .. } = self.flight;
+        let (attempt, bytes, state, due_at) = (self.attempt.clone(), self.bytes.clone(), self.state, self.due_at);
+        let recorded = Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at };
+        Batch([recorded].into_iter().chain(self.death.clone()).collect())
+    }
+
+    /// Whether the endpoint has taken the callback.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.attempt.outcome == Outcome::Delivered
+    }
+
+    fn fence(&self) -> Fence {
+        self.attempt.fence
     }
 }
 
-/// Records that wait to be handed over.
+/// Records that wait for each other.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    /// Attempts whose record has not come.
-    under_way: AtomicUsize,
-    waiting: Mutex<Vec<(Batch, oneshot::Sender<Answer>)>>,
-    /// Nothing more is to come, or there are enough.
-    enough: Notify,
-}
-
-/// An attempt whose record may come.
-#[derive(Debug)]
-pub(super) struct UnderWay<'a>(&'a Records);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        if self.0.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.enough.notify_waiters();
-        }
-    }
-}
-
-/// Whoever hands over what waits. When it goes away before, what waits is dropped, and so answered.
-struct Leader<'a> {
-    records: &'a Records,
-    is_done: bool,
-}
-
-impl Drop for Leader<'_> {
-    fn drop(&mut self) {
-        if !self.is_done {
-            drop(take(&mut *self.records.waiting()));
-        }
-    }
+    waiting: Vec<Record>,
+    /// When the first of them came.
+    since: Option<Instant>,
 }
 
 impl Records {
-    fn waiting(&self) -> MutexGuard<'_, Vec<(Batch, oneshot::Sender<Answer>)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn push(&mut self, record: Record, now: Instant) {
+        self.since.get_or_insert(now);
+        self.waiting.push(record);
     }
 
-    /// Until what this gives is dropped, others wait for its record for a moment.
-    pub(super) fn attempt_begins(&self) -> UnderWay<'_> {
-        self.under_way.fetch_add(1, Ordering::AcqRel);
-        UnderWay(self)
+    /// Those that are to be handed over now, if any: all, where nothing is under way that could bring another, where the first has waited long
+    /// enough, and where there are enough.
+    pub(super) fn due(&mut self, under_way: usize, now: Instant) -> Option<Vec<Record>> {
+        let has_waited = self.since.is_some_and(|since| now >= since + LINGER);
+        let is_due = under_way == 0 || has_waited || self.waiting.len() >= FULL;
+        (is_due && !self.waiting.is_empty()).then(|| {
+            self.since = None;
+            take(&mut self.waiting)
+        })
     }
 
-    /// Commits, with others if there are any.
-    pub(super) async fn commit(&self, book: &impl Book, batch: Batch, under_way: Option<UnderWay<'_>>) -> Answer {
-        let (answer, waiting) = oneshot::channel();
-        let count = {
-            let mut records = self.waiting();
-            records.push((batch, answer));
-            records.len()
+    /// When the first of them has waited long enough; none: there is none.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        self.since.map(|since| since + LINGER)
+    }
+}
+
+/// A group on its way into the store. What is left of it when it is dropped was not recorded.
+struct Group<'a> {
+    dispatcher: &'a Dispatcher,
+    records: Vec<Record>,
+}
+
+impl Group<'_> {
+    fn give_up(&mut self, rest_ms: i64) {
+        let until = self.dispatcher.app.clock.now().plus_ms(rest_ms);
+        self.dispatcher.tell(take(&mut self.records).into_iter().map(|record| (record.flight, Ended::Waits { until })));
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        if !self.records.is_empty() {
+            self.give_up(FAULT_MS);
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Commits records, each by itself, also where the store is away for a while: an attempt that was made should be counted. Repeating is
+    /// safe, since the guard of `RecordAttempt` holds once.
+    pub(super) async fn note(self: Arc<Self>, records: Vec<Record>) {
+        let mut group = Group { dispatcher: &self, records };
+        let end = Instant::now() + COMMIT_FOR;
+        let mut pause = COMMIT_PAUSE_MIN;
+        loop {
+            let batches = group.records.iter().map(Record::batch).collect();
+            let answers = self.app.store.commit_each(batches).await;
+            let mut noted = Vec::with_capacity(answers.len());
+            for (record, answer) in take(&mut group.records).into_iter().zip(answers) {
+                match self.fate(answer, record.fence()) {
+                    Some(fate) => noted.push(self.noted(record, &fate)),
+                    None => group.records.push(record),
+                }
+            }
+            self.tell(noted);
+            if group.records.is_empty() {
+                return;
+            }
+            let attempts = group.records.len();
+            if Instant::now() + pause >= end {
+                tracing::warn!(
+                    attempts,
+                    "The store was away for too long: attempts at callbacks are not recorded, and are made again"
+                );
+                return group.give_up(RECHECK_MS);
+            }
+            tracing::warn!(attempts, "Attempts at callbacks are not recorded yet; the store is asked again");
+            sleep(pause).await;
+            pause = (pause * 2).min(COMMIT_PAUSE_MAX);
+        }
+    }
+
+    fn noted(&self, record: Record, fate: &Fate) -> (Flight, Ended) {
+        let ended = match fate {
+            Fate::Fenced => Ended::Again,
+            // Moved: the commit was done before, and its answer was lost.
+            Fate::Committed | Fate::Conflict(_) => {
+                if record.death.is_some() {
+                    ends::count_death();
+                }
+                Ended::Attempted { next: record.due_at, sign: record.sign, outcome: record.attempt.outcome }
+            }
+            Fate::Away => Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
+            Fate::Broken => Ended::Waits { until: self.app.clock.now().plus_ms(FAULT_MS) },
         };
-        drop(under_way);
-        if count == FULL {
-            self.enough.notify_waiters();
-        }
-        if count == 1 {
-            self.lead(book).await;
-        }
-        waiting.await.unwrap_or_else(|_| Err(StoreError::Unavailable("who led a group has ended".to_owned()).into()))
-    }
-
-    async fn lead(&self, book: &impl Book) {
-        let mut leader = Leader { records: self, is_done: false };
-        let mut enough = pin!(self.enough.notified());
-        enough.as_mut().enable();
-        if self.under_way.load(Ordering::Acquire) > 0 {
-            timeout(LINGER, enough).await.ok();
-        }
-        let together = take(&mut *self.waiting());
-        // From here on another one leads.
-        leader.is_done = true;
-        let (batches, answers): (Vec<_>, Vec<_>) = together.into_iter().unzip();
-        for (to, answer) in answers.into_iter().zip(book.commit_each(batches).await) {
-            // Whoever went away needs no answer.
-            to.send(answer).ok();
-        }
+        (record.flight, ended)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-    use std::pin::Pin;
-    use std::sync::Arc;
-    use std::task::Poll;
-
-    use tokio::task::{JoinSet, yield_now};
+    use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+    use countersign_store::attempt_log::Phases;
 
     use super::*;
 
-    /// Notes how many came at once.
-    #[derive(Default)]
-    struct Counted(Mutex<Vec<usize>>);
-
-    impl Book for Counted {
-        async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Answer> {
-            self.0.lock().expect("nobody panicked").push(batches.len());
-            yield_now().await;
-            batches.iter().map(|_| Ok(Committed::default())).collect()
-        }
+    fn record(no: i64) -> Record {
+        let attempt = AttemptRow {
+            event: EventNo(no),
+            attempt: 1,
+            at: UnixMillis(1),
+            outcome: Outcome::Delivered,
+            http_status: Some(200),
+            duration_ms: 1,
+            address: None,
+            detail: String::new(),
+            fence: Fence(0),
+            phases: Phases::default(),
+        };
+        let flight = Flight { event: EventNo(no), tenant: TenantNo(1), application: ApplicationNo(1), by_hand: false };
+        let (attempt, state) = (Arc::new(attempt), DeliveryState::Delivered);
+        Record { flight, attempt, bytes: None, state, due_at: None, death: None, sign: Sign::Good }
     }
 
-    impl Counted {
-        fn groups(&self) -> Vec<usize> {
-            self.0.lock().expect("nobody panicked").clone()
-        }
+    fn numbers(due: Option<Vec<Record>>) -> Vec<i64> {
+        due.into_iter().flatten().map(|record| record.flight.event.0).collect()
     }
 
-    fn batch() -> Batch {
-        Batch(Vec::new())
+    #[test]
+    fn one_alone_waits_for_nobody() {
+        let (mut records, now) = (Records::default(), Instant::now());
+        assert!(records.due(0, now).is_none(), "there is nothing");
+        records.push(record(1), now);
+        assert_eq!(numbers(records.due(0, now)), [1]);
+        assert!(records.due(0, now).is_none() && records.due_at().is_none());
     }
 
-    async fn poll_once<F: Future>(mut of: Pin<&mut F>) {
-        poll_fn(|cx| {
-            drop(of.as_mut().poll(cx));
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    #[tokio::test]
-    async fn one_alone_waits_for_nobody() {
-        let (records, book) = (Records::default(), Counted::default());
-        let mut only = pin!(records.commit(&book, batch(), Some(records.attempt_begins())));
-        poll_once(only.as_mut()).await;
-        assert_eq!(book.groups(), [1]);
-        assert!(only.await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn those_whose_attempts_are_under_way_share_a_commit_and_wait_for_nobody_else() {
-        let (records, book) = (Records::default(), Counted::default());
-        let [first, second, third] = [(); 3].map(|()| records.attempt_begins());
-        let mut first = pin!(records.commit(&book, batch(), Some(first)));
-        let mut second = pin!(records.commit(&book, batch(), Some(second)));
-        poll_once(first.as_mut()).await;
-        poll_once(second.as_mut()).await;
-        assert!(book.groups().is_empty(), "a third may come");
+    #[test]
+    fn those_whose_attempts_are_under_way_share_a_commit_and_wait_for_nobody_else() {
+        let (mut records, now) = (Records::default(), Instant::now());
+        records.push(record(1), now);
+        records.push(record(2), now);
+        assert!(records.due(1, now).is_none(), "a third may come");
         // It leaves no record.
-        drop(third);
-        poll_once(first.as_mut()).await;
-        assert_eq!(book.groups(), [2]);
-        let (first, second) = tokio::join!(first, second);
-        assert!(first.is_ok() && second.is_ok());
+        assert_eq!(numbers(records.due(0, now)), [1, 2]);
     }
 
-    #[tokio::test]
-    async fn an_attempt_that_hangs_holds_a_record_up_for_a_moment_only() {
-        let (records, book) = (Records::default(), Counted::default());
-        let [first, hangs] = [(); 2].map(|()| records.attempt_begins());
-        assert!(records.commit(&book, batch(), Some(first)).await.is_ok());
-        let second = records.attempt_begins();
-        assert!(records.commit(&book, batch(), Some(second)).await.is_ok());
-        assert_eq!(book.groups(), [1, 1]);
-        drop(hangs);
+    #[test]
+    fn an_attempt_that_hangs_holds_a_record_up_for_a_moment_only() {
+        let (mut records, now) = (Records::default(), Instant::now());
+        records.push(record(1), now);
+        let later = now + LINGER / 2;
+        records.push(record(2), later);
+        assert!(records.due(1, later).is_none());
+        assert_eq!(records.due_at(), Some(now + LINGER), "by the first");
+        assert_eq!(numbers(records.due(1, now + LINGER)), [1, 2]);
+        records.push(record(3), now + LINGER);
+        assert!(records.due(1, now + LINGER).is_none(), "a new group, a new moment");
     }
 
-    #[tokio::test]
-    async fn there_are_enough_at_a_bound() {
-        let (records, book) = (Arc::new(Records::default()), Arc::new(Counted::default()));
-        let _hangs = records.attempt_begins();
-        let mut all = JoinSet::new();
-        for _ in 0..FULL {
-            let (records, book) = (records.clone(), book.clone());
-            all.spawn(async move { records.commit(&*book, batch(), None).await.is_ok() });
+    #[test]
+    fn there_are_enough_at_a_bound() {
+        let (mut records, now) = (Records::default(), Instant::now());
+        for no in 1..FULL {
+            records.push(record(i64::try_from(no).expect("small")), now);
         }
-        assert!(all.join_all().await.into_iter().all(|done| done));
-        assert_eq!(book.groups(), [FULL]);
-    }
-
-    #[tokio::test]
-    async fn a_leader_that_is_cut_off_leaves_nobody_waiting() {
-        let (records, book) = (Records::default(), Counted::default());
-        let _hangs = records.attempt_begins();
-        let mut leader = Box::pin(records.commit(&book, batch(), None));
-        poll_once(leader.as_mut()).await;
-        let mut follower = pin!(records.commit(&book, batch(), None));
-        poll_once(follower.as_mut()).await;
-        drop(leader);
-        let told = follower.await;
-        assert!(matches!(told, Err(CommitError::Store(StoreError::Unavailable(_)))), "{told:?}");
-        assert!(records.commit(&book, batch(), None).await.is_ok(), "the next one leads");
-        assert_eq!(book.groups(), [1]);
+        assert!(records.due(1, now).is_none());
+        records.push(record(0), now);
+        assert_eq!(numbers(records.due(1, now)).len(), FULL);
     }
 }

@@ -11,10 +11,11 @@ use countersign_store::contract::{Cursor, EventRow};
 use countersign_store::{Store, StoreError};
 use metrics::gauge;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::flight::Flight;
 use super::heed::tell_turned;
-use super::lineup::{Flight, Next};
+use super::lineup::Next;
 use super::{Desk, Dispatcher, Ended, LOOK_EVERY, STORE_PAUSE, WAIT_MIN};
 
 /// Applications that are found at once.
@@ -68,8 +69,12 @@ impl Dispatcher {
             if desk.lineup.flights() == 0 {
                 return self.attempts.load(Ordering::SeqCst) - before;
             }
+            let due_at = desk.records.due_at();
             drop(desk);
-            self.landed.notified().await;
+            match due_at {
+                Some(due_at) => drop(timeout_at(due_at, self.landed.notified()).await),
+                None => self.landed.notified().await,
+            }
         }
     }
 
@@ -145,7 +150,9 @@ impl Dispatcher {
                 Some(Next::Read(of, limit)) => self.read(&mut desk, of, limit, now).await?,
             }
         }
-        gauge!("countersign_callbacks_in_flight").set(u32::try_from(desk.lineup.flights()).unwrap_or(u32::MAX));
+        let under_way = desk.lineup.under_way();
+        self.hand_over(&mut desk, under_way);
+        gauge!("countersign_callbacks_in_flight").set(u32::try_from(desk.lineup.under_way()).unwrap_or(u32::MAX));
         let open = u32::try_from(desk.lineup.open_endpoints()).unwrap_or(u32::MAX);
         gauge!("countersign_callback_endpoints_open").set(open);
         Ok(())
@@ -209,9 +216,19 @@ impl Dispatcher {
         }
         let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         for (flight, ended) in ended {
-            self.leases.land(Lane::of(flight.application));
             let lineup = &mut desk.lineup;
+            if !matches!(ended, Ended::Made(_)) {
+                self.leases.land(Lane::of(flight.application));
+            }
             match ended {
+                Ended::Made(record) => {
+                    if record.is_delivered()
+                        && let Some((client_id, turned)) = lineup.answered(&flight, now)
+                    {
+                        tell_turned(&client_id, turned, now);
+                    }
+                    desk.records.push(*record, Instant::now());
+                }
                 Ended::Attempted { next, sign, outcome } => {
                     lineup.came(flight.application, now, outcome);
                     if let Some((client_id, turned)) = lineup.made(&flight, sign, next, now) {
@@ -237,11 +254,20 @@ impl Dispatcher {
         }
     }
 
-    /// How long nothing can be begun, unless somebody rings or an attempt lands.
+    /// Has recorded what has waited for long enough, or for nothing any more. `under_way`: attempts whose records may come soon.
+    pub(super) fn hand_over(self: &Arc<Self>, desk: &mut Desk, under_way: usize) {
+        if let Some(records) = desk.records.due(under_way, Instant::now()) {
+            desk.tasks.spawn(self.clone().note(records));
+        }
+    }
+
+    /// How long nothing is to be done, unless somebody rings or an attempt lands.
     async fn wait(&self) -> Duration {
         let now = self.app.clock.now();
-        let next = self.desk.lock().await.lineup.first_at();
+        let desk = self.desk.lock().await;
         let wait = |at: UnixMillis| Duration::from_millis(u64::try_from(at.0 - now.0).unwrap_or(0));
-        next.map_or(LOOK_EVERY, wait).clamp(WAIT_MIN, LOOK_EVERY)
+        let next = desk.lineup.first_at().map_or(LOOK_EVERY, wait);
+        let due = desk.records.due_at().map(|at| at.saturating_duration_since(Instant::now()));
+        next.min(due.unwrap_or(next)).clamp(WAIT_MIN, LOOK_EVERY)
     }
 }
