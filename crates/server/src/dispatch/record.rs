@@ -201,8 +201,11 @@ impl Dispatcher {
         let end = Instant::now() + patience;
         let mut pause = COMMIT_PAUSE_MIN;
         loop {
-            if let Some(fate) = self.fate(self.app.store.commit(batch.clone()).await, fence) {
-                return fate;
+            match self.fate(self.app.store.commit(batch.clone()).await, fence) {
+                Ok(fate) => return fate,
+                Err(error) => {
+                    tracing::warn!(%error, "A callback's attempt is not recorded yet; the store is asked again");
+                }
             }
             if Instant::now() + pause >= end {
                 tracing::warn!(
@@ -215,10 +218,10 @@ impl Dispatcher {
         }
     }
 
-    /// What became of a batch; none: the store is away, and is to be asked again.
-    pub(super) fn fate(&self, committed: Result<Committed, CommitError>, fence: Fence) -> Option<Fate> {
+    /// What became of a batch. An error: the store is away, and is to be asked again.
+    pub(super) fn fate(&self, committed: Result<Committed, CommitError>, fence: Fence) -> Result<Fate, CommitError> {
         match committed {
-            Ok(_) => Some(Fate::Committed),
+            Ok(_) => Ok(Fate::Committed),
             Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
                 counter!("countersign_callback_results_fenced_total").increment(1);
                 self.leases.lose(lane, fence);
@@ -227,17 +230,14 @@ impl Dispatcher {
                     "Another node delivers for lane {} by now; what was done here under the older term is not recorded",
                     lane.get()
                 );
-                Some(Fate::Fenced)
+                Ok(Fate::Fenced)
             }
-            Err(CommitError::Conflict(conflict)) => Some(Fate::Conflict(conflict)),
+            Err(CommitError::Conflict(conflict)) => Ok(Fate::Conflict(conflict)),
             Err(CommitError::Store(error @ (StoreError::Corrupt { .. } | StoreError::Unfit(_)))) => {
                 tracing::error!(%error, "A callback's attempt cannot be recorded; it will be made again");
-                Some(Fate::Broken)
+                Ok(Fate::Broken)
             }
-            Err(error @ (CommitError::Store(StoreError::Unavailable(_)) | CommitError::Unknown)) => {
-                tracing::debug!(%error, "The store is away");
-                None
-            }
+            Err(error @ (CommitError::Store(StoreError::Unavailable(_)) | CommitError::Unknown)) => Err(error),
         }
     }
 }

@@ -120,16 +120,18 @@ impl Dispatcher {
             let batches = group.records.iter().map(Record::batch).collect();
             let answers = self.app.store.commit_each(batches).await;
             let mut noted = Vec::with_capacity(answers.len());
+            let mut away = None;
             for (record, answer) in take(&mut group.records).into_iter().zip(answers) {
                 match self.fate(answer, record.fence()) {
-                    Some(fate) => noted.push(self.noted(record, &fate)),
-                    None => group.records.push(record),
+                    Ok(fate) => noted.push(self.noted(record, &fate)),
+                    Err(error) => {
+                        away = Some(error);
+                        group.records.push(record);
+                    }
                 }
             }
             self.tell(noted);
-            if group.records.is_empty() {
-                return;
-            }
+            let Some(error) = away else { return };
             let attempts = group.records.len();
             if Instant::now() + pause >= end {
                 tracing::warn!(
@@ -138,7 +140,7 @@ impl Dispatcher {
                 );
                 return group.give_up(RECHECK_MS);
             }
-            tracing::warn!(attempts, "Attempts at callbacks are not recorded yet; the store is asked again");
+            tracing::warn!(%error, attempts, "Attempts at callbacks are not recorded yet; the store is asked again");
             sleep(pause).await;
             pause = (pause * 2).min(COMMIT_PAUSE_MAX);
         }
