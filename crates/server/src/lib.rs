@@ -22,5 +22,6 @@ pub mod openapi;
 pub mod operator;
 pub mod process;
 pub mod run;
+mod tls_fault;
 pub mod vault;
 mod visible;

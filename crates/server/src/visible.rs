@@ -53,6 +53,11 @@ pub fn misleading(text: &str) -> Option<char> {
     })
 }
 
+/// Somebody else's text for a terminal, in one line: what would turn it around, move in it or hide in it stands as a replacement.
+pub fn for_terminals(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || misleads(c) { '\u{fffd}' } else { c }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,9 +12,14 @@ use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use hyper::{Method, Uri};
 
 use super::Usage;
-use super::http::{Answer, Ask, exchange, exchange_in_pieces};
+use super::http::{Answer, Ask, Unreached, exchange, exchange_in_pieces};
+use crate::app::events::public_id;
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::visible::for_terminals;
+
+/// As many characters of what a receiver says are shown.
+const MESSAGE_CHARS_MAX: usize = 200;
 
 /// One request, not signed yet or signed already.
 #[derive(Clone, Debug)]
@@ -40,11 +45,17 @@ pub(super) enum Reaction {
     NotTaken(String),
     /// No answer.
     Silent(String),
+    /// No connection: it got nothing of what was to be sent, and so did nothing about it.
+    Unreached(String),
 }
 
 impl Reaction {
     pub(super) const fn is_taken(&self) -> bool {
         matches!(self, Self::Taken { .. })
+    }
+
+    pub(super) const fn is_unreached(&self) -> bool {
+        matches!(self, Self::Unreached(_))
     }
 
     /// For people.
@@ -53,6 +64,7 @@ impl Reaction {
             Self::Taken { took } => format!("taken: SUCCESS after {} ms", took.as_millis()),
             Self::NotTaken(what) => format!("not taken: {what}"),
             Self::Silent(what) => format!("no answer: {what}"),
+            Self::Unreached(what) => format!("not reached: {what}"),
         }
     }
 }
@@ -122,7 +134,7 @@ impl Courier {
 
     /// A good callback with this body, stamped now.
     pub(super) fn letter(&self, body: Vec<u8>) -> Letter {
-        let event_id = format!("evt_{}", self.chance.hex(16));
+        let event_id = public_id(self.chance.sorted_id(Clock::System.now()));
         self.signed(Letter {
             timestamp: String::new(),
             nonce: String::new(),
@@ -181,6 +193,7 @@ impl Courier {
         let began = Instant::now();
         match exchange.await {
             Ok(answer) => judged(&answer, began.elapsed()),
+            Err(error) if error.downcast_ref::<Unreached>().is_some() => Reaction::Unreached(format!("{error:#}")),
             Err(error) => Reaction::Silent(format!("{error:#}")),
         }
     }
@@ -225,8 +238,10 @@ fn judged(answer: &Answer, took: Duration) -> Reaction {
     }
     match read_acknowledgement(answer.body.as_bytes()) {
         Acknowledgement::Success => Reaction::Taken { took },
-        Acknowledgement::Fail { .. } => {
-            Reaction::NotTaken(format!("status {status}, and a returnCode that is not SUCCESS"))
+        Acknowledgement::Fail { return_message } => {
+            let message =
+                if return_message.is_empty() { String::new() } else { format!(": {}", shown(&return_message)) };
+            Reaction::NotTaken(format!("status {status}, and a returnCode that is not SUCCESS{message}"))
         }
         Acknowledgement::Unreadable if answer.body.trim_start().starts_with('<') => {
             Reaction::NotTaken(format!("status {status}, and an HTML page instead of a JSON object with a returnCode"))
@@ -234,5 +249,44 @@ fn judged(answer: &Answer, took: Duration) -> Reaction {
         Acknowledgement::Unreadable => {
             Reaction::NotTaken(format!("status {status}, and no JSON object with a returnCode"))
         }
+    }
+}
+
+/// What a receiver says, cut.
+fn shown(message: &str) -> String {
+    let cut: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+    let more = if cut.len() < message.len() { "..." } else { "" };
+    format!("{}{more}", for_terminals(&cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_protocol::headers::Prefixes;
+    use hyper::StatusCode;
+
+    use super::*;
+    use crate::app::events::parse_public_id;
+
+    #[test]
+    fn a_letter_has_an_event_id_as_the_server_makes_them() {
+        let prefixes = Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix");
+        let names = prefixes.first().clone();
+        let courier = Courier::new("http://127.0.0.1:1/", names, "app_1", "sk_1", Encoding::Hex).expect("a courier");
+        let (one, other) = (courier.good().event_id, courier.good().event_id);
+        assert!(parse_public_id(&one).is_some() && one != other, "{one} {other}");
+    }
+
+    #[test]
+    fn what_a_receiver_says_is_shown_cut_and_safe_for_terminals() {
+        let judged = |body: &str| {
+            let answer = Answer { status: StatusCode::OK, body: body.to_owned() };
+            judged(&answer, Duration::ZERO).told()
+        };
+        let failed = "not taken: status 200, and a returnCode that is not SUCCESS";
+        assert_eq!(judged(r#"{"returnCode":"FAIL"}"#), failed);
+        let said = judged(r#"{"returnCode":"FAIL","returnMessage":"no \u001b[2Jorder\n\u202e1"}"#);
+        assert_eq!(said, format!("{failed}: no \u{fffd}[2Jorder\u{fffd}\u{fffd}1"));
+        let long = format!(r#"{{"returnCode":"FAIL","returnMessage":"{}"}}"#, "\u{e4}".repeat(201));
+        assert_eq!(judged(&long), format!("{failed}: {}...", "\u{e4}".repeat(200)));
     }
 }

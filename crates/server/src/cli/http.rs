@@ -19,6 +19,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, interval};
 
+use crate::tls_fault;
+
 const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -34,6 +36,11 @@ pub struct Ask {
     /// The body; none sends none.
     pub body: Option<Vec<u8>>,
 }
+
+/// No connection could be made: whoever is asked got nothing of what was to be sent.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreached(String);
 
 /// What came back.
 #[derive(Clone, Debug)]
@@ -182,15 +189,16 @@ where
         _ => bail!("{base} must begin with http:// or https://"),
     };
     let port = base.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let tcp =
-        TcpStream::connect((bare_host, port)).await.with_context(|| format!("{host}:{port} cannot be reached"))?;
+    let tcp = TcpStream::connect((bare_host, port))
+        .await
+        .with_context(|| Unreached(format!("{host}:{port} cannot be reached")))?;
     tcp.set_nodelay(true)?;
     if tls {
         let name = ServerName::try_from(bare_host.to_owned())?;
         let stream = tokio_rustls::TlsConnector::from(trust()?)
             .connect(name, tcp)
             .await
-            .with_context(|| format!("no TLS with {host}:{port}"))?;
+            .map_err(|error| Unreached(format!("no TLS with {host}:{port}: {}", tls_fault::words(&error))))?;
         converse(TokioIo::new(stream), &base, ask, body).await
     } else {
         converse(TokioIo::new(tcp), &base, ask, body).await

@@ -19,8 +19,10 @@ use countersign_domain::time::rfc3339;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::{Event, Request, Response};
 use countersign_sdk::{Client, Error, EventWalk, Gap, PullError};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
+use super::Usage;
 use super::courier::{Courier, Letter};
 use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, SignatureForm, header_names, required};
 use crate::clock::Clock;
@@ -68,17 +70,23 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let secret = required(environment, SECRET_VARIABLE)?;
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.forward, names, client_id, secret, args.encoding.into())?;
-    let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build()?;
+    let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build();
+    let client = client.map_err(|error| match error {
+        // Nothing else that was given to it can be wrong here.
+        Error::Usage(why) => anyhow::Error::from(Usage(format!("--url: {why}"))),
+        other => other.into(),
+    })?;
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
     let cursor = args.cursor.as_deref().map(|file| fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
     let args = &ListenArgs { cursor, ..args.clone() };
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
     super::small_runtime()?.block_on(async {
-        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+        let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
             ended = follow(args, &client, &courier, client_id) => ended,
-            _ = &mut interrupted => Ok(()),
+            _ = tokio::signal::ctrl_c() => Ok(()),
+            _ = terminated.recv() => Ok(()),
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -98,7 +106,7 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id
     let mut walk = EventWalk::new(client.clone(), after);
     let mut may_be_beyond = known.or(args.after).is_some();
     loop {
-        let events = pulled(&mut walk).await?;
+        let events = pulled(&mut walk, args.cursor.as_deref()).await?;
         let may_wait_long = std::mem::take(&mut may_be_beyond) && events.is_empty();
         for event in &events {
             bring(courier, event).await?;
@@ -149,21 +157,23 @@ async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
 }
 
 /// The next events, as often as it takes to ask. Where some are missing, that is the end: whoever listens must know.
-async fn pulled(walk: &mut EventWalk) -> anyhow::Result<Vec<Event>> {
+async fn pulled(walk: &mut EventWalk, cursor: Option<&Path>) -> anyhow::Result<Vec<Event>> {
     let mut waits = Waits::default();
     loop {
         match walk.pull().await {
             Ok(events) => return Ok(events),
-            Err(PullError::Missing(gap)) => bail!("{gap}; to go on without them, say {}", gone_on(&gap)),
+            Err(PullError::Missing(gap)) => bail!("{gap}; to go on without them, {}", gone_on(&gap, cursor)),
             Err(PullError::Call(error)) => wait(error, walk.after(), &mut waits).await?,
             Err(other) => return Err(other.into()),
         }
     }
 }
 
-/// What to say to go on behind a gap.
-fn gone_on(gap: &Gap) -> String {
-    gap.last.map_or_else(|| "--after with the last seq that is missing".to_owned(), |last| format!("--after {last}"))
+/// What to do to go on behind a gap. A cursor that is there counts before --after, and by now there is one.
+fn gone_on(gap: &Gap, cursor: Option<&Path>) -> String {
+    let first = cursor.map_or_else(String::new, |file| format!("remove {} and ", file.display()));
+    let last = gap.last.map_or_else(|| "with the last seq that is missing".to_owned(), |last| last.to_string());
+    format!("{first}say --after {last}")
 }
 
 /// One page, as often as it takes: a server that is away comes back. An error where to ask again is of no use.
@@ -313,4 +323,18 @@ fn remember(file: &Path, seq: i64, client_id: &str) -> anyhow::Result<()> {
 
 fn told(line: &str) -> anyhow::Result<()> {
     super::say(&format!("{} {line}\n", rfc3339(Clock::System.now())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_goes_on_behind_a_gap_is_told_what_counts() {
+        let gap = |last| Gap { first: 3, last, is_forgotten: true };
+        assert_eq!(gone_on(&gap(Some(5)), None), "say --after 5");
+        // A cursor that is there counts before --after.
+        assert_eq!(gone_on(&gap(Some(5)), Some(Path::new("/tmp/seq"))), "remove /tmp/seq and say --after 5");
+        assert_eq!(gone_on(&gap(None), None), "say --after with the last seq that is missing");
+    }
 }

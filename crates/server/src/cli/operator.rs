@@ -12,9 +12,10 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Usage;
 use super::http::{self, Answer, Arriving, Ask};
 use super::pretty::{Layout, pretty};
-use crate::visible::misleads;
+use crate::visible::for_terminals;
 
 /// The variable of the bearer token.
 pub const TOKEN_VARIABLE: &str = "COUNTERSIGN_OPERATOR_TOKEN";
@@ -208,7 +209,7 @@ impl<'a> Direct<'a> {
         accept: &str,
         mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<Answer> {
-        let ask = ask(self.token, call, Some(accept));
+        let ask = ask(self.token, call, Some(accept))?;
         let mut not_taken = None;
         let kept = |part: &[u8]| {
             take(part).map_err(|error| {
@@ -228,23 +229,28 @@ impl<'a> Direct<'a> {
 
     /// Makes one call whose answer may be of any length.
     pub async fn open(&self, call: &Call) -> anyhow::Result<Arriving> {
-        http::open(self.url, &ask(self.token, call, None)).await.context("the operator API did not answer")
+        http::open(self.url, &ask(self.token, call, None)?).await.context("the operator API did not answer")
     }
 }
 
 /// Sends a call with its bearer token.
 pub async fn send(base: &str, token: &str, call: &Call) -> anyhow::Result<Answer> {
-    http::exchange(base, &ask(token, call, None)).await.context("the operator API did not answer")
+    http::exchange(base, &ask(token, call, None)?).await.context("the operator API did not answer")
 }
 
-fn ask(token: &str, call: &Call, accept: Option<&str>) -> Ask {
+/// Refused where an id in the path is empty, as that of a variable that is not set: it would be another path.
+fn ask(token: &str, call: &Call, accept: Option<&str>) -> anyhow::Result<Ask> {
+    if let Some((behind, _)) = call.path.split_once("//").or_else(|| call.path.strip_suffix('/').map(|path| (path, "")))
+    {
+        bail!(Usage(format!("the id behind {behind} is empty: say which one is meant")));
+    }
     let body = call.body_bytes();
     let mut headers = vec![("authorization".to_owned(), format!("Bearer {token}"))];
     headers.extend(accept.map(|accept| ("accept".to_owned(), accept.to_owned())));
     if body.is_some() {
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
     }
-    Ask { method: call.method.clone(), path: call.target(), headers, body }
+    Ok(Ask { method: call.method.clone(), path: call.target(), headers, body })
 }
 
 #[derive(Deserialize)]
@@ -368,7 +374,7 @@ fn cell(value: &RawValue) -> String {
 /// terminal: merchants write many of these texts.
 fn unquoted(value: &str) -> String {
     match serde_json::from_str::<String>(value) {
-        Ok(text) => text.chars().map(|c| if c.is_control() || misleads(c) { '\u{fffd}' } else { c }).collect(),
+        Ok(text) => for_terminals(&text),
         Err(_) if value == "null" => "-".to_owned(),
         Err(_) => value.to_owned(),
     }
@@ -388,6 +394,21 @@ mod tests {
 
     fn answer(status: u16, body: &str) -> Answer {
         Answer { status: StatusCode::from_u16(status).expect("a status"), body: body.to_owned() }
+    }
+
+    #[test]
+    fn an_id_that_is_empty_is_another_path_and_asked_of_nobody() {
+        let asked = |path: &str| ask("token", &Call::new(Method::GET, path), None);
+        for (path, behind) in [
+            ("/events/", "/events"),
+            ("/events//redeliver", "/events"),
+            ("/applications/app_1/secrets/", "/applications/app_1/secrets"),
+        ] {
+            let refused = asked(path).expect_err(path);
+            assert!(refused.is::<Usage>());
+            assert_eq!(refused.to_string(), format!("the id behind {behind} is empty: say which one is meant"));
+        }
+        assert!(asked("/events").is_ok() && asked("/events/%2F/redeliver").is_ok());
     }
 
     #[test]

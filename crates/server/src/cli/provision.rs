@@ -103,12 +103,12 @@ pub enum Event {
         #[arg(long, value_name = "N")]
         limit: Option<u32>,
     },
-    /// Deliver an event again
+    /// Deliver an event again: a dead one once, a delivered one as often as its schedule has attempts left
     Redeliver {
         /// Which
         event_id: String,
     },
-    /// Deliver many events of an application again, the oldest first; count them before with --preview
+    /// Deliver many events of an application again, the oldest first, dead ones once each; count them before with --preview
     RedeliverMany {
         /// Of which application
         #[arg(long)]

@@ -188,13 +188,13 @@ fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) 
     let key = SigningKey::new(secret.as_bytes());
     callback::verify(&key, &args.timestamp, &args.nonce, &body, args.signature.trim(), compared_with, tolerance)
         .map_err(|refused| anyhow!("this callback is not good: {refused}"))?;
-    let age_s = (now - stamped) / 1000;
+    let away_s = (now - stamped).unsigned_abs() / 1000;
+    let stands = if stamped > now { format!("{away_s} s ahead of this clock") } else { format!("{away_s} s old") };
     let age = if (now - stamped).abs() > AGE_MS_RECOMMENDED {
-        format!(
-            "Its timestamp is {age_s} s old: fine for a captured callback; a receiver should refuse it (recommended limit: 300 s).\n"
-        )
+        let excuse = if stamped > now { "" } else { "fine for a captured callback; " };
+        format!("Its timestamp is {stands}: {excuse}a receiver should refuse it (recommended limit: 300 s).\n")
     } else {
-        format!("Its timestamp is {age_s} s old.\n")
+        format!("Its timestamp is {stands}.\n")
     };
     Ok(format!("The signature is right: this body was signed with this secret, and nobody changed it since.\n{age}"))
 }
@@ -265,6 +265,10 @@ mod tests {
         let said =
             verdict(&args(TIMESTAMP, nonce, None), &environment(), now + 3_600_000).expect("it is old, but captured");
         assert!(said.contains("a receiver should refuse it"), "{said}");
+        let ahead = |ms: i64| verdict(&args(TIMESTAMP, nonce, None), &environment(), now - ms).expect("it is genuine");
+        assert!(ahead(15_000).contains("Its timestamp is 5 s ahead of this clock.\n"), "{}", ahead(15_000));
+        let said = ahead(410_000);
+        assert!(said.contains("400 s ahead of this clock: a receiver should refuse it"), "{said}");
         for (refused, why) in [
             (args(TIMESTAMP, nonce, Some(9_999)), "ms away from the present"),
             (args(TIMESTAMP, "abc", None), "does not begin with"),

@@ -182,3 +182,41 @@ async fn a_receiver_that_is_not_there_is_one_sentence() {
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
 }
+
+/// It takes whatever is signed, some times, and then nobody listens there any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_goes_away_passes_nothing_that_did_not_reach_it() {
+    const ANSWERS: usize = 3;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("has one");
+    tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        for answered in 0..ANSWERS {
+            let (mut stream, _) = listener.accept().await.expect("comes");
+            let mut request = vec![0; 4_096];
+            let _ = stream.read(&mut request).await;
+            let (status, body) = if answered == 0 { ("200 OK", r#"{"returnCode":"SUCCESS"}"#) } else { ("401 No", "") };
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    let output = certify(address, &["--json"]).await;
+    let report: Value = serde_json::from_slice(&output.stdout).expect("prints JSON");
+    let verdict = |name: &str| {
+        let checks = report["checks"].as_array().expect("a list");
+        checks.iter().find(|check| check["check"] == name).expect("is there")["verdict"].clone()
+    };
+    assert_eq!(
+        (verdict("good"), verdict("no-signature"), verdict("wrong-secret")),
+        ("pass".into(), "pass".into(), "pass".into())
+    );
+    for unreached in ["half-signature", "stale", "future", "tampered-body", "replayed", "replayed-at-once", "rotation"]
+    {
+        assert_eq!(verdict(unreached), "untold", "{unreached}: {report}");
+    }
+    for wanted in ["raw-bytes", "duplicate", "huge"] {
+        assert_eq!(verdict(wanted), "fail", "{wanted}");
+    }
+    assert_eq!((&report["certified"], output.status.code()), (&Value::from(false), Some(1)));
+}

@@ -283,3 +283,27 @@ async fn what_cannot_go_well_ends_with_one_sentence() {
         assert!(!said.contains(&shop.secret));
     }
 }
+
+#[test]
+fn an_address_that_is_none_is_told_by_the_name_of_its_option() {
+    let mut command = bare();
+    command.args(["listen", "--forward", "http://127.0.0.1:9/callback", "--url", "nonsense"]);
+    let output =
+        command.env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "sk_1").output().expect("runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("countersign: --url: the base URL cannot be read"), "{said}");
+    assert_eq!((said.lines().count(), output.status.code()), (1, Some(2)), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_ends_well_when_it_is_told_to() {
+    let shop = Shop::open().await;
+    for signal in ["-TERM", "-INT"] {
+        let mut listener = shop.listens("http://127.0.0.1:9/callback", &["--after", "0"]);
+        assert!(listener.line().contains("bringing events after seq 0"));
+        let told = Command::new("kill").args([signal, &listener.child.id().to_string()]).status().expect("runs");
+        assert!(told.success());
+        let ended = tokio::task::block_in_place(|| listener.child.wait()).expect("ends");
+        assert_eq!(ended.code(), Some(0), "{signal}");
+    }
+}

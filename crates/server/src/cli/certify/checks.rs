@@ -40,19 +40,35 @@ impl Check {
     }
 
     fn must_refuse(self, reaction: &Reaction) -> Finding {
-        self.found(if reaction.is_taken() { Verdict::Fail } else { Verdict::Pass }, reaction.told())
+        self.found(refused(std::slice::from_ref(reaction)), reaction.told())
     }
 
     /// Each of them, under a name of its own.
     fn must_refuse_each(self, reactions: &[(&str, Reaction)]) -> Finding {
-        let none_taken = reactions.iter().all(|(_, reaction)| !reaction.is_taken());
+        let all: Vec<Reaction> = reactions.iter().map(|(_, reaction)| reaction.clone()).collect();
         let told: Vec<String> =
             reactions.iter().map(|(what, reaction)| format!("{what} {}", reaction.told())).collect();
-        self.found(if none_taken { Verdict::Pass } else { Verdict::Fail }, told.join("; "))
+        self.found(refused(&all), told.join("; "))
     }
 
     fn had_better_take(self, reaction: &Reaction) -> Finding {
-        self.found(if reaction.is_taken() { Verdict::Pass } else { Verdict::Advice }, reaction.told())
+        let verdict = match reaction {
+            Reaction::Taken { .. } => Verdict::Pass,
+            Reaction::Unreached(_) => Verdict::Untold,
+            Reaction::NotTaken(_) | Reaction::Silent(_) => Verdict::Advice,
+        };
+        self.found(verdict, reaction.told())
+    }
+}
+
+/// Where none of them may be taken. What did not reach the receiver was not refused by it.
+fn refused(reactions: &[Reaction]) -> Verdict {
+    if reactions.iter().any(Reaction::is_taken) {
+        Verdict::Fail
+    } else if reactions.iter().any(Reaction::is_unreached) {
+        Verdict::Untold
+    } else {
+        Verdict::Pass
     }
 }
 
@@ -201,7 +217,7 @@ const BEYOND_GOOD: &[Check] = &[
 /// Does every check. An error where the receiver cannot be reached at all.
 pub(super) async fn all(courier: &Courier) -> anyhow::Result<Vec<Finding>> {
     let first = courier.bring(&courier.good()).await;
-    if let Reaction::Silent(why) = &first {
+    if let Reaction::Silent(why) | Reaction::Unreached(why) = &first {
         bail!("the receiver gave no answer to a good callback: {why}");
     }
     let mut findings = vec![GOOD.must_take(&first)];
@@ -307,8 +323,14 @@ async fn repetitions(courier: &Courier) -> Vec<Finding> {
     let nonce = reflected.nonce.trim_start_matches("callback").to_owned();
     let reflected = courier.bring(&courier.with_signature(Letter { nonce, ..reflected })).await;
     let duplicate = if taken.is_taken() { DUPLICATE.must_take(&again) } else { DUPLICATE.must_take(&taken) };
+    // A replay of what was not taken is no replay.
+    let replayed = if taken.is_taken() {
+        REPLAYED.must_refuse(&replayed)
+    } else {
+        REPLAYED.found(Verdict::Untold, format!("not told: the first time {}", taken.told()))
+    };
     vec![
-        REPLAYED.must_refuse(&replayed),
+        replayed,
         Box::pin(at_once(courier)).await,
         REFLECTED.must_refuse(&reflected),
         duplicate,
@@ -317,10 +339,11 @@ async fn repetitions(courier: &Courier) -> Vec<Finding> {
 }
 
 /// Whoever takes none of them is too busy to be told apart.
-const fn once_at_most(taken: usize) -> Verdict {
-    match taken {
-        0 => Verdict::Advice,
-        1 => Verdict::Pass,
+const fn once_at_most(taken: usize, unreached: usize) -> Verdict {
+    match (taken, unreached) {
+        (0, 0) => Verdict::Advice,
+        (1, 0) => Verdict::Pass,
+        (0 | 1, _) => Verdict::Untold,
         _ => Verdict::Fail,
     }
 }
@@ -331,8 +354,11 @@ async fn at_once(courier: &Courier) -> Finding {
         std::array::from_fn(|_| Letter { event_id: courier.good().event_id, ..one.clone() });
     let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
     let (a, b, c, d) = tokio::join!(a, b, c, d);
-    let taken = [a, b, c, d].iter().filter(|reaction| reaction.is_taken()).count();
-    REPLAYED_AT_ONCE.found(once_at_most(taken), format!("{taken} of {AT_ONCE} taken"))
+    let all = [a, b, c, d];
+    let taken = all.iter().filter(|reaction| reaction.is_taken()).count();
+    let unreached = all.iter().filter(|reaction| reaction.is_unreached()).count();
+    let missed = if unreached == 0 { String::new() } else { format!(", {unreached} did not reach the receiver") };
+    REPLAYED_AT_ONCE.found(once_at_most(taken, unreached), format!("{taken} of {AT_ONCE} taken{missed}"))
 }
 
 /// The later one may be put off until the earlier one has come.
@@ -343,7 +369,8 @@ async fn out_of_order(courier: &Courier) -> Finding {
     let early = courier.bring(&second).await;
     let first = courier.bring(&first).await;
     let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;
-    let all_right = first.is_taken() && again.is_taken() && !matches!(early, Reaction::Silent(_));
+    let is_answered = matches!(early, Reaction::Taken { .. } | Reaction::NotTaken(_));
+    let all_right = first.is_taken() && again.is_taken() && is_answered;
     OUT_OF_ORDER.found(
         if all_right { Verdict::Pass } else { Verdict::Fail },
         format!("the second {}; the first {}; the second again {}", early.told(), first.told(), again.told()),
@@ -364,10 +391,8 @@ async fn contents(courier: &Courier) -> Vec<Finding> {
     let huge = courier.bring(&huge).await;
     // Closing the connection on it is a good answer; being gone afterwards is not.
     let alive = courier.bring(&courier.good()).await;
-    findings.push(HUGE.found(
-        if !huge.is_taken() && alive.is_taken() { Verdict::Pass } else { Verdict::Fail },
-        format!("{}; the good one after it {}", huge.told(), alive.told()),
-    ));
+    let verdict = if alive.is_taken() { refused(std::slice::from_ref(&huge)) } else { Verdict::Fail };
+    findings.push(HUGE.found(verdict, format!("{}; the good one after it {}", huge.told(), alive.told())));
     findings
 }
 
@@ -398,7 +423,23 @@ mod tests {
 
     #[test]
     fn one_of_several_at_once_is_good_none_tells_nothing_and_two_are_one_too_many() {
-        assert_eq!([0, 1, 2].map(once_at_most), [Verdict::Advice, Verdict::Pass, Verdict::Fail]);
+        let verdict = |taken| once_at_most(taken, 0);
+        assert_eq!([0, 1, 2].map(verdict), [Verdict::Advice, Verdict::Pass, Verdict::Fail]);
+    }
+
+    #[test]
+    fn what_did_not_reach_the_receiver_is_told_neither_way() {
+        let silent = || Reaction::Silent("closed".to_owned());
+        let unreached = || Reaction::Unreached("refused".to_owned());
+        let taken = || Reaction::Taken { took: Duration::ZERO };
+        assert_eq!(STALE.must_refuse(&silent()).verdict, Verdict::Pass);
+        assert_eq!(STALE.must_refuse(&unreached()).verdict, Verdict::Untold);
+        assert_eq!(HALF.must_refuse_each(&[("a", silent()), ("b", unreached())]).verdict, Verdict::Untold);
+        assert_eq!(HALF.must_refuse_each(&[("a", taken()), ("b", unreached())]).verdict, Verdict::Fail);
+        assert_eq!(ROTATION.had_better_take(&unreached()).verdict, Verdict::Untold);
+        assert_eq!(ROTATION.had_better_take(&silent()).verdict, Verdict::Advice);
+        assert_eq!(GOOD.must_take(&unreached()).verdict, Verdict::Fail);
+        assert_eq!([0, 1, 2].map(|taken| once_at_most(taken, 1)), [Verdict::Untold, Verdict::Untold, Verdict::Fail]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) enum Verdict {
     Fail,
     /// Better otherwise, but nothing is lost.
     Advice,
-    /// It cannot be told, since not even a good callback was taken.
+    /// It cannot be told: a good callback was not taken, or the request did not reach the receiver.
     Untold,
 }
 
