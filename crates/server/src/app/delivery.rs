@@ -9,7 +9,7 @@ use std::time::Duration;
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::batch::{Batch, Write};
-use countersign_store::contract::CommitError;
+use countersign_store::contract::{ApplicationView, CommitError};
 use countersign_store::{AnyStore, Store as _, StoreError};
 use metrics::gauge;
 use serde_json::json;
@@ -39,6 +39,17 @@ pub(super) fn must_go_out(app: &App) -> Result<(), AppError> {
         ));
     }
     Ok(())
+}
+
+/// Refuses to send anything again that would wait for a secret: it would go out by itself when one is made.
+pub(super) fn must_be_signed(app: &App, view: &ApplicationView) -> Result<(), AppError> {
+    let now = app.clock.now();
+    if view.secrets.iter().any(|secret| secret.is_live(now)) {
+        return Ok(());
+    }
+    Err(AppError::NotRedeliverable(
+        "the application has no live secret to sign with: make one, and ask again".to_owned(),
+    ))
 }
 
 /// Reads whether callbacks are held, before anything is delivered.

@@ -291,12 +291,14 @@ pub async fn redeliver(
     let (event, _) = find(app, event_id).await?;
     delivery::must_go_out(app)?;
     may_redeliver(&event)?;
-    if !application(app, &event.client_id).await?.goes_out() {
+    let view = application(app, &event.client_id).await?;
+    if !view.goes_out() {
         return Err(AppError::NotRedeliverable(
             "its application gets no callbacks now: set its callback_url or callback_enabled, or enable its merchant, and ask again"
                 .to_owned(),
         ));
     }
+    delivery::must_be_signed(app, &view)?;
     let now = app.clock.now();
     let again = EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event.clone() };
     let (before, after) = (json!({ "state": event.state.name() }), json!({ "state": again.state.name() }));

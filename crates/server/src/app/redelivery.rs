@@ -115,13 +115,14 @@ pub async fn start(app: &App, wish: &Wish, keep: &Keep<'_, Prospect>, actor: &Ac
                 .to_owned(),
         ));
     }
+    delivery::must_be_signed(app, &view)?;
     let sought = wish.sought(&view.application);
     if let Some(running) = running(app, &sought).await? {
         return Err(is_running(&public_id(running.id)));
     }
     let (counted, is_at_least) = count(app, &sought).await?;
     let now = app.clock.now();
-    let row = begin(app, wish, sought, (counted, is_at_least), now);
+    let row = begin(app, wish, sought.clone(), (counted, is_at_least), now);
     let is_empty = counted.found == 0 && !is_at_least;
     let begun = (!is_empty).then(|| row.clone());
     let prospect = Prospect { count: counted.found, is_at_least, oldest_at: counted.oldest_at, begun };
@@ -135,7 +136,11 @@ pub async fn start(app: &App, wish: &Wish, keep: &Keep<'_, Prospect>, actor: &Ac
     writes.extend(kept(keep, &prospect));
     match app.store.commit(Batch(writes)).await {
         Ok(_) => Ok(prospect),
-        Err(CommitError::Conflict(Conflict::Taken(Key::Redelivery(_)))) => Err(is_running("another one")),
+        Err(CommitError::Conflict(Conflict::Taken(Key::Redelivery(_)))) => {
+            // Begun in the meantime, and maybe over by now.
+            let other = running(app, &sought).await?.map(|row| public_id(row.id));
+            Err(is_running(other.as_deref().unwrap_or("another one")))
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -67,7 +67,12 @@ impl Dispatcher {
         let remembered = self.desk.lock().await.lineup.remembered(|client_id| changed.has(client_id));
         for (at, client_id) in remembered.iter().enumerate() {
             match self.app.known_application(client_id).await {
-                Ok(Some(known)) => self.take_up(&mut self.desk.lock().await.lineup, &known.application),
+                Ok(Some(known)) => {
+                    let lineup = &mut self.desk.lock().await.lineup;
+                    self.take_up(lineup, &known.application);
+                    // What kept it, such as that no secret was live, may be gone.
+                    lineup.rouse(known.application.no, self.app.clock.now());
+                }
                 Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(%error, "An application that has changed could not be read; it is tried again shortly");

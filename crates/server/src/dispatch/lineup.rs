@@ -409,6 +409,15 @@ impl Lineup {
         self.land(flight);
     }
 
+    /// An application that was left alone as a whole is looked at now.
+    pub(super) fn rouse(&mut self, application: ApplicationNo, now: UnixMillis) {
+        let Some(place) = self.places.get_mut(&application) else { return };
+        if place.wake() {
+            let tenant = place.tenant;
+            self.note(tenant, application, now);
+        }
+    }
+
     /// Forgets what was ready of an application; attempts in flight go on.
     pub(super) fn drop_ready(&mut self, application: ApplicationNo) {
         if let Some(place) = self.places.get_mut(&application) {

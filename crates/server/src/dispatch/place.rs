@@ -247,6 +247,11 @@ impl Place {
         self.rests_until = Some(until);
     }
 
+    /// It rests no longer: whether it did.
+    pub(super) const fn wake(&mut self) -> bool {
+        self.rests_until.take().is_some()
+    }
+
     /// Takes out what is ready; the store still has it.
     pub(super) fn drop_ready(&mut self) -> Chain<Drain<'_, EventRow>, Drain<'_, EventRow>> {
         let [first, again] = &mut self.kinds;
