@@ -17,7 +17,7 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USE
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::{Connector, Line, Unreached};
+use super::connect::{Connector, Line, Unreached, idle_time};
 use super::egress::Target;
 use super::faults::{self, Stage};
 use super::retry_after::retry_after_ms;
@@ -196,9 +196,10 @@ async fn try_exchange(
         return Ok(ending(Outcome::HttpStatus, format!("answered {}{further}", status.as_u16())));
     }
     progress.watch.enter(Stage::Body);
+    let idle_time = idle_time(response.headers());
     line.works.until(read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body)).await?;
     progress.end();
-    connector.keep(line, *progress.ended.insert(Instant::now()));
+    connector.keep(line, *progress.ended.insert(Instant::now()), idle_time);
     Ok(match read_acknowledgement(&progress.body.bytes) {
         Acknowledgement::Success => ending(Outcome::Delivered, ""),
         Acknowledgement::Fail { .. } => ending(Outcome::Fail, "the answer's returnCode is not SUCCESS"),
@@ -237,22 +238,23 @@ async fn send(
             Ok(response) => return Ok((line, response)),
             Err(mut error) => match error.take_message() {
                 Some(unsent) => request = unsent,
-                None => return Err(broken(&error.into_error())),
+                None => return Err(broken(&error.into_error(), progress)),
             },
         }
     }
-    (progress.address, progress.tape) = (None, None);
+    (progress.address, progress.tape, progress.watch.phases.reused) = (None, None, None);
     // Rare, and large: most attempts go over a kept connection.
     let mut line = Box::pin(connector.open(target, vetted, &mut progress.watch)).await?;
     progress.begin(&line, body, false, Instant::now());
     match line.works.until(line.sender.send_request(request)).await {
         Ok(response) => Ok((line, response)),
-        Err(error) => Err(broken(&error)),
+        Err(error) => Err(broken(&error, progress)),
     }
 }
 
-fn broken(error: &hyper::Error) -> Ending {
-    let (outcome, detail) = faults::no_head(error);
+fn broken(error: &hyper::Error, progress: &mut Progress) -> Ending {
+    progress.end();
+    let (outcome, detail) = faults::no_head(error, !progress.heads.heard.is_empty());
     ending(outcome, detail)
 }
 

@@ -15,6 +15,7 @@ use foldhash::HashMap;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::HeaderMap;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -34,8 +35,10 @@ use super::tape::{HEARD_BYTES_MAX, Tape, Taped};
 
 /// Addresses of one name that are tried, at most.
 const ADDRESSES_TRIED_MAX: usize = 4;
-/// A kept connection is used again within this time only: common servers close idle ones after 5 s.
-const IDLE_MAX: Duration = Duration::from_secs(4);
+/// A kept connection is used again within this time only: some common servers close idle ones after 2 s, and a request that meets that is lost.
+const IDLE_MAX: Duration = Duration::from_millis(1_500);
+/// So much earlier than it says that it closes idle connections, an endpoint is not asked on one any more.
+const IDLE_MARGIN: Duration = Duration::from_secs(1);
 /// Kept connections of one address: several applications may have theirs at the same one.
 const IDLE_PER_LANE_MAX: usize = 64;
 /// Between two looks for those that waited too long.
@@ -122,7 +125,7 @@ struct Idle {
     works: Works,
     address: Arc<str>,
     tape: Arc<Tape>,
-    since: Instant,
+    until: Instant,
 }
 
 /// Connects, and keeps connections for a short while.
@@ -192,7 +195,13 @@ impl Connector {
         watch.enter(Stage::LookUp);
         let found = self.look_up(target).await?;
         watch.stop();
-        let mut vetted = self.egress.vet_all(found).map_err(refused)?;
+        let mut vetted = self.egress.vet_all(found.iter().copied()).map_err(|why| {
+            let shut = found.iter().find(|address| self.egress.vet(address.ip()).is_err());
+            shut.map_or_else(
+                || refused(why),
+                |shut| unreached(Outcome::RefusedAddress, leads_to(target, shut.ip(), why)),
+            )
+        })?;
         if vetted.is_empty() {
             return Err(unreached(Outcome::DnsFailed, "the name has no address"));
         }
@@ -215,9 +224,9 @@ impl Connector {
             let lane = lane(target, *of);
             let Waiting { lanes, count, .. } = &mut *idle;
             let Some(waiting) = lanes.get_mut(&lane) else { continue };
-            while let Some(Idle { sender, works, address, tape, since }) = waiting.pop() {
+            while let Some(Idle { sender, works, address, tape, until }) = waiting.pop() {
                 *count -= 1;
-                if !sender.is_closed() && now.saturating_duration_since(since) < IDLE_MAX {
+                if !sender.is_closed() && now < until {
                     return Some(Line { sender, works, address, tape, lane });
                 }
             }
@@ -270,8 +279,11 @@ impl Connector {
         Err(last)
     }
 
-    /// Keeps a connection whose answer was read to its end.
-    pub(super) fn keep(&self, mut line: Line, now: Instant) {
+    /// Keeps a connection whose answer was read to its end, for so long ([`idle_time`]).
+    pub(super) fn keep(&self, mut line: Line, now: Instant, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
         // Where it is ready its work is done for now: whoever uses it next sees first whether it is still there.
         if !(line.sender.is_ready() || line.works.is_there()) || line.sender.is_closed() {
             return;
@@ -283,7 +295,7 @@ impl Connector {
         let Line { sender, works, address, tape, lane } = line;
         let waiting = idle.lanes.entry(lane).or_default();
         if waiting.len() < IDLE_PER_LANE_MAX {
-            waiting.push(Idle { sender, works, address, tape, since: now });
+            waiting.push(Idle { sender, works, address, tape, until: now + time });
             idle.count += 1;
         }
     }
@@ -300,11 +312,33 @@ impl Connector {
         *swept_at = Some(now);
         lanes.retain(|_, waiting| {
             let before = waiting.len();
-            waiting.retain(|i| !i.sender.is_closed() && now.saturating_duration_since(i.since) < IDLE_MAX);
+            waiting.retain(|i| !i.sender.is_closed() && now < i.until);
             *count -= before - waiting.len();
             !waiting.is_empty()
         });
     }
+}
+
+/// Of a name whose owner may not know where it leads.
+fn leads_to(target: &Target, address: IpAddr, why: EgressRefused) -> String {
+    let why = match why {
+        EgressRefused::Range(range) => format!("which is in a forbidden range: {range}"),
+        other => other.to_string(),
+    };
+    format!("{} leads to {address}, {why}", target.host())
+}
+
+/// How long a connection may wait for its next request, by the head of the last answer: `Keep-Alive: timeout=5` says when the endpoint closes
+/// it. Zero: it is not kept.
+pub(super) fn idle_time(answer: &HeaderMap) -> Duration {
+    let values = answer.get_all("keep-alive").into_iter().filter_map(|value| value.to_str().ok());
+    let said = values.flat_map(|value| value.split(',')).filter_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let seconds =
+            value.trim().trim_matches('"').parse().ok().filter(|_| name.trim().eq_ignore_ascii_case("timeout"));
+        seconds.map(|seconds| Duration::from_secs(seconds).saturating_sub(IDLE_MARGIN))
+    });
+    said.chain([IDLE_MAX]).min().unwrap_or(IDLE_MAX)
 }
 
 fn lane(target: &Target, address: SocketAddr) -> Lane {
@@ -360,4 +394,29 @@ fn client_config(settings: &DispatchSettings) -> Result<ClientConfig, DispatchEr
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_kept_for_less_than_its_endpoint_says() {
+        for (said, wanted_ms) in [
+            (&[][..], 1_500),
+            (&["timeout=5, max=100"], 1_500),
+            (&["timeout=2"], 1_000),
+            (&["max=7,  TIMEOUT = \"2\""], 1_000),
+            (&["timeout=60", "timeout=2"], 1_000),
+            (&["timeout=1"], 0),
+            (&["timeout=0"], 0),
+            (&["timeout=99999999999999999999999", "timeout=-1", "max=1", "timeout"], 1_500),
+        ] {
+            let mut head = HeaderMap::new();
+            for value in said {
+                head.append("keep-alive", value.parse().expect("a value"));
+            }
+            assert_eq!(idle_time(&head), Duration::from_millis(wanted_ms), "{said:?}");
+        }
+    }
 }

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use countersign_domain::delivery::Outcome;
-use rustls::{CertificateError, Error as TlsError};
+
+use crate::tls_fault;
 
 /// How far an attempt has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,56 +56,20 @@ pub(super) fn connecting_took_too_long(towards: &str) -> String {
 
 /// What the handshake ended with.
 pub(super) fn tls(error: &io::Error) -> String {
-    let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) else {
-        return match error.kind() {
-            ErrorKind::UnexpectedEof => "TLS failed: the endpoint closed the connection in the handshake".to_owned(),
-            ErrorKind::ConnectionReset => "TLS failed: the endpoint reset the connection in the handshake".to_owned(),
-            _ => format!("TLS failed: {error}"),
-        };
-    };
-    match fault {
-        TlsError::InvalidCertificate(why) => format!("TLS failed: {}", certificate(why)),
-        TlsError::InvalidMessage(_) => "TLS failed: the endpoint does not speak TLS on this port".to_owned(),
-        TlsError::PeerIncompatible(_) => {
-            "TLS failed: the endpoint and this server have no version or cipher of TLS in common".to_owned()
-        }
-        TlsError::AlertReceived(alert) => {
-            format!("TLS failed: the endpoint ended the handshake with the alert {alert:?}")
-        }
-        other => format!("TLS failed: {other}"),
-    }
+    format!("TLS failed: {}", tls_fault::words(error))
 }
 
-fn certificate(why: &CertificateError) -> String {
-    match why {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired".to_owned(),
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the certificate is not valid yet".to_owned()
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "the certificate is for another name".to_owned()
-        }
-        CertificateError::UnknownIssuer => {
-            "the certificate is from no authority that is trusted here, or an intermediate certificate is missing"
-                .to_owned()
-        }
-        // Another authority of the same name, as with two that were made by the same tool.
-        CertificateError::BadSignature => "the signature of the certificate is not its authority's".to_owned(),
-        CertificateError::Revoked => "the certificate is revoked".to_owned(),
-        other => format!("the certificate is refused: {other}"),
-    }
-}
-
-/// A connection that gave no answer's head.
-pub(super) fn no_head(error: &hyper::Error) -> (Outcome, String) {
+/// A connection that gave no answer's head. `has_begun`: a part of it came.
+pub(super) fn no_head(error: &hyper::Error, has_begun: bool) -> (Outcome, String) {
+    let when = if has_begun { "in the middle of the head of the answer" } else { "before an answer" };
     if error.is_parse_too_large() || io_kind(error) == Some(ErrorKind::FileTooLarge) {
         (Outcome::Unreadable, "the head of the answer is too large".to_owned())
     } else if error.is_parse() {
         (Outcome::Unreadable, "the answer is not HTTP".to_owned())
     } else if is_reset(error) {
-        (Outcome::ConnectFailed, "the connection was reset before an answer".to_owned())
+        (Outcome::ConnectFailed, format!("the connection was reset {when}"))
     } else {
-        (Outcome::ConnectFailed, "the connection was closed before an answer".to_owned())
+        (Outcome::ConnectFailed, format!("the connection was closed {when}"))
     }
 }
 

@@ -31,12 +31,15 @@ pub(super) enum Sign {
     Bad,
     /// Nothing but that it is there: it refuses what it gets.
     Neutral,
+    /// Nothing at all.
+    None,
 }
 
 impl Sign {
-    /// Of an attempt that ended so.
-    pub(super) const fn of(outcome: Outcome, http_status: Option<u16>) -> Self {
+    /// Of an attempt that ended so. `reused`: over a kept connection; an endpoint that works may close one at the very moment it is used.
+    pub(super) const fn of(outcome: Outcome, http_status: Option<u16>, reused: bool) -> Self {
         match outcome {
+            Outcome::ConnectFailed if reused => Self::None,
             Outcome::Delivered | Outcome::Fail => Self::Good,
             Outcome::HttpStatus => match http_status {
                 Some(429 | 502..=504) => Self::Ill,
@@ -219,6 +222,12 @@ impl Health {
     /// An attempt has ended. `next`: when its event is due again. `waiting`: whether more of its events are due.
     pub(super) fn ended(&mut self, sign: Sign, now: UnixMillis, next: Option<UnixMillis>, waiting: bool) {
         match sign {
+            Sign::None => {
+                if let Breaker::HalfOpen { pause_ms } = self.breaker {
+                    // Another one is to decide, at once.
+                    self.breaker = Breaker::Open { until: now, pause_ms };
+                }
+            }
             Sign::Good | Sign::Neutral | Sign::Failed if self.is_open() => {
                 (self.breaker, self.limit, self.outages) = (Breaker::Closed, 1, 0);
                 self.strikes = u32::from(sign == Sign::Failed);
@@ -410,7 +419,7 @@ mod tests {
 
     #[test]
     fn an_honest_fail_is_the_events_fault_and_a_refusal_says_nothing() {
-        let sign = |outcome, status| Sign::of(outcome, status);
+        let sign = |outcome, status| Sign::of(outcome, status, false);
         assert_eq!(sign(Outcome::Fail, Some(200)), Sign::Good);
         assert_eq!(sign(Outcome::HttpStatus, Some(404)), Sign::Neutral);
         assert_eq!(sign(Outcome::HttpStatus, Some(429)), Sign::Ill);
@@ -421,6 +430,28 @@ mod tests {
             assert_eq!(sign(Outcome::HttpStatus, Some(status)), Sign::Failed);
         }
         assert_eq!(sign(Outcome::Timeout, None), Sign::Bad);
+    }
+
+    #[test]
+    fn a_kept_connection_that_was_closed_says_nothing_of_its_endpoint() {
+        assert_eq!(Sign::of(Outcome::ConnectFailed, None, true), Sign::None);
+        assert_eq!(Sign::of(Outcome::ConnectFailed, None, false), Sign::Bad);
+        assert_eq!(Sign::of(Outcome::Timeout, None, true), Sign::Bad);
+        let mut health = Health::new(8);
+        let none = |health: &mut Health| health.ended(Sign::None, at(0), Some(at(60_000)), true);
+        bad(&mut health, 9, 0);
+        for _ in 0..9 {
+            none(&mut health);
+        }
+        assert!(!health.is_open(), "no outage");
+        bad(&mut health, 1, 0);
+        assert!(health.is_open(), "nor the end of one");
+        health.begins();
+        none(&mut health);
+        assert_eq!((health.is_open(), health.may(0, at(0))), (true, May::Begin), "another attempt decides");
+        let mut fresh = Health::new(8);
+        none(&mut fresh);
+        assert_eq!((fresh.limit(), fresh.is_unknown()), (8, true));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Dispatcher {
             after_attempt(made, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
         measure(&report);
         tell(event, known, number, &report, verdict, now);
-        let sign = Sign::of(report.outcome, report.http_status);
+        let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
         let attempt = Made::of(event, fence, began, report);
         match verdict {
             Verdict::DisableEndpoint => Box::pin(self.disable(event, &attempt, url)).await,

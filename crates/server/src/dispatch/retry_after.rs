@@ -3,6 +3,8 @@
 use countersign_domain::time::UnixMillis;
 
 const DAY_MS: i64 = 86_400_000;
+const DAYS_OF_400_YEARS: i64 = 146_097;
+const YEAR_MS: i64 = 365 * DAY_MS;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// How long to wait from `now`, in ms, never negative. None where the value is neither form; the caller clamps it.
@@ -12,20 +14,41 @@ pub(super) fn retry_after_ms(value: &[u8], now: UnixMillis) -> Option<i64> {
         // More digits than a number holds is still a number of seconds.
         return Some(text.parse::<i64>().unwrap_or(i64::MAX).saturating_mul(1_000));
     }
-    http_date(text).map(|at| at.saturating_sub(now.0).max(0))
+    http_date(text, now).map(|at| at.saturating_sub(now.0).max(0))
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that is sent today. The name of the day is not checked.
-fn http_date(text: &str) -> Option<i64> {
-    let (_, date) = text.split_once(", ")?;
-    let parts: Vec<&str> = date.split(' ').collect();
-    let [day, month, year, time, "GMT"] = parts[..] else { return None };
+/// In the form that is sent today, `Sun, 06 Nov 1994 08:49:37 GMT`, or one of the two old ones that count as well (RFC 9110, 5.6.7):
+/// `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`. The name of the day is not checked.
+fn http_date(text: &str, now: UnixMillis) -> Option<i64> {
+    let words: Vec<&str> = text.split(' ').collect();
+    match words[..] {
+        [name, day, month, year, time, "GMT"] if name.ends_with(',') => {
+            date(number(year, 4, 9_999)?, month, number(day, 2, 31)?, time)
+        }
+        [name, date, time, "GMT"] if name.ends_with(',') => {
+            let [day, month, year] = date.split('-').collect::<Vec<_>>()[..] else { return None };
+            of_any_century(number(year, 2, 99)?, month, number(day, 2, 31)?, time, now)
+        }
+        [_, month, "", day, time, year] => date(number(year, 4, 9_999)?, month, number(day, 1, 9)?, time),
+        [_, month, day, time, year] => date(number(year, 4, 9_999)?, month, number(day, 2, 31)?, time),
+        _ => None,
+    }
+}
+
+fn date(year: i64, month: &str, day: i64, time: &str) -> Option<i64> {
     let month = MONTHS.iter().position(|m| *m == month)? + 1;
     let [hour, minute, second] = time.split(':').collect::<Vec<_>>()[..] else { return None };
-    let (day, hour) = (number(day, 2, 31)?, number(hour, 2, 23)?);
-    let (minute, second) = (number(minute, 2, 59)?, number(second, 2, 60)?);
-    let days = days_since_1970(number(year, 4, 9_999)?, i64::try_from(month).ok()?, day);
+    let (hour, minute, second) = (number(hour, 2, 23)?, number(minute, 2, 59)?, number(second, 2, 60)?);
+    let days = days_since_1970(year, i64::try_from(month).ok()?, day);
     Some(days * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1_000)
+}
+
+/// A year of two digits is never more than 50 years ahead.
+fn of_any_century(year: i64, month: &str, day: i64, time: &str, now: UnixMillis) -> Option<i64> {
+    let this_year = 1970 + now.0.div_euclid(DAY_MS) * 400 / DAYS_OF_400_YEARS;
+    let at = |century: i64| date(century * 100 + year, month, day, time);
+    let century = this_year.div_euclid(100);
+    [century + 1, century, century - 1].into_iter().filter_map(at).find(|at| at.saturating_sub(now.0) <= 50 * YEAR_MS)
 }
 
 fn number(text: &str, digits: usize, max: i64) -> Option<i64> {
@@ -64,7 +87,19 @@ mod tests {
             ("Sun, 6 Nov 1994 08:49:37 GMT", None),
             ("Sun, 06 Foo 1994 08:49:37 GMT", None),
             ("Sun, 06 Nov 1994 24:49:37 GMT", None),
-            ("Sunday, 06-Nov-94 08:49:37 GMT", None),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(7_000)),
+            ("Saturday, 05-Nov-94 08:49:37 GMT", Some(0)),
+            ("Monday, 06-Nov-95 08:49:30 GMT", Some(365 * DAY_MS)),
+            ("Monday, 06-Nov-06 08:49:30 GMT", Some((12 * 365 + 3) * DAY_MS)),
+            ("Monday, 06-Nov-50 08:49:30 GMT", Some(0)),
+            ("Sunday, 06-Nov-1994 08:49:37 GMT", None),
+            ("Sunday, 06-11-94 08:49:37 GMT", None),
+            ("Sunday, 06-Nov-94 08:49:37", None),
+            ("Sun Nov  6 08:49:37 1994", Some(7_000)),
+            ("Wed Nov 16 08:49:30 1994", Some(10 * DAY_MS)),
+            ("Sun Nov 6 08:49:37 1994", None),
+            ("Sun Nov  6 08:49:37 94", None),
+            ("Sun Nov  6 08:49:37 1994 GMT", None),
         ] {
             assert_eq!(retry_after_ms(value.as_bytes(), now), wanted, "{value}");
         }

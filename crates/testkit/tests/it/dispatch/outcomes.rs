@@ -57,7 +57,7 @@ async fn what_went_wrong_is_told_apart_by_its_words_and_by_the_stage_that_took_t
     let cases = [
         (Reply::Reset, "the connection was reset before an answer"),
         (raw(""), "the connection was closed before an answer"),
-        (raw("HTTP/1.1 200 OK\r\nContent-"), "the connection was closed before an answer"),
+        (raw("HTTP/1.1 200 OK\r\nContent-"), "the connection was closed in the middle of the head of the answer"),
         (Reply::Garbage, "the answer is not HTTP"),
         (raw(&format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(200_000))), "the head of the answer is too large"),
         (Reply::BrokenOff, "the answer broke off before its end"),

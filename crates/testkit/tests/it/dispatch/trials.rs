@@ -125,4 +125,10 @@ async fn a_test_goes_to_no_address_that_callbacks_may_not_go_to() {
     let owner = bench.owner(Some("https://localhost/callbacks".to_owned())).await;
     let tried = try_out(&bench, &owner).await.expect("it is tried");
     assert_eq!((tried.outcome, tried.address), (Outcome::RefusedAddress, None));
+    let (name, why) = (tried.detail.starts_with("localhost leads to "), tried.detail.ends_with("range: loopback"));
+    assert!(
+        name && why && (tried.detail.contains(" 127.0.0.1,") || tried.detail.contains(" ::1,")),
+        "{}",
+        tried.detail
+    );
 }
