@@ -43,6 +43,18 @@ pub enum EgressRefused {
     /// Not an absolute URL.
     #[error("the callback URL is no absolute URL such as https://merchant.example/callbacks")]
     Malformed,
+    /// A blank: where it stands.
+    #[error("the callback URL {0} a blank")]
+    Blank(&'static str),
+    /// A control character, such as the end of a line.
+    #[error("the callback URL holds the control character U+{0:04X}")]
+    Control(u32),
+    /// A host with letters that the look-up of names does not know.
+    #[error("the host of the callback URL must be in ASCII: write a name with other letters in its xn-- form")]
+    HostLetters,
+    /// In path or query, a character that no URL has.
+    #[error("the callback URL holds {0:?}, which no URL does: write it percent-encoded, {encoded}", encoded = percent_encoded(*.0))]
+    Character(char),
     /// Longer than any URL needs to be.
     #[error("the callback URL has more than {URL_BYTES_MAX} bytes")]
     TooLong,
@@ -57,6 +69,9 @@ pub enum EgressRefused {
     /// Something other than https.
     #[error("the callback URL must begin with https://")]
     Scheme,
+    /// Something other than both, where plain http is allowed.
+    #[error("the callback URL must begin with https:// or http://")]
+    EitherScheme,
     /// `https://user:password@host/`.
     #[error("the callback URL must carry no user name or password")]
     UserInfo,
@@ -113,18 +128,29 @@ impl Target {
 }
 
 impl Egress {
+    /// Checks a URL that is to be kept. More is asked of it than of one that was kept before: every character of its path and query must be one
+    /// that a URL has.
+    pub fn accept(&self, url: &str) -> Result<(), EgressRefused> {
+        self.target(url)?;
+        let (_, path) = parts(url);
+        path.chars()
+            .find(|c| !c.is_ascii_graphic() || r#""<>\^`{|}"#.contains(*c))
+            .map_or(Ok(()), |c| Err(EgressRefused::Character(c)))
+    }
+
     /// Checks a URL's form, and its address where it is a literal. Names are looked up and vetted on each attempt.
     pub fn target(&self, url: &str) -> Result<Target, EgressRefused> {
         if url.len() > URL_BYTES_MAX {
             return Err(EgressRefused::TooLong);
         }
-        let uri: Uri = url.parse().map_err(|_| EgressRefused::Malformed)?;
+        let uri: Uri = url.parse().map_err(|_| malformed(url))?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err(EgressRefused::Malformed);
         };
         let is_https = match scheme {
             "https" => true,
             "http" if self.allow_private => false,
+            _ if self.allow_private => return Err(EgressRefused::EitherScheme),
             _ => return Err(EgressRefused::Scheme),
         };
         if authority.as_str().contains('@') {
@@ -140,8 +166,11 @@ impl Egress {
         if !(self.allow_private || port == HTTPS_PORT || self.allowed_ports.contains(&port)) {
             return Err(EgressRefused::Port(port));
         }
-        let path =
-            uri.path_and_query().map_or("/", |path| path.as_str()).parse().map_err(|_| EgressRefused::Malformed)?;
+        let path = match uri.path_and_query().map_or("/", |path| path.as_str()) {
+            query if query.starts_with('?') => format!("/{query}").parse(),
+            path => path.parse(),
+        };
+        let path = path.map_err(|_| malformed(url))?;
         let authority = HeaderValue::from_str(authority.as_str()).map_err(|_| EgressRefused::Malformed)?;
         let literal = host.parse().ok();
         let target = Target { path, authority, host: host.into(), literal, port, is_https };
@@ -175,6 +204,28 @@ impl Egress {
         }
         Ok(vetted)
     }
+}
+
+/// Whom a URL names, and what it asks of it: what stands between `://` and the path, and what follows.
+fn parts(url: &str) -> (&str, &str) {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
+}
+
+/// What is wrong with a text that no URL can be read from.
+fn malformed(url: &str) -> EgressRefused {
+    match url.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
+        Some((_, c)) if c.is_control() => EgressRefused::Control(c.into()),
+        Some((0, _)) => EgressRefused::Blank("begins with"),
+        Some((at, _)) if url[at..].trim().is_empty() => EgressRefused::Blank("ends with"),
+        Some(_) => EgressRefused::Blank("holds"),
+        None if !parts(url).0.is_ascii() => EgressRefused::HostLetters,
+        None => EgressRefused::Malformed,
+    }
+}
+
+fn percent_encoded(c: char) -> String {
+    c.encode_utf8(&mut [0; 4]).bytes().fold(String::new(), |text, byte| format!("{text}%{byte:02X}"))
 }
 
 /// A host as it may stand in a URL: a name, or an address in its one plain form. Other spellings of addresses, such as `0x7f.1`, `2130706433`

@@ -133,7 +133,9 @@ fn every_special_range_of_ipv6_is_shut_from_its_first_to_its_last_address() {
 
 #[test]
 fn the_form_of_a_url_decides_before_any_lookup() {
-    use EgressRefused::{Host, Malformed, Port, PortForm, Range, Scheme, TooLong, UserInfo};
+    use EgressRefused::{
+        Blank, Control, Host, HostLetters, Malformed, Port, PortForm, Range, Scheme, TooLong, UserInfo,
+    };
     let accepted = |egress: &Egress, url: &str| egress.target(url).map(|t| (t.host().to_string(), t.port()));
     for (url, wanted) in [
         ("https://merchant.example/callbacks?x=1", Ok(("merchant.example".to_owned(), 443))),
@@ -171,7 +173,13 @@ fn the_form_of_a_url_decides_before_any_lookup() {
         ("https:///path", Err(Malformed)),
         ("/path", Err(Malformed)),
         ("merchant.example", Err(Malformed)),
-        ("https://merchant example/", Err(Malformed)),
+        ("https://merchant example/", Err(Blank("holds"))),
+        (" https://merchant.example/", Err(Blank("begins with"))),
+        ("https://merchant.example/ ", Err(Blank("ends with"))),
+        ("https://merchant.example/a b", Err(Blank("holds"))),
+        ("https://merchant.example/\n", Err(Control(10))),
+        ("https://m\u{fc}nchen.example/cb", Err(HostLetters)),
+        ("https://merchant.example?q=1", Ok(("merchant.example".to_owned(), 443))),
         ("", Err(Malformed)),
     ] {
         assert_eq!(accepted(&strict(), url), wanted, "{url}");
@@ -189,7 +197,7 @@ fn private_callbacks_open_http_and_any_port_but_no_metadata() {
         assert!(matches!(private().target(url), Err(EgressRefused::Range(_))), "{url}");
     }
     assert_eq!(private().target("http://u@127.0.0.1/"), Err(EgressRefused::UserInfo));
-    assert_eq!(private().target("ftp://127.0.0.1/"), Err(EgressRefused::Scheme));
+    assert_eq!(private().target("ftp://127.0.0.1/"), Err(EgressRefused::EitherScheme));
 }
 
 #[test]
@@ -199,4 +207,40 @@ fn path_query_and_host_are_sent_as_written() {
     assert_eq!(target.authority(), "127.0.0.1:8080");
     assert_eq!(private().target("http://[::1]:8080").expect("allowed").authority(), "[::1]:8080");
     assert_eq!(private().target("http://[::1]:8080").expect("allowed").path_and_query(), "/");
+}
+
+#[test]
+fn a_query_without_a_path_is_asked_of_the_root() {
+    let target = strict().target("https://merchant.example?q=1&r=/").expect("allowed");
+    assert_eq!(
+        (target.path_and_query().to_string(), target.authority()),
+        ("/?q=1&r=/".to_owned(), &"merchant.example".parse::<HeaderValue>().expect("a value"))
+    );
+}
+
+#[test]
+fn a_url_that_is_to_be_kept_has_no_character_that_no_url_has_and_one_that_was_kept_goes_out_as_before() {
+    for (path, wanted) in [
+        ("/\u{e4}", Some('\u{e4}')),
+        ("/a|b", Some('|')),
+        ("/a\"b", Some('"')),
+        ("/a\\b", Some('\\')),
+        ("/{x}", Some('{')),
+        ("?q=\u{e4}", Some('\u{e4}')),
+        ("/%C3%A4?a[]=1&b=~'()*+,;:@!$&-._#f", None),
+        ("", None),
+    ] {
+        let url = format!("https://merchant.example{path}");
+        let refused = strict().accept(&url).err();
+        assert_eq!(refused, wanted.map(EgressRefused::Character), "{url}");
+        assert!(strict().target(&url).is_ok(), "{url}");
+    }
+    assert_eq!(strict().accept("http://merchant.example/|"), Err(EgressRefused::Scheme), "the form comes first");
+    let told = |url: &str| strict().accept(url).expect_err("refused").to_string();
+    assert_eq!(
+        told("https://a.example/\u{e4}"),
+        "the callback URL holds 'ä', which no URL does: write it percent-encoded, %C3%A4"
+    );
+    assert_eq!(told("https://a.example/b\n"), "the callback URL holds the control character U+000A");
+    assert_eq!(told("https://a.example/b "), "the callback URL ends with a blank");
 }

@@ -166,7 +166,7 @@ impl NewApplicationAnswer {
 
 /// Where callbacks may go by the form of the URL. Names are looked up and vetted on each attempt.
 fn callback_url(egress: &Egress, url: String) -> Result<String, Problem> {
-    egress.target(&url).map_err(|refused| Problem::field("callback_url", refused))?;
+    egress.accept(&url).map_err(|refused| Problem::field("callback_url", refused))?;
     Ok(url)
 }
 
