@@ -22,7 +22,10 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     let builder = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?;
     let handle = builder.install_recorder()?;
     metrics::describe_counter!("countersign_requests_total", "Requests of merchants by endpoint and code");
-    metrics::describe_counter!("countersign_operator_requests_total", "Calls of the operator API by route and code");
+    metrics::describe_counter!(
+        "countersign_operator_requests_total",
+        "Calls of the operator API by method, route and code"
+    );
     metrics::describe_histogram!("countersign_request_seconds", "From a request's head to its answer");
     metrics::describe_counter!(crate::app::rates::GONE_STALE, "Rates that became too old to be quoted");
     Ok(HANDLE.get_or_init(|| handle).clone())

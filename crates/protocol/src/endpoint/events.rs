@@ -52,10 +52,13 @@ impl Request {
     /// Reads a raw query string.
     pub fn parse(query: &str) -> Result<Self, RequestRefused> {
         let query = Query::parse(query);
-        let after = query.integer("after")?.unwrap_or(0);
-        if after < 0 {
-            return Err(FieldRefused::new("after", "must be 0 or more").into());
-        }
+        let after =
+            match query.text("after")? {
+                None => 0,
+                Some(_) => query.integer("after").ok().flatten().filter(|after| *after >= 0).ok_or_else(|| {
+                    FieldRefused::new("after", format!("must be a whole number from 0 to {}", i64::MAX))
+                })?,
+            };
         let limit = match query.integer("limit")? {
             None => LIMIT_DEFAULT,
             Some(limit) => u32::try_from(limit)
@@ -109,6 +112,18 @@ pub struct Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn after_is_told_its_range() {
+        let after = |text: &str| Request::parse(&format!("after={text}")).map(|request| request.after);
+        assert_eq!(after("9223372036854775807").ok(), Some(i64::MAX));
+        for refused in ["9223372036854775808", "-1", "1.5", "x", ""] {
+            let told = format!("{:?}", after(refused).expect_err(refused));
+            assert!(told.contains("must be a whole number from 0 to 9223372036854775807"), "{refused}: {told}");
+        }
+        assert!(format!("{:?}", after("1&after=2").expect_err("twice")).contains("must be given once"));
+        assert_eq!(Request::parse("").map(|request| request.after).ok(), Some(0));
+    }
 
     #[test]
     fn the_oldest_seq_is_read_back_from_the_sentence_that_tells_it() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use countersign_domain::delivery::Schedule;
-use countersign_domain::time::rfc3339;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::body::Fields;
 use countersign_store::contract::ApplicationView;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use super::applications::Application;
 use super::call::{Call, Named, Reply, json};
 use super::fields::checked_text;
 use super::problem::{Problem, ProblemDocument};
-use crate::app::endpoint::{self, Endpoint};
+use crate::app::endpoint::{self, Endpoint, Flow};
 use crate::app::identity::{self, Switch};
 use crate::dispatch::{BreakerState, EndpointView, Tried};
 
@@ -85,7 +85,7 @@ pub struct CallbacksAnswer {
     pub dead_is_at_least: bool,
     /// When the oldest event was written that is pending or held (of those that were counted); null: there is none.
     pub oldest_open_at: Option<String>,
-    /// When the next attempt is due; null: none is.
+    /// When the next attempt may go: when it is due, or when the breaker lets one go, whichever is later; null: none is due, or nothing goes out now.
     pub next_attempt_at: Option<String>,
     /// Callbacks in a second, its own or the deployment's; null: as many as there are.
     pub rate_per_s: Option<u32>,
@@ -103,7 +103,7 @@ pub struct CallbacksAnswer {
     pub attempts_at_once_max: Option<usize>,
     /// How many are under way.
     pub in_flight: Option<usize>,
-    /// When the last attempt was recorded that this node remembers; null: it remembers none.
+    /// When the last attempt was recorded that this node remembers, at its end (`at` of an attempt is its beginning); null: it remembers none.
     pub last_attempt_at: Option<String>,
     /// What came of it.
     pub last_outcome: Option<&'static str>,
@@ -112,9 +112,10 @@ pub struct CallbacksAnswer {
 impl CallbacksAnswer {
     fn of(endpoint: &Endpoint, rate_per_s: Option<u32>, schedule: &Schedule, view: Option<&EndpointView>) -> Self {
         let breaker_until = view.and_then(|view| match view.breaker {
-            BreakerState::Open { until } => Some(rfc3339(until)),
+            BreakerState::Open { until } => Some(until),
             BreakerState::Closed | BreakerState::HalfOpen => None,
         });
+        let next = may_go_at(endpoint.flow, endpoint.next_attempt_at, breaker_until);
         let last = view.and_then(|view| view.last);
         Self {
             client_id: endpoint.view.application.client_id.clone(),
@@ -126,12 +127,12 @@ impl CallbacksAnswer {
             dead: endpoint.dead.count,
             dead_is_at_least: endpoint.dead.is_at_least,
             oldest_open_at: endpoint.oldest_open_at.map(rfc3339),
-            next_attempt_at: endpoint.next_attempt_at.map(rfc3339),
+            next_attempt_at: next.map(rfc3339),
             rate_per_s,
             schedule: schedule.texts(),
             breaker_known: view.is_some(),
             breaker: view.map(|view| view.breaker.name()),
-            breaker_until,
+            breaker_until: breaker_until.map(rfc3339),
             attempts_at_once: view.map(|view| view.at_once),
             attempts_at_once_max: view.map(|view| view.at_once_max),
             in_flight: view.map(|view| view.in_flight),
@@ -139,6 +140,12 @@ impl CallbacksAnswer {
             last_outcome: last.map(|(_, outcome)| outcome.name()),
         }
     }
+}
+
+/// When something goes that is due at this instant; none where nothing does.
+fn may_go_at(flow: Flow, due: Option<UnixMillis>, breaker_until: Option<UnixMillis>) -> Option<UnixMillis> {
+    let due = due.filter(|_| flow == Flow::Enabled)?;
+    Some(breaker_until.map_or(due, |until| due.max(until)))
 }
 
 fn reason(body: &[u8]) -> Result<Option<String>, Problem> {
@@ -195,4 +202,21 @@ pub async fn test(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>
         Ok(TestAnswer::from(&desk.settings.dispatcher.try_out(&client_id, &keep, &call.actor).await?))
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_goes_before_the_breaker_lets_it_or_while_something_keeps_it() {
+        let (early, late) = (Some(UnixMillis(1)), Some(UnixMillis(2)));
+        assert_eq!(may_go_at(Flow::Enabled, early, None), early);
+        assert_eq!(may_go_at(Flow::Enabled, early, late), late);
+        assert_eq!(may_go_at(Flow::Enabled, late, early), late);
+        assert_eq!(may_go_at(Flow::Enabled, None, late), None);
+        for flow in [Flow::HeldSinceRestore, Flow::MerchantDisabled, Flow::Paused, Flow::NoUrl, Flow::NoSecret] {
+            assert_eq!(may_go_at(flow, early, None), None, "{flow:?}");
+        }
+    }
 }

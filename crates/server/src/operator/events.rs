@@ -15,7 +15,7 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
 
 use super::Desk;
 use super::call::{Call, Named, Once, Reply, json};
-use super::fields::{given, required};
+use super::fields::{client_id, given, required};
 use super::paging::{Asked, Mark, Page, lettered};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::App;
@@ -182,7 +182,7 @@ impl From<&EventRow> for Emitted {
 fn parse(body: &[u8]) -> Result<Happening, Problem> {
     let fields = Fields::parse(body)?;
     Ok(Happening {
-        client_id: fields.required_text("client_id")?,
+        client_id: client_id(&fields)?,
         biz_type: required(&fields, "bizType", WORD_CHARS_MAX)?,
         biz_id: required(&fields, "bizId", BIZ_ID_CHARS_MAX)?,
         biz_status: required(&fields, "bizStatus", WORD_CHARS_MAX)?,

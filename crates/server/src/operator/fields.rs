@@ -52,6 +52,11 @@ pub fn chosen_id(fields: &Fields<'_>, name: &str) -> Result<Option<String>, Prob
     }
 }
 
+/// The ClientId that must be there. Whether there is one is for those who look it up.
+pub fn client_id(fields: &Fields<'_>) -> Result<String, Problem> {
+    chosen_id(fields, "client_id")?.ok_or_else(|| Problem::field("client_id", "is required"))
+}
+
 /// A whole number from `min` to `max`.
 pub fn whole(fields: &Fields<'_>, name: &str, min: i64, max: i64) -> Result<Option<i64>, Problem> {
     match fields.integer(name)? {
@@ -133,6 +138,17 @@ pub fn rate_schema() -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_id_has_a_form_before_anybody_looks_for_it() {
+        let read = |body: &str| client_id(&Fields::parse(body.as_bytes()).expect("an object"));
+        assert_eq!(read(r#"{"client_id":"nobody-1_A"}"#).expect("a form"), "nobody-1_A");
+        for body in [r#"{"client_id":""}"#, r#"{"client_id":" "}"#, r#"{"client_id":"a b"}"#] {
+            let refused = read(body).expect_err(body).sentence;
+            assert_eq!(refused, "field client_id: must be 1 to 64 of A-Z a-z 0-9 _ -");
+        }
+        assert_eq!(read("{}").expect_err("absent").sentence, "field client_id: is required");
+    }
 
     #[test]
     fn a_name_looks_like_what_it_is() {

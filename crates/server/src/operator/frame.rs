@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::Response;
 use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
     STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use axum::http::{Method, Response};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 use countersign_domain::time::UnixMillis;
@@ -40,6 +40,12 @@ pub struct Context {
     pub address: Option<IpAddr>,
     /// When it came.
     pub at: UnixMillis,
+}
+
+/// A method that calls have. Whatever else a stranger writes is one for all, so that nobody can make the metrics grow.
+fn known_method(method: &Method) -> &'static str {
+    const KNOWN: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+    KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
 /// Gives the request its id, writes its line, and turns a [`Problem`] into a document. `Date` is set by whoever serves the connection.
@@ -80,7 +86,9 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     protect(response.headers_mut(), &path, desk.settings.is_tls);
-    metrics::counter!("countersign_operator_requests_total", "route" => route, "code" => code).increment(1);
+    let known = known_method(&method);
+    metrics::counter!("countersign_operator_requests_total", "method" => known, "route" => route, "code" => code)
+        .increment(1);
     RequestLine {
         at: context.at,
         request_id: &context.request_id,

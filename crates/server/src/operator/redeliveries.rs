@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
-use super::fields::{checked_text, in_order, instant, whole};
+use super::fields::{checked_text, client_id, in_order, instant, whole};
 use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::redelivery::{self, Prospect, Wish, parse_public_id, public_id};
@@ -148,7 +148,7 @@ fn parse(body: &[u8]) -> Result<(Wish, bool), Problem> {
     let (from, to) = in_order(at("from")?, at("to")?)?;
     let biz_id = fields.text("bizId")?.map(|text| checked_text("bizId", text, 1, BIZ_ID_CHARS_MAX)).transpose()?;
     let wish = Wish {
-        client_id: fields.required_text("client_id")?,
+        client_id: client_id(&fields)?,
         state,
         biz_id,
         from,

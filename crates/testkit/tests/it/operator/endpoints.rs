@@ -107,7 +107,8 @@ async fn an_endpoint_is_told_with_what_waits_and_what_keeps_it() {
     assert_eq!(told(&callbacks(&house, &client_id).await), ("merchant_disabled", [0, 2, 1]));
     house.patch("/merchants/m", json!({"enabled": true})).await.ok();
     house.app.due.pause(true);
-    assert_eq!(callbacks(&house, &client_id).await["state"], "held_since_restore");
+    let held = callbacks(&house, &client_id).await;
+    assert_eq!((&held["state"], &held["next_attempt_at"]), (&json!("held_since_restore"), &json!(null)));
     house.get("/applications/app_nobody/callbacks").await.refused(404, "400404", "app_nobody");
 }
 

@@ -23,10 +23,13 @@ async fn health_and_readiness_need_no_token() {
 async fn meters_are_prometheus_text_and_count_calls_by_route_and_code() {
     let house = House::open().await;
     house.get("/merchants/nobody").await.refused(404, "400404", "nobody");
+    let strange = house.request("MADE-UP", "/merchants/nobody", None, &[]);
+    assert_eq!(house.send(strange).await.status, 405);
     let answer = open(&house, "/metrics").await.ok();
     assert!(answer.headers["content-type"].starts_with("text/plain"));
-    let line = r#"countersign_operator_requests_total{route="/operator/v1/merchants/{merchant_id}",code="400404"}"#;
+    let line = r#"countersign_operator_requests_total{method="GET",route="/operator/v1/merchants/{merchant_id}",code="400404"}"#;
     assert!(answer.text.contains(line), "{}", answer.text);
+    assert!(!answer.text.contains("MADE-UP") && answer.text.contains(r#"{method="other","#), "{}", answer.text);
 }
 
 #[tokio::test]
