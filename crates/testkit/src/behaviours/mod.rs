@@ -104,7 +104,7 @@ fn tls() -> Vec<Behaviour> {
     use Outcome::TlsFailed;
     let other_name = "TLS failed: the certificate is for another name";
     let stranger = "TLS failed: the certificate is from no authority that is trusted here";
-    let too_old = "TLS failed: the endpoint ended the handshake with the alert ProtocolVersion";
+    let too_old = "TLS failed: the endpoint ended the handshake with the alert protocol version";
     let plain = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n".to_vec();
     vec![
         behaves("garbage for a TLS hello", Does::Greet(b"\0\x01\x02 no TLS at all".to_vec()), TlsFailed, None, NO_TLS),
