@@ -45,6 +45,7 @@ const TOO_LARGE: &str = "the answer is larger than 64 KiB";
 const HEAD_TOO_LARGE: &str = "the head of the answer is too large";
 const BROKEN_OFF: &str = "the answer broke off before its end";
 const RESET: &str = "the connection was reset before an answer";
+const RESET_IN_HEAD: &str = "the connection was reset in the middle of the head of the answer";
 const LATE_HEAD: &str = "passed while waiting for the head of the answer";
 const LATE_BODY: &str = "passed while reading the body of the answer";
 const NO_TLS: &str = "TLS failed: the endpoint does not speak TLS on this port";
@@ -87,7 +88,7 @@ fn connections() -> Vec<Behaviour> {
         behaves("reset in the TLS hello", reset(At::Hello), TlsFailed, None, reset_tls),
         behaves("reset after the request's head", reset(At::Head), ConnectFailed, None, RESET),
         behaves("reset after the request", reset(At::Body), ConnectFailed, None, RESET),
-        behaves("reset in the answer's head", reset(At::AnswerHead), ConnectFailed, None, RESET),
+        behaves("reset in the answer's head", reset(At::AnswerHead), ConnectFailed, None, RESET_IN_HEAD),
         behaves("reset in the answer's body", reset(At::AnswerBody), Unreadable, Some(200), torn),
         behaves("silent when accepted", hang(At::Accept), Timeout, None, LATE_HEAD),
         behaves("silent in the TLS hello", hang(At::Hello), Timeout, None, in_tls),
