@@ -206,6 +206,20 @@ impl DataDir {
         mode_of(&self.path)
     }
 
+    /// Whether a process has taken the folder. Looked at without making anything in it.
+    pub fn is_locked(&self) -> Result<bool, DataRefused> {
+        let path = self.path.join("lock");
+        match File::open(&path) {
+            Ok(file) => match file.try_lock_shared() {
+                Ok(()) => Ok(false),
+                Err(TryLockError::WouldBlock) => Ok(true),
+                Err(TryLockError::Error(error)) => Err(io(&path, "cannot be locked")(error)),
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(io(&path, "cannot be opened")(error)),
+        }
+    }
+
     /// Takes the folder for this process. The lock ends with the process, however that ends.
     pub fn lock(&self) -> Result<DataLock, DataRefused> {
         let path = self.path.join("lock");

@@ -79,6 +79,9 @@ fn why(line: &Map<String, Value>) -> String {
         (_, "stamped_before_crash") => {
             "The machine has come back from a crash and could not tell the request from a replay.".to_owned()
         }
+        (_, "clock_was_ahead") => "The service's clock was ahead once and is not any more, and nonces of the time up to then are forgotten: every signed \
+             request is refused until the clock is there again (`/readyz` says until when; docs/OPERATING.md, A clock that was ahead)."
+            .to_owned(),
         ("400003", _) => {
             "Its timestamp is outside the tolerance, or older than what is still known of nonces.".to_owned()
         }

@@ -3,8 +3,10 @@
 //! Keys that are in use stand in memory in the clear. A core dump would write them to a disk where nobody expects them.
 
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, dumpable_behavior, getrlimit, set_dumpable_behavior, setrlimit,
+    DumpableBehavior, Resource, Rlimit, Signal, dumpable_behavior, getrlimit, set_dumpable_behavior, setrlimit,
 };
+
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Files that a server needs beside its connections: the store's, the log, its own.
 const OTHER_FILES: u64 = 128;
@@ -65,6 +67,13 @@ pub fn allow_files(connections: u64) -> OpenFiles {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     OpenFiles { most, needed: connections.saturating_add(OTHER_FILES) }
+}
+
+/// Lets a write that would make a file larger than this process may (`ulimit -f`) fail as on a full disk, instead of ending the process by a signal.
+/// Within a runtime. Holds until the process ends.
+pub fn outlive_file_size_limit() -> std::io::Result<()> {
+    // Nobody has to wait for it: that it is caught is enough.
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
 use countersign_domain::lanes::LaneSet;
-use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
 use countersign_store::nodes::NodeId;
 use countersign_store::{AnyStore, Store as _};
@@ -30,7 +29,7 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, evidence, operators, rates, retention};
+use crate::app::{App, Policy, audit_chain, delivery, evidence, rates, retention};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -45,6 +44,7 @@ use crate::operator::{Entrance, Gate, OperatorSettings};
 use crate::vault::Vault;
 use crate::{keys, meters, operator};
 
+mod absent;
 pub mod backup;
 mod certificate;
 pub mod chain;
@@ -52,6 +52,7 @@ pub mod dangers;
 mod database;
 pub mod durability;
 pub mod fixed;
+mod house;
 mod initialise;
 mod machine;
 mod nodes;
@@ -62,6 +63,7 @@ pub mod threads;
 mod trials;
 mod way_out;
 
+pub use absent::{command, demand_database};
 pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
 use certificate::Renewal;
 pub use database::{
@@ -72,12 +74,10 @@ pub use machine::Machine;
 pub use nodes::clock_ahead_ms;
 use parts::Parts;
 pub use recover::{Recovered, recover};
-pub use way_out::way_out;
+pub use way_out::{callback_roots, way_out};
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
-/// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
-const NONCE_MARGIN_MS: i64 = 5_000;
 /// Largest body of a call of the operator API, in bytes: what a merchant may send, however the deployment sets that.
 const OPERATOR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Beyond the drain: for the dispatcher's attempts under way and the store's last commit.
@@ -120,9 +120,7 @@ pub async fn start(config: Config) -> anyhow::Result<Running> {
 
 /// Starts everything that `config` describes in the given surroundings.
 pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Result<Running> {
-    Database::of(&config)?;
-    let data = DataDir::open(&config.data)?;
-    data.demand_closed()?;
+    let data = folder_to_serve(&config)?;
     let lock = data.lock()?;
     warn_of_danger(&config, &data)?;
     let vault = keys::vault(&config, &data)?;
@@ -160,7 +158,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     parts.start("dispatcher", dispatcher.run(ended.clone()));
     parts.start("watch over the disk", durability::watch(app.clone(), ended.clone()));
     parts.start("watch over held callbacks", delivery::watch(app.clone(), ended.clone()));
-    parts.start("housekeeping", keep_house(app.clone(), ended.clone()));
+    parts.start("housekeeping", house::keep(app.clone(), ended.clone()));
     parts.start("retention", retention::keep(app.clone(), ended.clone()));
     parts.start("watch over rates", rates::watch(app.clone(), ended.clone()));
     parts.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
@@ -187,6 +185,17 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         log_guard,
         _lock: lock,
     })
+}
+
+/// The data folder, where there is something to serve.
+fn folder_to_serve(config: &Config) -> anyhow::Result<DataDir> {
+    let database = Database::of(config)?;
+    let data = DataDir::open(&config.data)?;
+    data.demand_closed()?;
+    if database == Database::Sqlite {
+        demand_database(config, &data)?;
+    }
+    Ok(data)
 }
 
 /// Says in the log what is allowed and dangerous; `doctor` says the same.
@@ -342,12 +351,9 @@ fn budget(config: &Config) -> Budget {
 }
 
 fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSettings> {
-    let extra_roots = match config.callback_ca_file.get() {
-        Some(file) => {
-            std::fs::read(file).with_context(|| format!("callback_ca_file {} cannot be read", file.display()))?
-        }
-        None => Vec::new(),
-    };
+    // Named by its setting here, where the dispatcher knows the bytes alone.
+    callback_roots(config)?;
+    let extra_roots = way_out::extra_roots(config)?;
     Ok(DispatchSettings {
         prefixes: prefixes(config)?,
         schedule: config.callback_schedule.clone(),
@@ -442,20 +448,7 @@ async fn note_uses(app: Arc<App>, mut ended: watch::Receiver<bool>) {
             _ = ticks.tick() => {}
         }
         if let Err(error) = uses::note(&app).await {
-            tracing::warn!(%error, "Uses of secrets and tokens could not be noted: {error}; they are counted on");
-        }
-    }
-}
-
-/// Until the end: forgets nonces that no request can carry any more, and old answers.
-async fn keep_house(app: Arc<App>, mut ended: watch::Receiver<bool>) {
-    while housekeeping_is_due(&mut ended).await {
-        let horizon = UnixMillis(app.clock.now().0 - app.policy.timestamp_tolerance_ms - NONCE_MARGIN_MS);
-        if let Err(error) = app.store.purge_nonces(horizon).await {
-            tracing::warn!(%error, "Old nonces could not be forgotten: {error}; this is tried again");
-        }
-        if let Err(error) = operators::forget_answers(&app).await {
-            tracing::warn!(%error, "Old answers to idempotency keys could not be forgotten: {error}; this is tried again");
+            app.trouble.met(&format!("uses of secrets and tokens could not be noted, and are counted on: {error}"));
         }
     }
 }

@@ -163,6 +163,11 @@ impl Window {
         Self { shards: std::array::from_fn(|_| Mutex::default()), horizon: AtomicI64::new(horizon), unknowable_through }
     }
 
+    /// What is stamped up to here and not known cannot be told from a replay: more than was thought at first.
+    pub(crate) fn hold_back(&mut self, through: i64) {
+        self.unknowable_through = self.unknowable_through.max(through);
+    }
+
     fn shard(&self, hash: ClaimHash) -> MutexGuard<'_, Shard> {
         let at = usize::try_from(hash.rest % SHARDS as u64).unwrap_or(0);
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
@@ -289,6 +294,15 @@ impl Window {
             Some(held) => shard.insert(undo.hash, held),
             None => shard.remove(&undo.hash),
         };
+    }
+
+    /// The largest timestamp of what is known here that lies at or before `horizon`: nothing newer than this would be forgotten by it.
+    pub(crate) fn newest_through(&self, horizon: i64) -> Option<i64> {
+        let newest = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.values().map(|held| held.stamped_at()).filter(|stamped_at| *stamped_at <= horizon).max()
+        };
+        self.shards.iter().filter_map(newest).max()
     }
 
     /// From now on what is stamped at or before `horizon` is too old. The horizon must be durable already.

@@ -71,10 +71,15 @@ pub async fn missing(vault: &Vault, store: &AnyStore) -> Result<Option<String>, 
         let page = store.secrets_not_under(vault.key_id(), after, LOOK).await?;
         let Some(last) = page.last() else { return Ok(None) };
         after = Some(last.row.secret_id.clone());
-        if let Some(missing) = page.iter().find(|secret| !vault.knows(&secret.row.key_id)) {
+        if let Some(missing) = page.iter().find(|secret| is_in_use(secret) && !vault.knows(&secret.row.key_id)) {
             return Ok(Some(missing.row.key_id.clone()));
         }
     }
+}
+
+/// A revoked secret is never opened again: no key need be kept for its sake.
+const fn is_in_use(secret: &SealedSecret) -> bool {
+    secret.row.revoked_at.is_none()
 }
 
 /// Whether a secret, or a key of the deployment's own, is sealed under another key than the current one.
@@ -84,7 +89,15 @@ pub async fn is_left(app: &App) -> Result<bool, AppError> {
             return Ok(true);
         }
     }
-    Ok(!app.store.secrets_not_under(app.vault.key_id(), None, 1).await?.is_empty())
+    let mut after = None;
+    loop {
+        let page = app.store.secrets_not_under(app.vault.key_id(), after, LOOK).await?;
+        let Some(last) = page.last() else { return Ok(false) };
+        after = Some(last.row.secret_id.clone());
+        if page.iter().any(is_in_use) {
+            return Ok(true);
+        }
+    }
 }
 
 /// Seals what is under other keys again under the current one, for some seconds at the most.
@@ -150,6 +163,9 @@ async fn tell(app: &App, done: &Rewrapped, keep: &Keep<'_, Rewrapped>, actor: &A
 fn again(app: &App, secret: &SealedSecret, done: &mut Rewrapped) -> Option<Write> {
     let row = secret_row(&secret.client_id, &secret.row.secret_id);
     let Ok(plain) = app.vault.open(&secret.row.key_id, &row, &secret.row.sealed) else {
+        if !is_in_use(secret) {
+            return None;
+        }
         let name = &secret.row.secret_id;
         tracing::error!(secret_id = %name, key_id = %secret.row.key_id, "The secret {name} does not open; it is left as it is");
         if done.unreadable.len() < NAMED_MAX && !done.unreadable.contains(name) {

@@ -26,6 +26,7 @@ pub mod endpoint;
 pub mod error;
 pub mod events;
 pub mod evidence;
+pub mod forgotten;
 pub mod hints;
 pub mod identity;
 pub mod master_key;

@@ -15,7 +15,7 @@ use countersign_domain::time::rfc3339;
 use countersign_store::{AnyStore, SchemaState, SqliteStore};
 
 use super::SettingsArgs;
-use crate::app::delivery;
+use crate::app::{delivery, forgotten};
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataRefused};
 use crate::dispatch::route::Route;
@@ -82,7 +82,7 @@ pub fn doctor(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> an
     }
     super::say(&findings.text())?;
     let failed = findings.failed();
-    ensure!(failed == 0, "{failed} of {} checks failed: `serve` would not start", findings.0.len());
+    ensure!(failed == 0, "{failed} of {} checks failed: mend what their lines say", findings.0.len());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -91,7 +91,9 @@ fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
     if let Some(told) = run::nameless_boot(config) {
         findings.note(Verdict::Warn, "boot", told);
     }
+    let mut is_served = None;
     if let Some(data) = examine_folder(config, findings) {
+        is_served = data.is_locked().ok();
         let key = keys::vault(config, &data).map(|vault| {
             let also =
                 vault.previous_id().map_or(String::new(), |id| format!("; the one before it ({id}) is there too"));
@@ -101,14 +103,18 @@ fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
         examine_database(config, &data, key.as_ref(), findings)?;
     }
     for (about, address) in [("listen", config.listen), ("operators", config.operator_listen)] {
-        examine_address(about, address, findings);
+        examine_address(about, address, is_served, findings);
     }
     examine_tls(config, findings);
     findings.take("way out", run::way_out(config).map(|route| ((), described(&route))));
-    let roots = rustls_native_certs::load_native_certs().certs.len();
-    match roots {
-        0 => findings.note(Verdict::Warn, "roots", "this machine has no certificate authorities: https callbacks cannot be delivered (Debian: ca-certificates)"),
-        _ => findings.note(Verdict::Ok, "roots", format!("{roots} certificate authorities for https callbacks")),
+    let roots = run::callback_roots(config)
+        .map(|roots| (roots, format!("{roots} certificate authorities for https callbacks")));
+    if findings.take("roots", roots) == Some(0) {
+        findings.note(
+            Verdict::Warn,
+            "roots",
+            "without one no https callback can be delivered (Debian: ca-certificates)",
+        );
     }
     Ok(())
 }
@@ -161,13 +167,8 @@ fn examine_database(
         }
     }
     let path = data.database();
-    if !path.exists() {
-        let folder = data.path().display();
-        findings.note(
-            Verdict::Fail,
-            "database",
-            format!("{} is not there: run `countersign init --data {folder}`", path.display()),
-        );
+    if let Err(error) = run::demand_database(config, data) {
+        findings.note(Verdict::Fail, "database", format!("{error:#}"));
         return Ok(());
     }
     let _lock = match data.lock() {
@@ -185,7 +186,7 @@ fn examine_database(
             return Ok(());
         }
     };
-    if !examine_file(&path, findings) {
+    if !examine_file(config, &path, findings) {
         return Ok(());
     }
     match run::moved_away(data) {
@@ -212,6 +213,9 @@ async fn examine_deployment(config: &Config, data: &DataDir, key: Option<&Vault>
         let compared = run::fixed::compare(config, key, &store).await;
         findings
             .take("deployment", compared.map(|()| ((), "master key and rule settings are those of `init`".to_owned())));
+        let chain = run::chain::examine(data, key, &store).await;
+        findings
+            .take("audit log", chain.map(|key| ((), format!("its chain's key ({key}) is the one that was seen here"))));
     }
     match delivery::held_since(&store).await {
         Ok(None) => {}
@@ -223,6 +227,9 @@ async fn examine_deployment(config: &Config, data: &DataDir, key: Option<&Vault>
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
     examine_clock(&store, findings).await;
+    if let Some(why) = forgotten::trouble(&store, clock::Clock::System.now()) {
+        findings.note(Verdict::Fail, "nonces", why);
+    }
     if let Err(error) = run::close_store(&store) {
         findings.note(Verdict::Fail, "database", format!("{error:#}"));
     }
@@ -242,23 +249,38 @@ async fn examine_clock(store: &AnyStore, findings: &mut Findings) {
 }
 
 /// Looks at the file without changing it. False: it cannot be opened, or opening it would change its schema.
-fn examine_file(path: &Path, findings: &mut Findings) -> bool {
+fn examine_file(config: &Config, path: &Path, findings: &mut Findings) -> bool {
+    let state =
+        SqliteStore::schema_state(path).map_err(|error| anyhow::Error::from(error).context(run::cannot_be_used(path)));
+    if !examine_schema(config, state, findings) {
+        return false;
+    }
     let faults = match SqliteStore::faults(path) {
         Ok(faults) => faults,
         Err(error) => vec![error.to_string()],
     };
     for fault in &faults {
-        findings.note(Verdict::Fail, "database", fault.clone());
+        let file = path.display();
+        findings.note(
+            Verdict::Fail,
+            "database",
+            format!("{file} is damaged: {fault}; restore a backup. `serve` may start with it and fail later"),
+        );
     }
-    examine_schema(SqliteStore::schema_state(path).map_err(anyhow::Error::from), findings) && faults.is_empty()
+    faults.is_empty()
 }
 
 /// Where the schema stands. False: opening the database would change it, or fail.
-fn examine_schema(state: anyhow::Result<SchemaState>, findings: &mut Findings) -> bool {
+fn examine_schema(config: &Config, state: anyhow::Result<SchemaState>, findings: &mut Findings) -> bool {
     let Some(state) = findings.take("schema", state.map(|s| (s.clone(), format!("step {} of {}", s.applied, s.known))))
     else {
         return false;
     };
+    if state.applied == 0 {
+        let text = format!("the database is empty: run `{}`", run::command("init", config));
+        findings.note(Verdict::Fail, "database", text);
+        return false;
+    }
     match state.applied.cmp(&state.known) {
         Ordering::Equal => true,
         Ordering::Less => {
@@ -276,9 +298,13 @@ fn examine_schema(state: anyhow::Result<SchemaState>, findings: &mut Findings) -
     }
 }
 
-fn examine_address(about: &'static str, address: SocketAddr, findings: &mut Findings) {
+/// `is_served`: whether a server runs on the data folder, where that is known.
+fn examine_address(about: &'static str, address: SocketAddr, is_served: Option<bool>, findings: &mut Findings) {
     match TcpListener::bind(address) {
         Ok(_) => findings.note(Verdict::Ok, about, format!("{address} is free")),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && is_served == Some(false) => {
+            findings.note(Verdict::Fail, about, format!("{address} is in use by another program"));
+        }
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             findings.note(Verdict::Warn, about, format!("{address} is in use, perhaps by a running server"));
         }

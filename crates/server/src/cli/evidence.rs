@@ -123,12 +123,13 @@ impl Evidence {
             runtime.block_on(fetch(direct, id, key, print))?;
             return Ok(());
         };
-        let there = || format!("{} cannot be made, or is there already: it is never replaced", output.display());
-        ensure!(!output.exists(), there());
+        let is_there = || format!("{} is there already, and is never replaced: name another file", output.display());
+        ensure!(!output.exists(), is_there());
+        let unnamed = || if output.exists() { is_there() } else { format!("{} cannot be made", output.display()) };
         let unfinished = beside(output, &format!("{}.unfinished", std::process::id()))?;
         let fetched = runtime.block_on(fetch_into(direct, id, key, &unfinished));
         let named = fetched.and_then(|verified| {
-            give_file_name(&unfinished, output).with_context(there)?;
+            give_file_name(&unfinished, output).with_context(unnamed)?;
             Ok(verified)
         });
         let verified = named.inspect_err(|_| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
@@ -49,6 +49,20 @@ pub struct Answer {
     pub status: StatusCode,
     /// The body as text; bytes that are no UTF-8 are replaced.
     pub body: String,
+    /// The id that Countersign gave the request, whatever its headers begin with; none: somebody else answered.
+    pub request_id: Option<String>,
+}
+
+/// The end of the name of the header with a request's id: what it begins with is a setting.
+const REQUEST_ID_NAME_END: &str = "-request-id";
+/// How long such an id is: so many lowercase hexadecimal digits.
+const REQUEST_ID_LEN: usize = 28;
+
+fn request_id(headers: &HeaderMap) -> Option<String> {
+    let is_id =
+        |id: &&str| id.len() == REQUEST_ID_LEN && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let named = headers.iter().filter(|(name, _)| name.as_str().ends_with(REQUEST_ID_NAME_END));
+    named.filter_map(|(_, value)| value.to_str().ok()).find(is_id).map(str::to_owned)
 }
 
 /// Sends `ask` to `base` (`http://host:port` or `https://host`) and reads the answer, within 30 s.
@@ -99,6 +113,7 @@ impl Body for InPieces {
 pub struct Arriving {
     /// The status.
     pub status: StatusCode,
+    request_id: Option<String>,
     body: Incoming,
     from: String,
     connection: JoinHandle<()>,
@@ -135,7 +150,8 @@ impl Arriving {
     pub async fn whole(mut self) -> anyhow::Result<Answer> {
         let body = Limited::new(&mut self.body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| anyhow!("{} broke off: {error}", self.from))?;
-        Ok(Answer { status: self.status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+        let request_id = self.request_id.take();
+        Ok(Answer { status: self.status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned(), request_id })
     }
 }
 
@@ -170,7 +186,7 @@ pub async fn stream(
     while let Some(part) = answer.next().await? {
         take(&part)?;
     }
-    Ok(Answer { status, body: String::new() })
+    Ok(Answer { status, body: String::new(), request_id: answer.request_id.take() })
 }
 
 async fn begin<B>(base: &str, ask: &Ask, body: B) -> anyhow::Result<Arriving>
@@ -201,7 +217,16 @@ where
             .map_err(|error| Unreached(format!("no TLS with {host}:{port}: {}", tls_fault::words(&error))))?;
         converse(TokioIo::new(stream), &base, ask, body).await
     } else {
-        converse(TokioIo::new(tcp), &base, ask, body).await
+        let answer = converse(TokioIo::new(tcp), &base, ask, body).await;
+        let is_no_http =
+            |error: &anyhow::Error| error.chain().any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse));
+        answer.map_err(|error| {
+            if is_no_http(&error) {
+                anyhow!("{host}:{port} does not answer in HTTP: where it speaks TLS, say https://")
+            } else {
+                error
+            }
+        })
     }
 }
 
@@ -223,7 +248,8 @@ where
     }
     let answer = sender.send_request(request.body(body)?).await.with_context(|| format!("{authority} broke off"))?;
     let (status, from) = (answer.status(), authority.to_owned());
-    Ok(Arriving { status, body: answer.into_body(), from, connection })
+    let request_id = request_id(answer.headers());
+    Ok(Arriving { status, request_id, body: answer.into_body(), from, connection })
 }
 
 fn trust() -> anyhow::Result<Arc<rustls::ClientConfig>> {

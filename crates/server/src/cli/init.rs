@@ -10,6 +10,7 @@ use countersign_store::{PostgresStore, SqliteStore};
 use serde_json::json;
 
 use super::DataArgs;
+use crate::config::Config;
 use crate::datadir::DataDir;
 use crate::run::{self, Database, Prepared, cannot_be_used};
 
@@ -30,7 +31,7 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let made = match super::small_runtime()?.block_on(run::prepare(&config))? {
         Prepared::First(made) => made,
         Prepared::Joined(folder) => {
-            joined(args, &folder)?;
+            joined(args, &config, &folder)?;
             return Ok(ExitCode::SUCCESS);
         }
     };
@@ -52,23 +53,25 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
          Operator token   {token}\n\
          \x20                Shown this once. Role: security; ends {}.\n\n\
          Next:\n\
-         \x20 countersign serve --data {data}\n\
+         \x20 {}\n\
          \x20 export COUNTERSIGN_OPERATOR_TOKEN=...   # the token above\n\
          \x20 countersign institution create --name \"My institution\"\n",
-        made.token_ends()
+        made.token_ends(),
+        run::command("serve", &config)
     ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Says that a further node is ready.
-fn joined(args: &InitArgs, folder: &Path) -> anyhow::Result<()> {
+fn joined(args: &InitArgs, config: &Config, folder: &Path) -> anyhow::Result<()> {
     let data = folder.display().to_string();
     if args.json {
         super::say(&format!("{}\n", json!({ "data": data, "operator_token": null })))
     } else {
         super::say(&format!(
             "The database is initialised, and this is its master key: {data} is ready as a further node.\n\n\
-             Start it with `countersign serve --data {data}` and the same --database-url and --master-key.\n"
+             Start it with `{}`.\n",
+            run::command("serve", config)
         ))
     }
 }
@@ -83,13 +86,8 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
         return Ok(ExitCode::SUCCESS);
     }
     let data = DataDir::open(&config.data)?;
+    run::demand_database(&config, &data)?;
     let _lock = data.lock()?;
-    anyhow::ensure!(
-        data.database().exists(),
-        "{} holds no database: run `countersign init --data {}`",
-        data.path().display(),
-        data.path().display()
-    );
     let state = SqliteStore::migrate(&data.database()).with_context(|| cannot_be_used(&data.database()))?;
     super::say(&format!(
         "The schema of {} is up to date: step {} of {}.\n",

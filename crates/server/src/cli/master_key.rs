@@ -76,12 +76,13 @@ impl MasterKey {
         if !unreadable.is_empty() {
             let names = unreadable.into_iter().collect::<Vec<_>>().join(", ");
             bail!(
-                "sealed {total} secrets again; these do not open, since somebody has changed their rows, and were left as they are: {names}"
+                "sealed {total} secrets again; these do not open, since somebody has changed their rows, and were left as they are: {names}; \
+                 rotate and revoke each (`countersign secret rotate`, `countersign secret revoke`), then run this again"
             );
         }
         if !self.operator.json {
             super::say(&format!(
-                "Sealed {total} secrets again under the master key {key_id}. All are under it now: take master_key_previous away at the next start.\n"
+                "Sealed {total} secrets again under the master key {key_id}. All are under it now: where master_key_previous is set, take it away at the next start.\n"
             ))?;
         }
         Ok(())

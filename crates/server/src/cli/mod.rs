@@ -222,7 +222,11 @@ fn say_bytes(bytes: &[u8]) -> anyhow::Result<bool> {
 
 /// A runtime for commands that make a call or two.
 fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    crate::process::outlive_file_size_limit()?;
+    drop(entered);
+    Ok(runtime)
 }
 
 #[cfg(test)]

@@ -271,12 +271,21 @@ struct Envelope {
     _message: String,
 }
 
-/// The body of an answer that says yes; else the refusal as one sentence.
+/// The body of an answer that says yes, a JSON object of the operator API; else the refusal as one sentence.
 pub fn accepted(answer: &Answer) -> anyhow::Result<&str> {
-    if answer.status.is_success() {
-        return Ok(&answer.body);
+    granted(answer)?;
+    if serde_json::from_str::<Members<'_>>(&answer.body).is_err() {
+        return Err(somebody_else(answer));
     }
+    Ok(&answer.body)
+}
+
+/// That the operator API says yes, where its body is no single JSON object; else the refusal as one sentence.
+pub fn granted(answer: &Answer) -> anyhow::Result<()> {
     let status = answer.status.as_u16();
+    if answer.status.is_success() {
+        return if answer.request_id.is_some() { Ok(()) } else { Err(somebody_else(answer)) };
+    }
     if serde_json::from_str::<Envelope>(&answer.body).is_ok_and(|envelope| envelope.status == "FAIL") {
         bail!(
             "refused with {status}: this is the address of the merchants' API; name that of the operator API with --operator-url or COUNTERSIGN_OPERATOR_URL"
@@ -290,6 +299,12 @@ pub fn accepted(answer: &Answer) -> anyhow::Result<&str> {
             anyhow!("refused with {status}, and the answer is none of Countersign's: is this the operator API?")
         }
     })
+}
+
+/// Any server answers 200 to something: that is not done what was asked.
+fn somebody_else(answer: &Answer) -> anyhow::Error {
+    let status = answer.status.as_u16();
+    anyhow!("answered with {status}, but the answer is none of Countersign's: is this the operator API?")
 }
 
 type Members<'a> = BTreeMap<&'a str, &'a RawValue>;
@@ -393,7 +408,8 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &str) -> Answer {
-        Answer { status: StatusCode::from_u16(status).expect("a status"), body: body.to_owned() }
+        let request_id = Some("0123456789abcdef0123456789ab".to_owned());
+        Answer { status: StatusCode::from_u16(status).expect("a status"), body: body.to_owned(), request_id }
     }
 
     #[test]
@@ -465,6 +481,18 @@ mod tests {
         let said = accepted(&answer(404, envelope)).expect_err("it is refused").to_string();
         assert!(said.contains("the merchants' API") && said.contains("--operator-url"), "{said}");
         assert_eq!(accepted(&answer(201, "{}")).expect("it is accepted"), "{}");
+    }
+
+    #[test]
+    fn what_somebody_else_answers_is_accepted_by_nobody_whatever_its_status() {
+        for body in ["<html>It works</html>", "", "[]", "1", "null"] {
+            let said = accepted(&answer(200, body)).expect_err("it is none of ours").to_string();
+            assert_eq!(said, "answered with 200, but the answer is none of Countersign's: is this the operator API?");
+        }
+        for body in ["{}", r#"{"items":[],"next":null}"#] {
+            let stranger = Answer { request_id: None, ..answer(200, body) };
+            assert!(accepted(&stranger).is_err() && granted(&stranger).is_err(), "{body}");
+        }
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
     let outcome = runtime.block_on(async {
         // Before the first line: whoever reads it may send SIGTERM at once.
         let mut stop = StopSignals::catch()?;
+        process::outlive_file_size_limit().context("signals cannot be waited for")?;
         let running = run::start_in(config, run::Surroundings { clock: crate::clock::Clock::System, log: sink }).await?;
         let addresses = json!({ "listen": running.listen.to_string(), "operator_listen": running.operator_listen.to_string() });
         // Whoever waits for the line goes without it; those who call are served.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use countersign_protocol::headers::{Header, HeaderNames};
 use countersign_protocol::signing::Encoding;
@@ -94,7 +94,10 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let ask = ask(&caller, method, &args.path, body, &signed);
     let answer = super::small_runtime()?.block_on(http::exchange(&args.url, &ask))?;
     super::say(&format!("HTTP {}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
-    success(&answer)?;
+    success(&answer).map_err(|error| match &answer.request_id {
+        Some(id) => anyhow!("{error}; its operator learns more with `countersign explain {id}`"),
+        None => error,
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -117,7 +120,7 @@ mod tests {
     fn only_an_envelope_that_says_success_is_one() {
         let said = |status: u16, body: &str| {
             let status = StatusCode::from_u16(status).expect("a status");
-            success(&Answer { status, body: body.to_owned() }).err().map(|error| error.to_string())
+            success(&Answer { status, body: body.to_owned(), request_id: None }).err().map(|error| error.to_string())
         };
         let envelope =
             |status: &str| format!(r#"{{"status":"{status}","code":"C","label":"L","errorMessage":"","data":null}}"#);

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use hyper::Method;
 
-use super::operator::{Call, Direct, OperatorArgs, accepted};
+use super::operator::{Call, Direct, OperatorArgs, granted};
 
 /// What a merchant has earned is its owner's to read.
 const FILE_MODE: u32 = 0o600;
@@ -150,7 +150,7 @@ fn whole(
         seen.take(format, part);
         write(part)
     })?;
-    accepted(&answer)?;
+    granted(&answer)?;
     if !seen.is_whole() {
         bail!("the statement broke off: its last record is missing, so what came is no statement; ask again");
     }

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::operator::{Call, Direct, Group, accepted};
+use super::operator::{Call, Direct, Group, granted};
 use super::provision::FeeRule;
 
 mod picture;
@@ -132,7 +132,7 @@ fn ask(direct: &Direct<'_>, call: &Call) -> anyhow::Result<String> {
         Ok(())
     })?;
     progress.end();
-    accepted(&answer)?;
+    granted(&answer)?;
     report.context("the answer broke off before its report; ask again")
 }
 

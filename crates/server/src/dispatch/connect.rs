@@ -369,11 +369,12 @@ where
     Ok((sender, Works(Some(Box::pin(async move { drop(connection.await) })))))
 }
 
-fn client_config(settings: &DispatchSettings) -> Result<ClientConfig, DispatchError> {
+/// Whose certificates an endpoint may show: the system's authorities and the extra ones (PEM).
+pub(super) fn roots(extra: &[u8], allow_private: bool) -> Result<RootCertStore, DispatchError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if !settings.extra_roots.is_empty() {
-        let extra = CertificateDer::pem_slice_iter(&settings.extra_roots)
+    if !extra.is_empty() {
+        let extra = CertificateDer::pem_slice_iter(extra)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| DispatchError::ExtraRoots)?;
         let wanted = extra.len();
@@ -383,9 +384,14 @@ fn client_config(settings: &DispatchSettings) -> Result<ClientConfig, DispatchEr
         }
     }
     // In development plain http may be all there is.
-    if roots.is_empty() && !settings.allow_private {
+    if roots.is_empty() && !allow_private {
         return Err(DispatchError::NoRoots);
     }
+    Ok(roots)
+}
+
+fn client_config(settings: &DispatchSettings) -> Result<ClientConfig, DispatchError> {
+    let roots = roots(&settings.extra_roots, settings.allow_private)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13, &TLS12])

@@ -68,6 +68,12 @@ use health::Sign;
 use leases::Leases;
 use lineup::{Bounds, Lineup};
 
+/// How many authorities https callbacks are checked by: the system's and the extra ones (PEM). Refused where the dispatcher would not start with
+/// them.
+pub fn count_roots(extra: &[u8], allow_private: bool) -> Result<usize, DispatchError> {
+    connect::roots(extra, allow_private).map(|roots| roots.len())
+}
+
 /// The table is looked at this often even if nobody rings, where nobody else could.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Between two looks there is at least this.

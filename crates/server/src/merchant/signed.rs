@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 use countersign_protocol::headers::{Header, SignedHeaders};
@@ -16,7 +16,7 @@ use super::answer::{Failure, NonceFate};
 use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
 use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
 use crate::app::error::AppError;
-use crate::app::{Actor, App};
+use crate::app::{Actor, App, forgotten};
 
 /// Of a ClientId or a merchant's name in the log, in characters.
 const NAME_CHARS_KEPT: usize = 64;
@@ -175,7 +175,8 @@ impl Edge {
             Claimed::Fresh => Ok(()),
             Claimed::Used => Err(reused()),
             Claimed::TooOld => {
-                Err(from_before_memory(now, claim.stamped_at.0, self.app.policy.timestamp_tolerance_ms))
+                let through = forgotten::refused_through(&self.app.store, now);
+                Err(from_before_memory(now, claim.stamped_at.0, self.app.policy.timestamp_tolerance_ms, through))
             }
             Claimed::Unknowable => Err(Failure::new(
                 Code::ServiceUnavailable,
@@ -353,7 +354,15 @@ fn in_time(now: UnixMillis, stamped_ms: i64, limit_ms: i64) -> Result<(), Failur
 }
 
 /// In time, but of what was stamped so early nobody knows any more what came: it could be a replay.
-fn from_before_memory(now: UnixMillis, stamped_ms: i64, limit_ms: i64) -> Failure {
+fn from_before_memory(now: UnixMillis, stamped_ms: i64, limit_ms: i64, through: Option<UnixMillis>) -> Failure {
+    if let Some(through) = through {
+        let sentence = format!(
+            "the service takes no request that is stamped up to {}: its clock was ahead once, and it cannot tell requests of that time from replays; \
+             only its operators can help",
+            rfc3339(through)
+        );
+        return Failure::new(Code::TimestampOutOfRange, sentence).because("clock_was_ahead");
+    }
     let sentence = format!(
         "{}, which is within {limit_ms} ms, but nonces of that time are forgotten; send the current time, and where the service has just been \
          restored send it again some {} s later",
@@ -403,7 +412,10 @@ mod tests {
         for part in ["100000 ms behind", "1000000", "30000 ms"] {
             assert!(failure.sentence.contains(part), "{}", failure.sentence);
         }
-        let failure = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000);
+        let failure = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000, Some(UnixMillis(86_400_000)));
+        let said = &failure.sentence;
+        assert!(said.contains("1970-01-02T00:00:00") && said.contains("only its operators"), "{said}");
+        let failure = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000, None);
         for part in ["1000 ms behind", "time 1000000", "30000 ms", "31 s later"] {
             assert!(failure.sentence.contains(part), "{}", failure.sentence);
         }

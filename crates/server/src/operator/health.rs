@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::problem::{Problem, ProblemDocument};
-use crate::app::operators;
+use crate::app::{forgotten, operators};
 
 /// How it is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -45,6 +45,9 @@ pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Proble
         return Err(Problem::new(Code::ServiceUnavailable, why));
     }
     if let Some(why) = desk.app.trouble.why_not_ready() {
+        return Err(Problem::new(Code::ServiceUnavailable, why));
+    }
+    if let Some(why) = forgotten::trouble(&desk.app.store, desk.app.clock.now()) {
         return Err(Problem::new(Code::ServiceUnavailable, why));
     }
     match operators::ping(&desk.app).await {

@@ -42,6 +42,17 @@ pub async fn compare(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow:
     same(data, &known, &hex(&key.fingerprint()))
 }
 
+/// What a start would say of the chain, without changing anything. The fingerprint of its key.
+pub async fn examine(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow::Result<String> {
+    let known = data.chain_key_seen()?;
+    let Some(key) = audit_chain::key(vault, store).await? else { bail!(missing(known.as_deref())) };
+    let fingerprint = hex(&key.fingerprint());
+    if let Some(known) = known {
+        same(data, &known, &fingerprint)?;
+    }
+    Ok(fingerprint)
+}
+
 fn same(data: &DataDir, known: &str, fingerprint: &str) -> anyhow::Result<()> {
     ensure!(
         known == fingerprint,

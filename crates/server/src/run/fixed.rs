@@ -46,8 +46,11 @@ pub async fn compare(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow
 /// Refuses a master key other than the one that the data was made with.
 pub async fn compare_key(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
     if store.setting(INITIALISED_AT).await?.is_none() {
-        let data = config.data.display();
-        bail!("{data} is not initialised: run `countersign init --data {data}`");
+        let what = match config.database_url.get() {
+            None => format!("the database in {}", config.data.display()),
+            Some(_) => "the database of database_url".to_owned(),
+        };
+        bail!("{what} is not initialised: run `{}`", super::command("init", config));
     }
     let stored = stored(store, MASTER_KEY_ID).await?;
     ensure!(

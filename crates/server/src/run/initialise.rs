@@ -101,8 +101,9 @@ async fn prepare_in(
     };
     ensure!(
         database != Database::Sqlite && !data.master_key().exists(),
-        "{folder} is initialised already (on {before}): start it with `countersign serve --data {folder}`; if no token is at hand, \
-         `countersign token recover --data {folder}` makes one"
+        "{folder} is initialised already (on {before}): start it with `{}`; if no token is at hand, `{}` makes one",
+        super::command("serve", config),
+        super::command("token recover", config)
     );
     joined(config, data, store, &format!("on {before}")).await
 }

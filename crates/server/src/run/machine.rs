@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use countersign_store::{AnyStore, PostgresStore, SchemaState, SqliteStore};
 
-use super::{Database, close_store, open_store, postgres_options};
+use super::{Database, close_store, command, demand_database, open_store, postgres_options};
 use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
 use crate::keys;
@@ -31,8 +31,7 @@ impl Machine {
         let vault = keys::vault(config, &data)?;
         let lock = match database {
             Database::Sqlite => {
-                let folder = data.path().display();
-                ensure!(data.database().exists(), "{folder} holds no database: run `countersign init --data {folder}`");
+                demand_database(config, &data)?;
                 Some(data.lock()?)
             }
             Database::Postgres(_) => None,
@@ -57,8 +56,11 @@ async fn expect_schema(config: &Config, data: &DataDir, database: Database<'_>) 
             state.context("the PostgreSQL database cannot be used")?
         }
     };
-    let folder = data.path().display();
-    ensure!(state.applied > 0, "the database of {folder} is empty: run `countersign init --data {folder}`");
+    let what = match database {
+        Database::Sqlite => format!("the database in {}", data.path().display()),
+        Database::Postgres(_) => "the database of database_url".to_owned(),
+    };
+    ensure!(state.applied > 0, "{what} is empty: run `{}`", command("init", config));
     let SchemaState { applied, known } = state;
     ensure!(
         applied == known,

@@ -67,6 +67,8 @@ async fn what_was_not_initialised_is_not_served() {
     assert!(refusal(&config).await.contains("countersign init"));
     let data = DataDir::create(&config.data).expect("it can be made");
     datadir::make_key(&data.master_key(), &Chance::default()).expect("it can be made");
+    assert!(refusal(&config).await.contains("has a master key but no database"));
+    std::fs::write(data.database(), "").expect("written");
     assert!(refusal(&config).await.contains("is not initialised"));
 }
 

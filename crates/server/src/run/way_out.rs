@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use anyhow::{Context, anyhow, ensure};
 
 use crate::config::Config;
-use crate::datadir;
 use crate::dispatch::route::{Proxy, Route, Sources};
+use crate::{datadir, dispatch};
 
 /// Reads the proxy's credentials, and sees whether our own addresses are this machine's. The proxy itself is not asked: it may come later.
 pub fn way_out(config: &Config) -> anyhow::Result<Route> {
@@ -17,6 +17,22 @@ pub fn way_out(config: &Config) -> anyhow::Result<Route> {
     }
     let proxy = config.callback_proxy.get().map(|url| proxy(config, url)).transpose()?;
     Ok(Route { proxy, sources })
+}
+
+/// Further authorities for callbacks, as they are in their file (PEM); empty where none is named.
+pub fn extra_roots(config: &Config) -> anyhow::Result<Vec<u8>> {
+    let Some(file) = config.callback_ca_file.get() else { return Ok(Vec::new()) };
+    std::fs::read(file).with_context(|| format!("callback_ca_file {} cannot be read", file.display()))
+}
+
+/// How many authorities https callbacks are checked by.
+pub fn callback_roots(config: &Config) -> anyhow::Result<usize> {
+    let extra = extra_roots(config)?;
+    let counted = dispatch::count_roots(&extra, config.allow_private_callbacks);
+    counted.with_context(|| match config.callback_ca_file.get() {
+        Some(file) => format!("callback_ca_file {}", file.display()),
+        None => "callbacks".to_owned(),
+    })
 }
 
 fn proxy(config: &Config, url: &str) -> anyhow::Result<Proxy> {

@@ -1,11 +1,14 @@
 //! The real binary, called as people and programs call it.
 
+mod absent;
 mod commands;
+mod full;
 mod hardening;
 mod mistakes;
 mod moving;
 mod shared;
 mod sqlite_file;
+mod strangers;
 mod tls;
 
 use std::io::{BufRead, BufReader};

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use countersign_store::testing::{Server, ServerOptions};
+use countersign_store::testing::{Server, ServerOptions, Tampering};
 
 use super::Place;
 
@@ -82,4 +82,51 @@ fn doctor_fails_in_one_line_where_the_database_is_away() {
     let (said, _) = place.ends(&["doctor", "--data", "data", "--config", "c.toml", "--database-url", &url], 1);
     let failed: Vec<&str> = said.lines().filter(|line| line.starts_with("fail")).collect();
     assert!(failed.len() == 1 && failed[0].contains("cannot be reached"), "{said}");
+}
+
+#[test]
+fn what_a_database_without_a_deployment_is_told_can_be_done_as_it_is_printed() {
+    let primary = Server::start(ServerOptions::default());
+    let (place, url) = (Place::fresh(), primary.url("postgres"));
+    place.ends(&["init", "--data", "own"], 0);
+    let serve = [
+        "serve",
+        "--data",
+        "own",
+        "--listen",
+        "127.0.0.1:0",
+        "--operator-listen",
+        "127.0.0.1:0",
+        "--database-url",
+        &url,
+    ];
+    let doctor = [&["doctor"], &serve[1..]].concat();
+    let (stdout, stderr) = place.ends(&doctor, 1);
+    assert!(
+        stdout.contains("fail  database     the database is empty: run `countersign init --data own --database-url "),
+        "{stdout}{stderr}"
+    );
+    let (_, stderr) = place.ends(&serve, 1);
+    let printed = stderr.split('`').nth(1).expect("a command").to_owned();
+    assert!(printed.starts_with("countersign init --data own --database-url "), "{stderr}");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &printed.replacen("countersign", super::BINARY, 1)]).current_dir(place.path(""));
+    let out = shell.output().expect("runs");
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{printed}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(said.contains("\n  countersign serve --data own --database-url "), "{said}");
+    let (_, again) =
+        place.ends(&["init", "--data", "third", "--database-url", &url, "--master-key", "own/master.key"], 0);
+    assert_eq!(again, "");
+}
+
+#[test]
+fn doctor_misses_the_key_of_the_chain_as_serve_does() {
+    let database = super::database();
+    let url = database.url();
+    let place = ready(&url);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(database.tamper(Tampering::TakeChainKey));
+    let (said, _) = place.ends(&["doctor", "--data", "data", "--config", "c.toml", "--database-url", &url], 1);
+    assert!(said.contains("fail  audit log    the database has no key for a chain of the audit log"), "{said}");
 }

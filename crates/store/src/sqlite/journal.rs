@@ -8,9 +8,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::hash::Hasher;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use siphasher::sip::SipHasher13;
 
@@ -22,6 +24,12 @@ const RECORD_LEN: usize = 32;
 const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const PREFIX: &str = "nonces-";
 const SUFFIX: &str = ".journal";
+/// How often the log says that the journal cannot be written: each request that is signed tries it.
+const SAID_EVERY: Duration = Duration::from_secs(10);
+/// What a damaged file is called while it is written anew.
+const MENDED: &str = "mended";
+/// Nobody else's business, as the database.
+pub(super) const FILE_MODE: u32 = 0o600;
 
 /// What becomes of the records that are written together.
 #[derive(Debug, Default)]
@@ -68,6 +76,8 @@ struct Files {
     older: Vec<Segment>,
     next_number: u64,
     closed: bool,
+    /// When the log last said that it cannot be written.
+    said_at: Option<Instant>,
     #[cfg(test)]
     writes: u64,
 }
@@ -78,6 +88,15 @@ pub(super) struct Journal {
     key: [u8; 16],
     waiting: Mutex<Waiting>,
     files: Mutex<Files>,
+    damaged: Vec<Damaged>,
+}
+
+/// A file that an earlier process wrote whole, and that is not whole any more.
+#[derive(Debug)]
+pub(super) struct Damaged {
+    pub(super) path: PathBuf,
+    /// Records in it that cannot be read.
+    pub(super) records: u64,
 }
 
 impl std::fmt::Debug for Journal {
@@ -94,18 +113,22 @@ impl Journal {
         horizon: i64,
         mut recall: impl FnMut(ClaimHash, i64),
     ) -> io::Result<Self> {
-        let mut older = Vec::new();
+        let (mut older, mut damaged) = (Vec::new(), Vec::new());
         let mut next_number = 1;
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();
             let Some(number) = number_of(&path).filter(|_| path.is_file()) else { continue };
             next_number = next_number.max(number + 1);
             let mut newest = i64::MIN;
-            read_segment(&path, &key, |hash, stamped_at| {
+            let records = read_segment(&path, &key, |hash, stamped_at| {
                 newest = newest.max(stamped_at);
                 recall(hash, stamped_at);
             })?;
-            if newest > horizon {
+            if records > 0 {
+                damaged.push(Damaged { path: path.clone(), records });
+            }
+            // A damaged one is the only witness until what follows from it is noted.
+            if newest > horizon || records > 0 {
                 older.push(Segment { path, newest });
             } else {
                 fs::remove_file(&path)?;
@@ -116,10 +139,30 @@ impl Journal {
             older,
             next_number,
             closed: false,
+            said_at: None,
             #[cfg(test)]
             writes: 0,
         };
-        Ok(Self { dir: dir.to_owned(), key, waiting: Mutex::default(), files: Mutex::new(files) })
+        Ok(Self { dir: dir.to_owned(), key, waiting: Mutex::default(), files: Mutex::new(files), damaged })
+    }
+
+    /// Files of which something is lost, though the kernel had been given it: a kill leaves half a record at the end of a file at the most.
+    pub(super) fn damaged(&self) -> &[Damaged] {
+        &self.damaged
+    }
+
+    /// Writes damaged files anew, with what can be read of them, so that the next start does not find them damaged again.
+    pub(super) fn mend(&self) -> io::Result<()> {
+        for Damaged { path, .. } in &self.damaged {
+            let mut good = Vec::new();
+            read_segment(path, &self.key, |hash, stamped_at| good.extend(record(&self.key, hash, stamped_at)))?;
+            let mended = path.with_extension(MENDED);
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&mended)?;
+            file.write_all(&good)?;
+            file.sync_all()?;
+            fs::rename(&mended, path)?;
+        }
+        File::open(&self.dir)?.sync_all()
     }
 
     /// Writes a record, together with whatever else is being settled at this moment. Answers when the kernel has it.
@@ -147,7 +190,10 @@ impl Journal {
         }
         let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         let outcome = files.write(&self.dir, &batch);
-        if let Err(error) = &outcome {
+        if let Err(error) = &outcome
+            && files.said_at.is_none_or(|at| at.elapsed() >= SAID_EVERY)
+        {
+            files.said_at = Some(Instant::now());
             tracing::error!(%error, "nonce journal cannot be written");
         }
         batch.ticket.0.store(if outcome.is_ok() { WRITTEN } else { FAILED }, Ordering::Release);
@@ -220,7 +266,7 @@ impl Files {
 
     fn begin(&mut self, dir: &Path) -> io::Result<Current> {
         let path = dir.join(format!("{PREFIX}{:012}{SUFFIX}", self.next_number));
-        let file = OpenOptions::new().append(true).create_new(true).open(&path)?;
+        let file = OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(&path)?;
         self.next_number += 1;
         Ok(Current { file, segment: Segment { path, newest: i64::MIN }, len: 0 })
     }
@@ -230,8 +276,9 @@ fn number_of(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()
 }
 
-/// Records that are cut off, or that a reboot left as zeros, are passed over.
-fn read_segment(path: &Path, key: &[u8; 16], mut found: impl FnMut(ClaimHash, i64)) -> io::Result<()> {
+/// A record that is cut off at the end is passed over. Answers how many whole ones are not as they were written.
+fn read_segment(path: &Path, key: &[u8; 16], mut found: impl FnMut(ClaimHash, i64)) -> io::Result<u64> {
+    let mut bad = 0;
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
     for chunk in bytes.chunks_exact(RECORD_LEN) {
@@ -241,9 +288,11 @@ fn read_segment(path: &Path, key: &[u8; 16], mut found: impl FnMut(ClaimHash, i6
         let (hash, stamped_at) = (ClaimHash::from_bytes(hash), i64::from_le_bytes(stamp));
         if record(key, hash, stamped_at) == *chunk {
             found(hash, stamped_at);
+        } else {
+            bad += 1;
         }
     }
-    Ok(())
+    Ok(bad)
 }
 
 fn record(key: &[u8; 16], hash: ClaimHash, stamped_at: i64) -> [u8; RECORD_LEN] {
@@ -291,12 +340,13 @@ mod tests {
         OpenOptions::new().write(true).open(&path).expect("opens").set_len(len - 1).expect("cuts");
         let (again, seen) = read_back(dir.path(), 0);
         assert_eq!(seen, [(hash(1), 10)]);
+        assert!(again.damaged().is_empty(), "half a record is what a kill may leave");
         again.append(hash(3), 30).await.expect("writes");
         assert_eq!(read_back(dir.path(), 0).1, [(hash(1), 10), (hash(3), 30)]);
     }
 
     #[tokio::test]
-    async fn a_record_of_zeros_in_the_middle_hides_none_after_it() {
+    async fn a_record_that_is_spoiled_hides_none_after_it_and_is_told_until_the_file_is_mended() {
         let dir = tempfile::tempdir().expect("a folder");
         let (journal, _) = read_back(dir.path(), 0);
         for n in 1..=3 {
@@ -306,7 +356,19 @@ mod tests {
         let mut bytes = fs::read(&path).expect("reads");
         bytes[RECORD_LEN..2 * RECORD_LEN].fill(0);
         fs::write(&path, bytes).expect("writes");
-        assert_eq!(read_back(dir.path(), 0).1, [(hash(1), 1), (hash(3), 3)]);
+        // After the horizon too: what is lost may be stamped later.
+        for horizon in [0, 100] {
+            let (spoiled, _) = read_back(dir.path(), horizon);
+            let damaged: Vec<_> = spoiled.damaged().iter().map(|found| (&found.path, found.records)).collect();
+            assert_eq!(damaged, [(&path, 1)]);
+        }
+        let (spoiled, seen) = read_back(dir.path(), 0);
+        assert_eq!(seen, [(hash(1), 1), (hash(3), 3)]);
+        spoiled.mend().expect("mends");
+        let (mended, seen) = read_back(dir.path(), 0);
+        assert_eq!(seen, [(hash(1), 1), (hash(3), 3)]);
+        assert!(mended.damaged().is_empty());
+        assert_eq!(segments(dir.path()), [path]);
     }
 
     #[tokio::test]

@@ -131,21 +131,22 @@ impl Source {
 
     /// No request with a later timestamp was ever accepted here. What a crash of the machine made unknowable counts as accepted.
     pub(crate) fn newest_accepted(&self) -> Result<UnixMillis, StoreError> {
-        let select = "SELECT hash_key, horizon, unknowable_through,
+        let select = "SELECT hash_key, horizon, unknowable_through, mark,
                       (SELECT coalesce(max(stamped_at), horizon) FROM nonce) FROM replay";
         let found = self.conn.query_row(select, [], |row| {
             let mut f = Fields::new(row, "replay", 0, 1);
-            let read = || Ok((f.bytes()?, f.int()?, f.int()?, f.int()?));
+            let read = || Ok((f.bytes()?, f.int()?, f.int()?, f.int()?, f.int()?));
             Ok({ read }())
         });
         let Some(found) = found.optional().map_err(fault)? else {
             return Err(StoreError::Corrupt { table: "replay", row: "1".to_owned() });
         };
-        let (key, horizon, unknowable_through, in_table) = found?;
+        let (key, horizon, unknowable_through, mark, in_table) = found?;
         let mut newest = horizon.max(unknowable_through).max(in_table);
-        Journal::open(&folder(&self.path), key, horizon, |_, stamped_at| newest = newest.max(stamped_at))
+        let journal = Journal::open(&folder(&self.path), key, horizon, |_, stamped_at| newest = newest.max(stamped_at))
             .map_err(|error| StoreError::Unavailable(format!("the nonce journal cannot be read: {error}")))?;
-        Ok(UnixMillis(newest))
+        // What is lost of a damaged one was stamped no later than the mark.
+        Ok(UnixMillis(if journal.damaged().is_empty() { newest } else { newest.max(mark) }))
     }
 
     /// How many rows of a table are to be moved.

@@ -141,6 +141,11 @@ impl Nonces {
         self.window.horizon()
     }
 
+    /// The largest timestamp up to `horizon` of a nonce that is known.
+    pub(super) fn newest_through(&self, horizon: i64) -> Option<i64> {
+        self.window.newest_through(horizon)
+    }
+
     /// The horizon is durable up to here.
     pub(super) fn horizon_raised(&self, horizon: i64) {
         self.window.raise_horizon(horizon);
@@ -162,5 +167,17 @@ impl Nonces {
     pub(super) fn close(&self) -> Result<(), StoreError> {
         let closed = self.journal.close();
         closed.map_err(|error| StoreError::Unavailable(format!("the nonce journal cannot be synced: {error}")))
+    }
+}
+
+impl super::SqliteStore {
+    /// What is stamped at or before this is too old, whatever the clock says.
+    pub fn horizon(&self) -> UnixMillis {
+        UnixMillis(self.nonces.horizon())
+    }
+
+    /// The largest timestamp of a nonce that a purge up to `horizon` would forget; none: it would forget nothing.
+    pub fn newest_nonce_through(&self, horizon: UnixMillis) -> Option<UnixMillis> {
+        self.nonces.newest_through(horizon.0).map(UnixMillis)
     }
 }

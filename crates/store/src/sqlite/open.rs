@@ -1,5 +1,7 @@
 //! Opening: the file, its schema, what is known of nonces, and the threads.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
@@ -13,7 +15,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use super::SqliteStore;
 use super::checkpoint::{self, LogSize};
 use super::fault::fault;
-use super::journal::Journal;
+use super::journal::{Damaged, FILE_MODE, Journal};
 use super::nonces::Nonces;
 use super::options::SqliteOptions;
 use super::readers::Readers;
@@ -38,6 +40,7 @@ pub(super) fn connect(path: &Path, busy_ms: u64) -> Result<Connection, StoreErro
         let version = rusqlite::version();
         return Err(StoreError::Unfit(format!("SQLite {version} may corrupt its log: 3.51.3 or newer is needed")));
     }
+    make_closed(path);
     let conn = Connection::open(path).map_err(fault)?;
     conn.busy_timeout(Duration::from_millis(busy_ms)).map_err(fault)?;
     let mode = write_ahead(&conn, Duration::from_millis(busy_ms)).map_err(fault)?;
@@ -56,6 +59,13 @@ pub(super) fn connect(path: &Path, busy_ms: u64) -> Result<Connection, StoreErro
         conn.pragma_update(None, name, value).map_err(fault)?;
     }
     Ok(conn)
+}
+
+/// A new file is its owner's alone; SQLite gives those beside it the same mode. One that is there is not touched: to close a file ends all
+/// locks that this process has on it.
+fn make_closed(path: &Path) {
+    // Why it cannot be made SQLite says better.
+    let _ = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
 }
 
 /// Turns the write-ahead log on, and says which journal is in use. Of several processes that do so on a new file at once SQLite tells all but
@@ -122,9 +132,13 @@ fn replay(conn: &mut Connection, new_key: [u8; 16], boot_now: &str) -> Result<Re
 }
 
 fn nonces(conn: &Connection, dir: &Path, replay: &Replay) -> Result<Nonces, StoreError> {
-    let window = Window::new(replay.horizon, replay.unknowable_through);
+    let mut window = Window::new(replay.horizon, replay.unknowable_through);
     let journal = Journal::open(dir, replay.key, replay.horizon, |hash, stamped_at| window.recall(hash, stamped_at))
         .map_err(|error| StoreError::Unavailable(format!("the nonce journal cannot be read: {error}")))?;
+    if !journal.damaged().is_empty() {
+        hold_back(conn, &journal, replay.mark)?;
+        window.hold_back(replay.mark);
+    }
     let mut select =
         conn.prepare("SELECT nonce_no, claim, stamped_at FROM nonce WHERE stamped_at > ?1").map_err(fault)?;
     let mut rows = select.query([replay.horizon]).map_err(fault)?;
@@ -134,6 +148,22 @@ fn nonces(conn: &Connection, dir: &Path, replay: &Replay) -> Result<Nonces, Stor
         window.recall(ClaimHash::from_bytes(claim), stamped_at);
     }
     Ok(Nonces::new(replay.key, window, journal, replay.mark))
+}
+
+/// Something that the journal held is lost, as in a crash of the machine. First that is noted, then the files are written anew.
+fn hold_back(conn: &Connection, journal: &Journal, mark: i64) -> Result<(), StoreError> {
+    conn.execute("UPDATE replay SET unknowable_through = max(unknowable_through, ?1)", [mark]).map_err(fault)?;
+    for Damaged { path, records } in journal.damaged() {
+        tracing::error!(
+            "The nonce journal {} is damaged: {records} of its records cannot be read. What they held is not known, so requests that were \
+             signed before this start are answered 503 for some seconds; look at the disk",
+            path.display()
+        );
+    }
+    if let Err(error) = journal.mend() {
+        tracing::warn!(%error, "The damaged nonce journal cannot be written anew: {error}; the next start finds it damaged again");
+    }
+    Ok(())
 }
 
 /// The folder of a database: its journal lies beside it.

@@ -470,3 +470,26 @@ async fn two_stores_in_one_process_do_not_mix() {
     commit(&second, vec![Write::PutSetting { name: "name".to_owned(), value: "again".to_owned() }]).await;
     assert_eq!(second.setting("name").await.expect("reads").as_deref(), Some("again"));
 }
+
+#[tokio::test]
+async fn a_journal_that_is_damaged_lets_nothing_be_replayed_and_is_mended() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    for no in 1..=6 {
+        assert_eq!(settle(&store, &format!("r{no}"), 0).await, Claimed::Fresh);
+    }
+    let image = crash_image(dir.path());
+    let journal = image.path().join("nonces-000000000001.journal");
+    let mut bytes = fs::read(&journal).expect("reads");
+    bytes[60..70].fill(0xff);
+    fs::write(&journal, bytes).expect("writes");
+    // The same boot of the machine; the second start finds a journal that is whole again, and knows of the loss.
+    for _ in 0..2 {
+        let again = open(image.path());
+        for (no, known) in [(1, true), (2, false), (3, false), (4, true), (5, true), (6, true)] {
+            let wanted = if known { Claimed::Used } else { Claimed::Unknowable };
+            assert_eq!(reserve(&again, &format!("r{no}"), 0).await, wanted, "r{no}");
+        }
+        assert_eq!(reserve(&again, "later", 2001).await, Claimed::Fresh, "beyond the mark nothing was ever given out");
+    }
+}

@@ -1,7 +1,12 @@
 //! Another master key, backups and restores, in small; `cargo xtask rewrap 50` and `cargo xtask backups 20` are the same in large.
 
-use countersign_testkit::backing::StoreKind;
+use countersign::config::Config;
+use countersign_store::Store as _;
+use countersign_store::batch::{Batch, Write};
+use countersign_testkit::backing::{Backing, StoreKind};
+use countersign_testkit::process::Deployment;
 use countersign_testkit::{backups, rewraps};
+use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_the_master_key_that_is_killed_leaves_every_secret_readable() {
@@ -15,4 +20,47 @@ async fn a_backup_under_load_is_a_prefix_and_sends_nothing_until_it_is_told() {
     let report = backups::run(StoreKind::of_this_run(), 2).await.expect("what is restored is a prefix");
     backups::print(&report);
     assert!(report.acknowledged > 50 && report.lines > 100 && report.replays_refused > 10, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spoiled_secret_demands_the_old_master_key_until_it_is_revoked() {
+    let (folder, backing) = (tempfile::tempdir().expect("a folder"), Backing::of_this_run().await);
+    let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing).expect("is made");
+    let server = deployment.serve().expect("it starts");
+    let signer = server.access.institution("bank", 0, None).await.expect("is made");
+    assert!(server.terminate().expect("it ends"));
+
+    let mut config = Config { data: deployment.data.clone(), ..Config::default() };
+    backing.lay(&mut config);
+    let store =
+        countersign::run::open_app(&config, countersign::clock::Clock::System, None).await.expect("opens").store;
+    let secret = store.secrets_not_under("", None, 10).await.expect("reads").remove(0).row;
+    let (secret_id, key_id) = (secret.secret_id.clone(), secret.key_id);
+    let sealed = vec![0; secret.sealed.len()];
+    let spoil = Write::RewrapSecret { secret_id: secret_id.clone(), from: key_id.clone(), key_id, sealed };
+    store.commit(Batch(vec![spoil])).await.expect("is written");
+    countersign::run::close_store(&store).expect("closes");
+
+    let next = folder.path().join("next.key");
+    std::fs::write(&next, "5a".repeat(32)).expect("written");
+    std::fs::set_permissions(&next, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("ours");
+    let old = deployment.data.join("master.key");
+    let alone = format!("master_key_file = \"{}\"\n", next.display());
+    deployment.config = format!("{alone}master_key_previous_file = \"{}\"\n", old.display());
+    let server = deployment.serve().expect("it starts");
+    let rewrap = async || server.access.provision("POST", "/master-key/rewrap", json!({})).await.expect("answers");
+    let shown = async || server.access.call("GET", "/operator/v1/master-key", None).await.expect("answers").json();
+    assert_eq!(rewrap().await["unreadable"], json!([secret_id]));
+    assert_eq!(shown().await["all_rewrapped"], json!(false));
+    let of = format!("/applications/{}/secrets", signer.client_id);
+    server.access.provision("POST", &of, json!({ "overlap_s": 0 })).await.expect("is rotated");
+    let revoke = format!("/operator/v1{of}/{secret_id}");
+    assert_eq!(server.access.call("DELETE", &revoke, None).await.expect("answers").status, 200);
+    let done = rewrap().await;
+    assert_eq!((&done["unreadable"], &done["done"]), (&json!([]), &json!(true)));
+    assert_eq!(shown().await["all_rewrapped"], json!(true));
+    assert!(server.terminate().expect("it ends"));
+    deployment.config = alone;
+    let server = deployment.serve().expect("it starts without the old key");
+    assert!(server.terminate().expect("it ends"));
 }

@@ -28,7 +28,7 @@ pub(super) fn examine(
             Err(error) => return findings.note(Verdict::Fail, "database", error.to_string()),
         }
         let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
-        if examine_schema(state, findings) {
+        if examine_schema(config, state, findings) {
             examine_deployment(config, data, key, findings).await;
         }
     });

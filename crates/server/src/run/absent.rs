@@ -1,0 +1,106 @@
+//! What is said where there is no deployment, or none any more: commands that can be run as they are printed.
+
+use std::io::ErrorKind;
+
+use anyhow::{bail, ensure};
+
+use crate::config::Config;
+use crate::datadir::DataDir;
+
+/// The command as it is to be typed for this deployment: its folder, its database and its master key, where they are not those that are taken
+/// without being named. A password is not in it.
+pub fn command(name: &str, config: &Config) -> String {
+    let mut command = format!("countersign {name} --data {}", quoted(&config.data.display().to_string()));
+    if let Some(url) = config.database_url.get() {
+        command.push_str(" --database-url ");
+        command.push_str(&quoted(&without_password(url)));
+    }
+    if let Some(file) = config.master_key_file.get() {
+        command.push_str(" --master-key ");
+        command.push_str(&quoted(&file.display().to_string()));
+    }
+    command
+}
+
+/// How a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:@=+%,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The address with PASSWORD where its password was.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
+    let (authority, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((user, hosts)) if user.contains(':') => {
+            format!("{}:PASSWORD@{hosts}", user.split(':').next().unwrap_or_default())
+        }
+        Some(_) | None => authority.to_owned(),
+    };
+    let (path, query) = after.split_once('?').map_or((after, None), |(path, query)| (path, Some(query)));
+    let hidden =
+        |part: &str| if part.starts_with("password=") { "password=PASSWORD".to_owned() } else { part.to_owned() };
+    let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
+    format!("{scheme}://{authority}{path}{}", query.unwrap_or_default())
+}
+
+/// Refuses a folder without its SQLite database. Nothing is made in it.
+pub fn demand_database(config: &Config, data: &DataDir) -> anyhow::Result<()> {
+    let path = data.database();
+    match std::fs::metadata(&path) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => bail!("the database {} cannot be looked at: {error}", path.display()),
+    }
+    let folder = data.path().display();
+    // The first start notes the audit log's chain there, and nothing takes that away.
+    ensure!(
+        data.chain_key_seen()?.is_none(),
+        "the database {} is gone: a deployment was served from this folder. Bring the file back, or restore a backup into an empty folder with \
+         `countersign restore FILE --data DIR`; where its database is PostgreSQL, name it with --database-url",
+        path.display()
+    );
+    ensure!(
+        !data.master_key().exists(),
+        "{folder} has a master key but no database: where a deployment was here, restore a backup with `countersign restore FILE --data DIR`; \
+         where its database is PostgreSQL, name it with --database-url; where this is its beginning, run `{}`",
+        command("init", config)
+    );
+    bail!("there is no deployment in {folder}: make one with `{}`", command("init", config));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::config::Optional;
+
+    #[test]
+    fn a_command_is_whole_and_has_no_password() {
+        let mut config = Config { data: PathBuf::from("d"), ..Config::default() };
+        assert_eq!(command("init", &config), "countersign init --data d");
+        config.data = PathBuf::from("a b");
+        config.master_key_file = Optional(Some(PathBuf::from("it's")));
+        assert_eq!(command("serve", &config), r"countersign serve --data 'a b' --master-key 'it'\''s'");
+        for (url, printed) in [
+            ("postgres://u:p:w@h:1/d", "postgres://u:PASSWORD@h:1/d"),
+            (
+                "postgres://u:p@w@h1:1,h2:2/d?sslmode=require&password=pw",
+                "'postgres://u:PASSWORD@h1:1,h2:2/d?sslmode=require&password=PASSWORD'",
+            ),
+            ("postgres://u@h/d", "postgres://u@h/d"),
+            ("postgres://h/d", "postgres://h/d"),
+            ("postgresql:///d?host=/run/pg", "'postgresql:///d?host=/run/pg'"),
+        ] {
+            let config =
+                Config { data: PathBuf::from("d"), database_url: Optional(Some(url.to_owned())), ..Config::default() };
+            assert_eq!(command("serve", &config), format!("countersign serve --data d --database-url {printed}"));
+        }
+    }
+}

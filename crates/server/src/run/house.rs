@@ -1,0 +1,109 @@
+//! What a node does for itself every few seconds: it forgets what is too old, and sees whether changes can be made.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use countersign_domain::time::UnixMillis;
+use countersign_store::{AnyStore, Store as _};
+use tokio::sync::watch;
+
+use super::housekeeping_is_due;
+use crate::app::{App, forgotten, operators, trouble};
+
+/// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
+const NONCE_MARGIN_MS: i64 = 5_000;
+/// How often the log says that every request is refused.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+
+/// Until the end: forgets nonces that no request can carry any more, and old answers.
+pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    let mut said = tell(&app, None);
+    while housekeeping_is_due(&mut ended).await {
+        said = tell(&app, said);
+        forget_nonces(&app).await;
+        if let Err(error) = operators::forget_answers(&app).await {
+            app.trouble.met(&format!("old answers to idempotency keys could not be forgotten: {error}"));
+        }
+    }
+}
+
+/// Says now and then that every request is refused. When it was said last.
+fn tell(app: &App, said: Option<Instant>) -> Option<Instant> {
+    if said.is_some_and(|at| at.elapsed() < SAID_EVERY) {
+        return said;
+    }
+    let why = forgotten::trouble(&app.store, app.clock.now())?;
+    tracing::error!("This node is not ready: {why}");
+    Some(Instant::now())
+}
+
+/// The horizon of a store in a file moves no farther than to the newest nonce that is forgotten: a clock that is ahead for a while, without
+/// a request at that time, must not make the requests of the time after it too old.
+async fn forget_nonces(app: &App) {
+    let through = UnixMillis(app.clock.now().0 - app.policy.timestamp_tolerance_ms - NONCE_MARGIN_MS);
+    let horizon = match &app.store {
+        AnyStore::Sqlite(store) => store.newest_nonce_through(through),
+        AnyStore::Postgres(_) | AnyStore::Model(_) => Some(through),
+    };
+    let done = match horizon {
+        Some(horizon) => app.store.purge_nonces(horizon).await.map_err(|error| error.to_string()),
+        // A disk that is full is found out while nobody asks for anything.
+        None => trouble::try_a_change(app).await.map_err(|error| error.to_string()),
+    };
+    if let Err(error) = done {
+        app.trouble.met(&format!("old nonces could not be forgotten: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use countersign_domain::ids::{ApplicationNo, TenantNo};
+    use countersign_store::contract::ClaimKey;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{initialise, open_app};
+
+    const WEEK_MS: i64 = 7 * 86_400_000;
+
+    async fn opened(data: PathBuf) -> App {
+        let config = Config { data, ..Config::default() };
+        initialise(&config).await.expect("is made");
+        open_app(&config, Clock::manual(Clock::System.now()), None).await.expect("opens")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_clock_that_was_ahead_for_a_while_harms_only_where_something_was_signed_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let app = opened(folder.path().join("data")).await;
+        let now = app.clock.now();
+        let use_one = async |nonce: &str, stamped_at: UnixMillis| {
+            let claim =
+                ClaimKey { tenant: TenantNo(1), application: ApplicationNo(1), nonce: nonce.to_owned(), stamped_at };
+            app.store.reserve(&claim).await.expect("answers");
+            app.store.settle(claim).await.expect("answers")
+        };
+        use_one("a", now).await;
+        // Nobody calls meanwhile.
+        app.clock.advance_ms(WEEK_MS);
+        forget_nonces(&app).await;
+        app.clock.advance_ms(-WEEK_MS);
+        assert_eq!(forgotten::trouble(&app.store, now), None);
+        let AnyStore::Sqlite(store) = &app.store else { panic!("it is in a file") };
+        assert_eq!(store.horizon(), now, "what was used is forgotten, and refused for its timestamp");
+
+        app.clock.advance_ms(WEEK_MS);
+        use_one("b", app.clock.now()).await;
+        app.clock.advance_ms(60_000);
+        forget_nonces(&app).await;
+        app.clock.advance_ms(-WEEK_MS - 60_000);
+        let told = forgotten::trouble(&app.store, now).expect("every request is too old");
+        assert!(told.contains("every signed request is refused") && told.contains("docs/OPERATING.md"), "{told}");
+        assert_eq!(forgotten::refused_through(&app.store, now), Some(now.plus_ms(WEEK_MS)));
+        assert!(tell(&app, None).is_some(), "the log says so");
+        assert_eq!(forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 30_000)), None, "it passes soon");
+    }
+}

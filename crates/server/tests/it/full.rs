@@ -1,0 +1,84 @@
+//! A server that may not write to its files any more, as on a full disk, and what it leaves on the disk.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::{Place, Serving, mode};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The status of `GET /readyz` and the whole answer.
+fn readiness(serving: &Serving) -> (u16, String) {
+    let mut stream = TcpStream::connect(&serving.operator_listen).expect("connects");
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("is answered");
+    (answer[9..12].parse().expect("a status"), answer)
+}
+
+fn becomes(serving: &Serving, status: u16) -> String {
+    let began = Instant::now();
+    loop {
+        let (now, answer) = readiness(serving);
+        if now == status {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "{answer}");
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
+}
+
+fn limit_files_to(serving: &Serving, size: &str) {
+    let told =
+        Command::new("prlimit").args(["--pid", &serving.pid().to_string(), &format!("--fsize={size}:")]).status();
+    assert!(told.expect("prlimit runs").success());
+}
+
+#[test]
+fn a_node_that_nobody_asks_for_anything_notices_that_it_cannot_write_and_lives() {
+    let place = Place::fresh();
+    if place.has_database() {
+        return;
+    }
+    place.init();
+    let log = place.path("log");
+    let serving = place.serve_logging(&[], &log);
+    assert_eq!(readiness(&serving).0, 200);
+    // Beyond the limit the system sends a signal, which ends a process that does not expect it. The log goes on up to here.
+    limit_files_to(&serving, "16384");
+    let answer = becomes(&serving, 503);
+    assert!(answer.contains("takes no changes"), "{answer}");
+    limit_files_to(&serving, "unlimited");
+    becomes(&serving, 200);
+    assert_eq!(serving.terminate(), Some(0));
+    let said = std::fs::read_to_string(&log).expect("a log");
+    let told = said.lines().filter(|line| line.contains("could not")).count();
+    assert!((1..6).contains(&told), "{said}");
+}
+
+#[test]
+fn a_backup_that_would_be_too_large_a_file_is_refused_in_words() {
+    let place = Place::fresh();
+    if place.has_database() {
+        return;
+    }
+    place.init();
+    let script = format!("ulimit -f 64; exec {} backup b --data data", super::BINARY);
+    let out = Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().expect("runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("countersign: ") && !place.path("b").exists(), "{said}");
+}
+
+#[test]
+fn every_file_of_a_deployment_is_its_owners_alone() {
+    let place = Place::fresh();
+    place.init();
+    let _serving = place.serve(&[]);
+    for entry in std::fs::read_dir(place.data()).expect("is read") {
+        let path = entry.expect("is read").path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}

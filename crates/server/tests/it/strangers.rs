@@ -1,0 +1,64 @@
+//! What the commands of the operator API say where somebody else listens at its address.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use super::Place;
+
+/// A server that answers 200 with this to everything, for as long as the test runs.
+fn stranger(kind: &str, body: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("has one"));
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("comes");
+            let mut came = [0; 4096];
+            let _ = stream.read(&mut came);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_command_that_somebody_else_answers_has_not_done_what_it_was_asked() {
+    let place = Place::fresh();
+    for (kind, body) in [
+        ("text/html", "<html>It works</html>"),
+        ("application/json", "{}"),
+        ("application/json", r#"{"items":[]}"#),
+        ("application/json", ""),
+    ] {
+        let url = stranger(kind, body);
+        for words in [
+            "token revoke tok_1",
+            "secret revoke app_1 sec_1",
+            "payment-order move 1 --status PAID",
+            "event emit --client-id a --biz-type X --biz-id 1 --biz-status S --data {}",
+            "delivery show",
+            "delivery release",
+            "master-key show",
+            "master-key rewrap",
+            "merchant list",
+            "merchant list --json",
+            "retention",
+            "audit list",
+            "audit heads",
+            "audit verify",
+            "evidence key",
+            "explain 0123456789abcdef0123456789ab",
+            "statement m --month 2026-01",
+        ] {
+            let mut command = place.command(&words.split(' ').collect::<Vec<_>>());
+            command.env("COUNTERSIGN_OPERATOR_TOKEN", "cso_x").env("COUNTERSIGN_OPERATOR_URL", &url);
+            let out = command.output().expect("runs");
+            let stderr = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(1), "{words}: {body}\n{stderr}");
+            assert!(stderr.contains("is this the operator API?"), "{words}: {stderr}");
+        }
+    }
+}
