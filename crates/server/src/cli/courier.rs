@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn what_a_receiver_says_is_shown_cut_and_safe_for_terminals() {
         let judged = |body: &str| {
-            let answer = Answer { status: StatusCode::OK, body: body.to_owned() };
+            let answer = Answer { status: StatusCode::OK, body: body.to_owned(), request_id: None };
             judged(&answer, Duration::ZERO).told()
         };
         let failed = "not taken: status 200, and a returnCode that is not SUCCESS";
