@@ -4,6 +4,7 @@ use countersign_domain::convert::ConvertOrder;
 use countersign_protocol::endpoint::convert_order::Response;
 use countersign_protocol::exact::Exact;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, TRANSFER_ENCODING};
+use hyper::Version;
 use hyper::http::request::Parts;
 
 use crate::merchant::IntakeLimits;
@@ -26,15 +27,37 @@ pub fn type_refusal(headers: &HeaderMap) -> Option<&'static str> {
 
 /// Why a head is refused that two readers of the same bytes could understand differently, such as a proxy and we. None where it is fine.
 /// The parser refuses the rest of them.
-pub fn framing_refusal(headers: &HeaderMap) -> Option<&'static str> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+pub fn framing_refusal(head: &Parts) -> Option<&'static str> {
+    let mut codings = head.headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => {}
         (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
         (Some(_), _) => return Some("send the body as it is, or in chunks: Transfer-Encoding: chunked, once"),
     }
-    let mut hosts = headers.get_all(HOST).iter();
-    (hosts.next().is_some() && hosts.next().is_some()).then_some("send the header Host once")
+    let mut hosts = head.headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Some("send the header Host once"),
+        (Some(host), None) => (!is_host(host.as_bytes())).then_some(
+            "header Host must be the name or address that is called, and its port where that is not the usual one: host or host:port",
+        ),
+        // HTTP/2 has :authority instead, and HTTP/1.0 needs none.
+        (None, None) => (head.version == Version::HTTP_11).then_some("header Host is missing: HTTP/1.1 demands it"),
+    }
+}
+
+/// Whether it is `uri-host [":" port]` of RFC 9110, 7.2, with a host.
+fn is_host(value: &[u8]) -> bool {
+    let (host, port) = match value {
+        [b'[', rest @ ..] => match rest.iter().position(|byte| *byte == b']') {
+            Some(end) => (&rest[..end], &rest[end + 1..]),
+            None => return false,
+        },
+        _ => value.split_at(value.iter().position(|byte| *byte == b':').unwrap_or(value.len())),
+    };
+    let is_port = matches!(port, [] | [b':', ..]) && port.iter().skip(1).all(u8::is_ascii_digit);
+    let is_literal = value.first() == Some(&b'[');
+    let of_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(byte) || is_literal && *byte == b':';
+    is_port && !host.is_empty() && host.iter().all(of_host)
 }
 
 /// Why a head is refused with 431: more than the limits, up to what the HTTP parser itself reads. None where it fits.
@@ -64,5 +87,20 @@ pub fn convert_order(order: &ConvertOrder) -> Response {
         rate: Exact(order.rate),
         quote_id: order.quote_id.clone(),
         create_time: order.created_at.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_a_port_or_without() {
+        for good in ["a", "a.example", "a:80", "a:", "127.0.0.1:8080", "[::1]", "[::1]:8080", "a_b", "xn--a", "a%2db"] {
+            assert!(is_host(good.as_bytes()), "{good}");
+        }
+        for bad in ["", ":80", "a b", "a b/@", "a, b", "a/b", "b@a", "a:b", "a:80:80", "::1", "[::1", "[]", "[::1]80", "\u{e9}"] {
+            assert!(!is_host(bad.as_bytes()), "{bad}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use countersign_protocol::headers::Prefixes;
 use countersign_store::nodes::NodeId;
 use countersign_store::{AnyStore, Store as _};
 use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -37,7 +37,7 @@ use crate::datadir::{DataDir, DataLock};
 use crate::dispatch::egress::Egress;
 use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
-use crate::listen::{self, Crowd, ListenSettings, Throng};
+use crate::listen::{self, Crowd, ListenSettings, Throng, Upload};
 use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use crate::operator::{Entrance, Gate, OperatorSettings};
@@ -386,7 +386,7 @@ async fn serve_merchants(
 ) {
     let service_for = |peer: IpAddr| {
         let edge = edge.clone();
-        service_fn(move |request: Request<Incoming>| {
+        service_fn(move |request: Request<Upload>| {
             // At once: of what is turned away no task holds the head, nor the room that an answer would need.
             match edge.admit(request, peer) {
                 Ok(admitted) => {
@@ -412,7 +412,7 @@ async fn serve_operators(
     entrance: Entrance,
     ended: watch::Receiver<bool>,
 ) {
-    let service_for = |peer: IpAddr| operator::connection::<Incoming>(&router, &entrance, peer);
+    let service_for = |peer: IpAddr| operator::connection::<Upload>(&router, &entrance, peer);
     listen::serve(listener, settings, service_for, ended).await;
 }
 

@@ -2,23 +2,26 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 
-/// A body that counts as under way until its end, and each part of it as something asked. One of a known length is passed on as it is.
+use super::doings::Doings;
+
+/// A body that counts as under way until its end; of one whose length is not known, each part counts as something asked.
 #[derive(Debug)]
 pub(super) struct Long<B> {
     body: B,
-    asked: Option<Arc<AtomicU64>>,
+    doings: Arc<Doings>,
+    counts_parts: bool,
 }
 
 impl<B: Body> Long<B> {
-    /// `asked` is what its connection counts by.
-    pub(super) fn new(body: B, asked: Arc<AtomicU64>) -> Self {
-        let is_known = body.size_hint().exact().is_some();
-        Self { body, asked: (!is_known).then_some(asked) }
+    /// `doings` is what its connection counts by.
+    pub(super) fn new(body: B, doings: Arc<Doings>) -> Self {
+        let counts_parts = body.size_hint().exact().is_none();
+        Self { body, doings, counts_parts }
     }
 }
 
@@ -31,8 +34,8 @@ impl<B: Body + Unpin> Body for Long<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        if let (Poll::Ready(Some(Ok(_))), Some(asked)) = (&polled, &self.asked) {
-            asked.fetch_add(1, Ordering::Relaxed);
+        if self.counts_parts && matches!(polled, Poll::Ready(Some(Ok(_)))) {
+            self.doings.asked.fetch_add(1, Ordering::Relaxed);
         }
         polled
     }

@@ -6,12 +6,13 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::{Service, service_fn};
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -21,19 +22,28 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crowd::Refusals;
+use doings::Doings;
+use linger::Lingering;
 use long::Long;
+use upload::Drains;
 
 mod crowd;
+mod doings;
 mod expiry;
+mod linger;
 mod long;
 mod throng;
 pub mod tls;
+mod upload;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unread_tests;
 
 pub use crowd::Crowd;
 pub use throng::{Throng, Turn};
+pub use upload::Upload;
 
 /// How a listener treats its connections.
 #[derive(Clone, Debug)]
@@ -85,6 +95,9 @@ const SEND_BYTES_MAX: usize = 64 * 1024;
 /// Requests of HTTP/2 that were reset before anybody looked at them, and resets that we had to send: more end the connection.
 const RESETS_MAX: usize = 32;
 
+/// How long nothing goes on upon a connection of HTTP/2 before it is closed at the end, twice: what it was told last is on the way, and so may a request be.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
 /// Accepts until `shutdown` says true, then drains. `service_for` makes the service of a connection from its peer's address.
 pub async fn serve<S, B>(
     listener: TcpListener,
@@ -92,7 +105,7 @@ pub async fn serve<S, B>(
     service_for: impl Fn(IpAddr) -> S,
     mut shutdown: watch::Receiver<bool>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
@@ -100,7 +113,7 @@ pub async fn serve<S, B>(
 {
     let permits = Arc::new(Semaphore::new(settings.connections_max));
     let (graceful, refusals) = (GracefulShutdown::new(), Refusals::default());
-    let builder = builder(&settings);
+    let (builder, drains) = (builder(&settings), Arc::new(Drains::default()));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -113,8 +126,13 @@ pub async fn serve<S, B>(
             turn_away(&settings.crowd, &refusals, peer);
             continue;
         };
-        let connection =
-            Connection { settings: settings.clone(), builder: builder.clone(), watcher: graceful.watcher() };
+        let connection = Connection {
+            settings: settings.clone(),
+            builder: builder.clone(),
+            drains: drains.clone(),
+            watcher: graceful.watcher(),
+            shutdown: shutdown.clone(),
+        };
         let service = service_for(peer);
         tokio::spawn(async move {
             let _held = (permit, place);
@@ -143,14 +161,16 @@ fn turn_away(crowd: &Crowd, refusals: &Refusals, peer: IpAddr) {
 struct Connection {
     settings: ListenSettings,
     builder: Builder<TokioExecutor>,
+    drains: Arc<Drains>,
     watcher: Watcher,
+    shutdown: watch::Receiver<bool>,
 }
 
 impl Connection {
     /// From the first byte to the end. What breaks here is the peer's connection; the requests on it were logged.
     async fn serve<S, B>(self, stream: TcpStream, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+        S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
         B: Body + Send + Unpin + 'static,
         B::Data: Send,
@@ -175,26 +195,54 @@ impl Connection {
     async fn speak<T, S, B>(self, stream: T, service: S)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+        S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
         B: Body + Send + Unpin + 'static,
         B::Data: Send,
         B::Error: std::error::Error + Send + Sync,
     {
-        let asked = Arc::new(AtomicU64::new(0));
-        let under_way = asked.clone();
-        let service = service_fn(move |request| {
-            let (under_way, answer) = (under_way.clone(), service.call(request));
-            under_way.fetch_add(1, Ordering::Relaxed);
-            async move {
-                let answer = answer.await;
-                answer.map(|answer| answer.map(|body| Long::new(body, under_way)))
-            }
-        });
-        let connection = self.builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        let (head_timeout, request_timeout) = (self.settings.head_timeout, self.settings.request_timeout);
-        until_idle(self.watcher.watch(connection), &asked, head_timeout, request_timeout).await;
+        let Self { settings, builder, drains, watcher, shutdown } = self;
+        let doings = Arc::new(Doings::default());
+        let stream = TokioIo::new(Lingering::new(stream, doings.clone()));
+        let connection = builder.serve_connection(stream, watched(service, doings.clone(), drains)).into_owned();
+        tokio::select! {
+            () = until_idle(watcher.watch(connection), &doings, settings.head_timeout, settings.request_timeout) => {}
+            () = told_and_idle(&doings, shutdown) => {}
+        }
     }
+}
+
+/// The service with an eye on what is under way, and on bodies that it does not read to their end.
+fn watched<S, B>(
+    service: S,
+    doings: Arc<Doings>,
+    drains: Arc<Drains>,
+) -> impl Service<Request<Incoming>, Response = Response<Long<B>>, Error = Infallible, Future: Send + 'static> + Send
+where
+    S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body + Send + Unpin + 'static,
+{
+    service_fn(move |request: Request<Incoming>| {
+        let is_http_1 = request.version() < Version::HTTP_2;
+        let (request, unfinished) = Upload::watch(request);
+        let (doings, drains, answer) = (doings.clone(), drains.clone(), service.call(request));
+        doings.asked.fetch_add(1, Ordering::Relaxed);
+        doings.is_http_1.fetch_or(is_http_1, Ordering::Relaxed);
+        async move {
+            let Ok(mut answer) = answer.await;
+            let leaves_unread = match unfinished {
+                Some(unfinished) => !drains.finish(unfinished).await,
+                None => false,
+            };
+            // The connection cannot be used again: nobody knows where the next request begins.
+            if leaves_unread && is_http_1 {
+                doings.leaves_unread.store(true, Ordering::Relaxed);
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(answer.map(|body| Long::new(body, doings)))
+        }
+    })
 }
 
 /// Serves a connection to its end, or until nothing was asked on it for `head_timeout` and nothing is under way.
@@ -202,23 +250,33 @@ impl Connection {
 /// The parser's own limit does not see a peer that never says which HTTP it speaks, one that does not read its answers, or an
 /// idle HTTP/2 connection that answers pings: each would hold its place for ever. A request that waits behind unread answers
 /// is under way for ever too, so that counts for `request_timeout` only; of a long answer each part counts as something asked.
-async fn until_idle(
-    connection: impl Future,
-    asked: &Arc<AtomicU64>,
-    head_timeout: Duration,
-    request_timeout: Duration,
-) {
-    /// The service has one, this function's caller the other; each request under way has one more.
-    const HOLDERS: usize = 2;
+async fn until_idle(connection: impl Future, doings: &Arc<Doings>, head_timeout: Duration, request_timeout: Duration) {
     let mut connection = pin!(connection);
     let (mut before, mut quiet) = (0, Duration::ZERO);
     while tokio::time::timeout(head_timeout, connection.as_mut()).await.is_err() {
-        let count = asked.load(Ordering::Relaxed);
+        let count = doings.asked();
         quiet = if count == before { quiet + head_timeout } else { Duration::ZERO };
         before = count;
-        if !quiet.is_zero() && (Arc::strong_count(asked) <= HOLDERS || quiet >= request_timeout) {
+        if !quiet.is_zero() && (doings.is_idle() || quiet >= request_timeout) {
             return;
         }
+    }
+}
+
+/// Waits until the listener has been told to end and nothing goes on upon a connection of HTTP/2.
+///
+/// Such a connection ends by itself only when its peer answers a ping: one that does not read would be waited for to the end of the drain.
+async fn told_and_idle(doings: &Arc<Doings>, mut shutdown: watch::Receiver<bool>) {
+    // Where nobody can tell any more, the listener ends too.
+    let _ = shutdown.wait_for(|ended| *ended).await;
+    let (mut before, mut was_idle) = (doings.asked(), false);
+    loop {
+        tokio::time::sleep(LAST_WORDS).await;
+        let (count, is_idle) = (doings.asked(), doings.is_idle());
+        if is_idle && was_idle && count == before && !doings.is_http_1.load(Ordering::Relaxed) {
+            return;
+        }
+        (before, was_idle) = (count, is_idle);
     }
 }
 

@@ -22,7 +22,7 @@ async fn narrow() -> std::net::SocketAddr {
     let large = Bytes::from(vec![b'x'; LARGE]);
     let service_for = move |_| {
         let large = large.clone();
-        service_fn(move |request: Request<Incoming>| {
+        service_fn(move |request: Request<Upload>| {
             let body = if request.uri().path() == "/large" { large.clone() } else { Bytes::from_static(b"ok") };
             async move { Ok::<_, Infallible>(Response::new(Full::new(body))) }
         })
@@ -101,7 +101,7 @@ async fn a_long_answer_that_is_read_goes_on_to_its_end() {
     let (head_timeout, request_timeout) = (Duration::from_millis(60), Duration::from_millis(120));
     let settings = ListenSettings { head_timeout, request_timeout, ..ListenSettings::default() };
     let service_for = |_| {
-        service_fn(|_: Request<Incoming>| async {
+        service_fn(|_: Request<Upload>| async {
             let pause = tokio::time::interval(Duration::from_millis(20));
             Ok::<_, Infallible>(Response::new(InParts { left: 40, pause }))
         })

@@ -45,7 +45,7 @@ fn allow(path: &str) -> Option<&'static str> {
 
 /// 400, and the end of the connection: nobody may read on where another reader would see something else.
 pub fn check_framing(head: &Parts) -> Result<(), Failure> {
-    edges::framing_refusal(&head.headers).map_or(Ok(()), |sentence| {
+    edges::framing_refusal(head).map_or(Ok(()), |sentence| {
         Err(Failure { ends_connection: true, ..Failure::new(Code::InvalidParameter, sentence).because("framing") })
     })
 }

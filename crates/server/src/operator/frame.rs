@@ -112,10 +112,10 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
 
 /// The checks of a head, which need nothing else: what may be understood in two ways, and what is too large.
 fn refused_by_head(desk: &Desk, request: Request) -> Result<Request, Problem> {
-    if let Some(sentence) = edges::framing_refusal(request.headers()) {
+    let (head, body) = request.into_parts();
+    if let Some(sentence) = edges::framing_refusal(&head) {
         return Err(Problem::new(Code::InvalidParameter, sentence));
     }
-    let (head, body) = request.into_parts();
     match edges::head_refusal(&head, &desk.settings.limits) {
         None => Ok(Request::from_parts(head, body)),
         Some(sentence) => Err(Problem::new(Code::HeadersTooLarge, sentence)),

@@ -126,7 +126,7 @@ fn edge(world: &World, budget: Budget) -> (Edge, Heard, countersign::log::LogGua
 
 /// The status of the answer to a request from this address, and how long it took.
 async fn asked(edge: &Edge, draft: &Draft, from: &str) -> (u16, Duration) {
-    let mut request = Request::builder().method(draft.method.as_str()).uri(&draft.target);
+    let mut request = Request::builder().method(draft.method.as_str()).uri(&draft.target).header("host", "localhost");
     for (name, value) in &draft.headers {
         request = request.header(name, value);
     }

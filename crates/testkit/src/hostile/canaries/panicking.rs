@@ -87,7 +87,8 @@ pub async fn panic_here() -> Result<()> {
         let signer = Signer { client_id, key: SigningKey::new(secret.as_bytes()), merchant_id: None };
         let draft = world.draft(&signer, "GET", "/v1/pay/events", "");
         world.send(&draft).await?;
-        let mut request = Request::builder().method("POST").uri("/rate/commission_rule/upgrade");
+        let mut request =
+            Request::builder().method("POST").uri("/rate/commission_rule/upgrade").header("host", "localhost");
         for (name, value) in &draft.headers {
             request = request.header(name, value);
         }

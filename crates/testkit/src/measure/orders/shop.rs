@@ -108,7 +108,7 @@ impl Shop {
         let signer = &self.tills[till % self.tills.len()].signer;
         let Draft { method, target, headers, body } =
             signer.draft_at("POST", path, body.as_bytes(), wall_ms(), &fresh_nonce());
-        let mut request = hyper::Request::builder().method(method.as_str()).uri(target);
+        let mut request = hyper::Request::builder().method(method.as_str()).uri(target).header("host", "localhost");
         for (name, value) in &headers {
             request = request.header(name, value);
         }

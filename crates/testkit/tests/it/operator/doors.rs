@@ -95,7 +95,8 @@ async fn a_token_is_made_shown_once_and_revoked() {
 async fn what_is_no_door_is_refused_with_a_document_too() {
     let house = House::open().await;
     house.get("/nothing").await.refused(404, "400404", "path");
-    let outside = Request::builder().uri("/elsewhere").body(Body::empty()).expect("a request");
+    let outside =
+        Request::builder().uri("/elsewhere").header("host", "localhost").body(Body::empty()).expect("a request");
     house.send(outside).await.refused(404, "400404", "path");
     let answer = house.delete("/merchants").await;
     answer.refused(405, "400405", "method");

@@ -243,7 +243,7 @@ pub fn request_by(
     headers: &[(&str, &str)],
 ) -> Request<Body> {
     let path = if path.starts_with("/operator") { path.to_owned() } else { format!("/operator/v1{path}") };
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
     if !token.is_empty() {
         request = request.header("authorization", format!("Bearer {token}"));
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::house::{Answer, House};
 
 async fn open(house: &House, path: &str) -> Answer {
-    house.send(Request::builder().uri(path).body(Body::empty()).expect("a request")).await
+    house.send(Request::builder().uri(path).header("host", "localhost").body(Body::empty()).expect("a request")).await
 }
 
 #[tokio::test]

@@ -1,0 +1,164 @@
+//! Bodies that nobody reads to their end: what still comes of one is thrown away for a moment, so that the answer is heard.
+//!
+//! The library drops such a body. Over HTTP/2 it resets the stream with the answer, which some clients take for a failure of the transport;
+//! over HTTP/1 the connection cannot be used again, and the answer has to say so.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::header::EXPECT;
+use hyper::{Request, Version};
+use tokio::sync::Semaphore;
+
+/// Bodies of one listener that are thrown away at once: each holds the room of a request.
+const DRAINS_MAX: usize = 256;
+
+/// What is thrown away of a body before its answer. Over HTTP/1 only what keeps a connection in use: the rest comes after the answer, see `linger`.
+const HTTP_1: Bounds = Bounds { bytes: 64 * 1024, time: Duration::from_millis(200) };
+const HTTP_2: Bounds = Bounds { bytes: 8 * 1024 * 1024, time: Duration::from_secs(1) };
+
+/// How much, and for how long.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    bytes: u64,
+    time: Duration,
+}
+
+/// The body of a request, which leaves behind what was not read of it.
+#[derive(Debug)]
+pub struct Upload {
+    body: Option<Incoming>,
+    /// Where to; none where there is no body.
+    rest: Option<Arc<Rest>>,
+    state: State,
+}
+
+/// How far a body was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Over,
+    Broken,
+}
+
+/// What was left of a body.
+#[derive(Debug, Default)]
+pub(super) struct Rest(Mutex<Left>);
+
+#[derive(Debug, Default)]
+enum Left {
+    /// Its reader has not let go of it, or its framing broke: nobody can read on.
+    #[default]
+    Lost,
+    /// All of it was read.
+    Nothing,
+    /// The rest may be read.
+    Unread(Incoming),
+}
+
+/// Throws away what was left of bodies, of so many at once.
+#[derive(Debug)]
+pub(super) struct Drains(Semaphore);
+
+/// What has to be known of a request to finish its body.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    rest: Arc<Rest>,
+    is_http_2: bool,
+    /// Whether the client waits for a word before it sends its body: to read would be that word.
+    waits: bool,
+}
+
+impl Upload {
+    /// The request with a body that is watched; and what is to be finished once it is answered, where it has a body.
+    pub(super) fn watch(request: Request<Incoming>) -> (Request<Self>, Option<Unfinished>) {
+        let rest = (!request.body().is_end_stream()).then(Arc::<Rest>::default);
+        let unfinished = rest.clone().map(|rest| Unfinished {
+            rest,
+            is_http_2: request.version() == Version::HTTP_2,
+            waits: request.headers().contains_key(EXPECT),
+        });
+        (request.map(|body| Self { body: Some(body), rest, state: State::Open }), unfinished)
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(context);
+        match &polled {
+            Poll::Ready(None) => self.state = State::Over,
+            Poll::Ready(Some(Err(_))) => self.state = State::Broken,
+            Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let (Some(rest), Some(body)) = (&self.rest, self.body.take()) else { return };
+        let left = match self.state {
+            State::Broken => Left::Lost,
+            State::Over => Left::Nothing,
+            State::Open if body.is_end_stream() => Left::Nothing,
+            State::Open => Left::Unread(body),
+        };
+        *rest.0.lock().unwrap_or_else(PoisonError::into_inner) = left;
+    }
+}
+
+impl Default for Drains {
+    fn default() -> Self {
+        Self(Semaphore::new(DRAINS_MAX))
+    }
+}
+
+impl Drains {
+    /// Whether a body was read to its end, by its reader or now.
+    pub(super) async fn finish(&self, unfinished: Unfinished) -> bool {
+        let Unfinished { rest, is_http_2, waits } = unfinished;
+        let left = std::mem::take(&mut *rest.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let bounds = if is_http_2 { HTTP_2 } else { HTTP_1 };
+        match left {
+            Left::Nothing => true,
+            // In a box: hardly any request needs the room.
+            Left::Unread(body) if !waits && body.size_hint().lower() <= bounds.bytes => {
+                let Ok(_place) = self.0.try_acquire() else { return false };
+                Box::pin(tokio::time::timeout(bounds.time, throw_away(body, bounds.bytes))).await.unwrap_or(false)
+            }
+            Left::Lost | Left::Unread(_) => false,
+        }
+    }
+}
+
+/// Whether the body ended within so many bytes.
+async fn throw_away(mut body: Incoming, bytes_max: u64) -> bool {
+    let mut seen = 0;
+    while seen <= bytes_max {
+        match body.frame().await {
+            None => return true,
+            Some(Ok(frame)) => seen += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(_)) => return false,
+        }
+    }
+    false
+}
