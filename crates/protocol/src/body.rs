@@ -53,6 +53,9 @@ impl<'a> Fields<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, FieldRefused> {
         let whole = |why: &str| FieldRefused::new("", why);
         let text = std::str::from_utf8(body).map_err(|_| whole("must be UTF-8"))?;
+        if text.starts_with('\u{feff}') {
+            return Err(whole("begins with a byte order mark: send it without"));
+        }
         if !begins_object(text) {
             return Err(whole("must be a JSON object"));
         }
@@ -62,7 +65,10 @@ impl<'a> Fields<'a> {
             .and_then(|fields| json.end().map(|()| fields))
             .map_err(|error| whole(&format!("must be a JSON object; it cannot be read at {}", place(&error))))?;
         if let Some(twice) = repeated(fields.iter().map(|(name, _)| name.as_ref()).collect()) {
-            return Err(FieldRefused::new(twice, "must be given once"));
+            return Err(match &*twice {
+                "" => whole("the field with the empty name \"\" must be given once"),
+                twice => FieldRefused::new(twice, "must be given once"),
+            });
         }
         for (name, value) in &fields {
             check_nested(value.get()).map_err(|why| FieldRefused::new(name.as_ref(), why))?;

@@ -1,10 +1,13 @@
 //! What the two edges share: the checks of a body's type, and the order that both show.
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
+
 use countersign_domain::convert::ConvertOrder;
 use countersign_protocol::endpoint::convert_order::Response;
 use countersign_protocol::exact::Exact;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, TRANSFER_ENCODING};
 use hyper::Version;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 
 use crate::merchant::IntakeLimits;
@@ -17,12 +20,26 @@ pub fn type_refusal(headers: &HeaderMap) -> Option<&'static str> {
         return Some("send the body without Content-Encoding");
     }
     let mut types = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(first), None) = (types.next(), types.next()) else {
-        return Some("send the header Content-Type: application/json once");
+    let first = match (types.next(), types.next()) {
+        (None, _) => return Some("the header Content-Type is missing: send Content-Type: application/json"),
+        (Some(_), Some(_)) => return Some("send the header Content-Type: application/json once"),
+        (Some(first), None) => first,
     };
     let media = first.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
     let fits = media.eq_ignore_ascii_case("application/json");
     (!fits).then_some("send the header Content-Type: application/json")
+}
+
+/// Why a body could not be read to its end.
+pub fn body_refusal(error: &(dyn Error + 'static)) -> &'static str {
+    let causes = std::iter::successors(Some(error), |cause| (*cause).source());
+    let kind = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind).next();
+    match kind {
+        Some(ErrorKind::InvalidInput | ErrorKind::InvalidData) => {
+            "the chunks of the body cannot be read: each is its size in hex digits, CR LF, that many bytes, CR LF, and the last one has the size 0"
+        }
+        Some(_) | None => "the body broke off",
+    }
 }
 
 /// Why a head is refused that two readers of the same bytes could understand differently, such as a proxy and we. None where it is fine.
@@ -56,7 +73,8 @@ fn is_host(value: &[u8]) -> bool {
     };
     let is_port = matches!(port, [] | [b':', ..]) && port.iter().skip(1).all(u8::is_ascii_digit);
     let is_literal = value.first() == Some(&b'[');
-    let of_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(byte) || is_literal && *byte == b':';
+    let of_host =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(byte) || is_literal && *byte == b':';
     is_port && !host.is_empty() && host.iter().all(of_host)
 }
 
@@ -64,8 +82,8 @@ fn is_host(value: &[u8]) -> bool {
 pub fn head_refusal(head: &Parts, limits: &IntakeLimits) -> Option<String> {
     let line =
         head.uri.path_and_query().map_or(0, |p| p.as_str().len()) + head.method.as_str().len() + " HTTP/1.1 ".len();
-    // Four bytes a header: ": " and CR LF.
-    let size = line + head.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>();
+    // Four bytes a header: ": " and CR LF; four more are the CR LF of the first line and of the last, which is empty.
+    let size = line + 4 + head.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>();
     let IntakeLimits { line_bytes_max, head_bytes_max, headers_max, .. } = limits;
     (line > *line_bytes_max || size > *head_bytes_max || head.headers.len() > *headers_max).then(|| {
         format!(
@@ -99,7 +117,9 @@ mod tests {
         for good in ["a", "a.example", "a:80", "a:", "127.0.0.1:8080", "[::1]", "[::1]:8080", "a_b", "xn--a", "a%2db"] {
             assert!(is_host(good.as_bytes()), "{good}");
         }
-        for bad in ["", ":80", "a b", "a b/@", "a, b", "a/b", "b@a", "a:b", "a:80:80", "::1", "[::1", "[]", "[::1]80", "\u{e9}"] {
+        for bad in [
+            "", ":80", "a b", "a b/@", "a, b", "a/b", "b@a", "a:b", "a:80:80", "::1", "[::1", "[]", "[::1]80", "\u{e9}",
+        ] {
             assert!(!is_host(bad.as_bytes()), "{bad}");
         }
     }

@@ -52,7 +52,7 @@ const STATUS: &[u8] = b"\"status\":";
 fn why(line: &Map<String, Value>) -> String {
     let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
     let number = |name: &str| line.get(name).and_then(Value::as_i64);
-    let (client, merchant) = (text("client_id"), text("merchant_id"));
+    let (client, merchant, acts_for) = (text("client_id"), text("merchant_id"), text("on_behalf_of"));
     let drift = number("drift_ms").map_or_else(String::new, |ms| {
         let side = if ms >= 0 { "behind" } else { "ahead of" };
         format!(" Its timestamp was {} ms {side} the server's time.", ms.abs())
@@ -76,15 +76,31 @@ fn why(line: &Map<String, Value>) -> String {
             "No live secret of {client} gives this signature. Other bytes were signed than were sent (the body as it goes over the wire, \
              LF after timestamp, nonce and body), or with a secret that is not live: see `countersign secret list {client}`."
         ),
+        (_, "unreadable_signature") => "Its signature is neither 128 hex digits nor 88 characters of Base64, padding included: the URL-safe alphabet, Base64 without \
+             its padding and Base64 of hex digits are not read."
+            .to_owned(),
+        (_, "on_behalf_of_unknown") => format!("Its On-Behalf-Of, {acts_for:?}, is nobody's merchant_id."),
+        (_, "on_behalf_of_foreign") => format!(
+            "Its On-Behalf-Of, {acts_for:?}, is no sub-account of {merchant}: it belongs to another institution, or is no sub-account at all."
+        ),
+        (_, "on_behalf_of_disabled") => format!(
+            "Its On-Behalf-Of, {acts_for}, is a sub-account of {merchant} that is disabled: `countersign sub-account update {acts_for} --enabled true` ends that."
+        ),
+        (_, "acts_for_itself_alone") => format!(
+            "It came with On-Behalf-Of, {acts_for:?}, and only an institution's own key may act for another: {client} belongs to {merchant}, which is none."
+        ),
         (_, "stamped_before_crash") => {
             "The machine has come back from a crash and could not tell the request from a replay.".to_owned()
         }
         (_, "clock_was_ahead") => "The service's clock was ahead once and is not any more, and nonces of the time up to then are forgotten: every signed \
              request is refused until the clock is there again (`/readyz` says until when; docs/OPERATING.md, A clock that was ahead)."
             .to_owned(),
-        ("400003", _) => {
-            "Its timestamp is outside the tolerance, or older than what is still known of nonces.".to_owned()
-        }
+        (_, "tolerance_raised") => format!(
+            "The tolerance of {client} was raised after its timestamp: what was stamped up to then is judged by the one before. Stamped later, it is accepted."
+        ),
+        (_, "own_tolerance") => format!("Its timestamp is outside the tolerance that {client} has of its own."),
+        (_, "nonces_forgotten") => "Its timestamp is older than what is still known of nonces: it could be a replay.".to_owned(),
+        ("400003", _) => "Its timestamp is outside the tolerance of the deployment.".to_owned(),
         ("400021", _) => match number("nonce_first_stamped") {
             Some(first) => format!("Its nonce was used before, by a request of {client} that was stamped {first}."),
             None => format!("Its nonce was used before by {client}."),

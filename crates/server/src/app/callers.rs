@@ -335,7 +335,12 @@ impl App {
         let refused = match &read {
             None => Refused { why: SignatureRefusal::UnknownClient, merchant_id: String::new() },
             Some(known) if !known.is_enabled => known.disabled(),
-            Some(_) => Refused { why: SignatureRefusal::WrongSignature, merchant_id: String::new() },
+            Some(_) => {
+                let is_read = claimed.is_some();
+                let why =
+                    if is_read { SignatureRefusal::WrongSignature } else { SignatureRefusal::UnreadableSignature };
+                Refused { why, merchant_id: String::new() }
+            }
         };
         Ok(Authenticated::No(refused, check.cost))
     }

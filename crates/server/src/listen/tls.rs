@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use countersign_domain::time::UnixMillis;
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use thiserror::Error;
+use rustls::{CertificateError, Error, InconsistentKeys, ServerConfig};
 
 use super::expiry;
 
 /// Why a certificate and its key are not taken into use.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file that cannot be read as PEM.
     #[error("{path} cannot be read as PEM: {cause}", path = .path.display())]
@@ -26,14 +26,42 @@ pub enum TlsError {
         /// Which.
         path: PathBuf,
         /// Why.
-        cause: rustls::pki_types::pem::Error,
+        cause: pem::Error,
     },
     /// A file without a certificate.
     #[error("{path} holds no certificate", path = .0.display())]
     NoCertificate(PathBuf),
-    /// A key that is not the certificate's, or of a kind that is not supported.
+    /// A file without a private key.
+    #[error("{path} holds no private key in PEM (BEGIN PRIVATE KEY)", path = .0.display())]
+    NoKey(PathBuf),
+    /// A key under a password, which nobody is there to type.
+    #[error("{path} is encrypted: write the key without its password (openssl pkey -in KEY -out PLAIN), for the service's user alone to read", path = .0.display())]
+    EncryptedKey(PathBuf),
+    /// A key of a kind that is not supported.
+    #[error("{path} holds a key that cannot be used: RSA of 2048 to 8192 bits, ECDSA (P-256, P-384, P-521) and Ed25519 can", path = .0.display())]
+    UnusableKey(PathBuf),
+    /// The certificate of the key is there, behind another.
+    #[error("{path} begins with another certificate than that of the key: the server's own must stand first, and is number {place} there", path = .chain.display())]
+    WrongOrder {
+        /// Which.
+        chain: PathBuf,
+        /// Where it stands, from 1.
+        place: usize,
+    },
+    /// A certificate of another key.
+    #[error("the certificate in {chain} is for another key than that in {key}", chain = .chain.display(), key = .key.display())]
+    OtherKey {
+        /// The file of certificates.
+        chain: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// A certificate as they were before extensions.
+    #[error("the certificate in {path} has not version 3 of X.509, which clients demand: make it anew with a subjectAltName", path = .0.display())]
+    OldVersion(PathBuf),
+    /// A certificate and its key that are no good for another reason.
     #[error("certificate and key do not fit together")]
-    Unfit(#[source] rustls::Error),
+    Unfit(#[source] Error),
 }
 
 /// The certificate in use. Handshakes take what is current; connections that stand keep what they have.
@@ -117,6 +145,43 @@ fn certified(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
     if chain.is_empty() {
         return Err(TlsError::NoCertificate(certificate.to_owned()));
     }
-    let key = PrivateKeyDer::from_pem_file(key).map_err(unreadable(key))?;
-    CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(TlsError::Unfit)
+    let der = PrivateKeyDer::from_pem_file(key).map_err(|cause| match cause {
+        _ if is_encrypted(key) => TlsError::EncryptedKey(key.to_owned()),
+        pem::Error::NoItemsFound => TlsError::NoKey(key.to_owned()),
+        cause => unreadable(key)(cause),
+    })?;
+    let signs = any_supported_type(&der).map_err(|_| TlsError::UnusableKey(key.to_owned()))?;
+    let certified = CertifiedKey::new(chain, signs);
+    match certified.keys_match() {
+        // Nobody can tell: the first handshake will.
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
+        Err(error) => Err(unfit(error, certified, certificate, key)),
+    }
 }
+
+/// Whether a key is under a password, in either way of writing one.
+fn is_encrypted(key: &Path) -> bool {
+    std::fs::read_to_string(key).is_ok_and(|text| text.contains("BEGIN ENCRYPTED") || text.contains(",ENCRYPTED"))
+}
+
+/// What is wrong with a certificate, of which `error` says that it is not the key's.
+fn unfit(error: Error, certified: CertifiedKey, certificate: &Path, key: &Path) -> TlsError {
+    let CertifiedKey { cert, key: signs, .. } = certified;
+    let fits = |one: &CertificateDer<'static>| CertifiedKey::new(vec![one.clone()], signs.clone()).keys_match().is_ok();
+    match error {
+        Error::InconsistentKeys(_) => match cert.iter().position(fits) {
+            Some(before) => TlsError::WrongOrder { chain: certificate.to_owned(), place: before + 1 },
+            None => TlsError::OtherKey { chain: certificate.to_owned(), key: key.to_owned() },
+        },
+        // The library has a name for this fault in words only.
+        Error::InvalidCertificate(CertificateError::Other(why))
+            if why.to_string().contains("UnsupportedCertVersion") =>
+        {
+            TlsError::OldVersion(certificate.to_owned())
+        }
+        error => TlsError::Unfit(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

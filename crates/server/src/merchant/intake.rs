@@ -26,7 +26,7 @@ pub fn endpoint(head: &Parts) -> Result<Endpoint, Failure> {
         }
     }
     match allowed {
-        None => Err(Failure::new(Code::NotFound, "no operation has this path; see the list of endpoints")),
+        None => Err(Failure::new(Code::NotFound, not_found(path))),
         Some(method) => Err(Failure {
             allow: Some(allow(path).unwrap_or(method)),
             ..Failure::new(
@@ -34,6 +34,16 @@ pub fn endpoint(head: &Parts) -> Result<Endpoint, Failure> {
                 format!("this path is called with another method: {}", allow(path).unwrap_or(method)),
             )
         }),
+    }
+}
+
+/// Which path may be meant by one that is nobody's.
+fn not_found(path: &str) -> String {
+    let bare = path.trim_end_matches('/');
+    let meant = Endpoint::ALL.iter().map(|endpoint| endpoint.path()).find(|ours| ours.eq_ignore_ascii_case(bare));
+    match meant {
+        Some(meant) => format!("no operation has this path, but {meant} is one: paths are matched to the letter"),
+        None => "no operation has this path; the section Operations of the protocol lists them, and they are matched to the letter".to_owned(),
     }
 }
 
@@ -59,7 +69,7 @@ pub fn check_head(head: &Parts, limits: &IntakeLimits) -> Result<(), Failure> {
 pub async fn read<B>(head: &Parts, body: B, limits: &IntakeLimits) -> Result<Bytes, Failure>
 where
     B: Body<Data = Bytes>,
-    B::Error: std::error::Error,
+    B::Error: std::error::Error + 'static,
 {
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -86,14 +96,14 @@ where
 async fn gather<B>(body: B, limits: &IntakeLimits) -> Result<Bytes, Failure>
 where
     B: Body<Data = Bytes>,
-    B::Error: std::error::Error,
+    B::Error: std::error::Error + 'static,
 {
     let mut body = std::pin::pin!(body);
     let mut first: Option<Bytes> = None;
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame =
-            frame.map_err(|_| Failure::new(Code::InvalidParameter, "the body broke off").because("body_broken"))?;
+            frame.map_err(|e| Failure::new(Code::InvalidParameter, edges::body_refusal(&e)).because("body_broken"))?;
         let Ok(data) = frame.into_data() else { continue };
         let have = first.as_ref().map_or(0, Bytes::len) + all.len();
         if have + data.len() > limits.body_bytes_max {

@@ -251,7 +251,7 @@ impl Edge {
     pub async fn serve<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
-        B::Error: std::error::Error,
+        B::Error: std::error::Error + 'static,
     {
         match self.admit(request, peer) {
             Ok(admitted) => self.answer(admitted).await,
@@ -278,7 +278,7 @@ impl Edge {
     pub async fn answer<B>(&self, admitted: Admitted<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
-        B::Error: std::error::Error,
+        B::Error: std::error::Error + 'static,
     {
         let Admitted { request, source, started, _turn } = admitted;
         let mut told = self.told(&request, source, started);
@@ -325,7 +325,7 @@ impl Edge {
     async fn route<B>(&self, trace: &mut Trace, request: Request<B>) -> Result<Vec<u8>, Failure>
     where
         B: Body<Data = Bytes>,
-        B::Error: std::error::Error,
+        B::Error: std::error::Error + 'static,
     {
         let (head, body) = request.into_parts();
         intake::check_framing(&head)?;

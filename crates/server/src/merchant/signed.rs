@@ -124,8 +124,7 @@ impl Edge {
             stamped_at: UnixMillis(headers.timestamp_ms),
         };
         // A lower limit of the application's own is checked after the signature, so that it tells a stranger nothing.
-        let in_own_time = own_limit_ms(&caller.application, headers.timestamp_ms)
-            .map_or(Ok(()), |ms| in_time(now, headers.timestamp_ms, ms));
+        let in_own_time = in_own_time(&caller.application, now, headers.timestamp_ms);
         if let Err(failure) = self.reserve(&claim, now).await {
             in_own_time?;
             if failure.code == Code::NonceReused {
@@ -231,13 +230,11 @@ impl Edge {
         if endpoint == Endpoint::Events {
             return Err(not_allowed("On-Behalf-Of does not work here: events belong to the application that signs"));
         }
-        let found = if own.kind == MerchantKind::Institution { self.app.store.merchant(named).await? } else { None };
-        match found {
-            Some(sub) if sub.kind == MerchantKind::SubAccount && sub.tenant == own.tenant && sub.enabled => {
-                Ok(Some(sub))
-            }
-            Some(_) | None => Err(not_allowed("On-Behalf-Of is not a sub-account of this key's institution")),
+        if own.kind != MerchantKind::Institution {
+            let sentence = "On-Behalf-Of is for keys of an institution itself; this key acts for its own merchant alone, so leave the header out";
+            return Err(not_allowed(sentence).because("acts_for_itself_alone"));
         }
+        acted_for(own, self.app.store.merchant(named).await?).map(Some)
     }
 
     /// A request whose signature was right has used its nonce up, whatever the answer; only 429 and 503 leave it open.
@@ -331,15 +328,44 @@ fn reused() -> Failure {
     }
 }
 
+/// The sub-account of `institution` that was found by the name in On-Behalf-Of. Outside it is one answer why it is none; the log says which.
+fn acted_for(institution: &MerchantRow, found: Option<MerchantRow>) -> Result<MerchantRow, Failure> {
+    let reason = match found {
+        None => "on_behalf_of_unknown",
+        Some(sub) if sub.kind != MerchantKind::SubAccount || sub.tenant != institution.tenant => "on_behalf_of_foreign",
+        Some(sub) if !sub.enabled => "on_behalf_of_disabled",
+        Some(sub) => return Ok(sub),
+    };
+    let sentence = "On-Behalf-Of is not a sub-account of this key's institution, or that sub-account is disabled";
+    Err(not_allowed(sentence).because(reason))
+}
+
 fn not_allowed(sentence: &str) -> Failure {
     Failure::new(Code::MerchantNotAllowed, sentence)
 }
 
-/// The application's own limit for a request stamped then: a raised one applies to what is stamped after the raise.
-fn own_limit_ms(application: &ApplicationRow, stamped_ms: i64) -> Option<i64> {
+/// The application's own limit for a request stamped then, and when a wider one took its place, where that came later: a raised one applies to
+/// what is stamped after the raise.
+fn own_limit(application: &ApplicationRow, stamped_ms: i64) -> Option<(i64, Option<UnixMillis>)> {
     let before = application.tolerance_before_ms.zip(application.tolerance_raised_at);
-    let judged_by_before = before.filter(|(_, raised_at)| stamped_ms <= raised_at.0).map(|(ms, _)| ms);
-    judged_by_before.into_iter().chain(application.timestamp_tolerance_ms).min()
+    let judged_by_before = before.filter(|(_, raised_at)| stamped_ms <= raised_at.0);
+    match (judged_by_before, application.timestamp_tolerance_ms) {
+        (Some((before, raised_at)), own) if own.is_none_or(|own| before < own) => Some((before, Some(raised_at))),
+        (_, own) => own.map(|ms| (ms, None)),
+    }
+}
+
+/// The check of a limit that the application has itself.
+fn in_own_time(application: &ApplicationRow, now: UnixMillis, stamped_ms: i64) -> Result<(), Failure> {
+    let Some((limit_ms, raised_at)) = own_limit(application, stamped_ms) else { return Ok(()) };
+    let Err(refused) = in_time(now, stamped_ms, limit_ms) else { return Ok(()) };
+    let Some(raised_at) = raised_at else { return Err(refused.because("own_tolerance")) };
+    let sentence = format!(
+        "{}; what is allowed was raised at {}, and of timestamps up to then {limit_ms} ms at most are allowed, as before: sign anew with a later one",
+        apart(now, stamped_ms),
+        raised_at.0
+    );
+    Err(Failure::new(Code::TimestampOutOfRange, sentence).because("tolerance_raised"))
 }
 
 /// Refused only when the difference is greater than the limit, in both directions.
@@ -369,7 +395,7 @@ fn from_before_memory(now: UnixMillis, stamped_ms: i64, limit_ms: i64, through: 
         apart(now, stamped_ms),
         limit_ms.div_euclid(1000) + 1
     );
-    Failure::new(Code::TimestampOutOfRange, sentence)
+    Failure::new(Code::TimestampOutOfRange, sentence).because("nonces_forgotten")
 }
 
 fn apart(now: UnixMillis, stamped_ms: i64) -> String {

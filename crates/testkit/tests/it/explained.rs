@@ -1,6 +1,6 @@
 //! What operators can ask of a whole server: why a request was refused, whether the audit log holds, which master key seals.
 
-use countersign_testkit::wire::Answer;
+use countersign_testkit::wire::{Answer, fresh_nonce};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 
@@ -73,6 +73,67 @@ async fn the_reasons_that_look_alike_outside_are_told_to_the_operator() {
     let id = first.header("X-Service-Request-Id").expect("there").to_owned();
     let accepted = world.access.call("GET", &format!("/operator/v1/requests/{id}"), None).await.expect("answers");
     assert_eq!(accepted.status, 404, "only refusals are kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn why_nobody_may_be_acted_for_is_told_to_the_operator() {
+    let world = World::start().await.expect("starts");
+    let bank = world.access.institution("bank", 2, None).await.expect("is made");
+    world.access.institution("other", 1, None).await.expect("is made");
+    let sub = world.access.application("bank-1", None).await.expect("is made");
+    world.access.provision("PATCH", "/merchants/bank-2", json!({"enabled": false})).await.expect("is disabled");
+    let mut bodies = Vec::new();
+    for (signer, named, reason, words) in [
+        (&bank, "nobody", "on_behalf_of_unknown", "is nobody's merchant_id"),
+        (&bank, "other-1", "on_behalf_of_foreign", "no sub-account of bank"),
+        (&bank, "bank", "on_behalf_of_foreign", "no sub-account of bank"),
+        (&bank, "bank-2", "on_behalf_of_disabled", "sub-account update bank-2 --enabled true"),
+        (&sub, "bank-1", "acts_for_itself_alone", "only an institution's own key"),
+    ] {
+        let draft = world.draft(signer, "POST", "/v1/pay/order/query", "{}").with("X-Service-On-Behalf-Of", named);
+        let answer = world.send(&draft).await.expect("answers");
+        assert_eq!((answer.status, answer.code().as_str()), (403, "400203"));
+        let explained = why(&world, &answer).await;
+        assert_eq!(explained["line"]["reason"], reason, "{explained}");
+        assert!(explained["why"].as_str().is_some_and(|why| why.contains(words)), "{explained}");
+        bodies.push(answer.json()["errorMessage"].as_str().unwrap_or_default().to_owned());
+    }
+    assert!(bodies[..4].iter().all(|body| *body == bodies[0]), "outside it is one answer: {bodies:?}");
+    assert!(bodies[0].ends_with("or that sub-account is disabled"), "{bodies:?}");
+    assert!(bodies[4].starts_with("On-Behalf-Of is for keys of an institution itself"), "{bodies:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signature_that_has_no_form_of_one_and_a_raised_tolerance_are_told_by_name() {
+    let world = World::start().await.expect("starts");
+    let bank = world.access.institution("bank", 0, None).await.expect("is made");
+    let target = "/v1/pay/events";
+    for signature in ["zz".to_owned(), "z".repeat(128), format!("{}--", "_".repeat(86))] {
+        let draft = world.draft(&bank, "GET", target, "").with("X-Service-Signature", &signature);
+        let answer = world.send(&draft).await.expect("answers");
+        assert_eq!(answer.code(), "400002");
+        let explained = why(&world, &answer).await;
+        assert_eq!(explained["line"]["reason"], "unreadable_signature", "{explained}");
+        assert!(explained["why"].as_str().is_some_and(|why| why.contains("neither 128 hex digits nor 88")));
+    }
+    let path = format!("/applications/{}", bank.client_id);
+    let set = async |ms: u32| {
+        world.access.provision("PATCH", &path, json!({ "timestamp_tolerance_ms": ms })).await.expect("is set");
+    };
+    let late = world.clock.now().0 - 5_000;
+    set(1_000).await;
+    let lower = world.send(&bank.draft_at("GET", target, b"", late, &fresh_nonce())).await.expect("answers");
+    set(20_000).await;
+    let raised = world.send(&bank.draft_at("GET", target, b"", late, &fresh_nonce())).await.expect("answers");
+    for (answer, reason, said) in [
+        (&lower, "own_tolerance", "at most 1000 ms are allowed, so set the clock"),
+        (&raised, "tolerance_raised", "1000 ms at most are allowed, as before: sign anew with a later one"),
+    ] {
+        assert_eq!(answer.code(), "400003");
+        assert!(answer.json()["errorMessage"].as_str().is_some_and(|s| s.contains(said)), "{:?}", answer.json());
+        assert_eq!(why(&world, answer).await["line"]["reason"], reason);
+    }
+    assert!(why(&world, &raised).await["why"].as_str().is_some_and(|why| why.contains("was raised after")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

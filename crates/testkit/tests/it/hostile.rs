@@ -8,3 +8,4 @@ mod matrix;
 mod slow;
 mod smuggling;
 mod timing;
+mod told;

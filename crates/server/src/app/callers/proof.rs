@@ -17,6 +17,8 @@ pub enum SignatureRefusal {
     InstitutionDisabled,
     /// No live secret gives this signature.
     WrongSignature,
+    /// It has neither form of a signature.
+    UnreadableSignature,
 }
 
 impl SignatureRefusal {
@@ -28,6 +30,7 @@ impl SignatureRefusal {
             Self::MerchantDisabled => "merchant_disabled",
             Self::InstitutionDisabled => "institution_disabled",
             Self::WrongSignature => "wrong_signature",
+            Self::UnreadableSignature => "unreadable_signature",
         }
     }
 }
