@@ -33,6 +33,12 @@ impl Pair {
         (base != quote).then_some(Self { base, quote })
     }
 
+    /// The same two currencies the other way round, which is another pair with a price of its own.
+    #[must_use]
+    pub fn inverse(&self) -> Self {
+        Self { base: self.quote.clone(), quote: self.base.clone() }
+    }
+
     /// Which of the two is sold, where `sell` is sold for `buy`; none where that is another pair.
     pub fn direction(&self, sell: &Currency, buy: &Currency) -> Option<Direction> {
         match (*sell == self.base, *sell == self.quote) {
@@ -109,6 +115,88 @@ fn narrowed(min: Option<Amount>, max: Option<Amount>) -> Range {
     )
 }
 
+/// One of the two amounts of a conversion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What is sold.
+    Sell,
+    /// What is bought.
+    Buy,
+}
+
+impl Side {
+    /// Its field on the wire.
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Sell => "sellAmount",
+            Self::Buy => "buyAmount",
+        }
+    }
+}
+
+/// What the caller can do about the amount that is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayOut {
+    /// Give more.
+    More,
+    /// Give less.
+    Less,
+    /// Nothing: at this rate no amount is within the limits of both sides.
+    None,
+}
+
+/// Why there is no price for an amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PriceRefused {
+    /// The amount that the caller gave is not within its limits.
+    #[error("{}: must be from {min} to {max}, and is {found}", .side.field())]
+    Outside {
+        /// Which one.
+        side: Side,
+        /// Least.
+        min: Amount,
+        /// Most.
+        max: Amount,
+        /// What it is.
+        found: Amount,
+    },
+    /// The other one, which is computed, is not within its limits.
+    #[error("{}: must be from {min} to {max}, and comes to {}; {}", .side.field(), found_in_words(*.found), way_out_in_words(*.side, *.way_out))]
+    ComesOutside {
+        /// Which one.
+        side: Side,
+        /// Least.
+        min: Amount,
+        /// Most.
+        max: Amount,
+        /// What it is; none: more than an amount can be.
+        found: Option<Amount>,
+        /// What can be done about it.
+        way_out: WayOut,
+    },
+}
+
+fn found_in_words(found: Option<Amount>) -> String {
+    match found {
+        Some(Amount::ZERO) => "less than 0.000001".to_owned(),
+        Some(found) => found.to_string(),
+        None => "more than can be counted".to_owned(),
+    }
+}
+
+/// `computed`: the side that the caller did not give.
+const fn way_out_in_words(computed: Side, way_out: WayOut) -> &'static str {
+    match (way_out, computed) {
+        (WayOut::More, Side::Buy) => "sell more",
+        (WayOut::More, Side::Sell) => "buy more",
+        (WayOut::Less, Side::Buy) => "sell less",
+        (WayOut::Less, Side::Sell) => "buy less",
+        (WayOut::None, Side::Buy | Side::Sell) => {
+            "at the present rate of this pair no amount is within the limits of both"
+        }
+    }
+}
+
 /// The amount that the caller fixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
@@ -116,37 +204,6 @@ pub enum Given {
     Sell(Amount),
     /// So much is bought; what it costs is computed.
     Buy(Amount),
-}
-
-/// Why there is no price for an amount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum PriceRefused {
-    /// What is sold is not within its limits.
-    #[error("sellAmount: must be from {min} to {max}, and is {found}")]
-    SellOutside {
-        /// Least.
-        min: Amount,
-        /// Most.
-        max: Amount,
-        /// What it is.
-        found: Amount,
-    },
-    /// What is bought is not within its limits.
-    #[error("buyAmount: must be from {min} to {max}, and is {found}")]
-    BuyOutside {
-        /// Least.
-        min: Amount,
-        /// Most.
-        max: Amount,
-        /// What it is.
-        found: Amount,
-    },
-    /// What is bought rounds down to nothing.
-    #[error("buyAmount: comes to less than 0.000001; sell more")]
-    Nothing,
-    /// More digits than an amount can have.
-    #[error("the other amount comes to more than can be converted; ask for less")]
-    TooLarge,
 }
 
 /// Both amounts of a conversion: what is sold, and what is bought.
@@ -157,38 +214,85 @@ pub fn price(
     given: Given,
 ) -> Result<(Amount, Amount), PriceRefused> {
     let (of_sale, of_purchase) = limits.sides(direction);
-    let (sold, bought) = match given {
-        Given::Sell(amount) => {
-            sale_within(of_sale, amount)?;
-            let bought = match direction {
-                Direction::SellsBase => times(amount, rate, Rounding::Down),
-                Direction::SellsQuote => over(amount, rate, Rounding::Down),
-            };
-            (amount, bought.ok_or(PriceRefused::TooLarge)?)
+    match given {
+        Given::Sell(sold) => {
+            within(Side::Sell, of_sale, sold)?;
+            let found = worth(rate, direction, sold);
+            comes_within(Side::Buy, of_purchase, found, || {
+                sale_exists(rate, direction, of_sale, of_purchase).unwrap_or(false)
+            })
+            .map(|bought| (sold, bought))
         }
-        Given::Buy(amount) => {
-            purchase_within(of_purchase, amount)?;
-            let sold = match direction {
-                Direction::SellsBase => over(amount, rate, Rounding::Up),
-                Direction::SellsQuote => times(amount, rate, Rounding::Up),
-            };
-            (sold.ok_or(PriceRefused::TooLarge)?, amount)
+        Given::Buy(bought) => {
+            within(Side::Buy, of_purchase, bought)?;
+            let found = cost(rate, direction, bought);
+            comes_within(Side::Sell, of_sale, found, || {
+                purchase_exists(rate, direction, of_sale, of_purchase).unwrap_or(false)
+            })
+            .map(|sold| (sold, bought))
         }
-    };
-    if bought == Amount::ZERO {
-        return Err(PriceRefused::Nothing);
     }
-    sale_within(of_sale, sold)?;
-    purchase_within(of_purchase, bought)?;
-    Ok((sold, bought))
 }
 
-fn sale_within((min, max): Range, found: Amount) -> Result<(), PriceRefused> {
-    if (min..=max).contains(&found) { Ok(()) } else { Err(PriceRefused::SellOutside { min, max, found }) }
+/// Refuses an amount that no rate could make right: one outside what every transaction may be. The sentence says the pair's own limits.
+pub fn possible(direction: Direction, limits: &Limits, given: Given) -> Result<(), PriceRefused> {
+    let (of_sale, of_purchase) = limits.sides(direction);
+    let (side, range, found) = match given {
+        Given::Sell(amount) => (Side::Sell, of_sale, amount),
+        Given::Buy(amount) => (Side::Buy, of_purchase, amount),
+    };
+    within(side, (TRANSACTION_MIN, TRANSACTION_MAX), found).or_else(|_| within(side, range, found))
 }
 
-fn purchase_within((min, max): Range, found: Amount) -> Result<(), PriceRefused> {
-    if (min..=max).contains(&found) { Ok(()) } else { Err(PriceRefused::BuyOutside { min, max, found }) }
+fn within(side: Side, (min, max): Range, found: Amount) -> Result<(), PriceRefused> {
+    if (min..=max).contains(&found) { Ok(()) } else { Err(PriceRefused::Outside { side, min, max, found }) }
+}
+
+/// The computed amount, if it is within its limits. `exists`: whether there is an amount that the caller could give in place of his.
+fn comes_within(
+    side: Side,
+    (min, max): Range,
+    found: Option<Amount>,
+    exists: impl FnOnce() -> bool,
+) -> Result<Amount, PriceRefused> {
+    if let Some(found) = found.filter(|found| (min..=max).contains(found)) {
+        return Ok(found);
+    }
+    let way_out = match (exists(), found) {
+        (false, _) => WayOut::None,
+        (true, Some(found)) if found < min => WayOut::More,
+        (true, Some(_) | None) => WayOut::Less,
+    };
+    Err(PriceRefused::ComesOutside { side, min, max, found, way_out })
+}
+
+/// What a sale buys, rounded down; none where it is too large.
+fn worth(rate: Decimal, direction: Direction, sold: Amount) -> Option<Amount> {
+    match direction {
+        Direction::SellsBase => times(sold, rate, Rounding::Down),
+        Direction::SellsQuote => over(sold, rate, Rounding::Down),
+    }
+}
+
+/// What a purchase costs, rounded up; none where it is too large.
+fn cost(rate: Decimal, direction: Direction, bought: Amount) -> Option<Amount> {
+    match direction {
+        Direction::SellsBase => over(bought, rate, Rounding::Up),
+        Direction::SellsQuote => times(bought, rate, Rounding::Up),
+    }
+}
+
+/// Whether any sale within its limits buys something within the others: the least sale that buys enough is tried.
+fn sale_exists(rate: Decimal, direction: Direction, of_sale: Range, of_purchase: Range) -> Option<bool> {
+    let least = cost(rate, direction, of_purchase.0)?.max(of_sale.0);
+    Some(least <= of_sale.1 && worth(rate, direction, least)? <= of_purchase.1)
+}
+
+/// Whether any purchase within its limits costs something within the others: the least purchase that costs enough is tried.
+fn purchase_exists(rate: Decimal, direction: Direction, of_sale: Range, of_purchase: Range) -> Option<bool> {
+    let too_cheap = worth(rate, direction, Amount::from_micros(of_sale.0.micros() - 1))?;
+    let least = Amount::from_micros(too_cheap.micros().checked_add(1)?).max(of_purchase.0);
+    Some(least <= of_purchase.1 && cost(rate, direction, least)? <= of_sale.1)
 }
 
 /// What becomes of the part behind the sixth decimal.

@@ -29,16 +29,19 @@ pub enum AmountRefused {
     #[error("must have at most 6 decimal places")]
     TooFine,
     /// More digits than can be held.
-    #[error("is too large")]
+    #[error("must be at most {MOST}")]
     TooLarge,
 }
+
+/// The largest number of millionths that is held.
+const MOST: Amount = Amount(i64::MAX);
 
 /// Why a text is no amount of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TransactionRefused {
     /// No amount at all.
     #[error(transparent)]
-    Amount(#[from] AmountRefused),
+    Amount(AmountRefused),
     /// Smaller or larger than a transaction may be; the largest that it may be.
     #[error("must be from {TRANSACTION_MIN} to {0}")]
     Outside(Amount),
@@ -46,8 +49,16 @@ pub enum TransactionRefused {
 
 /// Reads the amount of a transaction, from 0.0001 to `max`.
 pub fn transaction(text: &str, max: Amount) -> Result<Amount, TransactionRefused> {
-    let amount = Amount::parse(text)?;
+    let amount = transaction_digits(text, max)?;
     if (TRANSACTION_MIN..=max).contains(&amount) { Ok(amount) } else { Err(TransactionRefused::Outside(max)) }
+}
+
+/// Reads what could be the amount of a transaction, but for its size. One that is larger than any can be is told the range all the same.
+pub fn transaction_digits(text: &str, max: Amount) -> Result<Amount, TransactionRefused> {
+    Amount::parse(text).map_err(|refused| match refused {
+        AmountRefused::TooLarge => TransactionRefused::Outside(max),
+        AmountRefused::Form | AmountRefused::TooFine => TransactionRefused::Amount(refused),
+    })
 }
 
 impl Amount {

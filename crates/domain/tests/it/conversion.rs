@@ -1,4 +1,6 @@
-use countersign_domain::conversion::{Direction, Given, Limits, Pair, PriceRefused, Quote, QuoteRefused, Terms, price};
+use countersign_domain::conversion::{
+    Direction, Given, Limits, Pair, PriceRefused, Quote, QuoteRefused, Side, Terms, WayOut, possible, price,
+};
 use countersign_domain::ids::OrderId;
 use countersign_domain::money::{Amount, Currency, TRANSACTION_MAX, TRANSACTION_MIN};
 use countersign_domain::time::UnixMillis;
@@ -75,22 +77,99 @@ fn amounts_outside_their_limits_have_no_price() {
     let sell = |text| Given::Sell(amount(text));
     let buy = |text| Given::Buy(amount(text));
     assert_eq!(ask(&limits, SellsBase, sell("2.5")), Ok((amount("2.5"), amount("5"))));
-    let outside =
-        |min, max, found| PriceRefused::SellOutside { min: amount(min), max: amount(max), found: amount(found) };
+    let outside = |min, max, found| PriceRefused::Outside {
+        side: Side::Sell,
+        min: amount(min),
+        max: amount(max),
+        found: amount(found),
+    };
     assert_eq!(ask(&limits, SellsBase, sell("0.999999")), Err(outside("1", "10", "0.999999")));
     assert_eq!(ask(&limits, SellsBase, sell("10.000001")), Err(outside("1", "10", "10.000001")));
-    let bought = |found| PriceRefused::BuyOutside { min: amount("5"), max: amount("50"), found: amount(found) };
-    assert_eq!(ask(&limits, SellsBase, sell("2.499999")), Err(bought("4.999998")), "what is computed has limits, too");
-    assert_eq!(ask(&limits, SellsBase, buy("51")), Err(bought("51")));
+    let (side, min, max) = (Side::Buy, amount("5"), amount("50"));
+    let computed =
+        PriceRefused::ComesOutside { side, min, max, found: Some(amount("4.999998")), way_out: WayOut::More };
+    assert_eq!(ask(&limits, SellsBase, sell("2.499999")), Err(computed), "what is computed has limits, too");
+    assert_eq!(ask(&limits, SellsBase, buy("51")), Err(PriceRefused::Outside { side, min, max, found: amount("51") }));
     assert_eq!(ask(&limits, SellsQuote, sell("4")), Err(outside("5", "50", "4")), "the other way, the other limits");
     // What the back end allows is never more than what every transaction may be.
     assert_eq!((wide.base(), none.quote()), ((TRANSACTION_MIN, TRANSACTION_MAX), (TRANSACTION_MIN, TRANSACTION_MAX)));
     assert_eq!(ask(&wide, SellsBase, sell("0.000099")), Err(outside("0.0001", "5000000", "0.000099")));
-    // What comes to nothing has a word of its own.
-    assert_eq!(price(rate("0.00000001"), SellsBase, &none, sell("1")), Err(PriceRefused::Nothing));
-    assert_eq!(price(rate("99999999999999999999"), SellsBase, &none, sell("5000000")), Err(PriceRefused::TooLarge));
-    let dust = rate("0.0000000000000000001");
-    assert_eq!(price(dust, SellsQuote, &none, sell("5000000")), Err(PriceRefused::TooLarge));
+}
+
+/// Least and most of the base coin, and of the quote coin; an empty text is no limit.
+fn limits([base_min, base_max, quote_min, quote_max]: [&str; 4]) -> Limits {
+    let [base_min, base_max, quote_min, quote_max] =
+        [base_min, base_max, quote_min, quote_max].map(|text| (!text.is_empty()).then(|| amount(text)));
+    Limits { base_min, base_max, quote_min, quote_max }
+}
+
+const NONE: [&str; 4] = ["", "", "", ""];
+const STUCK: &str = "at the present rate of this pair no amount is within the limits of both";
+
+#[test]
+fn what_a_sale_comes_to_outside_the_limits_is_told_them_and_the_way_out_if_there_is_one() {
+    // Rate, limits, what is sold; from, to, what it comes to, and what to do.
+    let table = [
+        ("0.00001", NONE, "0.05", "0.0001", "5000000", "less than 0.000001", "sell more"),
+        ("0.00001", NONE, "1", "0.0001", "5000000", "0.00001", "sell more"),
+        ("0.00001", ["", "", "2", ""], "1", "2", "5000000", "0.00001", "sell more"),
+        ("0.00000000001", NONE, "5000000", "0.0001", "5000000", "0.00005", STUCK),
+        ("0.00001", ["", "9", "", ""], "9", "0.0001", "5000000", "0.00009", STUCK),
+        ("0.00001", ["", "10", "", ""], "9", "0.0001", "5000000", "0.00009", "sell more"),
+        ("2", NONE, "5000000", "0.0001", "5000000", "10000000", "sell less"),
+        ("2", ["9", "", "", "17"], "9", "0.0001", "17", "18", STUCK),
+        ("2", ["9", "", "", "18"], "10", "0.0001", "18", "20", "sell less"),
+        // In steps of 1 it goes past what is allowed.
+        ("1000000", ["", "", "100.5", "100.9"], "0.0001", "100.5", "100.9", "100", STUCK),
+        ("99999999999999999999", NONE, "5000000", "0.0001", "5000000", "more than can be counted", STUCK),
+    ];
+    for (at, bounds, sold, min, max, comes_to, what) in table {
+        let refused = price(rate(at), SellsBase, &limits(bounds), Given::Sell(amount(sold))).expect_err(sold);
+        let said = format!("buyAmount: must be from {min} to {max}, and comes to {comes_to}; {what}");
+        assert_eq!(refused.to_string(), said, "{sold} at {at}");
+    }
+    let back = price(rate("1000000"), SellsQuote, &limits(NONE), Given::Sell(amount("1"))).expect_err("too little");
+    assert!(back.to_string().ends_with("comes to 0.000001; sell more"), "{back}");
+}
+
+#[test]
+fn what_a_purchase_costs_outside_the_limits_is_told_them_and_the_way_out_if_there_is_one() {
+    let dust = "0.0000000000000000001";
+    let table = [
+        ("2", ["", "3", "", ""], "8", "0.0001", "3", "4", "buy less"),
+        ("2", ["3", "", "", ""], "4", "3", "5000000", "2", "buy more"),
+        ("2", ["3", "", "", "5"], "4", "3", "5000000", "2", STUCK),
+        ("2", ["3", "", "", "6"], "4", "3", "5000000", "2", "buy more"),
+        (dust, NONE, "1", "0.0001", "5000000", "more than can be counted", STUCK),
+    ];
+    for (at, bounds, bought, min, max, comes_to, what) in table {
+        let refused = price(rate(at), SellsBase, &limits(bounds), Given::Buy(amount(bought))).expect_err(bought);
+        let said = format!("sellAmount: must be from {min} to {max}, and comes to {comes_to}; {what}");
+        assert_eq!(refused.to_string(), said, "{bought} at {at}");
+    }
+}
+
+#[test]
+fn what_no_rate_could_make_right_is_known_without_one() {
+    let none = Limits::default();
+    let limits = Limits { base_min: Some(amount("1")), quote_max: Some(amount("9")), ..none };
+    let said = |limits: &Limits, way, given| possible(way, limits, given).map_err(|refused| refused.to_string());
+    for text in ["0", "0.000099", "5000000.000001", "9000000"] {
+        let text = amount(text);
+        let outside = |field| Err(format!("{field}: must be from 0.0001 to 5000000, and is {text}"));
+        assert_eq!(said(&none, SellsBase, Given::Sell(text)), outside("sellAmount"));
+        assert_eq!(said(&none, SellsQuote, Given::Buy(text)), outside("buyAmount"));
+    }
+    assert_eq!(
+        said(&limits, SellsBase, Given::Sell(Amount::ZERO)),
+        Err("sellAmount: must be from 1 to 5000000, and is 0".to_owned())
+    );
+    assert_eq!(
+        said(&limits, SellsQuote, Given::Sell(amount("9000000"))),
+        Err("sellAmount: must be from 0.0001 to 9, and is 9000000".to_owned())
+    );
+    // The limits of a pair come with its rate.
+    assert_eq!(said(&limits, SellsBase, Given::Sell(amount("0.5"))), Ok(()));
 }
 
 /// A whole number of any size, in digits of a milliard, the lowest first.
@@ -169,6 +248,40 @@ proptest! {
         } else {
             prop_assert!(!costs(bought).is_most(&worth(less)), "nor is a millionth more taken");
         }
+    }
+
+    /// Every amount is tried: whoever is told to give more, or less, finds one that has a price; whoever is told that there is none finds none.
+    #[test]
+    fn the_way_out_of_a_refusal_is_one(
+        mantissa in 1..400_u64,
+        scale in 0..4_u32,
+        sold in (100..160_i64, 0..40_i64),
+        bought in (100..160_i64, 0..40_i64),
+        at in 0..40_i64,
+        gives_sale: bool,
+        sells_base: bool,
+    ) {
+        let rate = Decimal::from_i128_with_scale(i128::from(mantissa), scale);
+        let way = if sells_base { SellsBase } else { SellsQuote };
+        let range = |(least, more): (i64, i64)| (Amount::from_micros(least), Amount::from_micros(least + more));
+        let ((base_min, base_max), (quote_min, quote_max)) =
+            if sells_base { (range(sold), range(bought)) } else { (range(bought), range(sold)) };
+        let limits = Limits {
+            base_min: Some(base_min), base_max: Some(base_max), quote_min: Some(quote_min), quote_max: Some(quote_max),
+        };
+        let (least, more) = if gives_sale { sold } else { bought };
+        let given = |micros| if gives_sale { Given::Sell(Amount::from_micros(micros)) } else { Given::Buy(Amount::from_micros(micros)) };
+        let here = least + at.min(more);
+        let Err(PriceRefused::ComesOutside { way_out, .. }) = price(rate, way, &limits, given(here)) else { return Ok(()) };
+        let good = |from: i64, to: i64| (from..=to).any(|micros| price(rate, way, &limits, given(micros)).is_ok());
+        let (below, above) = (good(least, here - 1), good(here + 1, least + more));
+        let found = match (below, above) {
+            (false, false) => WayOut::None,
+            (true, false) => WayOut::Less,
+            (false, true) => WayOut::More,
+            (true, true) => return Err(TestCaseError::fail("amounts that have a price stand together")),
+        };
+        prop_assert_eq!(way_out, found);
     }
 }
 

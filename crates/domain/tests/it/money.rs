@@ -1,4 +1,6 @@
-use countersign_domain::money::{Amount, AmountRefused, Currency, TRANSACTION_MAX, TRANSACTION_MIN};
+use countersign_domain::money::{
+    Amount, AmountRefused, Currency, QR_MAX, TRANSACTION_MAX, TRANSACTION_MIN, TransactionRefused, transaction,
+};
 use rust_decimal::Decimal;
 
 #[test]
@@ -70,4 +72,23 @@ fn a_currency_is_2_to_10_capitals_or_digits() {
     for bad in ["", "G", "usdt", "ABCDEFGHIJK", "US DT", "US-T", "ÜSD"] {
         assert_eq!(Currency::parse(bad), None, "{bad:?}");
     }
+}
+
+#[test]
+fn an_amount_that_no_transaction_can_have_is_told_the_range_however_long_it_is() {
+    let long = "9".repeat(40);
+    for (text, max, said) in [
+        ("0", TRANSACTION_MAX, "must be from 0.0001 to 5000000"),
+        ("5000000.000001", TRANSACTION_MAX, "must be from 0.0001 to 5000000"),
+        (&long, TRANSACTION_MAX, "must be from 0.0001 to 5000000"),
+        (&long, QR_MAX, "must be from 0.0001 to 10000"),
+        ("1.0000001", QR_MAX, "must have at most 6 decimal places"),
+        ("-1", QR_MAX, "must be a plain number such as 12.5, without sign, exponent or blanks"),
+    ] {
+        assert_eq!(transaction(text, max).map_err(|refused| refused.to_string()), Err(said.to_owned()), "{text}");
+    }
+    assert_eq!(transaction(&long, QR_MAX), Err(TransactionRefused::Outside(QR_MAX)));
+    assert_eq!(Amount::parse(&long).expect_err("too large").to_string(), "must be at most 9223372036854.775807");
+    assert!(Amount::parse("9223372036854.775807").is_ok());
+    assert!(Amount::parse("9223372036854.775808").is_err());
 }

@@ -1,6 +1,10 @@
 //! Conversions of merchants: what can be converted, at what price, and an order made of such a price.
 
-use countersign_domain::conversion::{Direction, Given, Pair, Quote, QuoteRefused, Terms, price};
+use std::collections::BTreeSet;
+
+use countersign_domain::conversion::{
+    Direction, Given, Limits, Pair, PriceRefused, Quote, QuoteRefused, Terms, possible, price,
+};
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_domain::money::Currency;
@@ -32,13 +36,17 @@ pub struct Way {
     pub direction: Direction,
 }
 
-/// Every way to convert there is, whether its rate is fresh or not: by pair, sales of the base coin first.
+/// Every way to convert there is, whether its rate is fresh or not: by pair, sales of the base coin first. From one currency to another
+/// there is one, the one that is quoted; see [`way`].
 pub async fn ways(app: &App) -> Result<Vec<Way>, AppError> {
+    let rates = rates::all(app).await?;
+    let pairs: BTreeSet<Pair> = rates.iter().map(|rate| rate.pair.clone()).collect();
     let both = |rate: RateRow| {
         let back = Way { rate: rate.clone(), direction: Direction::SellsQuote };
-        [Way { rate, direction: Direction::SellsBase }, back]
+        let back = (!pairs.contains(&rate.pair.inverse())).then_some(back);
+        std::iter::once(Way { rate, direction: Direction::SellsBase }).chain(back)
     };
-    Ok(rates::all(app).await?.into_iter().flat_map(both).collect())
+    Ok(rates.into_iter().flat_map(both).collect())
 }
 
 /// A price that a merchant asks for.
@@ -56,9 +64,15 @@ pub struct PriceAsk {
 
 /// Promises a merchant a price until the quote's end. The nonce is used up in the same batch.
 pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &ClaimKey) -> Result<Quote, AppError> {
-    let way = way(app, &ask.sell, &ask.buy).await?;
-    let (sold, bought) = price(way.rate.rate, way.direction, &way.rate.limits, ask.given)
-        .map_err(|refused| AppError::InvalidAmount(refused.to_string()))?;
+    let found = way(app, &ask.sell, &ask.buy).await?;
+    let refuse = |refused: PriceRefused| AppError::InvalidAmount(refused.to_string());
+    // What no rate could make right is refused whether there is one or not.
+    let (direction, limits) =
+        found.as_ref().map_or((Direction::SellsBase, Limits::default()), |way| (way.direction, way.rate.limits));
+    possible(direction, &limits, ask.given).map_err(refuse)?;
+    let is_fresh = |way: &Way| !app.policy.prices.is_stale(&way.rate, app.clock.now());
+    let way = found.filter(is_fresh).ok_or(AppError::NoRate)?;
+    let (sold, bought) = price(way.rate.rate, way.direction, &way.rate.limits, ask.given).map_err(refuse)?;
     loop {
         let now = app.clock.now();
         let life = i64::try_from(app.policy.prices.quote_life.as_millis()).unwrap_or(i64::MAX);
@@ -95,20 +109,19 @@ fn in_time(app: &App, arrived_at: UnixMillis) -> bool {
     app.clock.now().0 - arrived_at.0 < DECIDE_MS_MAX
 }
 
-/// The way from one currency to the other whose rate is fresh. Where both could be the base, that of what is sold is asked first.
-async fn way(app: &App, sell: &Currency, buy: &Currency) -> Result<Way, AppError> {
+/// The way from one currency to the other, whether its rate is fresh or not; none: there is no pair. Where the back end has put two pairs of
+/// them, that whose base is sold counts, also when its rate is too old: the other one has another price.
+async fn way(app: &App, sell: &Currency, buy: &Currency) -> Result<Option<Way>, AppError> {
     let Some(pair) = Pair::of(sell.clone(), buy.clone()) else {
         return Err(AppError::InvalidCurrency("buyCurrency: must be another currency than sellCurrency".to_owned()));
     };
-    let back = Pair { base: pair.quote.clone(), quote: pair.base.clone() };
-    let now = app.clock.now();
+    let back = pair.inverse();
     for (pair, direction) in [(pair, Direction::SellsBase), (back, Direction::SellsQuote)] {
-        let Some(rate) = app.store.rate(&pair).await? else { continue };
-        if !app.policy.prices.is_stale(&rate, now) {
-            return Ok(Way { rate, direction });
+        if let Some(rate) = app.store.rate(&pair).await? {
+            return Ok(Some(Way { rate, direction }));
         }
     }
-    Err(AppError::NoRate)
+    Ok(None)
 }
 
 /// A conversion that a merchant asks for.
@@ -135,6 +148,11 @@ pub async fn convert(
     loop {
         if let Some(order) = made_before(app, owner, asked, claim).await? {
             return Ok(order);
+        }
+        // Before the quote: that one may be over, which another amount does not change.
+        for given in [Given::Sell(asked.terms.sell_amount), Given::Buy(asked.terms.buy_amount)] {
+            possible(Direction::SellsBase, &Limits::default(), given)
+                .map_err(|refused| AppError::InvalidAmount(refused.to_string()))?;
         }
         let quote = app.store.quote(owner.tenant, owner.no, &asked.terms.quote_id).await?;
         let now = app.clock.now();

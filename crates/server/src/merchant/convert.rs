@@ -1,7 +1,7 @@
 //! `POST /v1/pay/convert`: an order made of a quote.
 
 use countersign_domain::conversion::Terms;
-use countersign_domain::money::{Amount, Currency};
+use countersign_domain::money::{Amount, Currency, TRANSACTION_MAX, transaction_digits};
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::convert::Request;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
@@ -48,7 +48,8 @@ pub(super) fn currency(field: &str, text: &str) -> Result<Currency, Failure> {
         .ok_or_else(|| Failure::new(Code::InvalidCurrency, format!("{field}: must be 2 to 10 of A-Z 0-9")))
 }
 
-/// An amount, never rounded; the answer names the field.
+/// An amount of any size, never rounded; the answer names the field.
 pub(super) fn amount(field: &str, text: &str) -> Result<Amount, Failure> {
-    Amount::parse(text).map_err(|refused| Failure::new(Code::InvalidAmount, format!("{field}: {refused}")))
+    transaction_digits(text, TRANSACTION_MAX)
+        .map_err(|refused| Failure::new(Code::InvalidAmount, format!("{field}: {refused}")))
 }

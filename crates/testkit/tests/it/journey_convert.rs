@@ -161,6 +161,89 @@ async fn a_pair_without_a_young_rate_is_answered_503_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn an_amount_that_no_rate_could_make_right_is_refused_before_the_rate_and_the_quote_are_looked_at() {
+    let (world, signer) = bank().await;
+    let said = async |target: &str, body: &Value| {
+        let envelope = call(&world, &signer, "POST", target, body).await;
+        (
+            envelope["code"].as_str().expect("a code").to_owned(),
+            envelope["errorMessage"].as_str().expect("a text").to_owned(),
+        )
+    };
+    let refused = |sentence: &str| ("400621".to_owned(), sentence.to_owned());
+    put_rate(&world, "GT_USDT", json!({"rate": 2, "base_min": "0.5"})).await;
+    let quote = good(&world, &signer, "POST", PREVIEW, &selling("1")).await;
+    let order = carry_out("r-1", &quote);
+    good(&world, &signer, "POST", CONVERT, &order).await;
+    world.clock.advance_ms(60_001);
+    for amount in ["0", "0.00009", "5000000.000001", "9000000000000"] {
+        let range = format!("sellAmount: must be from 0.5 to 5000000, and is {amount}");
+        assert_eq!(said(PREVIEW, &selling(amount)).await, refused(&range), "its rate is too old");
+        let mut other = selling(amount);
+        other["sellCurrency"] = json!("DOGE");
+        let range = format!("sellAmount: must be from 0.0001 to 5000000, and is {amount}");
+        assert_eq!(said(PREVIEW, &other).await, refused(&range), "there is no pair");
+        let mut other = carry_out("r-2", &quote);
+        other["sellAmount"] = json!(amount);
+        assert_eq!(said(CONVERT, &other).await, refused(&range), "its quote is over");
+        // What is known is answered first.
+        let mut other = order.clone();
+        other["sellAmount"] = json!(amount);
+        assert_eq!(code(&world, &signer, CONVERT, &other).await, "400201");
+    }
+    let long = "sellAmount: must be from 0.0001 to 5000000";
+    assert_eq!(said(PREVIEW, &selling(&"9".repeat(40))).await, refused(long));
+    assert_eq!(said(PREVIEW, &selling("1.0000001")).await, refused("sellAmount: must have at most 6 decimal places"));
+    let mut other = carry_out("r-2", &quote);
+    other["buyAmount"] = json!("0");
+    assert_eq!(said(CONVERT, &other).await, refused("buyAmount: must be from 0.0001 to 5000000, and is 0"));
+    // The limits of the pair itself come with its rate, and go with it.
+    assert_eq!(code(&world, &signer, PREVIEW, &selling("0.4")).await, "300503");
+    assert_eq!(code(&world, &signer, CONVERT, &carry_out("r-2", &quote)).await, "400622");
+    assert_eq!(code(&world, &signer, CONVERT, &order).await, "000000");
+}
+
+#[tokio::test]
+async fn of_two_pairs_of_the_same_currencies_the_one_whose_base_is_sold_is_listed_and_quoted_alone() {
+    let (world, signer) = bank().await;
+    let preview = async |sell: &str, buy: &str| {
+        let body = json!({"sellCurrency": sell, "buyCurrency": buy, "sellAmount": "6"});
+        let envelope = call(&world, &signer, "POST", PREVIEW, &body).await;
+        (envelope["code"].as_str().expect("a code").to_owned(), envelope["data"]["buyAmount"].clone())
+    };
+    let of = |code: &str, bought: Value| (code.to_owned(), bought);
+    put_rate(&world, "AAA_BBB", json!({"rate": 2, "base_min": "5"})).await;
+    put_rate(&world, "BBB_AAA", json!({"rate": 3})).await;
+    put_rate(&world, "AAA_CCC", json!({"rate": 4})).await;
+    let listed = good(&world, &signer, "GET", "/v1/pay/convert/pair?currency=AAA", &Value::Null).await;
+    let ways: Vec<_> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|way| [&way["pair"], &way["sellCurrency"], &way["sellCurrencyMin"]])
+        .collect();
+    let way = |pair: &str, sell: &str, min: &str| [json!(pair), json!(sell), json!(min)];
+    let expected = [
+        way("AAA_BBB", "AAA", "5"),
+        way("AAA_CCC", "AAA", "0.0001"),
+        way("AAA_CCC", "CCC", "0.0001"),
+        way("BBB_AAA", "BBB", "0.0001"),
+    ];
+    assert_eq!(ways, expected.each_ref().map(<[Value; 3]>::each_ref), "{listed}");
+    assert_eq!(preview("AAA", "BBB").await, of("000000", json!("12")));
+    assert_eq!(preview("BBB", "AAA").await, of("000000", json!("18")));
+    // One that nobody keeps up is not replaced by the other, which has another price.
+    world.clock.advance_ms(60_001);
+    put_rate(&world, "BBB_AAA", json!({"rate": 3})).await;
+    assert_eq!(preview("AAA", "BBB").await, of("300503", Value::Null));
+    assert_eq!(preview("BBB", "AAA").await, of("000000", json!("18")));
+    world.clock.advance_ms(60_001);
+    put_rate(&world, "AAA_BBB", json!({"rate": 2})).await;
+    assert_eq!(preview("AAA", "BBB").await, of("000000", json!("12")));
+    assert_eq!(preview("BBB", "AAA").await, of("300503", Value::Null));
+}
+
+#[tokio::test]
 async fn a_preview_that_is_not_right_is_told_what_is_wrong() {
     let (world, signer) = market().await;
     let body = |sell: &str, buy: &str, name: &str, amount: Value| {
