@@ -20,14 +20,20 @@ impl UnixMillis {
 }
 
 /// Why a rule's date is refused, in order of precedence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DateRefused {
     /// Not `yyyy-MM-dd HH:mm:ss`: a digit or a separator is missing.
     #[error("must have the form yyyy-MM-dd HH:mm:ss")]
     Form,
-    /// Digits that name no moment (02-30, 24:00:00, :60), or a time in a gap or fold of the zone.
-    #[error("names no single moment in the time zone of the rules")]
+    /// Digits that no calendar or clock shows: 02-30, 24:00:00, :60.
+    #[error("there is no such date or time of day")]
     NoSuchMoment,
+    /// In a gap of the zone, which is named.
+    #[error("is skipped by a change of clocks in {0}; choose a time before or after it")]
+    Skipped(String),
+    /// In a fold of the zone, which is named.
+    #[error("happens twice in {0}, where clocks are set back; choose a time before or after both")]
+    Twice(String),
 }
 
 /// The zone that `effective_date` and `due_date` are written in: UTC unless the deployment says otherwise.
@@ -40,12 +46,10 @@ impl RuleZone {
         Self(TimeZone::UTC)
     }
 
-    /// A zone by its IANA name, from the tables compiled in.
+    /// A zone by its IANA name in any case, from the tables compiled in.
     pub fn named(name: &str) -> Option<Self> {
-        if name == "UTC" {
-            return Some(Self::utc());
-        }
-        TimeZone::get(name).ok().map(Self)
+        // jiff knows one zone more than IANA, of CLDR: `Etc/Unknown`, which has no name.
+        TimeZone::get(name).ok().filter(|zone| zone.iana_name().is_some()).map(Self)
     }
 
     /// Reads `yyyy-MM-dd HH:mm:ss`, seconds precision.
@@ -72,7 +76,8 @@ impl RuleZone {
                 let seconds = civil.duration_since(EPOCH).as_secs() - i64::from(offset.seconds());
                 Ok(UnixMillis(seconds * 1_000))
             }
-            AmbiguousOffset::Gap { .. } | AmbiguousOffset::Fold { .. } => Err(DateRefused::NoSuchMoment),
+            AmbiguousOffset::Gap { .. } => Err(DateRefused::Skipped(self.name().to_owned())),
+            AmbiguousOffset::Fold { .. } => Err(DateRefused::Twice(self.name().to_owned())),
         }
     }
 
@@ -103,7 +108,7 @@ impl RuleZone {
         EPOCH.saturating_add(SignedDuration::from_secs(seconds.clamp(first, last)))
     }
 
-    /// The zone's name; `UTC` also where it has none.
+    /// The zone's name as IANA writes it.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")
     }

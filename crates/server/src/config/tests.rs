@@ -104,6 +104,7 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("callback_schedule = []", "the setting callback_schedule is not good"),
         ("trusted_proxies = [\"10.0.0.0/33\"]", "is no address and no network"),
         ("rule_timezone = \"Mars/Olympus\"", "is no IANA time zone"),
+        ("rule_timezone = \"Etc/Unknown\"", "is no IANA time zone"),
         ("markup_unit = \"permille\"", "the setting markup_unit is not good"),
         ("header_prefixes = []", "header_prefixes"),
         ("timestamp_tolerance_ms = 0", "timestamp_tolerance_ms must be from 1"),

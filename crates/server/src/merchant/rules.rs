@@ -56,7 +56,7 @@ pub fn date(app: &App, field: &str, text: &str) -> Result<UnixMillis, Failure> {
     app.policy.rule_zone.parse(text).map_err(|refused| {
         let code = match refused {
             DateRefused::Form => Code::InvalidParameter,
-            DateRefused::NoSuchMoment => Code::InvalidRulePeriod,
+            DateRefused::NoSuchMoment | DateRefused::Skipped(_) | DateRefused::Twice(_) => Code::InvalidRulePeriod,
         };
         Failure::new(code, format!("{field}: {refused}"))
     })

@@ -217,7 +217,12 @@ impl Edge {
                     format!("the header {} is missing: it names the institution", names.display(Header::MerchantId));
                 return Err(Failure::new(Code::InvalidParameter, sentence));
             };
-            if own.kind != MerchantKind::Institution || named != own.merchant_id {
+            if own.kind != MerchantKind::Institution {
+                return Err(not_allowed(
+                    "only a key of an institution itself may manage its fee rules, and this key is not an institution's",
+                ));
+            }
+            if named != own.merchant_id {
                 return Err(not_allowed("MerchantId is not the institution that this key belongs to"));
             }
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Settings that belong to the data, not to the process: written by `init`, compared at every start.
 
 use anyhow::{anyhow, bail, ensure};
-use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_domain::time::{RuleZone, UnixMillis, rfc3339};
 use countersign_store::{AnyStore, Store as _, Write};
 
 use crate::app::master_key;
@@ -16,7 +16,7 @@ pub fn of(config: &Config, vault: &Vault, now: UnixMillis) -> Vec<Write> {
     let first = Write::MoveSetting { name: INITIALISED_AT.to_owned(), from: None, to: rfc3339(now) };
     let settings = [
         (MASTER_KEY_ID, vault.key_id().to_owned()),
-        (RULE_TIMEZONE, config.rule_timezone.clone()),
+        (RULE_TIMEZONE, zone_name(&config.rule_timezone)),
         (MARKUP_UNIT, config.markup_unit.name().to_owned()),
     ];
     let settings = settings.into_iter().map(|(name, value)| Write::PutSetting { name: name.to_owned(), value });
@@ -32,15 +32,25 @@ pub async fn compare(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow
              and finish with `countersign master-key rewrap`"
         );
     }
-    for (name, configured) in [(RULE_TIMEZONE, config.rule_timezone.as_str()), (MARKUP_UNIT, config.markup_unit.name())]
-    {
-        let stored = stored(store, name).await?;
-        ensure!(
-            stored == configured,
-            "{name} is configured as {configured:?}, but this deployment was initialised with {stored:?}, and its fee rules were made under that"
-        );
-    }
+    let zone = zone_name(&stored(store, RULE_TIMEZONE).await?);
+    as_stored(RULE_TIMEZONE, &zone_name(&config.rule_timezone), &zone)?;
+    as_stored(MARKUP_UNIT, config.markup_unit.name(), &stored(store, MARKUP_UNIT).await?)
+}
+
+fn as_stored(name: &str, here: &str, stored: &str) -> anyhow::Result<()> {
+    ensure!(
+        here == stored,
+        "{name} is {here:?} here, but this deployment was initialised with {stored:?}, and its fee rules were made under that: \
+         set {name} = {stored:?}"
+    );
     Ok(())
+}
+
+/// A zone's name as IANA writes it. Deployments were initialised under names in any case, and under CLDR's `Etc/Unknown`, which was read as UTC.
+fn zone_name(name: &str) -> String {
+    let is_unknown = name.eq_ignore_ascii_case("Etc/Unknown");
+    let zone = RuleZone::named(if is_unknown { "UTC" } else { name });
+    zone.map_or_else(|| name.to_owned(), |zone| zone.name().to_owned())
 }
 
 /// Refuses a master key other than the one that the data was made with.

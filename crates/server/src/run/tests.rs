@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use countersign_store::testing::Database;
+use countersign_store::{Batch, Write};
 
 use super::*;
 use crate::config::{Flag, Optional};
@@ -87,9 +88,43 @@ async fn rule_settings_other_than_those_of_init_are_refused() {
     let (_keep, config) = folder();
     initialise(&config).await.expect("it is initialised");
     let zone = Config { rule_timezone: "Asia/Singapore".to_owned(), ..config.clone() };
-    assert!(refusal(&zone).await.contains("rule_timezone is configured as \"Asia/Singapore\""));
+    let said = refusal(&zone).await;
+    assert!(
+        said.contains("rule_timezone is \"Asia/Singapore\" here") && said.ends_with("set rule_timezone = \"UTC\""),
+        "{said}"
+    );
     let unit = Config { markup_unit: countersign_domain::fees::MarkupUnit::Fraction, ..config.clone() };
-    assert!(refusal(&unit).await.contains("markup_unit is configured as \"fraction\""));
+    let said = refusal(&unit).await;
+    assert!(
+        said.contains("markup_unit is \"fraction\" here") && said.ends_with("set markup_unit = \"percent\""),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_zone_is_kept_under_its_own_name_and_another_spelling_of_it_is_the_same() {
+    let (_keep, config) = folder();
+    let spelt = |zone: &str| Config { rule_timezone: zone.to_owned(), ..config.clone() };
+    initialise(&spelt("asia/SINGAPORE")).await.expect("it is initialised");
+    for zone in ["Asia/Singapore", "ASIA/singapore"] {
+        started(&spelt(zone)).await.expect("it starts").stop().await.expect("it stops");
+    }
+    let said = refusal(&config).await;
+    assert!(
+        said.contains("rule_timezone is \"UTC\" here") && said.ends_with("set rule_timezone = \"Asia/Singapore\""),
+        "{said}"
+    );
+    // What was written down before names were.
+    for (stored, same, other) in [("asia/singapore", "Asia/Singapore", "UTC"), ("Etc/Unknown", "utc", "Asia/Singapore")]
+    {
+        let data = DataDir::open(&config.data).expect("it is there");
+        let store = open_store(&config, &data).await.expect("it opens");
+        let put = Write::PutSetting { name: fixed::RULE_TIMEZONE.to_owned(), value: stored.to_owned() };
+        store.commit(Batch(vec![put])).await.expect("it is written");
+        close_store(&store).expect("it closes");
+        started(&spelt(same)).await.expect("it starts").stop().await.expect("it stops");
+        assert!(!refusal(&spelt(other)).await.is_empty());
+    }
 }
 
 #[tokio::test]

@@ -152,6 +152,8 @@ async fn what_is_wrong_with_a_rule_is_said_by_name_and_leaves_nothing_behind() {
         assert_eq!(envelope["code"], code, "{body}: {envelope}");
         assert!(envelope["errorMessage"].as_str().is_some_and(|m| m.contains(named)), "{body}: {envelope}");
     }
+    let envelope = call(&world, &signer, "POST", UPGRADE, &with("due_date", json!("2026-02-30 00:00:00"))).await;
+    assert_eq!(envelope["errorMessage"], "due_date: there is no such date or time of day");
     let rules = world
         .access
         .call("GET", "/operator/v1/fee-rules?sub_merchant_id=bank-1", None)
@@ -159,6 +161,34 @@ async fn what_is_wrong_with_a_rule_is_said_by_name_and_leaves_nothing_behind() {
         .expect("an answer")
         .json();
     assert_eq!(rules["items"], json!([]), "nothing is left behind");
+}
+
+#[tokio::test]
+async fn a_date_that_clocks_skip_or_show_twice_is_told_which_and_in_which_zone() {
+    let zone = |config: &mut countersign::config::Config| config.rule_timezone = "europe/berlin".to_owned();
+    let world = World::start_with(zone).await.expect("a world starts");
+    let signer = world.access.institution("bank", 1, None).await.expect("provisioned");
+    for (at, said) in [
+        ("2036-03-30 02:30:00", "is skipped by a change of clocks in Europe/Berlin; choose a time before or after it"),
+        (
+            "2036-10-26 02:30:00",
+            "happens twice in Europe/Berlin, where clocks are set back; choose a time before or after both",
+        ),
+        ("2036-10-26 24:30:00", "there is no such date or time of day"),
+    ] {
+        let body = json!({"sub_merchant_id": "bank-1", "r_markup": 1, "effective_date": at});
+        let envelope = call(&world, &signer, "POST", UPGRADE, &body).await;
+        assert_eq!(
+            (&envelope["code"], &envelope["errorMessage"]),
+            (&json!("400703"), &json!(format!("effective_date: {said}")))
+        );
+        let target = format!("/rate/commission_rule?sub_merchant_id=bank-1&query_time={}", at.replace(' ', "%20"));
+        let envelope = call(&world, &signer, "GET", &target, &Value::Null).await;
+        assert_eq!(
+            (&envelope["code"], &envelope["errorMessage"]),
+            (&json!("400703"), &json!(format!("query_time: {said}")))
+        );
+    }
 }
 
 #[tokio::test]
@@ -182,7 +212,17 @@ async fn another_institution_is_told_neither_yes_nor_no() {
     let silent = Signer { merchant_id: None, ..posing };
     assert_eq!(call(&world, &silent, "POST", UPGRADE, &body).await["code"], "400001");
     let sub = world.access.application("bank-1", None).await.expect("an application");
-    assert_eq!(call(&world, &sub, "POST", UPGRADE, &body).await["code"], "400203", "a sub-account is no institution");
+    for merchant_id in ["bank", "bank-1"] {
+        let sub = Signer {
+            merchant_id: Some(merchant_id.to_owned()),
+            key: sub.key.clone(),
+            client_id: sub.client_id.clone(),
+        };
+        let refused = call(&world, &sub, "POST", UPGRADE, &body).await;
+        assert_eq!(refused["code"], "400203", "a sub-account is no institution");
+        let said = refused["errorMessage"].as_str().expect("a text");
+        assert!(said.starts_with("only a key of an institution itself may manage its fee rules"), "{said}");
+    }
     let own = call(&world, &signer, "POST", UPGRADE, &body).await;
     assert_eq!(own["code"], "000000", "{own}");
 }
