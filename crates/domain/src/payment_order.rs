@@ -282,9 +282,15 @@ pub struct MoveRefused {
 
 impl MoveRefused {
     const fn why(self) -> &'static str {
-        match self.to {
-            PaymentStatus::Expired => ": orders expire by themselves, at their expireTime",
-            PaymentStatus::Pending | PaymentStatus::Process | PaymentStatus::Paid | PaymentStatus::Closed => "",
+        let is_to_expire = matches!(self.to, PaymentStatus::Expired);
+        match self.from {
+            PaymentStatus::Pending if is_to_expire => ": orders expire by themselves, at their expireTime",
+            PaymentStatus::Process if is_to_expire => ": only what is PENDING expires, and by itself",
+            PaymentStatus::Pending
+            | PaymentStatus::Process
+            | PaymentStatus::Paid
+            | PaymentStatus::Expired
+            | PaymentStatus::Closed => "",
         }
     }
 }
@@ -319,11 +325,19 @@ pub fn advance(order: &PaymentOrder, mover: Mover, step: Step, now: UnixMillis) 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ExpiryRefused {
     /// Now, or before.
-    #[error("must be in the future")]
+    #[error("must be in the future, in Unix milliseconds (13 digits)")]
     Past,
-    /// Later than the kind of order allows.
-    #[error("must be at most {} minutes ahead", .0 / 60_000)]
+    /// Later than the kind of order allows: by so many ms at the most.
+    #[error("must be at most {} ahead, in Unix milliseconds (13 digits)", span(*.0))]
     TooFar(i64),
+}
+
+/// A length of time in its largest whole unit: `30 days`, `1 hour`.
+fn span(ms: i64) -> String {
+    let units = [(86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second")];
+    let largest = units.into_iter().find(|(unit, _)| ms % unit == 0);
+    let (count, name) = largest.map_or((ms, "millisecond"), |(unit, name)| (ms / unit, name));
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
 /// When an order that is made now expires.

@@ -110,13 +110,19 @@ impl<'a> Fields<'a> {
         self.number(name)?.ok_or_else(|| missing(name))
     }
 
-    /// A whole number, written without point and exponent.
+    /// A whole number of 64 bits, written without point and exponent.
     pub fn integer(&self, name: &str) -> Result<Option<i64>, FieldRefused> {
-        self.value(name)
-            .map(|token| {
-                serde_json::from_str(token).map_err(|_| FieldRefused::new(name, "must be a whole JSON number"))
-            })
-            .transpose()
+        self.integer_within(name, i64::MIN, i64::MAX)
+    }
+
+    /// A whole number from `min` to `max`, written without point and exponent.
+    pub fn integer_within(&self, name: &str, min: i64, max: i64) -> Result<Option<i64>, FieldRefused> {
+        let Some(token) = self.value(name) else { return Ok(None) };
+        let number = serde_json::from_str(token).ok().filter(|number| (min..=max).contains(number));
+        number.map(Some).ok_or_else(|| {
+            let why = format!("must be a whole number from {min} to {max}");
+            FieldRefused::new(name, if is_whole(token) { why } else { "must be a whole JSON number".to_owned() })
+        })
     }
 
     /// `true` or `false`.
@@ -154,6 +160,12 @@ pub(crate) fn without_nul(name: &str, text: String) -> Result<String, FieldRefus
         return Err(FieldRefused::new(name, "must not hold the character U+0000"));
     }
     Ok(text)
+}
+
+/// Whether a text is a whole number, written without point and exponent, of any size.
+pub(crate) fn is_whole(token: &str) -> bool {
+    let digits = token.strip_prefix('-').unwrap_or(token);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Why a valid JSON value is not read as a text.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::body::{FieldRefused, missing, without_nul};
+use crate::body::{FieldRefused, is_whole, missing, without_nul};
 
 /// The parameters of a raw query string, decoded when asked for.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +35,13 @@ impl<'a> Query<'a> {
         self.text(name)?.ok_or_else(|| missing(name))
     }
 
-    /// A whole number: an optional `-` and digits.
-    pub fn integer(&self, name: &str) -> Result<Option<i64>, FieldRefused> {
+    /// A whole number from `min` to `max`: an optional `-` and digits.
+    pub fn integer_within(&self, name: &str, min: i64, max: i64) -> Result<Option<i64>, FieldRefused> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        let digits = text.strip_prefix('-').unwrap_or(&text);
-        let form = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-        let value = if form { text.parse().ok() } else { None };
-        value.map(Some).ok_or_else(|| FieldRefused::new(name, "must be a whole number"))
+        let number = if is_whole(&text) { text.parse().ok() } else { None };
+        let number = number.filter(|number| (min..=max).contains(number));
+        let why = || format!("must be a whole number from {min} to {max}");
+        number.map(Some).ok_or_else(|| FieldRefused::new(name, why()))
     }
 
     fn values(&self, name: &str) -> impl Iterator<Item = &'a str> {

@@ -155,6 +155,38 @@ fn an_expire_time_lies_ahead_and_not_too_far() {
     assert!(expiry(PaymentKind::Native, ahead(LIFE_MS_DEFAULT), NOW).is_ok());
     assert!(expiry(PaymentKind::Native, ahead(LIFE_MS_DEFAULT + 1), NOW).is_err());
     assert!(expiry(PaymentKind::Order, Some(UnixMillis(i64::MAX)), NOW).is_err());
+    let said = |kind, asked| expiry(kind, asked, NOW).expect_err("refused").to_string();
+    let seconds = Some(UnixMillis(NOW.0 / 1_000 + 600));
+    assert_eq!(said(PaymentKind::Order, seconds), "must be in the future, in Unix milliseconds (13 digits)");
+    assert_eq!(
+        said(PaymentKind::Order, ahead(LIFE_MS_MAX + 1)),
+        "must be at most 30 days ahead, in Unix milliseconds (13 digits)"
+    );
+    assert_eq!(
+        said(PaymentKind::Native, ahead(LIFE_MS_DEFAULT + 1)),
+        "must be at most 1 hour ahead, in Unix milliseconds (13 digits)"
+    );
+}
+
+#[test]
+fn only_what_could_expire_is_told_that_it_does_so_by_itself() {
+    let step = Step { to: PaymentStatus::Expired, actual_amount: None, transact_at: None };
+    for (from, said) in [
+        (
+            PaymentStatus::Pending,
+            "a payment order that is PENDING cannot become EXPIRED: orders expire by themselves, at their expireTime",
+        ),
+        (
+            PaymentStatus::Process,
+            "a payment order that is PROCESS cannot become EXPIRED: only what is PENDING expires, and by itself",
+        ),
+        (PaymentStatus::Paid, "a payment order that is PAID cannot become EXPIRED"),
+        (PaymentStatus::Expired, "a payment order that is EXPIRED cannot become EXPIRED"),
+        (PaymentStatus::Closed, "a payment order that is CLOSED cannot become EXPIRED"),
+    ] {
+        let refused = advance(&order(from), Mover::BackEnd, step, NOW).expect_err("refused");
+        assert_eq!(refused.to_string(), said);
+    }
 }
 
 #[test]

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::RequestRefused;
-use crate::body::FieldRefused;
 use crate::query::Query;
 
 /// HTTP method.
@@ -52,21 +51,9 @@ impl Request {
     /// Reads a raw query string.
     pub fn parse(query: &str) -> Result<Self, RequestRefused> {
         let query = Query::parse(query);
-        let after =
-            match query.text("after")? {
-                None => 0,
-                Some(_) => query.integer("after").ok().flatten().filter(|after| *after >= 0).ok_or_else(|| {
-                    FieldRefused::new("after", format!("must be a whole number from 0 to {}", i64::MAX))
-                })?,
-            };
-        let limit = match query.integer("limit")? {
-            None => LIMIT_DEFAULT,
-            Some(limit) => u32::try_from(limit)
-                .ok()
-                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
-                .ok_or_else(|| FieldRefused::new("limit", format!("must be from 1 to {LIMIT_MAX}")))?,
-        };
-        Ok(Self { after, limit })
+        let after = query.integer_within("after", 0, i64::MAX)?.unwrap_or(0);
+        let limit = query.integer_within("limit", 1, i64::from(LIMIT_MAX))?;
+        Ok(Self { after, limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(LIMIT_DEFAULT) })
     }
 
     /// The query string that asks for it, without `?`.

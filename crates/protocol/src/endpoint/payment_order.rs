@@ -110,7 +110,7 @@ impl Request {
     }
 }
 
-/// Which order is meant: by our number or by the merchant's own. Where both are given, both must be its.
+/// Which order is meant: by our number or by the merchant's own. Where both are given, both must be its. Empty counts as absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = PaymentOrderName)]
 #[serde(rename_all = "camelCase")]
@@ -127,8 +127,9 @@ impl Name {
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
         let fields = Fields::parse(body)?;
-        let prepay_id = fields.text("prepayId")?;
-        let merchant_trade_no = fields.text("merchantTradeNo")?.map(trade_no).transpose()?;
+        let given = |name| fields.text(name).map(|text| text.filter(|text| !text.is_empty()));
+        let prepay_id = given("prepayId")?;
+        let merchant_trade_no = given("merchantTradeNo")?.map(trade_no).transpose()?;
         if prepay_id.is_none() && merchant_trade_no.is_none() {
             return Err(FieldRefused::new("prepayId", "is required, or merchantTradeNo in its place").into());
         }
@@ -212,13 +213,12 @@ fn short(fields: &Fields<'_>, name: &str, max: usize) -> Result<Option<String>, 
 /// A text, or a whole number as its digits.
 fn user_id(fields: &Fields<'_>) -> Result<Option<String>, FieldRefused> {
     const NAME: &str = "merchantUserId";
-    match fields.integer(NAME) {
-        Ok(number) => Ok(number.map(|number| number.to_string())),
-        Err(_) => short(fields, NAME, USER_ID_CHARS_MAX).map_err(|_| {
-            FieldRefused::new(
-                NAME,
-                "must be a text of at most 64 characters, or a whole number of at most 9223372036854775807",
-            )
-        }),
+    if let Ok(number) = fields.integer(NAME) {
+        return Ok(number.map(|number| number.to_string()));
     }
+    let is_text = fields.raw(NAME).is_some_and(|raw| raw.get().starts_with('"'));
+    short(fields, NAME, USER_ID_CHARS_MAX).map_err(|refused| {
+        let why = "must be a text of at most 64 characters, or a whole number of at most 9223372036854775807";
+        if is_text { refused } else { FieldRefused::new(NAME, why) }
+    })
 }

@@ -77,14 +77,11 @@ impl Request {
 /// A number from 1 to `max` under one of its two names.
 fn paging(fields: &Fields<'_>, names: [&str; 2], max: u64) -> Result<Option<u64>, FieldRefused> {
     let [name, alias] = names;
-    let (used, value) = match (fields.integer(name)?, fields.integer(alias)?) {
-        (Some(_), Some(_)) => return Err(FieldRefused::new(alias, format!("must not be given beside {name}"))),
-        (Some(value), None) => (name, value),
-        (None, Some(value)) => (alias, value),
-        (None, None) => return Ok(None),
-    };
-    let value = u64::try_from(value).ok().filter(|value| (1..=max).contains(value));
-    value.map(Some).ok_or_else(|| FieldRefused::new(used, format!("must be from 1 to {max}")))
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    match (fields.integer_within(name, 1, max)?, fields.integer_within(alias, 1, max)?) {
+        (Some(_), Some(_)) => Err(FieldRefused::new(alias, format!("must not be given beside {name}"))),
+        (value, None) | (None, value) => Ok(value.and_then(|value| u64::try_from(value).ok())),
+    }
 }
 
 /// One page.

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use countersign_protocol::body::Fields;
 use countersign_protocol::callback::{CallbackBody, callback_nonce};
 use countersign_protocol::code::{Code, SUCCESS};
-use countersign_protocol::endpoint::{Endpoint, time};
+use countersign_protocol::endpoint::{Endpoint, payment_order, rule_list, time};
 use countersign_protocol::envelope;
 use countersign_protocol::headers::{Header, PrefixRefused, Prefixes, RESERVED_NONCE_PREFIX, is_nonce};
+use countersign_protocol::query::Query;
 use countersign_protocol::replay::{Window, WindowRefused};
 use countersign_protocol::signing::{Encoding, SigningKey};
 
@@ -203,4 +204,62 @@ fn a_text_with_half_a_character_is_refused_for_that() {
     }
     assert_eq!(fields.text("whole").expect("a text").as_deref(), Some("\u{1f600}"));
     assert_eq!(fields.text("number").expect_err("it is none").to_string(), "field number: must be a JSON string");
+}
+
+#[test]
+fn a_whole_number_that_is_out_of_range_is_told_the_range_however_long_it_is() {
+    let body = br#"{"long": 99999999999999999999, "low": -99999999999999999999, "seven": 7, "half": 7.5, "power": 7e1, "text": "7"}"#;
+    let fields = Fields::parse(body).expect("an object");
+    let said = |name| fields.integer_within(name, 1, 9).map_err(|refused| refused.to_string());
+    let range = |name| Err(format!("field {name}: must be a whole number from 1 to 9"));
+    assert_eq!((said("long"), said("low")), (range("long"), range("low")));
+    assert_eq!(said("seven"), Ok(Some(7)));
+    assert_eq!(said("absent"), Ok(None));
+    for name in ["half", "power", "text"] {
+        assert_eq!(said(name), Err(format!("field {name}: must be a whole JSON number")));
+    }
+    let any = fields.integer("long").expect_err("more than 64 bits").to_string();
+    assert_eq!(any, "field long: must be a whole number from -9223372036854775808 to 9223372036854775807");
+    let query = Query::parse("long=99999999999999999999&seven=7&low=-1&text=x");
+    let said = |name| query.integer_within(name, 1, 9).map_err(|refused| refused.to_string());
+    assert_eq!((said("long"), said("low"), said("text")), (range("long"), range("low"), range("text")));
+    assert_eq!((said("seven"), said("absent")), (Ok(Some(7)), Ok(None)));
+    let page = rule_list::Request::parse(br#"{"pageNum": 99999999999999999999}"#).expect_err("no such page");
+    assert_eq!(page.sentence, "field pageNum: must be a whole number from 1 to 1000000000");
+}
+
+#[test]
+fn an_order_is_named_by_either_number_and_an_empty_one_counts_as_absent() {
+    let named = |prepay_id: Option<&str>, trade_no: Option<&str>| payment_order::Name {
+        prepay_id: prepay_id.map(str::to_owned),
+        merchant_trade_no: trade_no.map(str::to_owned),
+    };
+    for (body, wanted) in [
+        (r#"{"prepayId": "", "merchantTradeNo": "Z"}"#, named(None, Some("Z"))),
+        (r#"{"prepayId": "7", "merchantTradeNo": ""}"#, named(Some("7"), None)),
+        (r#"{"prepayId": "7", "merchantTradeNo": "Z"}"#, named(Some("7"), Some("Z"))),
+    ] {
+        assert_eq!(payment_order::Name::parse(body.as_bytes()).expect("named"), wanted, "{body}");
+    }
+    for body in [r#"{"prepayId": "", "merchantTradeNo": ""}"#, r#"{"prepayId": null}"#, "{}"] {
+        let refused = payment_order::Name::parse(body.as_bytes()).expect_err("nobody is named");
+        assert_eq!(refused.sentence, "field prepayId: is required, or merchantTradeNo in its place", "{body}");
+    }
+}
+
+#[test]
+fn a_payer_is_a_short_text_or_a_whole_number_and_told_by_its_fault() {
+    let payer = |value: &str| {
+        let body = format!(r#"{{"merchantTradeNo":"T","currency":"USDT","orderAmount":"1","merchantUserId":{value}}}"#);
+        payment_order::Request::parse(body.as_bytes()).map(|it| it.merchant_user_id).map_err(|refused| refused.sentence)
+    };
+    assert_eq!(payer("42"), Ok(Some("42".to_owned())));
+    assert_eq!(payer("\"a\""), Ok(Some("a".to_owned())));
+    let either = "field merchantUserId: must be a text of at most 64 characters, or a whole number of at most 9223372036854775807";
+    for value in ["9223372036854775808", "1.5", "[1]", "true"] {
+        assert_eq!(payer(value), Err(either.to_owned()), "{value}");
+    }
+    assert_eq!(payer(r#""a\u0000""#), Err("field merchantUserId: must not hold the character U+0000".to_owned()));
+    let long = format!("\"{}\"", "x".repeat(65));
+    assert_eq!(payer(&long), Err("field merchantUserId: must be at most 64 characters".to_owned()));
 }

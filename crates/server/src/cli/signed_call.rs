@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use countersign_protocol::headers::{Header, HeaderNames};
+use countersign_protocol::query::encode;
 use countersign_protocol::signing::Encoding;
 use hyper::Method;
 use serde::Deserialize;
@@ -21,7 +22,7 @@ use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, Signed, body_of, header_n
 pub struct CallArgs {
     /// GET or POST
     method: String,
-    /// Path and query: "/v1/pay/convert/order?orderId=123"
+    /// Path and query: "/v1/pay/convert/order?orderId=123"; blanks are encoded for you
     path: String,
     /// File with the body; - is standard input [default: no body]
     #[arg(long, value_name = "FILE")]
@@ -68,6 +69,22 @@ pub fn ask(caller: &Caller<'_>, method: Method, path: &str, body: Vec<u8>, signe
     Ask { method, path: path.to_owned(), headers, body: (!body.is_empty()).then_some(body) }
 }
 
+/// A path and query with those characters percent-encoded that may not stand in one: blanks, what is not ASCII, `#`, which would cut the
+/// rest off. What is encoded stays as it is, so a `%` that means itself is written `%25`. Neither is signed.
+fn in_a_request(path: &str) -> String {
+    let may_stand =
+        |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '#' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}');
+    let mut sent = String::with_capacity(path.len());
+    for c in path.chars() {
+        if may_stand(c) {
+            sent.push(c);
+        } else {
+            sent.push_str(&encode(c.encode_utf8(&mut [0; 4])));
+        }
+    }
+    sent
+}
+
 #[derive(Deserialize)]
 struct EnvelopeHead {
     status: String,
@@ -94,7 +111,7 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
         merchant_id: args.merchant_id.as_deref(),
         on_behalf_of: args.on_behalf_of.as_deref(),
     };
-    let ask = ask(&caller, method, &args.path, body, &signed);
+    let ask = ask(&caller, method, &in_a_request(&args.path), body, &signed);
     let answer = super::small_runtime()?.block_on(http::exchange(&args.url, &ask))?;
     super::say(&format!("HTTP {}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
     success(&answer).map_err(|error| match &answer.request_id {
@@ -118,6 +135,19 @@ mod tests {
     use hyper::StatusCode;
 
     use super::*;
+
+    #[test]
+    fn what_may_not_stand_in_a_query_is_encoded_and_what_is_encoded_stays() {
+        for (written, sent) in [
+            ("/v1/time", "/v1/time"),
+            ("/a?t=2036-06-01 00:00:00", "/a?t=2036-06-01%2000:00:00"),
+            ("/a?t=2036-06-01%2000:00:00&b=c+d", "/a?t=2036-06-01%2000:00:00&b=c+d"),
+            ("/a?b=\u{e9}#\"<>\\^`{|}\n", "/a?b=%C3%A9%23%22%3C%3E%5C%5E%60%7B%7C%7D%0A"),
+        ] {
+            assert_eq!(in_a_request(written), sent);
+            assert!(sent.parse::<hyper::Uri>().is_ok(), "{sent}");
+        }
+    }
 
     #[test]
     fn only_an_envelope_that_says_success_is_one() {

@@ -96,13 +96,7 @@ fn asked_for(body: &[u8]) -> Result<audit_chain::Asked, Problem> {
         Some(list) => serde_json::from_str(list)
             .map_err(|_| Problem::field("heads", "must be a list of heads as GET /audit/heads gives them"))?,
     };
-    let limit = match fields.integer("limit")? {
-        None => None,
-        Some(limit) => match u64::try_from(limit) {
-            Ok(limit) if limit > 0 => Some(limit),
-            Ok(_) | Err(_) => return Err(Problem::field("limit", "must be 1 or more")),
-        },
-    };
+    let limit = fields.integer_within("limit", 1, i64::MAX)?.and_then(|limit| u64::try_from(limit).ok());
     let more_heads = fields.boolean("more_heads")?.unwrap_or(false);
     Ok(audit_chain::Asked { heads, more_heads, after: fields.text("after")?, limit })
 }

@@ -1,7 +1,7 @@
 //! Fields of bodies that several calls share: read strictly, refused by name.
 
 use countersign_domain::ids::is_name;
-use countersign_domain::money::{Amount, Currency, TRANSACTION_MAX, TRANSACTION_MIN};
+use countersign_domain::money::{Amount, Currency, TRANSACTION_MAX, transaction};
 use countersign_domain::time::{UnixMillis, parse_rfc3339};
 use countersign_protocol::body::Fields;
 use countersign_protocol::code::Code;
@@ -59,12 +59,7 @@ pub fn client_id(fields: &Fields<'_>) -> Result<String, Problem> {
 
 /// A whole number from `min` to `max`.
 pub fn whole(fields: &Fields<'_>, name: &str, min: i64, max: i64) -> Result<Option<i64>, Problem> {
-    match fields.integer(name)? {
-        Some(number) if !(min..=max).contains(&number) => {
-            Err(Problem::field(name, format_args!("must be a whole number from {min} to {max}")))
-        }
-        number => Ok(number),
-    }
+    Ok(fields.integer_within(name, min, max)?)
 }
 
 /// An instant as RFC 3339 writes it.
@@ -89,12 +84,7 @@ pub fn amount(fields: &Fields<'_>, name: &str) -> Result<Amount, Problem> {
     let refuse = |why: String| Problem::new(Code::InvalidAmount, format!("field {name}: {why}"));
     let text = fields.text(name).map_err(|_| refuse("must be a text such as \"12.5\"".to_owned()))?;
     let text = text.ok_or_else(|| Problem::field(name, "is required"))?;
-    let amount = Amount::parse(&text).map_err(|refused| refuse(refused.to_string()))?;
-    if (TRANSACTION_MIN..=TRANSACTION_MAX).contains(&amount) {
-        Ok(amount)
-    } else {
-        Err(refuse(format!("must be from {TRANSACTION_MIN} to {TRANSACTION_MAX}")))
-    }
+    transaction(&text, TRANSACTION_MAX).map_err(|refused| refuse(refused.to_string()))
 }
 
 /// A currency's code.

@@ -250,6 +250,20 @@ async fn each_field_that_is_wrong_is_refused_with_its_code_and_leaves_nothing() 
     }
     let over = with(order("T-1"), "orderExpireTime", json!(now + HOUR_MS + 1));
     refused(&world, &signer, NATIVE, &over, PARAMETER).await;
+    for (target, at, said) in [
+        (CREATE, json!(now / 1_000 + 600), "must be in the future, in Unix milliseconds (13 digits)"),
+        (CREATE, json!(now + 31 * 24 * HOUR_MS), "must be at most 30 days ahead, in Unix milliseconds (13 digits)"),
+        (NATIVE, json!(now + 2 * HOUR_MS), "must be at most 1 hour ahead, in Unix milliseconds (13 digits)"),
+        (
+            CREATE,
+            json!(10_000_000_000_000_000_000_u64),
+            "must be a whole number from -9223372036854775808 to 9223372036854775807",
+        ),
+    ] {
+        let envelope = call(&world, &signer, "POST", target, &with(order("T-1"), "orderExpireTime", at)).await;
+        let sentence = format!("field orderExpireTime: {said}");
+        assert_eq!((&envelope["code"], &envelope["errorMessage"]), (&json!(PARAMETER), &json!(sentence)));
+    }
     assert_eq!(count(&world).await, 0);
     let most = json!({"merchantTradeNo": "x".repeat(100), "currency": "USDT", "orderAmount": "1", "channelId": long(50),
         "goods": {"goodsName": long(160), "goodsDetail": long(256)}, "orderExpireTime": now + 30 * 24 * HOUR_MS});
@@ -271,6 +285,18 @@ async fn a_merchant_closes_what_is_pending_and_nothing_else() {
         assert_eq!(good(&world, &signer, "POST", CLOSE, &closes).await, json!({"result": "SUCCESS"}));
     }
     assert_eq!(query(&world, &signer, "T-1").await["status"], "CLOSED");
+    // A name that is empty is none.
+    let both = |id: &Value, no: &str| json!({"prepayId": id, "merchantTradeNo": no});
+    for name in [both(&json!(""), "T-1"), both(&made["prepayId"], "")] {
+        assert_eq!(good(&world, &signer, "POST", QUERY, &name).await["status"], "CLOSED");
+        good(&world, &signer, "POST", CLOSE, &name).await;
+    }
+    for target in [QUERY, CLOSE] {
+        refused(&world, &signer, target, &both(&json!(""), ""), PARAMETER).await;
+    }
+    let (status, problem) = advance(&world, &made["prepayId"], json!({"status": "EXPIRED"})).await;
+    assert_eq!((status, &problem["code"]), (409, &json!(STATUS)));
+    assert_eq!(problem["detail"], "a payment order that is CLOSED cannot become EXPIRED");
     let events = pulled(&world, &signer).await;
     assert_eq!(events.iter().map(|event| event["bizStatus"].clone()).collect::<Vec<_>>(), ["CLOSED"], "told once");
     assert_eq!(good(&world, &signer, "POST", CREATE, &order("T-1")).await, with(made, "status", json!("CLOSED")));

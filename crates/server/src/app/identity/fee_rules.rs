@@ -4,7 +4,6 @@ use countersign_domain::rules::{self, Newer, RuleState, RuleVersion};
 use countersign_store::Store;
 use countersign_store::contract::{Cursor, MerchantKind};
 
-use super::merchants::find_merchant;
 use crate::app::App;
 use crate::app::error::AppError;
 
@@ -20,10 +19,8 @@ pub async fn rule_versions(
     after: Option<i64>,
     limit: u32,
 ) -> Result<Vec<(RuleVersion, RuleState)>, AppError> {
-    let sub = find_merchant(app, sub_merchant_id).await?;
-    if sub.kind != MerchantKind::SubAccount {
-        return Err(AppError::SubMerchantNotFound);
-    }
+    let found = app.store.merchant(sub_merchant_id).await?;
+    let sub = found.filter(|found| found.kind == MerchantKind::SubAccount).ok_or(AppError::SubMerchantNotFound)?;
     let mut now = app.clock.now();
     let mut newer = Newer::NONE;
     let mut found = Vec::new();

@@ -59,6 +59,7 @@ const BOUNDED: &str = "/events/dead-causes";
 const MALFORMED: (u16, &str) = (400, "400001");
 const NO_AMOUNT: (u16, &str) = (400, "400621");
 const NOT_FOUND: (u16, &str) = (404, "400404");
+const NO_SUB_ACCOUNT: (u16, &str) = (404, "400702");
 
 /// What a filter makes of a well-formed value that nothing has.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,8 @@ enum Unknown {
     Never,
     /// It names somebody who is not there.
     NotFound,
+    /// The same, or somebody who is no sub-account.
+    NoSubAccount,
     /// It is searched for.
     Empty,
 }
@@ -89,7 +92,7 @@ const FILTERS: [(&str, &str, &str, &str, Unknown); 19] = [
     ("/events", "state", "lost", "", Unknown::Never),
     ("/events/dead-causes", "client_id", "a%20b", "app_nobody", Unknown::NotFound),
     ("/redeliveries", "client_id", "a%20b", "app_nobody", Unknown::Empty),
-    ("/fee-rules", "sub_merchant_id", "a%20b", "nobody", Unknown::NotFound),
+    ("/fee-rules", "sub_merchant_id", "a%20b", "nobody", Unknown::NoSubAccount),
     ("/events/dead-causes", "from", "yesterday", "", Unknown::Never),
     ("/events/dead-causes", "to", "yesterday", "", Unknown::Never),
 ];
@@ -242,6 +245,11 @@ async fn a_malformed_filter_is_refused_by_name_and_one_that_names_nobody_is_not_
         }
         match what {
             Unknown::Never => {}
+            Unknown::NoSubAccount => {
+                for known in [*unknown, "i", "m"] {
+                    refused(&house, &format!("{path}?{name}={known}"), NO_SUB_ACCOUNT, "sub_merchant_id").await;
+                }
+            }
             Unknown::NotFound => refused(&house, &format!("{path}?{name}={unknown}"), NOT_FOUND, unknown).await,
             Unknown::Empty => assert!(items(house.get(&format!("{path}?{name}={unknown}")).await).is_empty(), "{path}"),
         }

@@ -64,7 +64,7 @@ async fn every_version_of_a_rule_is_listed_with_its_state_now() {
     let items = all_pages(&house, "/fee-rules?sub_merchant_id=s", 50).await;
     assert_eq!(states(&items)[..3], ["EFFECTIVE", "INVALIDATED", "SUPERSEDED"]);
     house.get("/fee-rules").await.refused(400, "400001", "sub_merchant_id");
-    house.get("/fee-rules?sub_merchant_id=nobody").await.refused(404, "400404", "nobody");
+    house.get("/fee-rules?sub_merchant_id=nobody").await.refused(404, "400702", "no sub-account has this");
     house.get("/fee-rules?sub_merchant_id=i").await.refused(404, "400702", "no sub-account has this");
     house.get("/fee-rules?sub_merchant_id=s&after=x").await.refused(400, "400001", "after");
 }
