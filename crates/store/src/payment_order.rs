@@ -71,8 +71,7 @@ pub enum PaymentOrderWrite {
         /// The request.
         received: Received,
     },
-    /// Replaces the changeable part of an order (status, what was paid, its fee) and appends to its history.
-    /// Guard: the stored revision is `row.order.revision - 1`.
+    /// Replaces what of an order changes, and appends to its history. Guard: the stored revision is `row.order.revision - 1`.
     Move {
         /// The order as it becomes.
         row: PaymentOrderRow,

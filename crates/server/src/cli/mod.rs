@@ -34,6 +34,7 @@ mod settings;
 mod sign;
 mod signed_call;
 mod statement;
+mod tables;
 mod what_if;
 
 pub use operator::OperatorArgs;

@@ -6,16 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use hyper::Method;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::Usage;
 use super::http::{self, Answer, Arriving, Ask};
-use super::pretty::{Layout, pretty};
-use crate::visible::for_terminals;
+use super::tables::Members;
+pub use super::tables::table;
 
 /// The variable of the bearer token.
 pub const TOKEN_VARIABLE: &str = "COUNTERSIGN_OPERATOR_TOKEN";
@@ -307,100 +304,6 @@ fn somebody_else(answer: &Answer) -> anyhow::Error {
     anyhow!("answered with {status}, but the answer is none of Countersign's: is this the operator API?")
 }
 
-type Members<'a> = BTreeMap<&'a str, &'a RawValue>;
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow)]
-    items: Vec<Members<'a>>,
-    #[serde(default)]
-    next: Option<String>,
-    #[serde(default)]
-    count_is_at_least: bool,
-}
-
-/// The answer for people: a table of a list, or one line per member of a single thing.
-pub fn table(call: &Call, body: &str) -> String {
-    if body.trim().is_empty() {
-        return "done\n".to_owned();
-    }
-    if call.columns.is_empty() {
-        return single(body).unwrap_or_else(|| pretty(body, 0, Layout::Tall) + "\n");
-    }
-    let Ok(page) = serde_json::from_str::<Page<'_>>(body) else { return pretty(body, 0, Layout::Tall) + "\n" };
-    if page.items.is_empty() {
-        // So many are looked at for a page: it may be empty, and not the last one.
-        return page.next.map_or_else(
-            || "none\n".to_owned(),
-            |next| format!("none among those that were looked at: repeat with --after {next}\n"),
-        );
-    }
-    let mut table = plain_table();
-    table.set_header(call.columns);
-    for item in &page.items {
-        table.add_row(call.columns.iter().map(|column| item.get(column).map_or_else(String::new, |value| cell(value))));
-    }
-    let more = page.next.map_or_else(String::new, |next| format!("there are more: repeat with --after {next}\n"));
-    let at_least = if page.count_is_at_least { "counting has a bound: there may be more of each\n" } else { "" };
-    format!("{table}\n{at_least}{more}")
-}
-
-/// Members in the order of the answer. Lists inside (attempts) are shown as indented JSON.
-fn single(body: &str) -> Option<String> {
-    let members = ordered_members(body)?;
-    let width = members.iter().map(|(name, _)| name.chars().count()).max()?;
-    Some(members.iter().fold(String::new(), |mut out, (name, value)| {
-        let value =
-            if value.starts_with(['{', '[']) { pretty(value, width + 2, Layout::Tall) } else { unquoted(value) };
-        let _ = writeln!(out, "{name:width$}  {value}");
-        out
-    }))
-}
-
-fn ordered_members(body: &str) -> Option<Vec<(String, String)>> {
-    struct InOrder(Vec<(String, String)>);
-    impl<'de> Deserialize<'de> for InOrder {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Visitor;
-            impl<'de> serde::de::Visitor<'de> for Visitor {
-                type Value = InOrder;
-                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                    f.write_str("an object")
-                }
-                fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<InOrder, A::Error> {
-                    let mut members = Vec::new();
-                    while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                        members.push((name, value.get().to_owned()));
-                    }
-                    Ok(InOrder(members))
-                }
-            }
-            deserializer.deserialize_map(Visitor)
-        }
-    }
-    serde_json::from_str::<InOrder>(body).ok().map(|members| members.0)
-}
-
-fn cell(value: &RawValue) -> String {
-    unquoted(value.get())
-}
-
-/// A text without its quotes; anything else as it is written. What moves a cursor, or makes a text look like another one, is never sent to a
-/// terminal: merchants write many of these texts.
-fn unquoted(value: &str) -> String {
-    match serde_json::from_str::<String>(value) {
-        Ok(text) => for_terminals(&text),
-        Err(_) if value == "null" => "-".to_owned(),
-        Err(_) => value.to_owned(),
-    }
-}
-
-fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use hyper::StatusCode;
@@ -439,33 +342,6 @@ mod tests {
         let body = call.body_bytes().expect("it has a body");
         assert_eq!(String::from_utf8_lossy(&body), r#"{"name":"Acme \"Ltd\"","rate":0.10000000000000000001}"#);
         assert_eq!(Call::new(Method::GET, "/audit").body_bytes(), None);
-    }
-
-    #[test]
-    fn a_list_becomes_a_table_and_says_how_to_go_on() {
-        let call = Call::list("/events", &["event_id", "sequence"]);
-        let text =
-            table(&call, r#"{"items":[{"sequence":12345678901234567890123,"event_id":"evt_1","x":null}],"next":"77"}"#);
-        assert!(
-            text.contains("event_id") && text.contains("evt_1") && text.contains("12345678901234567890123"),
-            "{text}"
-        );
-        assert!(text.ends_with("--after 77\n"), "{text}");
-        assert_eq!(table(&call, r#"{"items":[],"next":null}"#), "none\n");
-        assert_eq!(
-            table(&call, r#"{"items":[],"next":"17"}"#),
-            "none among those that were looked at: repeat with --after 17\n"
-        );
-        let text = table(&call, r#"{"items":[{"event_id":"evt_1"}],"count_is_at_least":true}"#);
-        assert!(text.ends_with("there may be more of each\n"), "{text}");
-    }
-
-    #[test]
-    fn one_thing_is_shown_member_by_member_in_its_own_order() {
-        let call = Call::new(Method::POST, "/merchants");
-        let text = table(&call, r#"{"name":"A\u001b[31m\u202e","merchant_id":"m1","gone":null,"n":0.10}"#);
-        assert_eq!(text, "name         A\u{fffd}[31m\u{fffd}\nmerchant_id  m1\ngone         -\nn            0.10\n");
-        assert_eq!(table(&call, ""), "done\n");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use countersign_store::contract::ApplicationRow;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::health::BreakerState;
-use super::lineup::{EndpointView, Lineup, Turned};
-use super::place::Allows;
+use super::lineup::{Lineup, Turned};
+use super::place::{Allows, EndpointView};
 use super::{Dispatcher, STORE_PAUSE};
 
 /// How long somebody who asks how an endpoint stands waits for the dispatcher.

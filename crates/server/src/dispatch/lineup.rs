@@ -22,7 +22,7 @@ use foldhash::{HashMap, HashSet};
 use super::flight::Flight;
 use super::health::{BreakerState, Class, Sign};
 use super::permits::{Held, Permits, Room};
-use super::place::{Allows, Considered, PORTION_MIN, Place, Stands};
+use super::place::{Allows, Considered, EndpointView, PORTION_MIN, Place, Stands};
 use super::queue::Queue;
 use super::timetable::Timetable;
 
@@ -57,21 +57,6 @@ pub(super) enum Turned {
     Opened { until: UnixMillis },
     /// Attempts go again.
     Closed,
-}
-
-/// How an endpoint stands at this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndpointView {
-    /// Its breaker.
-    pub breaker: BreakerState,
-    /// Attempts at once that may be under way now.
-    pub at_once: usize,
-    /// The same where it does not fail.
-    pub at_once_max: usize,
-    /// Attempts that are under way.
-    pub in_flight: usize,
-    /// The last attempt that this node remembers: when it was recorded, and what came of it.
-    pub last: Option<(UnixMillis, Outcome)>,
 }
 
 /// Events that are ready, in flight or left alone, and when to look for more.

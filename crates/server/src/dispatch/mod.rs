@@ -58,7 +58,7 @@ mod trial;
 mod turn;
 
 pub use health::BreakerState;
-pub use lineup::EndpointView;
+pub use place::EndpointView;
 pub use settings::{DispatchError, DispatchSettings};
 pub use trial::{BIZ_TYPE, Tried};
 

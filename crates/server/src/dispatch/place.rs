@@ -9,7 +9,7 @@ use countersign_domain::ids::{EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
 
-use super::health::{Class, Health, May, Pace};
+use super::health::{BreakerState, Class, Health, May, Pace};
 
 /// Rows that are read of an application at first, beyond those in memory, and where much is waiting.
 pub(super) const PORTION_MIN: usize = 32;
@@ -49,6 +49,21 @@ pub(super) struct Allows {
     pub(super) at_once: usize,
     /// Attempts in a second; none: as many as there are.
     pub(super) per_s: Option<u32>,
+}
+
+/// How an endpoint stands at this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointView {
+    /// Its breaker.
+    pub breaker: BreakerState,
+    /// Attempts at once that may be under way now.
+    pub at_once: usize,
+    /// The same where it does not fail.
+    pub at_once_max: usize,
+    /// Attempts that are under way.
+    pub in_flight: usize,
+    /// The last attempt that this node remembers: when it was recorded, and what came of it.
+    pub last: Option<(UnixMillis, Outcome)>,
 }
 
 /// First attempts, and repeated ones.
