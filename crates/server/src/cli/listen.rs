@@ -82,10 +82,11 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
     super::small_runtime()?.block_on(async {
-        let mut terminated = signal(SignalKind::terminate())?;
+        // Before anything is said: whoever has read the first line may end it.
+        let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         tokio::select! {
             ended = follow(args, &client, &courier, client_id) => ended,
-            _ = tokio::signal::ctrl_c() => Ok(()),
+            _ = interrupted.recv() => Ok(()),
             _ = terminated.recv() => Ok(()),
         }
     })?;
