@@ -35,6 +35,9 @@ pub struct Report {
     pub last_ms: u128,
 }
 
+/// What a run begins with that goes on behind another one.
+const GOING_ON: &str = "going on: ";
+
 /// A run of the program that may be killed.
 struct Mover {
     child: Child,
@@ -53,6 +56,10 @@ pub async fn run(rows: u64, kills: u64) -> Result<Report> {
     let copying = report.kills_copying;
     for kill in 1..=copying {
         let mut mover = Mover::start(&deployment, &database)?;
+        if kill > 1 {
+            // So many rows may be there before it has begun.
+            mover.until_it_goes_on()?;
+        }
         mover.until_copied(&database, rows * kill / (copying + 1)).await?;
         mover.kill_midway()?;
         report.take_up(&mover.rest()?)?;
@@ -103,16 +110,29 @@ impl Mover {
 
     /// Waits until it says that it has come so far.
     fn until_percent(&mut self, wanted: u64) -> Result<()> {
+        let percent = |line: &str| line.split_once(" %").and_then(|(number, _)| number.parse::<u64>().ok());
+        let is_there = self.until_says(|line| percent(line).is_some_and(|percent| percent >= wanted))?;
+        ensure!(is_there, "it ended before {wanted} %");
+        Ok(())
+    }
+
+    /// Waits until it says how many rows it has found.
+    fn until_it_goes_on(&mut self) -> Result<()> {
+        ensure!(self.until_says(|line| line.starts_with(GOING_ON))?, "it began anew: {}", self.said);
+        Ok(())
+    }
+
+    /// Reads what it says up to such a line; no: it has ended.
+    fn until_says(&mut self, wanted: impl Fn(&str) -> bool) -> Result<bool> {
         let mut line = String::new();
         while self.says.read_line(&mut line)? > 0 {
             self.said.push_str(&line);
-            let percent = line.split_once(" %").and_then(|(number, _)| number.parse::<u64>().ok());
-            if percent.is_some_and(|percent| percent >= wanted) {
-                return Ok(());
+            if wanted(&line) {
+                return Ok(true);
             }
             line.clear();
         }
-        bail!("it ended before {wanted} %")
+        Ok(false)
     }
 
     fn must_run(&mut self) -> Result<()> {
@@ -141,7 +161,7 @@ impl Mover {
 impl Report {
     /// Notes with how many rows a run began.
     fn take_up(&mut self, said: &str) -> Result<()> {
-        let Some(line) = said.lines().find_map(|line| line.strip_prefix("going on: ")) else { return Ok(()) };
+        let Some(line) = said.lines().find_map(|line| line.strip_prefix(GOING_ON)) else { return Ok(()) };
         let already = line.split(' ').next().context("a number")?;
         self.found.push(already.parse()?);
         Ok(())
