@@ -45,7 +45,8 @@ pub enum Write {
     /// Uses up a nonce. Guard: never claimed before, by any batch or by [`crate::Store::settle`]; an own reservation
     /// ([`crate::Store::reserve`]) does not count, and a refused batch leaves it reserved.
     ClaimNonce(ClaimKey),
-    /// Appends a version and moves the sub-account's rule head. Guard: the head's version is `version.version_no - 1` (none: 0).
+    /// Appends a version and moves the sub-account's rule head. Guards: the head's version is `version.version_no - 1` (none: 0), and every
+    /// order of the sub-account that has a fee was paid before `version.created_at`.
     AppendRule {
         /// Tenant of the sub-account.
         tenant: TenantNo,
@@ -342,6 +343,8 @@ pub enum Conflict {
     Taken(Key),
     /// A row that had to be at a revision is at another, or is not there.
     Moved(Key),
+    /// An order of this sub-account was paid at this instant: a rule version is made later than that.
+    PaidSince(MerchantNo, UnixMillis),
     /// Another node has taken this lane since: what was done under the older term is not recorded.
     Fenced(Lane),
 }

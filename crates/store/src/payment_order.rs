@@ -81,6 +81,14 @@ pub enum PaymentOrderWrite {
 }
 
 impl PaymentOrderWrite {
+    /// The instant at which it makes an order paid whose fee rests on the rule in force then.
+    pub(crate) const fn paid_by_rule(&self) -> Option<UnixMillis> {
+        match self {
+            Self::Move { row, .. } if row.order.fee.is_some() => row.order.paid_at,
+            Self::Move { .. } | Self::Insert { .. } => None,
+        }
+    }
+
     /// The order as it becomes.
     pub(crate) const fn row(&self) -> &PaymentOrderRow {
         match self {

@@ -56,13 +56,14 @@ pub async fn change(
     let sub = whose(app, institution, &change.sub_merchant_id).await?;
     let _turn = app.turns.take(TurnKey::Rules(sub.no.0)).await;
     let mut hint = app.hints.head(sub.no);
+    let mut not_before = UnixMillis(i64::MIN);
     loop {
         let is_hint = hint.is_some();
         let head = match hint.take() {
             Some(head) => Some(head),
             None => app.store.rule_head(sub.tenant, sub.no, None).await?,
         };
-        let version = match decide(app, change, head.as_ref()) {
+        let version = match decide(app, change, head.as_ref(), not_before) {
             Ok(version) => version,
             // Others may have moved the head that refuses.
             Err(_) if is_hint => continue,
@@ -81,21 +82,32 @@ pub async fn change(
                 return Ok(version);
             }
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
-            // Another node was first: read again, decide again.
-            Err(CommitError::Conflict(_)) if app.clock.now().0 - change.arrived_at.0 < DECIDE_MS_MAX => {
-                app.hints.moved_by_others(sub.no, app.clock.now());
+            Err(CommitError::Conflict(conflict)) if app.clock.now().0 - change.arrived_at.0 < DECIDE_MS_MAX => {
+                if let Conflict::PaidSince(_, paid_at) = conflict {
+                    // A fee was worked out without this version meanwhile, so it begins behind that: the head is as it was read.
+                    (not_before, hint) = (paid_at.plus_ms(1), head);
+                } else {
+                    // Another node was first: read again, decide again.
+                    app.hints.moved_by_others(sub.no, app.clock.now());
+                }
             }
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn decide(app: &App, change: &RuleChange, head: Option<&RuleHead>) -> Result<RuleVersion, AppError> {
+/// The version, made now, but no earlier than `not_before`.
+fn decide(
+    app: &App,
+    change: &RuleChange,
+    head: Option<&RuleHead>,
+    not_before: UnixMillis,
+) -> Result<RuleVersion, AppError> {
     let make = match change.making {
         Making::Upgrade => rules::upgrade,
         Making::Create => rules::create,
     };
-    make(head, &change.ask, app.clock.now(), app.chance.bits128()).map_err(|refused| match refused {
+    make(head, &change.ask, app.clock.now().max(not_before), app.chance.bits128()).map_err(|refused| match refused {
         RuleRefused::Period => AppError::InvalidRulePeriod(refused.to_string()),
         RuleRefused::Exists => AppError::FeeRuleExists,
     })

@@ -272,6 +272,11 @@ impl State {
     ) -> Result<(), CommitError> {
         let last = self.newest(tenant, merchant);
         guard(last == version.version_no - 1, || Conflict::Moved(Key::RuleHead(merchant)))?;
+        let orders = self.payment_order_rows().filter(|row| (row.tenant, row.merchant) == (tenant, merchant));
+        let last_paid = orders.filter(|row| row.order.fee.is_some()).filter_map(|row| row.order.paid_at).max();
+        if let Some(paid_at) = last_paid.filter(|paid_at| *paid_at >= version.created_at) {
+            return Err(CommitError::Conflict(Conflict::PaidSince(merchant, paid_at)));
+        }
         parent(self.is_of(merchant, tenant), "a merchant")?;
         self.rules.entry(merchant).or_default().push(version.clone());
         Ok(())

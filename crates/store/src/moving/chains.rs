@@ -40,6 +40,13 @@ const CHAINS: &[Chain] = &[
                     ON n.tenant_no = o.tenant_no AND n.order_id = o.order_id",
     },
     Chain {
+        about: "what was paid last of each sub-account is noted",
+        table: "last_paid",
+        links: "SELECT format('merchant_no %s', p.merchant_no) AS name, l.paid_at >= p.paid_at AS holds
+                FROM (SELECT tenant_no, merchant_no, max(paid_at) AS paid_at FROM payment_order WHERE fee_r_markup IS NOT NULL GROUP BY 1, 2) p
+                LEFT JOIN last_paid l ON l.tenant_no = p.tenant_no AND l.merchant_no = p.merchant_no",
+    },
+    Chain {
         about: "every payment order has the request that made it",
         table: "payment_order_request",
         links: "SELECT format('order_no %s', coalesce(o.order_no, r.order_no)) AS name,

@@ -248,6 +248,7 @@ pub(crate) const TABLES: &[Table] = &[
         columns: &[int("tenant_no"), int("order_id"), int("revision"), int("status"), int("at")],
     },
     payment_orders::PAYMENT_ORDER,
+    payment_orders::LAST_PAID,
     payment_orders::PAYMENT_ORDER_REQUEST,
     payment_orders::PAYMENT_ORDER_MOVE,
     Table {

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::ApplicationNo;
 use countersign_domain::lanes::{Fence, Lane};
+use countersign_domain::time::UnixMillis;
 use tokio_postgres::Row;
 
 use super::nonces::{Nonces, read_claims};
@@ -17,6 +18,7 @@ use super::rows::Fields;
 use super::statements::Sql;
 use crate::batch::{Conflict, Guard, Key, Write};
 use crate::contract::{ClaimKey, CommitError, StoreError};
+use crate::payment_order::PaymentOrderWrite;
 use crate::window::{ClaimHash, Undo};
 
 /// The rows that the guards of a group are about, each list sorted.
@@ -24,6 +26,8 @@ use crate::window::{ClaimHash, Undo};
 pub(super) struct Ask {
     /// Tenant, hash, timestamp.
     claims: Vec<(i64, [u8; 16], i64)>,
+    /// Tenant and merchant: whose orders are paid, or whose rules change.
+    payees: Vec<(i64, i64)>,
     /// Tenant and merchant.
     merchants: Vec<(i64, i64)>,
     orders: OrderAsk,
@@ -41,6 +45,12 @@ fn pairs(keys: &[(i64, i64)]) -> Vec<Column<'static>> {
     vec![Box::new(tenants), Box::new(keys)]
 }
 
+/// Tenant and merchant of an order.
+fn payee(write: &PaymentOrderWrite) -> (i64, i64) {
+    let row = write.row();
+    (row.tenant.0, row.merchant.0)
+}
+
 fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list.sort_unstable();
     list.dedup();
@@ -55,7 +65,10 @@ impl Ask {
                 Grouped::Claim(claim) => {
                     ask.claims.push((claim.tenant.0, nonces.hash(claim).to_bytes(), claim.stamped_at.0));
                 }
-                Grouped::Rule { tenant, merchant, .. } => ask.merchants.push((tenant.0, merchant.0)),
+                Grouped::Rule { tenant, merchant, .. } => {
+                    ask.payees.push((tenant.0, merchant.0));
+                    ask.merchants.push((tenant.0, merchant.0));
+                }
                 Grouped::Attempt { tenant, application, attempt, .. } => {
                     ask.lanes.push(Lane::of(application).get().into());
                     ask.deliveries.push((tenant.0, attempt.event.0));
@@ -63,7 +76,10 @@ impl Ask {
                 Grouped::Event(event) => {
                     ask.events.push((event.tenant.0, event.no.0, event.event_id.0.to_be_bytes()));
                 }
-                Grouped::PaymentOrder(write) => ask.orders.add(write),
+                Grouped::PaymentOrder(write) => {
+                    ask.payees.extend(write.paid_by_rule().map(|_| payee(write)));
+                    ask.orders.add(write);
+                }
                 // Batches with the second run alone.
                 Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. }) => {}
                 Grouped::Guard(Guard::Lane { application, .. }) => ask.lanes.push(Lane::of(*application).get().into()),
@@ -78,6 +94,7 @@ impl Ask {
         claims.reverse();
         Self {
             claims,
+            payees: sorted(ask.payees),
             merchants: sorted(ask.merchants),
             orders: ask.orders,
             lanes: sorted(ask.lanes),
@@ -97,6 +114,10 @@ impl Ask {
             all.push((Sql::ClaimLock, Vec::new()));
             all.push((Sql::Horizon, Vec::new()));
             all.push((Sql::NoncesClaim, vec![Box::new(tenants) as Column<'_>, Box::new(hashes), Box::new(stamps)]));
+        }
+        if !self.payees.is_empty() {
+            all.push((Sql::PayeesLock, pairs(&self.payees)));
+            all.push((Sql::LastPaidLock, pairs(&self.payees)));
         }
         if !self.merchants.is_empty() {
             all.push((Sql::HeadsLock, pairs(&self.merchants)));
@@ -129,6 +150,13 @@ impl Ask {
             let (horizon, inserted) = read_claims(&horizon, &inserted)?;
             seen.horizon = horizon;
             seen.inserted = inserted.into_iter().collect();
+        }
+        if !self.payees.is_empty() {
+            let (_locked, found) = (next(), next());
+            for row in found {
+                let mut f = Fields::new(&row, "last_paid", 0, 1);
+                seen.rows.last_paid.insert((f.int()?, f.int()?), f.millis()?);
+            }
         }
         if !self.merchants.is_empty() {
             for row in next() {
@@ -178,6 +206,8 @@ fn numbers(rows: &[Row], table: &'static str) -> Result<HashMap<i64, i64>, Store
 struct Rows {
     /// Version and config id of each rule head.
     heads: HashMap<(i64, i64), (i64, u128)>,
+    /// When an order of each sub-account was paid last.
+    last_paid: HashMap<(i64, i64), UnixMillis>,
     orders: OrderRows,
     /// Attempts of each delivery; `None`: it cannot be read back.
     deliveries: HashMap<(i64, i64), Option<i64>>,
@@ -240,6 +270,7 @@ impl<'a> Judge<'a> {
         }
         let rows = &mut self.seen.rows;
         rows.heads.extend(turn.rows.heads);
+        rows.last_paid.extend(turn.rows.last_paid);
         rows.orders.extend(turn.rows.orders);
         rows.deliveries.extend(turn.rows.deliveries);
         rows.event_nos.extend(turn.rows.event_nos);
@@ -271,10 +302,21 @@ impl<'a> Judge<'a> {
                     Some((no, id)) => version.version_no == no + 1 && version.previous.is_some_and(|p| p.0 == id),
                 };
                 guard(is_next, Conflict::Moved(Key::RuleHead(merchant)))?;
+                if let Some(paid_at) = turn.rows.last_paid.get(&key).or_else(|| seen.last_paid.get(&key)) {
+                    guard(*paid_at < version.created_at, Conflict::PaidSince(merchant, *paid_at))?;
+                }
                 turn.rows.heads.insert(key, (version.version_no, version.config_id.0));
                 Ok(())
             }
-            Grouped::PaymentOrder(write) => seen.orders.judge(&mut turn.rows.orders, write),
+            Grouped::PaymentOrder(write) => {
+                seen.orders.judge(&mut turn.rows.orders, write)?;
+                if let Some(paid_at) = write.paid_by_rule() {
+                    let key = payee(write);
+                    let before = turn.rows.last_paid.get(&key).or_else(|| seen.last_paid.get(&key)).copied();
+                    turn.rows.last_paid.insert(key, before.map_or(paid_at, |before| before.max(paid_at)));
+                }
+                Ok(())
+            }
             Grouped::Event(row) => {
                 let (no, id) = ((row.tenant.0, row.no.0), (row.tenant.0, row.event_id.0));
                 let is_new = turn.rows.event_nos.insert(no) && !seen.event_nos.contains(&no);

@@ -68,8 +68,8 @@ impl OrderAsk {
         let mut seen = OrderRows::default();
         if !self.moved.is_empty() {
             for row in next() {
-                let mut f = Fields::new(&row, "payment_order", 0, 1);
-                seen.revisions.insert((f.int()?, f.int()?), f.int()?);
+                let mut f = Fields::new(&row, "payment_order", 0, 2);
+                seen.revisions.insert((f.int()?, f.int()?, f.int()?), f.int()?);
             }
         }
         if !self.added.is_empty() {
@@ -91,8 +91,8 @@ pub(super) struct OrderRows {
     trade_nos: HashSet<(i64, String)>,
     /// By tenant.
     numbers: HashSet<(i64, i64)>,
-    /// Of an order, by tenant and number.
-    revisions: HashMap<(i64, i64), i64>,
+    /// Of an order, by tenant, merchant and number.
+    revisions: HashMap<(i64, i64, i64), i64>,
 }
 
 fn guard(holds: bool, conflict: Conflict) -> Result<(), CommitError> {
@@ -103,7 +103,7 @@ impl OrderRows {
     /// Judges a write by what there was and what its batch has changed, and notes what it changes.
     pub(super) fn judge(&self, turn: &mut Self, write: &PaymentOrderWrite) -> Result<(), CommitError> {
         let (row, id) = (write.row(), write.row().order.prepay_id);
-        let key = (row.tenant.0, id.number());
+        let (key, own) = ((row.tenant.0, id.number()), (row.tenant.0, row.merchant.0, id.number()));
         match write {
             PaymentOrderWrite::Insert { .. } => {
                 let trade_no = (row.merchant.0, row.order.trade_no.clone());
@@ -115,12 +115,12 @@ impl OrderRows {
                 turn.numbers.insert(key);
             }
             PaymentOrderWrite::Move { .. } => {
-                let stored = turn.revisions.get(&key).or_else(|| self.revisions.get(&key));
+                let stored = turn.revisions.get(&own).or_else(|| self.revisions.get(&own));
                 let is_next = stored.is_some_and(|stored| stored + 1 == row.order.revision);
                 guard(is_next, Conflict::Moved(Key::PaymentOrder(id)))?;
             }
         }
-        turn.revisions.insert(key, row.order.revision);
+        turn.revisions.insert(own, row.order.revision);
         Ok(())
     }
 
@@ -157,6 +157,7 @@ impl<'a> OrderPlan<'a> {
             all.extend([self.orders(), self.requests()]);
         }
         if !self.moved.is_empty() {
+            all.extend(self.last_paid());
             all.extend([self.latest(), self.moves()]);
         }
         all
@@ -205,6 +206,18 @@ impl<'a> OrderPlan<'a> {
             |(_, received)| received.body.as_slice(),
         ];
         (Sql::PaymentOrderRequestsInsert, columns)
+    }
+
+    /// When an order of each sub-account was paid last; none: no order becomes paid that has a fee.
+    fn last_paid(&self) -> Option<Statement<'a>> {
+        let mut last: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+        for (row, _) in self.moved.iter().filter(|(row, _)| row.order.fee.is_some()) {
+            let paid_at = row.order.paid_at.map_or(i64::MIN, |at| at.0);
+            let stored = last.entry((row.tenant.0, row.merchant.0)).or_insert(paid_at);
+            *stored = paid_at.max(*stored);
+        }
+        (!last.is_empty())
+            .then(|| (Sql::LastPaidPut, columns![last; |(key, _)| key.0, |(key, _)| key.1, |(_, at)| *at]))
     }
 
     /// Each order as its last move leaves it.

@@ -1,4 +1,4 @@
-//! The SQL of payment orders. Statements name these texts, and tests look at them there.
+//! The SQL of payment orders, and of the locks that payments and rules share. Statements name these texts, and tests look at them there.
 
 use crate::paid_order::{paid_late, paid_order_columns, paid_soon};
 use crate::payment_order::payment_order_columns;
@@ -88,7 +88,7 @@ pub(super) const TAKEN: &str =
     CROSS JOIN LATERAL (SELECT q.tenant_no, q.merchant_no, q.order_no, q.trade_no FROM payment_order q
     WHERE q.tenant_no = a.tenant_no AND (q.order_no, q.tenant_no) >= (a.order_no, a.tenant_no)
     AND (q.order_no, q.tenant_no) <= (a.order_no, a.tenant_no) ORDER BY q.order_no, q.tenant_no LIMIT 1) p";
-pub(super) const LOCK: &str = "SELECT p.tenant_no, p.order_no, p.revision FROM payment_order p
+pub(super) const LOCK: &str = "SELECT p.tenant_no, p.merchant_no, p.order_no, p.revision FROM payment_order p
     JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS a (tenant_no, merchant_no, order_no)
     ON p.tenant_no = a.tenant_no AND p.merchant_no = a.merchant_no AND p.order_no = a.order_no
     ORDER BY p.tenant_no, p.order_no FOR NO KEY UPDATE OF p";
@@ -113,3 +113,21 @@ pub(super) const MOVE: &str = "UPDATE payment_order p SET status = a.status, act
 pub(super) const MOVES_INSERT: &str =
     "INSERT INTO payment_order_move (tenant_no, order_no, revision, was, status, at, actor, request_id)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])";
+// Who pays and who makes a version of one sub-account go one after the other: by the row of what was paid last, and while there is none by the
+// merchant's. Whoever makes that row holds the merchant's until the row can be seen.
+pub(super) const PAYEES_LOCK: &str =
+    "SELECT 1::bigint FROM merchant m JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, merchant_no)
+    ON m.merchant_no = a.merchant_no AND m.tenant_no = a.tenant_no
+    WHERE NOT EXISTS (SELECT 1 FROM last_paid l WHERE l.tenant_no = a.tenant_no AND l.merchant_no = a.merchant_no)
+    ORDER BY m.tenant_no, m.merchant_no FOR NO KEY UPDATE OF m";
+pub(super) const LAST_PAID_LOCK: &str = "SELECT l.tenant_no, l.merchant_no, l.paid_at FROM last_paid l
+    JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, merchant_no)
+    ON l.tenant_no = a.tenant_no AND l.merchant_no = a.merchant_no
+    ORDER BY l.tenant_no, l.merchant_no FOR NO KEY UPDATE OF l";
+pub(super) const HEADS_LOCK: &str = "SELECT h.tenant_no, h.merchant_no, h.version_no, h.config_id FROM fee_rule_head h
+    JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, merchant_no)
+    ON h.tenant_no = a.tenant_no AND h.merchant_no = a.merchant_no
+    ORDER BY h.tenant_no, h.merchant_no FOR UPDATE OF h";
+pub(super) const LAST_PAID_PUT: &str = "INSERT INTO last_paid AS l (tenant_no, merchant_no, paid_at)
+    SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[])
+    ON CONFLICT (tenant_no, merchant_no) DO UPDATE SET paid_at = greatest(l.paid_at, excluded.paid_at)";

@@ -1,7 +1,7 @@
 //! The SQL of every read and write, each prepared once on a connection.
 //!
 //! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take
-//! values. Rows are locked in one order everywhere: nonces, rule heads, payment orders, lanes, deliveries, applications, redeliveries, requests of
+//! values. Rows are locked in one order everywhere: nonces, what was paid last, rule heads, payment orders, lanes, deliveries, applications, redeliveries, requests of
 //! conversions and their quotes, rates, events' counters, heads of the audit log, the directory; within each by key. Whatever belongs to a
 //! tenant is joined, guarded and found by it. Times are the database's own: `clock_timestamp()`, in ms.
 
@@ -204,10 +204,10 @@ statements! {
     NoncesForget: "DELETE FROM nonce WHERE ctid = ANY(ARRAY(SELECT ctid FROM nonce
                    WHERE stamped_at <= (SELECT horizon FROM replay) LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING 1::bigint";
 
-    HeadsLock: "SELECT h.tenant_no, h.merchant_no, h.version_no, h.config_id FROM fee_rule_head h
-                JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, merchant_no)
-                ON h.tenant_no = a.tenant_no AND h.merchant_no = a.merchant_no
-                ORDER BY h.tenant_no, h.merchant_no FOR UPDATE OF h";
+    PayeesLock: payment::PAYEES_LOCK;
+    LastPaidLock: payment::LAST_PAID_LOCK;
+    LastPaidPut: payment::LAST_PAID_PUT;
+    HeadsLock: payment::HEADS_LOCK;
     // Here and in HeadsPut the arrays are unnested in the list: what FROM unnests is kept a second time before it is inserted.
     RulesInsert: "INSERT INTO fee_rule (tenant_no, merchant_no, version_no, config_id, previous_config_id, base_version_no,
                   r_markup, f_markup, effective_at, due_at, created_at)

@@ -7,7 +7,7 @@ use super::schema::STEPS;
 use super::statements::{EVENTS, NAMES, TEXTS};
 
 /// What grows with a tenant's business and is spread by its number.
-const OF_TENANTS: [&str; 21] = [
+const OF_TENANTS: [&str; 22] = [
     "nonce",
     "commit_mark",
     "fee_rule",
@@ -18,6 +18,7 @@ const OF_TENANTS: [&str; 21] = [
     "convert_request",
     "payment_order",
     "payment_order_move",
+    "last_paid",
     "payment_order_request",
     "event",
     "delivery",

@@ -72,7 +72,9 @@ pub(super) struct Applier<'c> {
 const fn family(write: &Write) -> u32 {
     match write {
         Write::ClaimNonce(_) => 1,
-        Write::AppendRule { .. } | Write::Guard(Guard::RuleHead { .. }) => 1 << 1,
+        // What was paid last is read by the one and written by the other.
+        Write::AppendRule { .. } => 1 << 1 | 1 << 12,
+        Write::Guard(Guard::RuleHead { .. }) => 1 << 1,
         Write::InsertMerchant(_) | Write::UpdateMerchant(_) => 1 << 2,
         // What it does follows from merchants and applications, as they are by then.
         Write::Reassess { .. } => 1 << 2 | 1 << 3 | 1 << 7,
@@ -80,7 +82,7 @@ const fn family(write: &Write) -> u32 {
         Write::InsertSecret(_) | Write::UpdateSecret(_) | Write::RewrapSecret { .. } => 1 << 4,
         Write::InsertToken(_) | Write::RevokeToken { .. } => 1 << 5,
         Write::InsertConvertOrder { .. } | Write::MoveConvertOrder { .. } | Write::Convert(_) => 1 << 6,
-        Write::PaymentOrder(_) => 1 << 11,
+        Write::PaymentOrder(_) => 1 << 11 | 1 << 12,
         Write::EnqueueEvent(_)
         | Write::RecordAttempt { .. }
         | Write::ForgetEvents { .. }

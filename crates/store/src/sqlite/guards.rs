@@ -5,6 +5,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, TenantNo};
 use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::RuleVersion;
+use countersign_domain::time::UnixMillis;
 use rusqlite::{OptionalExtension, Params, Row, params};
 
 use super::apply::{Applier, Found, Stop};
@@ -246,6 +247,9 @@ impl Applier<'_> {
         })?;
         let moved = Conflict::Moved(Key::RuleHead(merchant));
         guard(head.map_or(0, |h| h.version_no) == version.version_no - 1, moved)?;
+        if let Some(paid_at) = self.revision(Sql::LastPaid, "last_paid", [merchant.0, tenant.0])?.map(UnixMillis) {
+            guard(paid_at < version.created_at, Conflict::PaidSince(merchant, paid_at))?;
+        }
         if head.is_none() {
             self.merchant_of(tenant, merchant)?;
         }

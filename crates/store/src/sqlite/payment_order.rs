@@ -24,6 +24,9 @@ pub(super) fn write(kept: &mut Kept<'_>, write: &PaymentOrderWrite) -> rusqlite:
         PaymentOrderWrite::Insert { row, received } => insert(kept, row, received),
         PaymentOrderWrite::Move { row, entry } => {
             update(kept, row)?;
+            if let Some(paid_at) = write.paid_by_rule() {
+                kept.run(Sql::LastPaidPut, [row.tenant.0, row.merchant.0, paid_at.0])?;
+            }
             let (number, was, status) = (row.order.prepay_id.number(), entry.was.name(), entry.status.name());
             let (revision, at) = (entry.revision, entry.at.0);
             let entry = params![row.tenant.0, number, revision, was, status, at, entry.actor, entry.request_id];

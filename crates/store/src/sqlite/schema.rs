@@ -34,6 +34,7 @@ const STEPS: &[Step] = &[
     Step { number: 15, name: "conditions", sql: include_str!("../../migrations/sqlite/0015_conditions.sql") },
     Step { number: 16, name: "paid_by_number", sql: include_str!("../../migrations/sqlite/0016_paid_by_number.sql") },
     Step { number: 17, name: "convert_lists", sql: include_str!("../../migrations/sqlite/0017_convert_lists.sql") },
+    Step { number: 18, name: "last_paid", sql: include_str!("../../migrations/sqlite/0018_last_paid.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
@@ -102,7 +103,7 @@ pub(super) fn state(path: &Path) -> Result<SchemaState, StoreError> {
 }
 
 /// What rows promise beyond what a constraint can say.
-const CHAINS: [(&str, &str); 3] = [
+const CHAINS: [(&str, &str); 4] = [
     (
         "SELECT count(*) FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no
          WHERE l.merchant_no IS NOT h.merchant_no OR l.version_no IS NOT h.version_no",
@@ -117,6 +118,11 @@ const CHAINS: [(&str, &str); 3] = [
         "SELECT count(*) FROM payment_order p LEFT JOIN payment_order_request r ON r.order_no = p.order_no
          WHERE r.tenant_no IS NOT p.tenant_no",
         "payment orders are without the request that made them",
+    ),
+    (
+        "SELECT count(*) FROM (SELECT merchant_no, max(paid_at) AS paid_at FROM payment_order WHERE fee_r_markup IS NOT NULL
+         GROUP BY merchant_no) p LEFT JOIN last_paid l ON l.merchant_no = p.merchant_no WHERE l.paid_at >= p.paid_at IS NOT TRUE",
+        "sub-accounts were paid later than is noted",
     ),
 ];
 

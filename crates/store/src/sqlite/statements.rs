@@ -31,6 +31,9 @@ statements! {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     HeadUpdate: "UPDATE fee_rule_head SET version_no = ?2, last_no = ?3, base_version_no = ?4, base_no = ?5
                  WHERE merchant_no = ?1";
+    LastPaid: "SELECT paid_at FROM last_paid WHERE merchant_no = ?1 AND tenant_no = ?2";
+    LastPaidPut: "INSERT INTO last_paid (tenant_no, merchant_no, paid_at) VALUES (?1, ?2, ?3)
+                  ON CONFLICT (merchant_no) DO UPDATE SET paid_at = max(paid_at, excluded.paid_at)";
     RuleInsert: "INSERT INTO fee_rule (tenant_no, merchant_no, version_no, previous_no, base_no, config_id,
                  previous_config_id, base_version_no, r_markup, f_markup, effective_at, due_at, created_at)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";

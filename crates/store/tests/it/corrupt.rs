@@ -136,7 +136,8 @@ async fn guarded(store: &SqliteStore) -> Vec<StoreError> {
 
 /// Columns whose every value of the right type is good, or that nothing reads back.
 fn is_never_corrupt(table: &str, column: &str) -> bool {
-    const UNREAD: [&str; 6] = ["event_counter", "biz_counter", "audit_head", "schema_step", "nonce", "replay"];
+    const UNREAD: [&str; 7] =
+        ["event_counter", "biz_counter", "audit_head", "last_paid", "schema_step", "nonce", "replay"];
     // Rows are found by these: another value finds nothing.
     const FINDERS: [&str; 37] = [
         "fee_rule.tenant_no",
@@ -279,6 +280,7 @@ async fn damage_that_opening_meets_is_corrupt() {
 async fn a_guard_that_cannot_read_its_row_is_corrupt_and_writes_nothing() {
     for (sql, named) in [
         ("UPDATE fee_rule_head SET version_no = x'00'", "fee_rule_head"),
+        ("UPDATE last_paid SET paid_at = x'00'", "last_paid"),
         ("UPDATE delivery SET state = 'lost'", "delivery"),
     ] {
         let dir = tempfile::tempdir().expect("a folder");

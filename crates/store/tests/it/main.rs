@@ -8,6 +8,7 @@ mod data_md;
 mod failover;
 mod fixtures;
 mod gone;
+mod last_paid;
 mod moving;
 mod nodes;
 mod patience;

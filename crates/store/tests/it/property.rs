@@ -15,6 +15,7 @@ use countersign_store::{AnyStore, ConvertStore as _, Store};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 
+use crate::contract::last_paid::pay;
 use crate::fixtures::*;
 use countersign_store::testing::Database;
 
@@ -109,6 +110,17 @@ fn conversions() -> impl Strategy<Value = Write> {
     ]
 }
 
+fn payments() -> impl Strategy<Value = Write> {
+    // Some at the very instants at which versions are made.
+    let paid_at = prop_oneof![Just(1_000i64), Just(2_000), 0..4_000i64];
+    prop_oneof![
+        1 => (sub_account(), 7..9i64).prop_map(|(of, n)| insert_payment(payment_order(of, n, &format!("T-{n}")))),
+        2 => (sub_account(), 7..9i64, paid_at).prop_map(|(of, n, ms)| pay(&payment_order(of, n, &format!("T-{n}")), ms)),
+        1 => (sub_account(), 0..3i64)
+            .prop_map(|(merchant, version_no)| Write::Guard(Guard::RuleHead { tenant: TENANT, merchant, version_no })),
+    ]
+}
+
 fn state() -> impl Strategy<Value = (DeliveryState, Option<i64>)> {
     prop_oneof![
         4 => (0..50i64).prop_map(|due| (DeliveryState::Pending, Some(due))),
@@ -163,6 +175,7 @@ pub fn write() -> impl Strategy<Value = Write> {
         1 => (0..3u8, 0..3u8)
             .prop_map(|(name, value)| Write::Guard(Guard::Setting { name: format!("s{name}"), value: value.to_string() })),
         4 => conversions(),
+        8 => payments(),
         1 => (0..3u8, 0..9u8).prop_map(|(name, value)| put(&format!("s{name}"), &value.to_string())),
     ]
 }

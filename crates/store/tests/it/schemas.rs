@@ -71,7 +71,7 @@ const ONLY_POSTGRES: [(&str, &str); 29] = [
 /// of businesses, which lie together in SQLite by their business.
 const OTHER_KEYS: [&str; 5] = ["nonce", "fee_rule", "audit", "payment_order", "biz_counter"];
 /// What belongs to a tenant: on PostgreSQL its keys, and what refers to it, begin with the tenant. On SQLite they do without it.
-const BY_TENANT: [&str; 16] = [
+const BY_TENANT: [&str; 17] = [
     "fee_rule",
     "fee_rule_head",
     "convert_order",
@@ -88,6 +88,7 @@ const BY_TENANT: [&str; 16] = [
     "payment_order",
     "payment_order_move",
     "payment_order_request",
+    "last_paid",
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

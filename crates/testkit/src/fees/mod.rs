@@ -1,5 +1,5 @@
 //! Fees from end to end: orders paid under rules that change meanwhile, each fee beside one that was worked out on paper; a what-if beside the same
-//! orders under a rule that is really in force; and statements whose sums are those of the orders.
+//! orders under a rule that is really in force; statements whose sums are those of the orders; and upgrades and payments at the same moment (`crowd`).
 //!
 //! The server is the real one, with its listeners and a clock that is moved by hand. Orders are paid by the real use case. What is expected
 //! is worked out digit by digit (`on_paper`), by rules that are read here (`timeline`), from files that are read here (`reading`).
@@ -12,13 +12,18 @@ use serde_json::Value;
 use crate::backing::StoreKind;
 
 mod books;
+pub mod crowd;
 mod reading;
 mod timeline;
 mod trading;
 
 use books::{Books, Sums};
+use crowd::{Crowd, Seen};
 use reading::{Listed, csv, jsonl};
 use trading::{CANDIDATE, SUBS, Trading};
+
+/// A report plays a round of upgrades and payments at once for so many orders.
+const ORDERS_TO_A_ROUND: usize = 100;
 
 /// How large a proof is.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +176,12 @@ pub async fn report(kind: StoreKind, plan: Plan) -> Result<()> {
     println!("paying {} orders        {:.1} s", 2 * plan.orders, paying.as_secs_f64());
     println!("what-if over {} orders  {:.3} s", plan.orders, what_if.as_secs_f64());
     println!("all statements              {:.1} s", stating.as_secs_f64());
+    let crowd = Crowd { rounds: (plan.orders / ORDERS_TO_A_ROUND).max(1), seed: plan.seed };
+    let Seen { paid, without, versions, named, close } = crowd::run(kind, crowd).await?;
+    println!(
+        "upgraded and paid at once   {versions} versions, {paid} orders ({without} under none) under {named} of them"
+    );
+    println!("  within a millisecond      {close} orders");
     ensure!(what_if < Duration::from_secs(5) || plan.orders > 100_000, "the what-if took longer than 5 s");
     Ok(())
 }

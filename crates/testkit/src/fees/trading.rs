@@ -70,13 +70,15 @@ pub(super) struct Trading {
     versions: Vec<Version>,
 }
 
-fn actor() -> Actor {
+pub(super) fn actor() -> Actor {
     Actor { name: "token:tok_proof".to_owned(), source: String::new(), request_id: "proof".to_owned() }
 }
 
-struct Till {
-    owner: MerchantRow,
-    by: ApplicationRow,
+/// Whose orders are paid, and who makes them.
+#[derive(Debug)]
+pub(super) struct Till {
+    pub(super) owner: MerchantRow,
+    pub(super) by: ApplicationRow,
 }
 
 impl Trading {
@@ -153,7 +155,7 @@ impl Trading {
             let actual = if dice.once_in(7) { dice.between(100, amount) } else { amount };
             let deal = Deal { coin: dice.below(COINS.len()), amount, actual, paid_at: now.0 };
             for till in tills {
-                let row = pending(app, till, &deal, self.deals.len(), now)?;
+                let row = pending(app, till, (COINS[deal.coin], deal.amount), self.deals.len(), now)?;
                 ids.push((row.order.prepay_id, (actual != amount).then_some(Amount::from_micros(actual))));
                 let received = Received { head: String::new(), body: Vec::new() };
                 writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received })));
@@ -264,11 +266,18 @@ fn trade_no(n: usize) -> String {
     format!("-{n}")
 }
 
-fn pending(app: &App, till: &Till, deal: &Deal, n: usize, now: UnixMillis) -> Result<PaymentOrderRow> {
+/// An order that waits to be paid: its currency, its amount and its place.
+pub(super) fn pending(
+    app: &App,
+    till: &Till,
+    (coin, amount): (&str, i64),
+    n: usize,
+    now: UnixMillis,
+) -> Result<PaymentOrderRow> {
     let content = Content {
         kind: PaymentKind::Order,
-        currency: Currency::parse(COINS[deal.coin]).context("a code")?,
-        amount: Amount::from_micros(deal.amount),
+        currency: Currency::parse(coin).context("a code")?,
+        amount: Amount::from_micros(amount),
         merchant_user_id: None,
         channel_id: None,
         goods_name: None,

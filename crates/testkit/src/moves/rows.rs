@@ -183,7 +183,7 @@ fn business(of: i64, n: i64, writes: &mut Vec<Write>) -> Result<()> {
     if n % 4 == 0 {
         // Each sub-account has one rule in four pieces of its institution's business: they take turns.
         let (merchant, made) = (MerchantNo(tenant.0 + 1 + (n / 4) % SUBS), n % PIECES_PER_TENANT / (4 * SUBS));
-        writes.push(Write::AppendRule { tenant, merchant, version: Box::new(version(of, merchant.0, made + 1)?) });
+        writes.push(Write::AppendRule { tenant, merchant, version: Box::new(version(of, merchant.0, made + 1, n)?) });
     }
     if n % 8 == 0 {
         writes.push(Write::RememberAnswer(Box::new(IdempotencyRow {
@@ -320,7 +320,8 @@ fn attempt(tenant: TenantNo, n: i64) -> Write {
     Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: Some(bytes), state, due_at }
 }
 
-fn version(of: i64, merchant: i64, no: i64) -> Result<RuleVersion> {
+/// Made later than whatever was paid in this piece of business and those before it.
+fn version(of: i64, merchant: i64, no: i64, piece: i64) -> Result<RuleVersion> {
     let config = |no: i64| id(2, 1_000_000 * of + 10_000 * (merchant % 1000) + no);
     Ok(RuleVersion {
         version_no: no,
@@ -330,6 +331,6 @@ fn version(of: i64, merchant: i64, no: i64) -> Result<RuleVersion> {
         markup: Markup::new(Decimal::new(no, 3), Decimal::ONE).context("within limits")?,
         effective_at: at(no),
         due_at: None,
-        created_at: at(no),
+        created_at: at(piece + 3),
     })
 }

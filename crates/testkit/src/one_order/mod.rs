@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use countersign::clock::Clock;
 use countersign_store::Store as _;
 use countersign_store::contract::MerchantRow;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use crate::dice::Dice;
 use crate::patience::until;
 use crate::wire::{Connection, Signer, once};
 
-mod nodes;
+pub(crate) mod nodes;
 mod subject;
 
 use nodes::Nodes;
@@ -63,7 +64,7 @@ struct Run {
 
 impl Run {
     async fn open(subject: Subject, kind: StoreKind) -> Result<Self> {
-        let nodes = Nodes::open(kind).await?;
+        let nodes = Nodes::open(kind, |_| Clock::System).await?;
         let signer = nodes.access.institution("bank", 0, None).await?;
         nodes.access.provision("PUT", "/rates/GT_USDT", json!({"rate": "22.38741462"})).await?;
         let owner = nodes.app().store.merchant("bank").await?.context("the merchant is there")?;

@@ -2,6 +2,7 @@
 //! guards of the batch that are tried.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -19,16 +20,17 @@ use crate::operator::OperatorAccess;
 const A_DAY: Duration = Duration::from_secs(86_400);
 
 /// The servers of a deployment, and their operator.
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     running: Vec<Running>,
-    pub(super) access: OperatorAccess,
+    pub(crate) access: OperatorAccess,
     _folder: TempDir,
     // Behind the servers: fields are dropped in this order.
     _backing: Backing,
 }
 
 impl Nodes {
-    pub(super) async fn open(kind: StoreKind) -> Result<Self> {
+    /// `clock`: of each node.
+    pub(crate) async fn open(kind: StoreKind, clock: impl Fn(usize) -> Clock) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let backing = Backing::fresh(kind).await;
         let count = if backing.database().is_some() { 2 } else { 1 };
@@ -53,7 +55,7 @@ impl Nodes {
                 run::prepare(&config).await?;
             }
             let (log, _) = LogSink::start(std::io::sink())?;
-            running.push(run::start_in(config, Surroundings { clock: Clock::System, log }).await?);
+            running.push(run::start_in(config, Surroundings { clock: clock(node), log }).await?);
         }
         let first = running.first().context("there is a node")?;
         let access = OperatorAccess::new(first.operator_listen, token);
@@ -69,7 +71,12 @@ impl Nodes {
         &self.running[0].app
     }
 
-    pub(super) async fn stop(self) -> Result<()> {
+    /// Of each node.
+    pub(crate) fn apps(&self) -> Vec<Arc<App>> {
+        self.running.iter().map(|node| node.app.clone()).collect()
+    }
+
+    pub(crate) async fn stop(self) -> Result<()> {
         for node in self.running {
             node.stop().await?;
         }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use countersign_domain::time::rfc3339;
 use countersign_testkit::patience::until;
 use countersign_testkit::wire::Signer;
 use countersign_testkit::world::World;
@@ -380,7 +381,10 @@ async fn a_sub_accounts_order_is_its_institutions_to_make_and_its_fee_is_fixed_w
     assert_eq!(paid["fee"], fee, "{paid}");
     // A rule of later, also one that is dated back, changes nothing that is paid.
     let later = json!({"sub_merchant_id": "bank-1", "r_markup": 5, "effective_date": date(&world, -1_000)});
-    good(&world, &signer, "POST", UPGRADE, &later).await;
+    let later = good(&world, &signer, "POST", UPGRADE, &later).await;
+    // The clock stands where it stood when the order was paid: the version is of the next millisecond, and says so.
+    let next = json!(rfc3339(world.clock.now().plus_ms(1)));
+    assert_eq!((&later["created_at"], &later["status"]), (&next, &json!("EFFECTIVE")), "{later}");
     let (_, second) = advance(&world, &ids[1], json!({"status": "PAID", "actualAmount": "0.00015"})).await;
     assert_eq!(
         (&second["fee"]["version_no"], &second["fee"]["r_fee"]),

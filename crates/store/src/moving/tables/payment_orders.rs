@@ -44,6 +44,14 @@ pub(super) const PAYMENT_ORDER: Table = Table {
     ],
 };
 
+pub(super) const LAST_PAID: Table = Table {
+    name: "last_paid",
+    source: "last_paid",
+    key: &["merchant_no"],
+    order: "merchant_no",
+    columns: &[int("tenant_no"), int("merchant_no"), int("paid_at")],
+};
+
 pub(super) const PAYMENT_ORDER_REQUEST: Table = Table {
     name: "payment_order_request",
     source: "payment_order_request",

@@ -7,6 +7,7 @@ mod chain;
 mod conversion;
 mod events;
 mod identities;
+pub mod last_paid;
 mod nonces;
 mod paid_orders;
 pub mod payment_orders;
@@ -183,6 +184,13 @@ contract! {
         payment_orders_are_listed_newest_first_by_filter,
         pages_of_payment_orders_join_without_gap_whatever_is_looked_at,
         what_has_expired_is_found_until_it_is_moved,
+    ]
+    last_paid: [
+        a_version_is_made_after_whatever_was_paid_before_it,
+        what_was_paid_by_a_clock_that_is_behind_lowers_nothing,
+        what_is_paid_elsewhere_or_not_at_all_holds_no_version_up,
+        a_batch_that_pays_and_makes_a_version_is_judged_in_order,
+        of_64_that_pay_and_make_a_version_at_once_the_next_is_later_than_all_that_was_paid,
     ]
     paid_orders: [
         what_was_paid_is_walked_over_by_number,

@@ -141,6 +141,11 @@ pub async fn a_payment_order_moves_by_revision_and_keeps_its_history(store: Any)
         let foreign = PaymentOrderRow { tenant, merchant, ..paid.clone() };
         assert_eq!(conflict(&*store, vec![moved(&foreign, PaymentStatus::Process)]).await, stale);
     }
+    // Nor in the batch that adds it.
+    let fresh = payment_order(SUB, 9, "T-9");
+    let foreign = PaymentOrderRow { merchant: INSTITUTION, ..closed(&fresh) };
+    let together = vec![insert_payment(fresh.clone()), moved(&foreign, PaymentStatus::Pending)];
+    assert_eq!(conflict(&*store, together).await, Conflict::Moved(Key::PaymentOrder(fresh.order.prepay_id)));
     commit(&*store, vec![moved(&paid, PaymentStatus::Process), enqueue(event(1, "a"))]).await;
     assert_eq!(stored(&store, &row).await, paid);
     let history = store.payment_order_moves(TENANT, row.order.prepay_id).await.expect("reads");

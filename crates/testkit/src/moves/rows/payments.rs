@@ -55,7 +55,7 @@ pub(super) fn pay(tenant: TenantNo, merchant: MerchantNo, n: i64, writes: &mut V
     };
     writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row: row.clone(), received })));
     if n % 2 == 0 {
-        let rule = if n % 4 == 0 { Some(version(0, merchant.0, 1 + n % 3)?) } else { None };
+        let rule = if n % 4 == 0 { Some(version(0, merchant.0, 1 + n % 3, n)?) } else { None };
         let (amount, currency) = (row.order.content.amount, &row.order.content.currency);
         let paid = PaymentOrder {
             status: PaymentStatus::Paid,
