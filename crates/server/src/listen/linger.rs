@@ -115,10 +115,6 @@ fn poll_throw_away<T: AsyncRead + Unpin>(
                 return until.as_mut().poll(context);
             }
         }
-        // A peer that sends without a pause would never be found pending.
-        if until.as_mut().is_some_and(|until| until.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(());
-        }
     }
     Poll::Ready(())
 }

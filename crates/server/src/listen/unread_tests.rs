@@ -63,6 +63,32 @@ async fn an_answer_to_five_megabytes_that_nobody_reads_arrives_and_says_that_the
 }
 
 #[tokio::test]
+async fn what_is_sent_after_the_answer_meets_no_reset() {
+    let (address, _tells, _) = listener(9).await;
+    let mut peer = connect(address).await;
+    peer.write_all(&post("/", 5 * 1024 * 1024)).await.expect("is sent");
+    let said = rest_of(&mut peer).await;
+    assert!(said.contains("connection: close\r\n") && said.ends_with("ok"), "{said}");
+    // The listener has ended its side, and nothing of ours was on its way.
+    for n in 0..64 {
+        let sent = peer.write_all(&[b'x'; 16 * 1024]).await;
+        assert!(sent.is_ok(), "piece {n}: {sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_in_chunks_is_not_read_to_keep_its_connection() {
+    let (address, _tells, _) = listener(9).await;
+    let mut peer = connect(address).await;
+    let chunk = [b"4000\r\n".as_slice(), &[b'x'; 0x4000], b"\r\n"].concat();
+    let body = [chunk.repeat(8).as_slice(), b"0\r\n\r\n"].concat();
+    peer.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").await.expect("is sent");
+    peer.write_all(&body).await.expect("all of it is taken");
+    let said = rest_of(&mut peer).await;
+    assert!(said.contains("connection: close\r\n") && said.contains("200 OK"), "{said}");
+}
+
+#[tokio::test]
 async fn an_answer_to_a_body_in_chunks_that_cannot_be_read_says_that_the_connection_ends() {
     let (address, _tells, _) = listener(9).await;
     for path in ["/", "/read"] {
@@ -133,6 +159,7 @@ const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const WINDOW: u8 = 8;
 const END: u8 = 1;
 const ACK: u8 = 1;
 
@@ -150,23 +177,28 @@ fn begin_of_http_2(method: u8, path: &str, flags: u8) -> Vec<u8> {
     [preface, frame(SETTINGS, 0, 0, &[]), frame(HEADERS, 4 | flags, 1, &head), frame(PING, 0, 0, &[7; 8])].concat()
 }
 
-/// The next frame: its kind, its flags, its content.
-async fn next(peer: &mut TcpStream) -> std::io::Result<(u8, u8, Vec<u8>)> {
+/// The next frame: its kind, its flags, its stream.
+async fn next(peer: &mut TcpStream) -> std::io::Result<(u8, u8, u8)> {
     let mut head = [0; 9];
     peer.read_exact(&mut head).await?;
     let mut content = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
     peer.read_exact(&mut content).await?;
-    Ok((head[3], head[4], content))
+    Ok((head[3], head[4], head[8]))
 }
 
 /// Reads until `wanted`, and gives the kinds that came with it.
 async fn until(peer: &mut TcpStream, wanted: impl Fn(u8, u8) -> bool) -> Vec<u8> {
+    until_on(peer, |_, kind, flags| wanted(kind, flags)).await
+}
+
+/// The same, by the stream of a frame, too.
+async fn until_on(peer: &mut TcpStream, wanted: impl Fn(u8, u8, u8) -> bool) -> Vec<u8> {
     let read = async {
         let mut kinds = Vec::new();
         loop {
-            let (kind, flags, _) = next(peer).await.expect("a frame");
+            let (kind, flags, stream) = next(peer).await.expect("a frame");
             kinds.push(kind);
-            if wanted(kind, flags) {
+            if wanted(stream, kind, flags) {
                 return kinds;
             }
         }
@@ -184,9 +216,13 @@ async fn over_http_2_a_body_that_nobody_reads_is_taken_to_its_end_and_the_stream
     peer.write_all(&begin_of_http_2(POST, "/", 0)).await.expect("is sent");
     // What answers the ping has seen the head.
     until(&mut peer, |kind, flags| kind == PING && flags == ACK).await;
-    for n in 0..4 {
-        let end = if n == 3 { END } else { 0 };
+    for n in 0..8 {
+        let end = if n == 7 { END } else { 0 };
         peer.write_all(&frame(DATA, end, 1, &[b'x'; 15_000])).await.expect("is sent");
+        if n == 3 {
+            // More than is read of a body over HTTP/1, and than a stream may send before somebody reads.
+            until_on(&mut peer, |stream, kind, _| (stream, kind) == (1, WINDOW)).await;
+        }
     }
     peer.write_all(&frame(PING, 0, 0, &[8; 8])).await.expect("is sent");
     let mut kinds = until(&mut peer, |kind, flags| kind == DATA && flags == END).await;
