@@ -98,6 +98,8 @@ mod tests {
         app.clock.advance_ms(WEEK_MS);
         use_one("b", app.clock.now()).await;
         app.clock.advance_ms(60_000);
+        // Too new to be forgotten: it must not take the horizon along.
+        use_one("c", app.clock.now()).await;
         forget_nonces(&app).await;
         app.clock.advance_ms(-WEEK_MS - 60_000);
         let told = forgotten::trouble(&app.store, now).expect("every request is too old");
