@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
         let fields = json
             .deserialize_map(Object)
             .and_then(|fields| json.end().map(|()| fields))
-            .map_err(|error| whole(&format!("must be a JSON object; it cannot be read at {}", place(&error))))?;
+            .map_err(|error| whole(&unreadable(&error)))?;
         if let Some(twice) = repeated(fields.iter().map(|(name, _)| name.as_ref()).collect()) {
             return Err(match &*twice {
                 "" => whole("the field with the empty name \"\" must be given once"),
@@ -186,8 +186,13 @@ pub(crate) fn begins_object(text: &str) -> bool {
     text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{')
 }
 
-fn place(error: &serde_json::Error) -> String {
-    format!("line {} column {}", error.line(), error.column())
+fn unreadable(error: &serde_json::Error) -> String {
+    let place = format!("line {} column {}", error.line(), error.column());
+    // The library's word for half of a surrogate pair, lone or followed by something else. Values are read later.
+    if error.to_string().contains("hex escape") {
+        return format!("must have field names of whole characters; one holds half of a surrogate pair, at {place}");
+    }
+    format!("must be a JSON object; it cannot be read at {place}")
 }
 
 /// A name that is there twice.
@@ -288,5 +293,7 @@ fn unescape(quoted: &str) -> Result<Cow<'_, str>, String> {
     if !inner.contains('\\') {
         return Ok(Cow::Borrowed(inner));
     }
-    serde_json::from_str(quoted).map(Cow::Owned).map_err(|_| "must have readable field names".to_owned())
+    serde_json::from_str(quoted)
+        .map(Cow::Owned)
+        .map_err(|_| "must have field names of whole characters; one holds half of a surrogate pair".to_owned())
 }

@@ -207,6 +207,19 @@ fn a_text_with_half_a_character_is_refused_for_that() {
 }
 
 #[test]
+fn a_name_with_half_a_character_is_refused_for_that_at_whatever_depth() {
+    let said = |body: &str| Fields::parse(body.as_bytes()).expect_err("which name it is cannot be told").to_string();
+    for name in [r#""\ud800""#, r#""\ud800\u0041""#, r#""a\udc00""#] {
+        let why = "must have field names of whole characters; one holds half of a surrogate pair";
+        let top = said(&format!("{{{name}: 1}}"));
+        assert!(top.starts_with(&format!("body: {why}, at line 1 column ")), "{top}");
+        assert_eq!(said(&format!(r#"{{"x": [{{{name}: 1}}]}}"#)), format!("field x: {why}"));
+    }
+    let broken = said(r#"{"\uzzzz": 1}"#);
+    assert!(broken.starts_with("body: must be a JSON object; it cannot be read at line 1 column "), "{broken}");
+}
+
+#[test]
 fn a_whole_number_that_is_out_of_range_is_told_the_range_however_long_it_is() {
     let body = br#"{"long": 99999999999999999999, "low": -99999999999999999999, "seven": 7, "half": 7.5, "power": 7e1, "text": "7"}"#;
     let fields = Fields::parse(body).expect("an object");
