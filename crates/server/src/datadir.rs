@@ -38,7 +38,7 @@ pub enum DataRefused {
         source: std::io::Error,
     },
     /// Another server works on the folder.
-    #[error("another countersign process is serving the data folder {}; stop it first, or use another folder", .0.display())]
+    #[error("another countersign process, a server or a command, has the data folder {}; wait until it ends or stop it, or use another folder", .0.display())]
     Locked(PathBuf),
     /// No key file.
     #[error("the master key file {} is not there; without it nothing in this deployment can be opened: bring it back from where you keep it", .0.display())]

@@ -177,7 +177,7 @@ fn examine_database(
             findings.note(
                 Verdict::Warn,
                 "database",
-                "a server is running on this folder, so its database is not looked into",
+                "another process, a server or a command, has this folder, so its database is not looked into",
             );
             return Ok(());
         }

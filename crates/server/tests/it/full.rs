@@ -58,6 +58,40 @@ fn a_node_that_nobody_asks_for_anything_notices_that_it_cannot_write_and_lives()
     assert!((1..6).contains(&told), "{said}");
 }
 
+/// Makes a merchant: the status of the answer.
+fn make(serving: &Serving, token: &str, name: &str) -> u16 {
+    let body = format!(r#"{{"name":"m","merchant_id":"{name}"}}"#);
+    let mut stream = TcpStream::connect(&serving.operator_listen).expect("connects");
+    let head =
+        format!("authorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
+    write!(stream, "POST /operator/v1/merchants HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{head}\r\n\r\n{body}")
+        .expect("is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("is answered");
+    answer[9..12].parse().expect("a status")
+}
+
+#[test]
+fn a_change_for_which_a_file_would_become_too_large_is_503_and_not_done() {
+    let place = Place::fresh();
+    if place.has_database() {
+        return;
+    }
+    let token = place.init()["operator_token"].as_str().expect("a token").to_owned();
+    let serving = place.serve(&[]);
+    let wal = std::fs::metadata(place.data().join("countersign.db-wal")).expect("is there").len();
+    // Room for some changes more, so that what is refused is a commit of which parts are written.
+    limit_files_to(&serving, &(wal.max(65_536) + 30_000).to_string());
+    let refused = (0..200).map(|n| format!("m{n}")).find_map(|name| {
+        let status = make(&serving, &token, &name);
+        (status != 200).then_some((name, status))
+    });
+    let (name, status) = refused.expect("the file is full");
+    assert_eq!(status, 503, "it is known that it was not done");
+    limit_files_to(&serving, "unlimited");
+    assert_eq!(make(&serving, &token, &name), 200, "{name} is still free");
+}
+
 #[test]
 fn a_backup_that_would_be_too_large_a_file_is_refused_in_words() {
     let place = Place::fresh();

@@ -1,12 +1,15 @@
 //! What an error of SQLite means to a caller.
 
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::contract::StoreError;
 
 /// The store's word for an error of SQLite.
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
 pub(super) fn fault(error: Error) -> StoreError {
+    if let Some(why) = no_room(&error) {
+        return StoreError::Unavailable(format!("{error}: {why}"));
+    }
     match code(&error) {
         Some(
             ErrorCode::DiskFull
@@ -26,8 +29,32 @@ pub(super) fn fault(error: Error) -> StoreError {
 }
 
 /// Whether a commit that failed like this may nevertheless be found done after a crash.
+///
+/// Where a write failed it is not: the last frame of a transaction makes it one, and a frame that is not whole is none. SQLite reports a file
+/// at its size limit and a quota that is used up like this, and a full disk by a code of its own. After the last frame come only its sync and the
+/// index in shared memory.
 pub(super) fn may_be_done(error: &Error) -> bool {
-    code(error) == Some(ErrorCode::SystemIoFailure)
+    code(error) == Some(ErrorCode::SystemIoFailure) && extended(error) != Some(ffi::SQLITE_IOERR_WRITE)
+}
+
+/// What the general words of SQLite leave out where a file may not grow.
+fn no_room(error: &Error) -> Option<&'static str> {
+    match extended(error)? {
+        ffi::SQLITE_IOERR_WRITE => {
+            Some("a file cannot be written or may not grow; look for a quota, a size limit, a failing disk")
+        }
+        ffi::SQLITE_IOERR_SHMSIZE => {
+            Some("the file beside the database that ends in -shm may not grow; is the disk full?")
+        }
+        _ => None,
+    }
+}
+
+fn extended(error: &Error) -> Option<i32> {
+    match error {
+        Error::SqliteFailure(failure, _) => Some(failure.extended_code),
+        _ => None,
+    }
 }
 
 fn code(error: &Error) -> Option<ErrorCode> {
@@ -35,5 +62,25 @@ fn code(error: &Error) -> Option<ErrorCode> {
         Error::SqliteFailure(failure, _) => Some(failure.code),
         // Every other kind is about how rusqlite was called.
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_whose_write_failed_is_not_done_and_one_whose_sync_failed_may_be() {
+        for (failed, open) in [
+            (ffi::SQLITE_FULL, false),
+            (ffi::SQLITE_IOERR_WRITE, false),
+            (ffi::SQLITE_IOERR_FSYNC, true),
+            (ffi::SQLITE_IOERR_SHMSIZE, true),
+            (ffi::SQLITE_IOERR, true),
+        ] {
+            let error = Error::SqliteFailure(ffi::Error::new(failed), None);
+            assert_eq!(may_be_done(&error), open, "{failed}");
+            assert!(matches!(fault(error), StoreError::Unavailable(_)), "{failed}");
+        }
     }
 }
