@@ -278,8 +278,8 @@ impl Store for AnyStore {
         either!(self, s => s.pending_of(of, limit).await)
     }
 
-    async fn pending_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
-        either!(self, s => s.pending_before(event).await)
+    async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+        either!(self, s => s.open_before(event).await)
     }
 
     async fn turning(

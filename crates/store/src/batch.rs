@@ -170,7 +170,7 @@ pub enum Write {
     /// Begins, advances or stops the redelivery of many events of an application. Guards: see there.
     Redelivery(Box<RedeliveryWrite>),
     /// Makes a pending event wait for an earlier one of its `biz_id`, but not beyond an instant. When [`Write::RecordAttempt`] ends that one
-    /// (delivered or dead), it is due. Guard: both are pending.
+    /// (delivered or dead), it is due. Guard: it is pending, and the earlier one pending or held.
     Defer {
         /// Tenant of both.
         tenant: TenantNo,

@@ -306,8 +306,9 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Send + Sync + 'stat
         limit: u32,
     ) -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
 
-    /// A pending event of the same application and `biz_id` that has a lower `sequence`; where there are several, one of them.
-    fn pending_before(&self, event: &EventRow) -> impl Future<Output = Result<Option<EventNo>, StoreError>> + Send;
+    /// An event of the same application and `biz_id` that has a lower `sequence` and is not over (pending, or held and about to be released); where
+    /// there are several, one of them.
+    fn open_before(&self, event: &EventRow) -> impl Future<Output = Result<Option<EventNo>, StoreError>> + Send;
 
     /// Applications in these lanes whose open events are still to be held or released, by tenant and number. Stores of one node know no
     /// lanes: all.

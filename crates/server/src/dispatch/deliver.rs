@@ -159,7 +159,7 @@ impl Dispatcher {
         if event.sequence <= 1 || now >= self.patience(event) {
             return Ok(None);
         }
-        self.app.store.pending_before(event).await
+        self.app.store.open_before(event).await
     }
 
     /// How long a callback waits for earlier ones.

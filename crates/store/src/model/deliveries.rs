@@ -95,10 +95,10 @@ impl State {
         event: EventNo,
         (behind, until): (EventNo, UnixMillis),
     ) -> Result<(), CommitError> {
-        for no in [behind, event] {
-            let stands = self.events.get(&no).filter(|e| e.tenant == tenant).map(|e| e.state);
-            guard(stands == Some(DeliveryState::Pending), || Conflict::Moved(Key::Delivery(no)))?;
-        }
+        let stands = |no| self.events.get(&no).filter(|e| e.tenant == tenant).map(|e| e.state);
+        let is_open = matches!(stands(behind), Some(DeliveryState::Pending | DeliveryState::Held));
+        guard(is_open, || Conflict::Moved(Key::Delivery(behind)))?;
+        guard(stands(event) == Some(DeliveryState::Pending), || Conflict::Moved(Key::Delivery(event)))?;
         if let Some(event) = self.events.get_mut(&event) {
             (event.behind, event.due_at) = (Some(behind), Some(until));
         }

@@ -292,12 +292,12 @@ impl Store for ModelStore {
         Ok(found)
     }
 
-    async fn pending_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+    async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
         let state = self.state();
         let of = |e: &EventRow| (e.tenant, e.application, e.biz_id.clone());
         let earlier = |e: &&EventRow| of(e) == of(event) && e.sequence < event.sequence;
-        let pending = |e: &&EventRow| e.state == DeliveryState::Pending;
-        let mut found: Vec<EventNo> = state.events.values().filter(earlier).filter(pending).map(|e| e.no).collect();
+        let open = |e: &&EventRow| matches!(e.state, DeliveryState::Pending | DeliveryState::Held);
+        let mut found: Vec<EventNo> = state.events.values().filter(earlier).filter(open).map(|e| e.no).collect();
         found.sort_unstable();
         // As the others look: below its own number first, from the latest down.
         Ok(found.iter().rev().find(|no| **no < event.no).or(found.last()).copied())

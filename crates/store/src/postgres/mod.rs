@@ -351,8 +351,8 @@ impl Store for PostgresStore {
         queries::pending_of(&self.readers, &of, limit).await
     }
 
-    async fn pending_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
-        queries::pending_before(&self.readers, event).await
+    async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+        queries::open_before(&self.readers, event).await
     }
 
     async fn turning(

@@ -230,11 +230,11 @@ pub(super) async fn pending_of(from: &Readers, of: &[(TenantNo, ApplicationNo)],
     many(from, Sql::PendingOf, &[&tenants, &applications, &i64::from(limit)], rows::event).await
 }
 
-pub(super) async fn pending_before(from: &Readers, event: &EventRow) -> Found<Option<EventNo>> {
+pub(super) async fn open_before(from: &Readers, event: &EventRow) -> Found<Option<EventNo>> {
     for (start, end) in words::before(event) {
         let of: Params<'_> = &[&event.tenant.0, &event.biz_id, &start, &end, &event.application.0, &event.sequence];
         let read = |row: &Row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo);
-        if let Some(found) = one(from, Sql::PendingBefore, of, read).await? {
+        if let Some(found) = one(from, Sql::OpenBefore, of, read).await? {
             return Ok(Some(found));
         }
     }

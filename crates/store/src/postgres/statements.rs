@@ -131,9 +131,9 @@ statements! {
          ORDER BY d.application_no, least(d.attempts, 1), d.due_at, d.event_no"
     );
     // Down the index of bizIds, by both of its columns, until one is pending: whatever is known of the tables, no other index gives that order.
-    PendingBefore: "SELECT e.event_no FROM event e WHERE (e.biz_id, e.event_no) >= ($2, $3) AND (e.biz_id, e.event_no) < ($2, $4)
+    OpenBefore: "SELECT e.event_no FROM event e WHERE (e.biz_id, e.event_no) >= ($2, $3) AND (e.biz_id, e.event_no) < ($2, $4)
                     AND e.tenant_no = $1 AND e.application_no = $5 AND e.sequence < $6 AND (SELECT d.state FROM delivery d
-                    WHERE d.tenant_no = $1 AND d.event_no = e.event_no) = 'pending' ORDER BY e.biz_id DESC, e.event_no DESC LIMIT 1";
+                    WHERE d.tenant_no = $1 AND d.event_no = e.event_no) IN ('pending', 'held') ORDER BY e.biz_id DESC, e.event_no DESC LIMIT 1";
     Turning: "SELECT t.tenant_no, t.application_no, a.client_id, t.due_at FROM delivery_turn t
               JOIN application a ON a.application_no = t.application_no
               WHERE (t.tenant_no, t.application_no) > ($1, $2) AND (t.application_no & 63) = ANY($3::bigint[])
@@ -326,7 +326,7 @@ statements! {
     DeliveriesFollow: "UPDATE delivery d SET due_at = least(d.due_at, a.at), behind_no = NULL
                        FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS a (tenant_no, event_no, at)
                        WHERE d.tenant_no = a.tenant_no AND d.behind_no = a.event_no";
-    DeliveryAhead: "SELECT 1::bigint FROM delivery WHERE tenant_no = $1 AND event_no = $2 AND state = 'pending' FOR SHARE";
+    DeliveryAhead: "SELECT 1::bigint FROM delivery WHERE tenant_no = $1 AND event_no = $2 AND state IN ('pending', 'held') FOR SHARE";
     DeliveryDefer: "UPDATE delivery SET due_at = $4, behind_no = $3 WHERE tenant_no = $1 AND event_no = $2 AND state = 'pending'
                     RETURNING 1::bigint";
     DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = $3, by_hand = TRUE WHERE tenant_no = $1 AND event_no = $2";

@@ -90,7 +90,7 @@ impl Applier<'_> {
             Write::RecordAttempt { tenant, application, attempt, .. } => {
                 self.check_attempt(*tenant, *application, attempt)?;
             }
-            Write::Defer { tenant, event, behind, .. } => self.check_pending(*tenant, [*behind, *event])?,
+            Write::Defer { tenant, event, behind, .. } => self.check_waits(*tenant, *event, *behind)?,
             Write::Redeliver { tenant, event, .. } => self.check_redelivery(*tenant, *event)?,
             Write::Redelivery(write) => self.check_redeliveries(write)?,
             Write::RememberAnswer(row) => {
@@ -111,12 +111,12 @@ impl Applier<'_> {
         Ok(Found::Nothing)
     }
 
-    fn check_pending(&mut self, tenant: TenantNo, events: [EventNo; 2]) -> Result<(), Stop> {
-        for event in events {
-            let stands = self.delivery(tenant, event.0)?.map(|(_, state)| state);
-            guard(stands == Some(DeliveryState::Pending), Conflict::Moved(Key::Delivery(event)))?;
-        }
-        Ok(())
+    fn check_waits(&mut self, tenant: TenantNo, event: EventNo, behind: EventNo) -> Result<(), Stop> {
+        let ahead = self.delivery(tenant, behind.0)?.map(|(_, state)| state);
+        let is_open = matches!(ahead, Some(DeliveryState::Pending | DeliveryState::Held));
+        guard(is_open, Conflict::Moved(Key::Delivery(behind)))?;
+        let stands = self.delivery(tenant, event.0)?.map(|(_, state)| state);
+        guard(stands == Some(DeliveryState::Pending), Conflict::Moved(Key::Delivery(event)))
     }
 
     fn check_order(&mut self, tenant: TenantNo, merchant: MerchantNo, order: &ConvertOrder) -> Result<(), Stop> {

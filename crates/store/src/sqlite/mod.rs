@@ -361,8 +361,8 @@ impl Store for SqliteStore {
         self.readers.away(move |conn| owed::pending_of(conn, &of, limit)).await
     }
 
-    async fn pending_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
-        self.readers.here(|conn| owed::pending_before(conn, event))
+    async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+        self.readers.here(|conn| owed::open_before(conn, event))
     }
 
     async fn turning(

@@ -15,8 +15,8 @@ use countersign_domain::ids::SortedId;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback;
 use countersign_protocol::signing::SigningKey;
-use countersign_store::Store as _;
 use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
+use countersign_store::{Batch, Store as _, Write};
 use countersign_testkit::backing::Backing;
 use countersign_testkit::receiver::{Received, Receiver};
 use tempfile::TempDir;
@@ -148,6 +148,10 @@ impl Bench {
 
     async fn row(&self, event: &EventRow) -> EventRow {
         self.read(event.event_id).await.0
+    }
+
+    async fn commit(&self, write: Write) {
+        self.app.store.commit(Batch(vec![write])).await.expect("is committed");
     }
 
     async fn state(&self, event: &EventRow) -> DeliveryState {

@@ -158,7 +158,7 @@ pub async fn an_event_waits_behind_a_pending_one_until_that_is_over(store: Any) 
     }
 }
 
-pub async fn an_event_waits_behind_nothing_that_is_not_pending(store: Any) {
+pub async fn an_event_waits_behind_nothing_that_is_over_or_not_there(store: Any) {
     for no in 1..=2 {
         commit(&*store, vec![enqueue(event(no, "a"))]).await;
     }
@@ -174,7 +174,7 @@ pub async fn an_event_waits_behind_nothing_that_is_not_pending(store: Any) {
     assert_eq!((row.behind, row.due_at), (None, Some(at(0))));
 }
 
-pub async fn the_pending_event_before_one_is_of_its_own_business(store: Any) {
+pub async fn the_open_event_before_one_is_of_its_own_business(store: Any) {
     // The third was numbered before the second was, and committed after it.
     for (no, biz) in [(1, "a"), (3, "a"), (2, "a"), (4, "b"), (5, "a")] {
         commit(&*store, vec![enqueue(event(no, biz))]).await;
@@ -184,7 +184,7 @@ pub async fn the_pending_event_before_one_is_of_its_own_business(store: Any) {
         let store = Arc::clone(&store);
         async move {
             let row = one(&store, no).await;
-            store.pending_before(&row).await.expect("reads").map(|no| no.0)
+            store.open_before(&row).await.expect("reads").map(|no| no.0)
         }
     };
     assert_eq!([before(1).await, before(4).await, before(6).await], [None; 3]);
@@ -193,6 +193,27 @@ pub async fn the_pending_event_before_one_is_of_its_own_business(store: Any) {
     assert_eq!(before(2).await, Some(3), "what was numbered later and committed before comes first");
     commit(&*store, vec![attempt(3, 1, DeliveryState::Delivered, None)]).await;
     assert_eq!([before(5).await, before(2).await], [Some(2), None]);
+}
+
+pub async fn an_event_waits_behind_one_that_is_held_as_behind_a_pending_one(store: Any) {
+    for no in 1..=2 {
+        commit(&*store, vec![enqueue(event(no, "a"))]).await;
+    }
+    commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
+    commit(&*store, vec![enqueue(event(3, "a"))]).await;
+    let before = |no| {
+        let store = Arc::clone(&store);
+        async move { store.open_before(&one(&store, no).await).await.expect("reads").map(|no| no.0) }
+    };
+    assert_eq!([before(2).await, before(3).await], [Some(1), Some(2)]);
+    let moved = Conflict::Moved(Key::Delivery(EventNo(2)));
+    assert_eq!(conflict(&*store, vec![defer(2, 1, 500)]).await, moved, "what is held is not due at all");
+    commit(&*store, vec![defer(3, 2, 500)]).await;
+    commit(&*store, vec![Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(7) }]).await;
+    assert_eq!(due(&store, 499).await, [1, 2]);
+    commit(&*store, vec![attempt(2, 1, DeliveryState::Delivered, None)]).await;
+    let row = one(&store, 3).await;
+    assert_eq!((row.behind, row.due_at), (None, Some(at(1))));
 }
 
 pub async fn what_is_sent_by_hand_is_noted_until_it_is_over(store: Any) {

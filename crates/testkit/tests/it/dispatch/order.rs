@@ -51,6 +51,25 @@ async fn a_later_callback_waits_until_the_earlier_one_is_delivered_and_no_other_
 }
 
 #[tokio::test]
+async fn a_later_callback_waits_for_one_that_is_still_to_be_released() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let first = bench.emit(&owner, "order").await;
+    let row = bench.row(&first).await;
+    let (tenant, application) = (row.tenant, row.application);
+    // As a change of a merchant leaves it, until the dispatcher has come round to the application.
+    bench.commit(Write::HoldPending { tenant, application }).await;
+    let second = bench.emit(&owner, "order").await;
+    bench.emit(&owner, "another").await;
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!((bench.row(&first).await.state, bench.row(&second).await.attempts), (DeliveryState::Held, 0));
+    bench.commit(Write::ReleaseHeld { tenant, application, due_at: bench.clock.now() }).await;
+    assert_eq!(bench.deliver().await, 2);
+    assert_eq!(sequences(&endpoint), ["1/1", "1/1", "2/1"]);
+}
+
+#[tokio::test]
 async fn a_later_callback_goes_when_the_earlier_one_is_dead() {
     let schedule = countersign_domain::delivery::Schedule::parse(&["5s"]).expect("a schedule");
     let bench = Bench::with(DispatchSettings { schedule, ..settings() }).await;
