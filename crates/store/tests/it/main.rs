@@ -9,6 +9,7 @@ mod failover;
 mod fixtures;
 mod gone;
 mod last_paid;
+mod locks;
 mod moving;
 mod nodes;
 mod patience;

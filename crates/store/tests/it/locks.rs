@@ -1,0 +1,85 @@
+//! Batches on two nodes take their locks in one order, whether they are committed alone or in a group, so that they never wait for each other in a ring.
+//!
+//! PostgreSQL ends such a wait after a second, and the loser is done again: nothing is wrong afterwards, but seconds are gone. So its own count
+//! of them is what is looked at.
+
+use std::sync::Arc;
+
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
+use countersign_store::testing::Database;
+use countersign_store::{CommitError, PostgresStore, Store};
+use tokio::task::JoinSet;
+
+use crate::fixtures::*;
+use crate::postgres::two_nodes;
+
+/// Batches of each caller.
+const EACH: i64 = 60;
+
+fn enqueued(no: i64) -> Write {
+    enqueue(event(no, "biz"))
+}
+
+fn unchanged(revision: i64) -> Write {
+    Write::Guard(Guard::Application { application: APP, client_id: "app_one".to_owned(), revision })
+}
+
+/// Commits what `batch` makes of each number; a guard that does not hold any more is no matter.
+async fn play(node: Arc<PostgresStore>, batch: impl Fn(i64) -> Vec<Write>) {
+    for n in 0..EACH {
+        match node.commit(Batch(batch(n))).await {
+            Ok(_) | Err(CommitError::Conflict(Conflict::Moved(Key::Application(_)))) => {}
+            Err(error) => panic!("batch {n}: {error:?}"),
+        }
+    }
+}
+
+/// How many rings of waits the database has broken, once nobody is connected any more: what a connection has seen is counted at its end.
+async fn rings(database: &Database) -> i64 {
+    let client = database.client().await;
+    let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+                  AND backend_type = 'client backend'";
+    while client.query_one(others, &[]).await.expect("reads").get::<_, i64>(0) > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let count = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    client.query_one(count, &[]).await.expect("reads").get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeatable_change_beside_changes_in_groups_waits_in_no_ring() {
+    let (database, [one, two]) = two_nodes().await;
+    let mut callers = JoinSet::new();
+    for caller in 1..=2 {
+        // Its answer is remembered, so it is committed alone. The order is that of a payment order that is moved.
+        callers.spawn(play(Arc::clone(&one), move |n| {
+            let no = caller * 1_000 + n;
+            vec![audit("moved"), enqueued(no), Write::RememberAnswer(Box::new(answer(&no.to_string())))]
+        }));
+        callers.spawn(play(Arc::clone(&two), move |n| vec![enqueued(10_000 + caller * 1_000 + n), audit("told")]));
+    }
+    callers.join_all().await;
+    drop((one, two));
+    assert_eq!(rings(&database).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeatable_change_that_rests_on_an_application_beside_changes_of_it_waits_in_no_ring() {
+    let (database, [one, two]) = two_nodes().await;
+    let mut callers = JoinSet::new();
+    for caller in 1..=2 {
+        callers.spawn(play(Arc::clone(&one), move |n| {
+            let no = caller * 1_000 + n;
+            let remembered = Write::RememberAnswer(Box::new(answer(&no.to_string())));
+            vec![enqueued(no), audit("told"), unchanged(n + 1), remembered]
+        }));
+    }
+    callers.spawn(play(Arc::clone(&two), |n| {
+        let row = application(APP, "app_one", INSTITUTION, TENANT);
+        let row = countersign_store::contract::ApplicationRow { revision: n + 2, ..row };
+        vec![Write::UpdateApplication(Box::new(row)), audit("changed")]
+    }));
+    callers.join_all().await;
+    drop((one, two));
+    assert_eq!(rings(&database).await, 0);
+}
