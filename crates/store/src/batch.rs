@@ -82,7 +82,7 @@ pub enum Write {
     AddUses(Box<Uses>),
     /// Adds an operator token. Guard: its `token_id` is new.
     InsertToken(Box<TokenRow>),
-    /// Revokes an operator token; one that was revoked before stays as it is. Guard: it exists.
+    /// Revokes an operator token. Guard: it exists and is not revoked.
     RevokeToken {
         /// Which.
         token_id: String,

@@ -13,6 +13,9 @@ use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
 use super::{Actor, App};
 
+/// How long a move is decided anew where other nodes are first, in ms.
+const DECIDE_MS_MAX: i64 = 2_000;
+
 /// A merchant's own convert order; another merchant's is not found by construction.
 pub async fn query(app: &App, owner: &MerchantRow, order: OrderId) -> Result<ConvertOrder, AppError> {
     app.store.convert_order(owner.tenant, owner.no, order).await?.ok_or(AppError::OrderNotFound)
@@ -75,20 +78,28 @@ pub async fn advance(
     actor: &Actor,
 ) -> Result<(MerchantRow, ConvertOrder), AppError> {
     let _turn = app.turns.take(TurnKey::ConvertOrder(id.get())).await;
-    let Some((owner, order)) = app.store.convert_order_owner(id).await? else {
-        return Err(AppError::OrderNotFound);
-    };
-    let moved = convert::advance(&order, next)?;
-    let at = app.clock.now();
-    let audit =
-        actor.did(Some(owner.tenant), at, "convert_order.move", &id.to_string(), describe(&order), describe(&moved));
-    let mut writes = vec![
-        Write::MoveConvertOrder { tenant: owner.tenant, order: Box::new(moved.clone()), at },
-        Write::RecordAudit(Box::new(audit)),
-    ];
-    writes.extend(remember(&owner, &moved).map(|row| Write::RememberAnswer(Box::new(row))));
-    app.store.commit(Batch(writes)).await?;
-    Ok((owner, moved))
+    let arrived = app.clock.now();
+    loop {
+        let Some((owner, order)) = app.store.convert_order_owner(id).await? else {
+            return Err(AppError::OrderNotFound);
+        };
+        let moved = convert::advance(&order, next)?;
+        let (at, subject) = (app.clock.now(), id.to_string());
+        let audit =
+            actor.did(Some(owner.tenant), at, "convert_order.move", &subject, describe(&order), describe(&moved));
+        let mut writes = vec![
+            Write::MoveConvertOrder { tenant: owner.tenant, order: Box::new(moved.clone()), at },
+            Write::RecordAudit(Box::new(audit)),
+        ];
+        writes.extend(remember(&owner, &moved).map(|row| Write::RememberAnswer(Box::new(row))));
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => return Ok((owner, moved)),
+            // Another node was first: what it left says whether there is a move to make.
+            Err(CommitError::Conflict(Conflict::Moved(Key::ConvertOrder(_))))
+                if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// An order's changing part as a JSON text for the audit log; numbers only, so nothing needs escaping.

@@ -136,11 +136,12 @@ async fn write(
 ) -> Result<Option<EventRow>, AppError> {
     for _ in 0..NUMBER_TRIES_MAX {
         let event = new_event(app, receiver, what);
-        let mut writes =
-            vec![Write::EnqueueEvent(Box::new(event.clone())), Write::RecordAudit(Box::new(audit(&event, actor)))];
+        let mut writes = Vec::with_capacity(4);
         if event.state == DeliveryState::Held {
             writes.push(Write::Guard(as_read(receiver.application())));
         }
+        writes.push(Write::EnqueueEvent(Box::new(event.clone())));
+        writes.push(Write::RecordAudit(Box::new(audit(&event, actor))));
         writes.extend(kept(keep, &event));
         match app.store.commit(Batch(writes)).await {
             Ok(committed) => {

@@ -192,28 +192,31 @@ pub async fn create_token(
     Ok(made)
 }
 
-/// Revokes a token at once. Answers the instant; of one that was revoked before, that one.
+/// Revokes a token at once. Answers the instant; of one that was revoked before, that one: then only the log is written.
 pub async fn revoke_token(
     app: &App,
     token_id: &str,
     keep: &Keep<'_, UnixMillis>,
     actor: &Actor,
 ) -> Result<UnixMillis, AppError> {
-    let now = app.clock.now();
-    let row = find_token(app, token_id).await?.row;
-    let at = row.revoked_at.unwrap_or(now);
-    let describe = |revoked_at: Option<UnixMillis>| {
-        let revoked_at = revoked_at.map(rfc3339);
-        json!({ "name": row.name, "role": role_name(row.role), "revoked_at": revoked_at }).to_string()
-    };
-    let audit = actor.did(None, now, "token.revoke", token_id, describe(row.revoked_at), describe(Some(at)));
-    let mut writes =
-        vec![Write::RevokeToken { token_id: token_id.to_owned(), at }, Write::RecordAudit(Box::new(audit))];
-    writes.extend(kept(keep, &at));
-    match app.store.commit(Batch(writes)).await {
-        Ok(_) => Ok(at),
-        Err(CommitError::Conflict(Conflict::Moved(Key::Token(_)))) => Err(no_token(token_id)),
-        Err(error) => Err(error.into()),
+    loop {
+        let now = app.clock.now();
+        let row = find_token(app, token_id).await?.row;
+        let at = row.revoked_at.unwrap_or(now);
+        let describe = |revoked_at: Option<UnixMillis>| {
+            let revoked_at = revoked_at.map(rfc3339);
+            json!({ "name": row.name, "role": role_name(row.role), "revoked_at": revoked_at }).to_string()
+        };
+        let audit = actor.did(None, now, "token.revoke", token_id, describe(row.revoked_at), describe(Some(at)));
+        let revocation = row.revoked_at.is_none().then(|| Write::RevokeToken { token_id: token_id.to_owned(), at });
+        let mut writes: Vec<Write> = revocation.into_iter().chain([Write::RecordAudit(Box::new(audit))]).collect();
+        writes.extend(kept(keep, &at));
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => return Ok(at),
+            // Somebody else was first. A token that is revoked stays so: the next look ends this.
+            Err(CommitError::Conflict(Conflict::Moved(Key::Token(_)))) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -406,10 +406,10 @@ impl State {
     }
 
     fn revoke_token(&mut self, token_id: &str, at: UnixMillis) -> Result<(), CommitError> {
-        let Some(stored) = self.tokens.get_mut(token_id) else {
+        let Some(stored) = self.tokens.get_mut(token_id).filter(|stored| stored.revoked_at.is_none()) else {
             return Err(CommitError::Conflict(Conflict::Moved(Key::Token(token_id.to_owned()))));
         };
-        stored.revoked_at = stored.revoked_at.or(Some(at));
+        stored.revoked_at = Some(at);
         Ok(())
     }
 

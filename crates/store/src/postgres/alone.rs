@@ -117,15 +117,12 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
     changed.collect()
 }
 
-/// The writes of a batch in the order of the locks that groups take: first what is only looked at, last the log that all changes of a tenant append
-/// to. Two nodes that held on to one of them and asked for the other would wait for each other. No guard reads what the log's lines write.
+/// The writes of a batch in the order in which groups take their locks: last the log, to which all changes of a tenant append. Two nodes of which one
+/// held on to it while it asked for what the other has would wait for each other. No guard reads what the lines of the log write.
 fn in_order(batch: &Batch) -> impl Iterator<Item = &Write> {
-    let place = |write: &Write| match write {
-        Write::ClaimNonce(_) | Write::Guard(_) => 0,
-        Write::RecordAudit(_) => 2,
-        _ => 1,
-    };
-    (0..3).flat_map(move |turn| batch.0.iter().filter(move |write| place(write) == turn))
+    let of_the_log = |write: &&Write| matches!(write, Write::RecordAudit(_));
+    let others = batch.0.iter().filter(move |write| !of_the_log(write));
+    others.chain(batch.0.iter().filter(of_the_log))
 }
 
 impl<'a> Alone<'a> {

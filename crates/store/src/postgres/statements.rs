@@ -272,7 +272,7 @@ statements! {
     SecretRewrap: "UPDATE secret SET key_id = $3, sealed = $4 WHERE secret_id = $1 AND key_id = $2 RETURNING 1::bigint";
     TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
                   VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING 1::bigint";
-    TokenRevoke: "UPDATE operator_token SET revoked_at = coalesce(revoked_at, $2) WHERE token_id = $1 RETURNING 1::bigint";
+    TokenRevoke: "UPDATE operator_token SET revoked_at = $2 WHERE token_id = $1 AND revoked_at IS NULL RETURNING 1::bigint";
     OrderDirectoryInsert: "INSERT INTO order_directory (order_id, tenant_no) VALUES ($1, $2) ON CONFLICT DO NOTHING
                            RETURNING 1::bigint";
     OrderInsert: texts::ORDER_INSERT;

@@ -76,7 +76,7 @@ impl Applier<'_> {
                 self.fresh(Sql::TokenTaken, params![row.token_id, row.digest], Key::Token(row.token_id.clone()))?;
             }
             Write::RevokeToken { token_id, .. } => {
-                self.there(Sql::TokenThere, params![token_id], Key::Token(token_id.clone()))?;
+                self.there(Sql::TokenLive, params![token_id], Key::Token(token_id.clone()))?;
             }
             Write::InsertConvertOrder { tenant, merchant, order } => self.check_order(*tenant, *merchant, order)?,
             Write::MoveConvertOrder { tenant, order, .. } => self.check_move(*tenant, order)?,

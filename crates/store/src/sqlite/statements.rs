@@ -87,10 +87,10 @@ statements! {
     SecretRewrap: "UPDATE secret SET key_id = ?2, sealed = ?3 WHERE secret_id = ?1";
 
     TokenTaken: "SELECT 1 FROM operator_token WHERE token_id = ?1 OR digest = ?2";
-    TokenThere: "SELECT 1 FROM operator_token WHERE token_id = ?1";
+    TokenLive: "SELECT 1 FROM operator_token WHERE token_id = ?1 AND revoked_at IS NULL";
     TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    TokenRevoke: "UPDATE operator_token SET revoked_at = coalesce(revoked_at, ?2) WHERE token_id = ?1";
+    TokenRevoke: "UPDATE operator_token SET revoked_at = ?2 WHERE token_id = ?1";
     TokenUsed: "UPDATE operator_token SET last_used_at = max(coalesce(last_used_at, 0), ?2) WHERE token_id = ?1";
 
     OrderTaken: "SELECT 1 FROM convert_order WHERE order_id = ?1";

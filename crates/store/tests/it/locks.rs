@@ -71,7 +71,7 @@ async fn a_repeatable_change_that_rests_on_an_application_beside_changes_of_it_w
         callers.spawn(play(Arc::clone(&one), move |n| {
             let no = caller * 1_000 + n;
             let remembered = Write::RememberAnswer(Box::new(answer(&no.to_string())));
-            vec![enqueued(no), audit("told"), unchanged(n + 1), remembered]
+            vec![audit("told"), unchanged(n + 1), enqueued(no), remembered]
         }));
     }
     callers.spawn(play(Arc::clone(&two), |n| {

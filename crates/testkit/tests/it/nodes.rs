@@ -417,3 +417,41 @@ async fn emit(app: &App, url: &str) -> EventRow {
     };
     events::emit(app, &what, &|_| None, &actor).await.expect("an event")
 }
+
+#[tokio::test]
+async fn what_two_nodes_are_asked_for_at_once_is_done_once_and_the_other_is_told_why() {
+    let fleet = Fleet::new(2, |_| {}).await;
+    let nodes = [fleet.start(0).await, fleet.start(1).await];
+    let [one, two] = [0, 1].map(|n| fleet.access(&nodes[n]));
+    one.institution("bank", 0, None).await.expect("an institution");
+    for round in 0..8 {
+        let order = format!("/operator/v1/convert-orders/{}", one.convert_order("bank").await.expect("an order"));
+        let (done, failed) = tokio::join!(
+            one.call("PATCH", &order, Some(json!({"status": 3}))),
+            two.call("PATCH", &order, Some(json!({"status": 6})))
+        );
+        let mut said =
+            [done, failed].map(|answer| answer.expect("an answer")).map(|answer| (answer.status, answer.code()));
+        said.sort();
+        assert_eq!(said[1], (409, "400204".to_owned()), "round {round}: {said:?}");
+        assert_eq!(said[0].0, 200);
+
+        let ask = json!({"name": "n", "role": "viewer", "life_days": 1});
+        let made = one.provision("POST", "/tokens", ask).await.expect("a token");
+        let token = format!("/operator/v1/tokens/{}", made["token_id"].as_str().expect("an id"));
+        let (first, second) = tokio::join!(one.call("DELETE", &token, None), two.call("DELETE", &token, None));
+        let instants = [first, second].map(|answer| answer.expect("an answer").json()["revoked_at"].clone());
+        let shown = one.call("GET", &token, None).await.expect("an answer").json()["revoked_at"].clone();
+        assert_eq!(instants, [shown.clone(), shown], "round {round}");
+    }
+    let lines = one.call("GET", "/operator/v1/audit?limit=200", None).await.expect("an answer").json();
+    let lines = lines["items"].as_array().expect("lines");
+    let of = |was: bool| {
+        let revoked = lines.iter().filter(|line| line["action"] == "token.revoke");
+        revoked.filter(|line| line["before"]["revoked_at"].is_null() != was).count()
+    };
+    assert_eq!((of(false), of(true)), (8, 8), "each token was revoked once, and asked for again once");
+    for node in nodes {
+        node.stop().await.expect("it stops");
+    }
+}

@@ -66,15 +66,16 @@ pub(super) async fn change(
         describe(&before.order),
         describe(&row.order),
     );
-    let mut writes = vec![
-        Write::PaymentOrder(Box::new(PaymentOrderWrite::Move { row: row.clone(), entry })),
-        Write::RecordAudit(Box::new(audit)),
-    ];
+    let mut writes = Vec::with_capacity(5);
     if event.state == DeliveryState::Held {
         // No change of the application may come between the look and the write, or nobody would release it.
         writes.push(Write::Guard(as_read(receiver.application())));
     }
-    writes.push(Write::EnqueueEvent(Box::new(event)));
+    writes.extend([
+        Write::PaymentOrder(Box::new(PaymentOrderWrite::Move { row: row.clone(), entry })),
+        Write::EnqueueEvent(Box::new(event)),
+        Write::RecordAudit(Box::new(audit)),
+    ]);
     Ok(Change { row, writes })
 }
 

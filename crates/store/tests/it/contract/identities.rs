@@ -235,8 +235,8 @@ pub async fn tokens_are_listed_by_id_with_their_last_use(store: Any) {
 
 pub async fn a_token_stays_revoked_as_it_was_first(store: Any) {
     commit(&*store, vec![Write::InsertToken(Box::new(token("tok_1", 1)))]).await;
-    for ms in [5, 9] {
-        commit(&*store, vec![Write::RevokeToken { token_id: "tok_1".to_owned(), at: at(ms) }]).await;
-    }
+    let revoke = |ms| vec![Write::RevokeToken { token_id: "tok_1".to_owned(), at: at(ms) }];
+    commit(&*store, revoke(5)).await;
+    assert_eq!(conflict(&*store, revoke(9)).await, Conflict::Moved(Key::Token("tok_1".to_owned())));
     assert_eq!(store.token_by_id("tok_1").await.expect("reads").expect("there").revoked_at, Some(at(5)));
 }
