@@ -165,7 +165,7 @@ impl Dispatcher {
             if row.callback_enabled && row.callback_url.as_deref().is_some_and(|now_url| now_url != url) {
                 // Somebody has set another URL meanwhile: it is not the one that is gone, and gets the event at once.
                 let again = record_attempt(event, attempt, DeliveryState::Pending, Some(now));
-                let again = vec![again, Write::Guard(as_read(&row))];
+                let again = vec![Write::Guard(as_read(&row)), again];
                 if matches!(
                     self.commit(attempt.row.fence, Batch(again), COMMIT_IN_TURN_FOR).await,
                     Fate::Conflict(Conflict::Moved(Key::Application(_)))
@@ -243,7 +243,8 @@ impl Dispatcher {
 }
 
 fn batch_of_disabling(event: &EventRow, attempt: &Made, mut row: ApplicationRow, now: UnixMillis) -> Batch {
-    let mut writes = vec![record_attempt(event, attempt, DeliveryState::Held, None)];
+    // The application first and its deliveries after it, as in each change of it: nodes that lock them in one order do not wait in a ring.
+    let mut writes = Vec::with_capacity(5);
     if row.callback_enabled {
         row.callback_enabled = false;
         row.revision += 1;
@@ -258,6 +259,7 @@ fn batch_of_disabling(event: &EventRow, attempt: &Made, mut row: ApplicationRow,
         // Who enables them in this moment releases what is held by then.
         writes.push(Write::Guard(as_read(&row)));
     }
+    writes.push(record_attempt(event, attempt, DeliveryState::Held, None));
     writes.extend(holding(event, now));
     Batch(writes)
 }
