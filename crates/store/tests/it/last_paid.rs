@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::CommitError;
+use countersign_store::payment_order::PaymentOrderRow;
 use countersign_store::testing::Database;
 use countersign_store::{AnyStore, Store as _};
 use tokio::time::Instant;
@@ -14,12 +15,23 @@ use crate::contract::last_paid::{add, made, pay, since};
 use crate::fixtures::*;
 use crate::postgres::begin;
 
-async fn two_nodes() -> (Database, [Arc<AnyStore>; 2]) {
+/// Whether an order of the sub-account was paid before, and how many versions were made before.
+const BEFORE: [(bool, i64); 4] = [(false, 0), (false, 1), (true, 0), (true, 1)];
+
+/// Two nodes of one database where that has happened, and an order that waits to be paid.
+async fn two_nodes(was_paid: bool, versions: i64) -> (Database, [Arc<AnyStore>; 2], PaymentOrderRow) {
     let database = Database::new().await;
     let [one, two] = [1, 2].map(|node| open_postgres(&database, node));
     let nodes = [one.await, two.await].map(|node| Arc::new(AnyStore::Postgres(node)));
     furnish(&*nodes[0]).await;
-    (database, nodes)
+    let (before, row) = (add(&nodes[0], SUB, 6).await, add(&nodes[0], SUB, 7).await);
+    if was_paid {
+        commit(&*nodes[0], vec![pay(&before, 100)]).await;
+    }
+    for no in 1..=versions {
+        commit(&*nodes[0], vec![append(SUB, made(no, 200))]).await;
+    }
+    (database, nodes, row)
 }
 
 fn rests_on(version_no: i64) -> Write {
@@ -40,15 +52,8 @@ async fn wait(database: &Database, count: i64) {
 /// Whether anything was paid and any version made before, a version that was decided before a payment and comes after it is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_version_waits_for_a_payment_that_is_under_way_and_is_refused_if_it_is_not_later() {
-    for (was_paid, versions) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
-        let (database, nodes) = two_nodes().await;
-        let (before, row) = (add(&nodes[0], SUB, 6).await, add(&nodes[0], SUB, 7).await);
-        if was_paid {
-            commit(&*nodes[0], vec![pay(&before, 100)]).await;
-        }
-        for no in 1..=versions {
-            commit(&*nodes[0], vec![append(SUB, made(no, 200))]).await;
-        }
+    for (was_paid, versions) in BEFORE {
+        let (database, nodes, row) = two_nodes(was_paid, versions).await;
         let holder = database.client().await;
         holder.batch_execute("BEGIN; SELECT * FROM payment_order FOR UPDATE").await.expect("holds the orders");
         let mut paying = pin!(nodes[0].commit(Batch(vec![pay(&row, 500), rests_on(versions)])));
@@ -67,15 +72,8 @@ async fn a_version_waits_for_a_payment_that_is_under_way_and_is_refused_if_it_is
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_payment_waits_for_a_version_that_is_under_way_and_is_decided_anew() {
-    for (was_paid, versions) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
-        let (database, nodes) = two_nodes().await;
-        let (before, row) = (add(&nodes[0], SUB, 6).await, add(&nodes[0], SUB, 7).await);
-        if was_paid {
-            commit(&*nodes[0], vec![pay(&before, 100)]).await;
-        }
-        for no in 1..=versions {
-            commit(&*nodes[0], vec![append(SUB, made(no, 200))]).await;
-        }
+    for (was_paid, versions) in BEFORE {
+        let (database, nodes, row) = two_nodes(was_paid, versions).await;
         commit(&*nodes[0], vec![audit("a head to hold")]).await;
         let holder = database.client().await;
         holder.batch_execute("BEGIN; SELECT * FROM audit_head FOR UPDATE").await.expect("holds the end of the log");
