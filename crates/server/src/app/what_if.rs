@@ -5,12 +5,12 @@ use countersign_domain::payment_order::PrepayId;
 use countersign_domain::rules::Markup;
 use countersign_domain::time::UnixMillis;
 use countersign_domain::what_if::{Paid, WhatIf, WhatIfRefused};
-use countersign_store::Store as _;
-use countersign_store::contract::{Cursor, MerchantKind};
+use countersign_store::contract::Cursor;
 use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidSpan, Payee};
 
 use super::App;
 use super::error::AppError;
+use super::identity::find_sub_account;
 
 /// Orders of a page: what is read and held at a time, and priced without a break.
 const PAGE: u32 = 500;
@@ -39,10 +39,7 @@ pub struct Trying {
 
 /// Begins a what-if. Who is not there is refused here.
 pub async fn begin(app: &App, question: &Question) -> Result<Trying, AppError> {
-    let found = app.store.merchant(&question.sub_merchant_id).await?;
-    let sub = found
-        .filter(|found| found.kind == MerchantKind::SubAccount)
-        .ok_or_else(|| AppError::NotFound(format!("no sub-account has the id {}", question.sub_merchant_id)))?;
+    let sub = find_sub_account(app, &question.sub_merchant_id).await?;
     let now = app.clock.now();
     let span = PaidSpan {
         of: Payee::Merchant(sub.tenant, sub.no),

@@ -2,8 +2,9 @@
 
 use countersign_domain::rules::{self, Newer, RuleState, RuleVersion};
 use countersign_store::Store;
-use countersign_store::contract::{Cursor, MerchantKind};
+use countersign_store::contract::Cursor;
 
+use super::merchants::find_sub_account;
 use crate::app::App;
 use crate::app::error::AppError;
 
@@ -19,8 +20,7 @@ pub async fn rule_versions(
     after: Option<i64>,
     limit: u32,
 ) -> Result<Vec<(RuleVersion, RuleState)>, AppError> {
-    let found = app.store.merchant(sub_merchant_id).await?;
-    let sub = found.filter(|found| found.kind == MerchantKind::SubAccount).ok_or(AppError::SubMerchantNotFound)?;
+    let sub = find_sub_account(app, sub_merchant_id).await?;
     let mut now = app.clock.now();
     let mut newer = Newer::NONE;
     let mut found = Vec::new();

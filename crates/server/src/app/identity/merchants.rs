@@ -131,6 +131,12 @@ async fn institution(app: &App, merchant_id: &str) -> Result<MerchantRow, AppErr
     found.ok_or_else(|| AppError::NotFound(format!("no institution has the id {merchant_id}")))
 }
 
+/// A sub-account of any institution by its public id.
+pub async fn find_sub_account(app: &App, sub_merchant_id: &str) -> Result<MerchantRow, AppError> {
+    let found = app.store.merchant(sub_merchant_id).await?;
+    found.filter(|found| found.kind == MerchantKind::SubAccount).ok_or(AppError::SubMerchantNotFound)
+}
+
 /// A merchant of any kind by its public id.
 pub async fn find_merchant(app: &App, merchant_id: &str) -> Result<MerchantRow, AppError> {
     let found = app.store.merchant(merchant_id).await?;

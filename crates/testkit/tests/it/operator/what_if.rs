@@ -151,9 +151,9 @@ async fn what_cannot_be_tried_is_refused_in_the_words_of_rules_that_are_made() {
             "400001",
             "later than from",
         ),
-        ("sub_merchant_id=nobody&r_markup=1", 404, "400404", "nobody"),
-        ("sub_merchant_id=bank&r_markup=1", 404, "400404", "bank"),
-        ("sub_merchant_id=m&r_markup=1", 404, "400404", "m"),
+        ("sub_merchant_id=nobody&r_markup=1", 404, "400702", "no sub-account has this sub_merchant_id"),
+        ("sub_merchant_id=bank&r_markup=1", 404, "400702", "no sub-account has this sub_merchant_id"),
+        ("sub_merchant_id=m&r_markup=1", 404, "400702", "no sub-account has this sub_merchant_id"),
     ] {
         ask(&house, query).await.refused(status, code, word);
     }
