@@ -107,3 +107,24 @@ impl Backing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::StoreKind;
+
+    #[test]
+    fn each_kind_has_one_word_and_other_words_have_none() {
+        for (word, kind) in
+            [("model", StoreKind::Model), ("sqlite", StoreKind::Sqlite), ("postgres", StoreKind::Postgres)]
+        {
+            assert_eq!(StoreKind::named(word), Some(kind));
+            // What is in memory only does not last.
+            assert_eq!(StoreKind::lasting(word).ok(), Some(kind).filter(|kind| *kind != StoreKind::Model), "{word}");
+        }
+        for word in ["", "Model", "SQLite", "postgresql", "postgres "] {
+            assert_eq!(StoreKind::named(word), None, "{word:?}");
+            let refused = StoreKind::lasting(word).expect_err("is none").to_string();
+            assert_eq!(refused, format!("{word:?} is no store: sqlite and postgres are"));
+        }
+    }
+}

@@ -371,3 +371,64 @@ pub fn next_attempt_at(event: &EventRow) -> Option<UnixMillis> {
         DeliveryState::Held | DeliveryState::Delivered | DeliveryState::Dead => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use countersign_store::contract::EndpointSettings;
+    use countersign_store::testing::Database;
+
+    use super::*;
+    use crate::app::identity::{
+        NewApplication, NewMerchant, Standing, Switch, create_application, create_merchant, switch_callbacks,
+    };
+    use crate::clock::Clock;
+    use crate::config::{Config, Optional};
+    use crate::run;
+
+    fn nobody() -> Actor {
+        Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() }
+    }
+
+    /// An application whose callbacks go out.
+    async fn made(app: &App) -> String {
+        let merchant = NewMerchant {
+            merchant_id: Some("m".to_owned()),
+            name: "m".to_owned(),
+            standing: Standing::Merchant,
+            user_id: None,
+        };
+        create_merchant(app, &merchant, &|_| None, &nobody()).await.expect("is made");
+        let application = NewApplication {
+            merchant_id: "m".to_owned(),
+            name: "till".to_owned(),
+            callback_url: Some("https://example.com/callbacks".to_owned()),
+            endpoint: EndpointSettings::default(),
+        };
+        let made = create_application(app, &application, &|_| None, &nobody()).await.expect("is made");
+        made.application.client_id
+    }
+
+    #[tokio::test]
+    async fn an_application_is_taken_as_it_is_kept_only_where_its_callbacks_go_out_and_nobody_else_changes_it() {
+        let database = Database::new().await;
+        for url in [None, Some(database.url())] {
+            let is_shared = url.is_some();
+            let folder = tempfile::tempdir().expect("a folder");
+            let data = folder.path().join("data");
+            let config = Config { data, database_url: Optional(url), ..Config::default() };
+            run::initialise(&config).await.expect("is made");
+            let app = run::open_app(&config, Clock::System, None).await.expect("opens");
+            let id = made(&app).await;
+            let found = async || receiver(&app, &id).await.expect("is there");
+            let before = found().await;
+            assert_eq!((matches!(before, Receiver::Known(_)), before.goes_out()), (!is_shared, true), "{is_shared}");
+            assert_eq!(before.application().client_id, id);
+            switch_callbacks(&app, &id, Switch::Pause, None, &|_| None, &nobody()).await.expect("pauses");
+            let after = found().await;
+            assert_eq!((matches!(after, Receiver::Read(_)), after.goes_out()), (true, false), "{is_shared}");
+            let none = receiver(&app, "app_none").await;
+            assert!(matches!(none, Err(AppError::NotFound(why)) if why.contains("app_none")), "{is_shared}");
+            run::close_store(&app.store).expect("closes");
+        }
+    }
+}
