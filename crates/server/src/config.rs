@@ -270,6 +270,9 @@ impl Config {
         let mut table = defaults();
         let file = file.map(Path::to_path_buf).or_else(|| environment.get("COUNTERSIGN_CONFIG").map(PathBuf::from));
         if let Some(file) = file {
+            if file.as_os_str().is_empty() {
+                return refused("COUNTERSIGN_CONFIG is empty: name a settings file, or take the variable away");
+            }
             let text = std::fs::read_to_string(&file).map_err(|error| {
                 ConfigRefused(format!("the settings file {} cannot be read: {error}", file.display()))
             })?;
@@ -318,6 +321,9 @@ impl Config {
 
     /// Checks what one setting alone cannot tell.
     fn check(&self) -> Result<(), ConfigRefused> {
+        if self.data.as_os_str().is_empty() {
+            return refused("data is empty: name the data folder (in the environment COUNTERSIGN_DATA)");
+        }
         if let Err(error) = Prefixes::new(&self.header_prefixes) {
             return refused(format!("header_prefixes: {error}"));
         }

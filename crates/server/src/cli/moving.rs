@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use comfy_table::{CellAlignment, Table, presets};
 use countersign_store::SqliteStore;
 use countersign_store::contract::StoreError;
@@ -26,13 +27,13 @@ use crate::run::{self, Database, fixed};
 #[derive(Debug, Args)]
 pub struct MoveArgs {
     /// Data folder of the deployment; no server may be running on it
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     pub from: String,
     /// Empty PostgreSQL database, or one that this move was begun into [default: COUNTERSIGN_DATABASE_URL]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub to: Option<String>,
     /// File of the master key [default: master.key in the data folder]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     pub master_key: Option<String>,
     /// Settings file (TOML); also COUNTERSIGN_CONFIG
     #[arg(long, value_name = "FILE")]

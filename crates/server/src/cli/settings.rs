@@ -5,20 +5,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use crate::config::{ADDRESS_WANTED, Config, ConfigRefused, Flag};
 
-/// Where the data is.
+/// Where the data is. An empty text is refused: it is a variable of a script that was not set, and would mean another deployment.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DataArgs {
     /// Data folder [default: countersign-data]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     pub data: Option<String>,
     /// Database for many nodes [default: SQLite in the data folder]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub database_url: Option<String>,
     /// File of the master key [default: master.key in the data folder]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     pub master_key: Option<String>,
     /// Settings file (TOML); also COUNTERSIGN_CONFIG
     #[arg(long, value_name = "FILE")]
@@ -38,10 +39,10 @@ pub struct SettingsArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub operator_listen: Option<SocketAddr>,
     /// PEM file of the certificate chain
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", value_parser = NonEmptyStringValueParser::new())]
     pub tls_cert: Option<String>,
     /// PEM file of its private key
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", value_parser = NonEmptyStringValueParser::new())]
     pub tls_key: Option<String>,
     /// A proxy in front speaks TLS: plain HTTP on any address is on purpose
     #[arg(long, conflicts_with = "tls_cert")]

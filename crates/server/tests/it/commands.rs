@@ -32,6 +32,54 @@ fn init_shows_the_first_token_once_and_is_refused_the_second_time() {
 }
 
 #[test]
+fn an_empty_place_is_refused_by_name_and_nothing_is_made() {
+    let place = Place::fresh();
+    let at_machine: [&[&str]; 11] = [
+        &["init"],
+        &["serve"],
+        &["doctor"],
+        &["migrate"],
+        &["backup", "file"],
+        &["restore", "file"],
+        &["audit", "verify"],
+        &["audit", "heads"],
+        &["audit", "export"],
+        &["audit", "begin"],
+        &["token", "recover"],
+    ];
+    let options = ["--data <DIR>", "--database-url <URL>", "--config <FILE>", "--master-key <FILE>"];
+    let all = at_machine.iter().flat_map(|words| options.map(|option| (words.to_vec(), option)));
+    let moving = |given: &'static str, option| (vec!["move", given, "x"], option);
+    let more = [
+        moving("--to", "--from <DIR>"),
+        moving("--from", "--to <URL>"),
+        moving("--from", "--master-key <FILE>"),
+        moving("--from", "--config <FILE>"),
+        (vec!["demo", "--once"], "--data <DIR>"),
+        (vec!["demo", "--once"], "--database-url <URL>"),
+    ];
+    for (mut words, option) in all.chain(more) {
+        words.extend([option.split(' ').next().expect("a name"), ""]);
+        let (_, stderr) = place.ends(&words, 2);
+        let said = format!("error: a value is required for '{option}' but none was supplied");
+        assert!(stderr.starts_with(&said), "{words:?}: {stderr}");
+    }
+    for (name, said) in [("DATA", "data is empty: "), ("CONFIG", "COUNTERSIGN_CONFIG is empty: ")] {
+        for words in
+            at_machine.iter().filter(|words| !matches!(words, ["doctor"] | ["audit", "verify" | "heads" | "export"]))
+        {
+            let out = place.command(words).env(format!("COUNTERSIGN_{name}"), "").output().expect("runs");
+            let stderr = String::from_utf8_lossy(&out.stderr);
+            assert!(
+                stderr.starts_with(&format!("countersign: {said}")) && stderr.lines().count() == 1,
+                "{words:?}: {stderr}"
+            );
+        }
+    }
+    assert_eq!(std::fs::read_dir(place.path("")).expect("is read").count(), 0);
+}
+
+#[test]
 fn a_place_where_nothing_can_be_made_is_named_with_its_cause_once() {
     let place = Place::fresh();
     place.init();

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use crate::chance::Chance;
 use crate::config::{Config, Flag};
@@ -41,7 +42,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Walk on this new PostgreSQL database [default: SQLite in the data folder]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub database_url: Option<String>,
     /// Wait as little as possible between steps
     #[arg(long)]
