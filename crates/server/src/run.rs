@@ -63,7 +63,7 @@ pub mod threads;
 mod trials;
 mod way_out;
 
-pub use absent::{command, demand_database};
+pub use absent::{command, demand_database, folder};
 pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
 use certificate::Renewal;
 pub use database::{
@@ -190,7 +190,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
 /// The data folder, where there is something to serve.
 fn folder_to_serve(config: &Config) -> anyhow::Result<DataDir> {
     let database = Database::of(config)?;
-    let data = DataDir::open(&config.data)?;
+    let data = folder(config)?;
     data.demand_closed()?;
     if database == Database::Sqlite {
         demand_database(config, &data)?;

@@ -129,7 +129,7 @@ fn described(route: &Route) -> String {
 }
 
 fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {
-    let opened = DataDir::open(&config.data).and_then(|data| data.mode().map(|mode| (data, mode)));
+    let opened = run::folder(config).and_then(|data| Ok(data.mode().map(|mode| (data, mode))?));
     match opened {
         Ok((data, mode)) if !datadir::is_open_to_others(mode) => {
             findings.note(Verdict::Ok, "data folder", format!("{} (mode {mode:03o})", data.path().display()));
@@ -146,7 +146,7 @@ fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {
             Some(data)
         }
         Err(error) => {
-            findings.note(Verdict::Fail, "data folder", format!("{:#}", anyhow::Error::from(error)));
+            findings.note(Verdict::Fail, "data folder", format!("{error:#}"));
             None
         }
     }

@@ -11,7 +11,6 @@ use serde_json::json;
 
 use super::DataArgs;
 use crate::config::Config;
-use crate::datadir::DataDir;
 use crate::run::{self, Database, Prepared, cannot_be_used};
 
 /// Flags of `init`.
@@ -85,7 +84,7 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
         super::say(&format!("The schema of the database is up to date: step {} of {}.\n", state.applied, state.known))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let data = DataDir::open(&config.data)?;
+    let data = run::folder(&config)?;
     run::demand_database(&config, &data)?;
     let _lock = data.lock()?;
     let state = SqliteStore::migrate(&data.database()).with_context(|| cannot_be_used(&data.database()))?;

@@ -6,7 +6,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use comfy_table::{CellAlignment, Table, presets};
@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::{Config, Flag};
-use crate::datadir::DataDir;
+use crate::datadir::{DataDir, DataRefused};
 use crate::keys;
 use crate::run::{self, Database, fixed};
 
@@ -66,7 +66,12 @@ pub fn run(args: &MoveArgs, environment: &BTreeMap<String, String>) -> anyhow::R
     let Database::Postgres(url) = Database::of(&config)? else {
         bail!("name the database to move into: --to postgres://..., or COUNTERSIGN_DATABASE_URL in the environment");
     };
-    let data = DataDir::open(&config.data)?;
+    let data = DataDir::open(&config.data).map_err(|error| match error {
+        DataRefused::NoFolder(path) => {
+            anyhow!("there is no data folder {}: name that of the deployment with --from", path.display())
+        }
+        error => error.into(),
+    })?;
     let _lock = data.lock()?;
     may_be_moved(&config, &data)?;
     let chance = Chance::default();

@@ -2,10 +2,11 @@
 
 use std::io::ErrorKind;
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 
 use crate::config::Config;
-use crate::datadir::DataDir;
+use crate::datadir::{DataDir, DataRefused};
+use crate::keys;
 
 /// The command as it is to be typed for this deployment: its folder, its database and its master key, where they are not those that are taken
 /// without being named. A password is not in it.
@@ -47,6 +48,43 @@ fn without_password(url: &str) -> String {
         |part: &str| if part.starts_with("password=") { "password=PASSWORD".to_owned() } else { part.to_owned() };
     let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
     format!("{scheme}://{authority}{path}{}", query.unwrap_or_default())
+}
+
+/// Where a deployment is meant to be: its database, or the folder that has it.
+pub fn place(config: &Config) -> String {
+    config.database_url.get().map_or_else(|| config.data.display().to_string(), |url| without_password(url))
+}
+
+/// What is said of a database without a deployment.
+pub fn no_deployment(config: &Config) -> String {
+    let (place, init) = (place(config), command("init", config));
+    match config.database_url.get() {
+        None => format!("the database in {place} is not initialised: run `{init}`"),
+        Some(_) => format!(
+            "the database {place} holds no deployment of Countersign: name another one with --database-url, or make a deployment in it with `{init}`"
+        ),
+    }
+}
+
+/// The data folder, which must be there.
+pub fn folder(config: &Config) -> anyhow::Result<DataDir> {
+    found(config, "", || format!("name the right one with --data, or make it with `{}`", command("init", config)))
+}
+
+/// The same for a command that looks for the master key there, unless its settings name another place.
+pub fn key_folder(config: &Config) -> anyhow::Result<DataDir> {
+    if keys::is_named(config) {
+        return folder(config);
+    }
+    let what = format!(" with the master key of the deployment in {}", place(config));
+    found(config, &what, || "name the folder with --data, or the key with --master-key".to_owned())
+}
+
+fn found(config: &Config, what: &str, advice: impl FnOnce() -> String) -> anyhow::Result<DataDir> {
+    DataDir::open(&config.data).map_err(|error| match error {
+        DataRefused::NoFolder(path) => anyhow!("there is no data folder {}{what}: {}", path.display(), advice()),
+        error => error.into(),
+    })
 }
 
 /// Refuses a folder without its SQLite database. Nothing is made in it.

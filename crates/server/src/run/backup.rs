@@ -15,14 +15,14 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use aws_lc_rs::digest;
 use countersign_domain::time::rfc3339;
 use countersign_store::sqlite::MoveMark;
-use countersign_store::{SqliteStore, backup};
+use countersign_store::{PostgresStore, SqliteStore, backup};
 use serde::{Deserialize, Serialize};
 
+use super::absent::{folder, no_deployment};
 use super::{Database, cannot_be_used, fixed, postgres_options};
 use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::datadir::DataDir;
 
 mod restoring;
 #[cfg(test)]
@@ -60,6 +60,10 @@ pub struct Trailer {
 /// Copies the deployment into a new file, while servers run on it.
 pub async fn take(config: &Config, to: &Path) -> anyhow::Result<Trailer> {
     refuse_moved(config)?;
+    if let Database::Postgres(url) = Database::of(config)? {
+        let state = PostgresStore::schema_state(&postgres_options(config, url)?).await?;
+        ensure!(state.applied > 0, no_deployment(config));
+    }
     let _name = NameLock::take(to)?;
     ensure!(!to.exists(), "{} is there already: name a new file", to.display());
     let unfinished = beside(to, "unfinished")?;
@@ -78,7 +82,7 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
     drop(made.with_context(unwritable)?);
     let store = match Database::of(config)? {
         Database::Sqlite => {
-            let from = DataDir::open(&config.data)?.database();
+            let from = folder(config)?.database();
             let is_there = from.try_exists().with_context(|| format!("{} cannot be read", from.display()))?;
             ensure!(is_there, "{} is not there: name the data folder with --data", from.display());
             SqliteStore::copy(&from, unfinished).with_context(|| format!("{} cannot be copied", from.display()))?;
@@ -90,7 +94,7 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
         }
     };
     let setting = |name: &str| SqliteStore::peek(unfinished, name);
-    ensure!(setting(fixed::INITIALISED_AT)?.is_some(), "there is no deployment here: it was never initialised");
+    ensure!(setting(fixed::INITIALISED_AT)?.is_some(), no_deployment(config));
     let master_key_id = setting(fixed::MASTER_KEY_ID)?.unwrap_or_default();
     let mut file = OpenOptions::new().read(true).write(true).open(unfinished).with_context(unwritable)?;
     let bytes = file.metadata()?.len();
@@ -117,7 +121,7 @@ fn refuse_moved(config: &Config) -> anyhow::Result<()> {
     if Database::of(config)? != Database::Sqlite || config.serve_moved {
         return Ok(());
     }
-    let data = DataDir::open(&config.data)?;
+    let data = folder(config)?;
     let folder = data.path().display();
     match SqliteStore::move_mark(&data.database()).with_context(|| cannot_be_used(&data.database()))? {
         None => Ok(()),

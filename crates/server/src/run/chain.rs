@@ -78,8 +78,7 @@ fn missing(known: Option<&str>) -> String {
 /// Begins the chain of a deployment that a program from before the chain made, or with `accept` another one over whatever is there. Refused while
 /// nodes are alive: their lines would not be in it.
 pub async fn begin(config: &Config, accept: bool) -> anyhow::Result<Begun> {
-    DataDir::open(&config.data)?;
-    let machine = Machine::open(config).await?;
+    let machine = Machine::open_as_node(config).await?;
     let outcome = begin_in(config, &machine, accept).await;
     machine.close(outcome)
 }

@@ -4,6 +4,7 @@ use anyhow::{anyhow, bail, ensure};
 use countersign_domain::time::{RuleZone, UnixMillis, rfc3339};
 use countersign_store::{AnyStore, Store as _, Write};
 
+use super::absent::{no_deployment, place};
 use crate::app::master_key;
 use crate::config::Config;
 use crate::vault::Vault;
@@ -56,18 +57,14 @@ fn zone_name(name: &str) -> String {
 /// Refuses a master key other than the one that the data was made with.
 pub async fn compare_key(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
     if store.setting(INITIALISED_AT).await?.is_none() {
-        let what = match config.database_url.get() {
-            None => format!("the database in {}", config.data.display()),
-            Some(_) => "the database of database_url".to_owned(),
-        };
-        bail!("{what} is not initialised: run `{}`", super::command("init", config));
+        bail!(no_deployment(config));
     }
     let stored = stored(store, MASTER_KEY_ID).await?;
     ensure!(
         vault.knows(&stored),
         "this is not the master key of the deployment in {} (key id {}, wanted {stored}): bring the right master.key back; \
          where secrets are to be sealed under a new one, name the old one as master_key_previous beside it",
-        config.data.display(),
+        place(config),
         vault.key_id()
     );
     vault.seal_with(&stored);

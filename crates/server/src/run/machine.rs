@@ -3,7 +3,8 @@
 use anyhow::{Context as _, ensure};
 use countersign_store::{AnyStore, PostgresStore, SchemaState, SqliteStore};
 
-use super::{Database, close_store, command, demand_database, open_store, postgres_options};
+use super::absent::{folder, key_folder, no_deployment};
+use super::{Database, close_store, demand_database, open_store, postgres_options};
 use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
 use crate::keys;
@@ -25,18 +26,35 @@ impl Machine {
     /// Opens it. It is not looked yet whether the master key is the deployment's. The schema must be this program's: opening brings an older
     /// one up to date, under nodes that are running perhaps.
     pub async fn open(config: &Config) -> anyhow::Result<Self> {
+        Self::open_with(config, keys::is_named(config)).await
+    }
+
+    /// The same for a command that acts as a node, and so needs the data folder of one.
+    pub async fn open_as_node(config: &Config) -> anyhow::Result<Self> {
+        Self::open_with(config, false).await
+    }
+
+    async fn open_with(config: &Config, needs_no_folder: bool) -> anyhow::Result<Self> {
         let database = Database::of(config)?;
-        let needs_no_folder = database != Database::Sqlite && keys::is_named(config);
-        let data = if needs_no_folder { DataDir::named(&config.data) } else { DataDir::open(&config.data)? };
+        if database != Database::Sqlite {
+            // Before the folder, which may be one that nobody has named.
+            expect_schema(config, database).await?;
+        }
+        let data = match database {
+            Database::Sqlite => folder(config)?,
+            Database::Postgres(_) if needs_no_folder => DataDir::named(&config.data),
+            Database::Postgres(_) => key_folder(config)?,
+        };
         let vault = keys::vault(config, &data)?;
         let lock = match database {
             Database::Sqlite => {
                 demand_database(config, &data)?;
-                Some(data.lock()?)
+                let lock = data.lock()?;
+                expect_schema(config, database).await?;
+                Some(lock)
             }
             Database::Postgres(_) => None,
         };
-        expect_schema(config, &data, database).await?;
         let store = open_store(config, &data).await?;
         Ok(Self { data, vault, store, _lock: lock })
     }
@@ -48,19 +66,15 @@ impl Machine {
     }
 }
 
-async fn expect_schema(config: &Config, data: &DataDir, database: Database<'_>) -> anyhow::Result<()> {
+async fn expect_schema(config: &Config, database: Database<'_>) -> anyhow::Result<()> {
     let state = match database {
-        Database::Sqlite => SqliteStore::schema_state(&data.database())?,
+        Database::Sqlite => SqliteStore::schema_state(&DataDir::named(&config.data).database())?,
         Database::Postgres(url) => {
             let state = PostgresStore::schema_state(&postgres_options(config, url)?).await;
             state.context("the PostgreSQL database cannot be used")?
         }
     };
-    let what = match database {
-        Database::Sqlite => format!("the database in {}", data.path().display()),
-        Database::Postgres(_) => "the database of database_url".to_owned(),
-    };
-    ensure!(state.applied > 0, "{what} is empty: run `{}`", command("init", config));
+    ensure!(state.applied > 0, no_deployment(config));
     let SchemaState { applied, known } = state;
     ensure!(
         applied == known,

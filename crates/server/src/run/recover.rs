@@ -13,7 +13,6 @@ use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::datadir::DataDir;
 
 /// Who it was, in the audit log: nobody with a token.
 const ACTOR: &str = "machine";
@@ -39,8 +38,7 @@ impl Recovered {
 /// Makes an operator token of role security for `life_days`. Demands the data folder and the right master key. A folder whose database is in it
 /// must not be served meanwhile: one process writes to that file. A database that many nodes share may be.
 pub async fn recover(config: &Config, life_days: i64) -> anyhow::Result<Recovered> {
-    DataDir::open(&config.data)?;
-    let machine = Machine::open(config).await?;
+    let machine = Machine::open_as_node(config).await?;
     let outcome = recover_in(config, &machine, life_days).await;
     machine.close(outcome)
 }

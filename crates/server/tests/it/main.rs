@@ -10,6 +10,7 @@ mod shared;
 mod sqlite_file;
 mod strangers;
 mod tls;
+mod words;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

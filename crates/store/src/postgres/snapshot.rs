@@ -58,7 +58,9 @@ impl Snapshot {
 
     /// Key and horizon of nonces.
     pub(crate) async fn replay(&self) -> Result<([u8; 16], i64), StoreError> {
-        let row = self.session.client().query_one("SELECT hash_key, horizon FROM replay", &[]).await.map_err(fault)?;
+        let row = self.session.client().query_opt("SELECT hash_key, horizon FROM replay", &[]).await.map_err(fault)?;
+        // Whoever opens the database first writes it.
+        let row = row.ok_or_else(|| StoreError::Unfit("the database holds no deployment of Countersign".to_owned()))?;
         let key: &[u8] = row.try_get(0).map_err(fault)?;
         let key = key.try_into().map_err(|_| StoreError::Corrupt { table: "replay", row: "1".to_owned() })?;
         Ok((key, row.try_get(1).map_err(fault)?))

@@ -12,6 +12,7 @@ use super::restoring::{Work, give_name};
 use super::*;
 use crate::chance::Chance;
 use crate::config::Optional;
+use crate::datadir::DataDir;
 use crate::run::{close_store, initialise, open_store, recover, sqlite_options};
 
 /// A deployment in a folder, and a place for what is made of it.

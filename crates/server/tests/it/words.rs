@@ -1,0 +1,74 @@
+//! What is said of a folder, a database or a file that is not what was meant: one sentence that names it and what to change, and no password.
+
+use countersign_store::testing::{Server, ServerOptions};
+
+use super::Place;
+
+/// What a command is refused with: one sentence, exit code 1.
+fn refused(place: &Place, words: &[&str]) -> String {
+    let (stdout, stderr) = place.ends(words, 1);
+    assert_eq!((stdout.as_str(), stderr.lines().count()), ("", 1), "{words:?}: {stderr}");
+    assert!(!stderr.contains("letmein") && !stderr.contains("os error"), "{words:?}: {stderr}");
+    stderr.strip_prefix("countersign: ").expect("who says so").trim_end().to_owned()
+}
+
+/// The address of a database with a password in it, and the same as it may be shown.
+fn address(server: &Server, database: &str) -> (String, String) {
+    let with = |password: &str| server.url(database).replacen('@', &format!(":{password}@"), 1);
+    (with("letmein"), with("PASSWORD"))
+}
+
+#[test]
+fn a_database_without_a_deployment_is_named_by_every_command_that_would_read_it() {
+    let server = Server::start(ServerOptions::default());
+    server.ask("postgres", "CREATE DATABASE empty");
+    let (place, (url, shown)) = (Place::fresh(), address(&server, "empty"));
+    for words in [
+        &["audit", "verify"][..],
+        &["audit", "heads"],
+        &["audit", "export"],
+        &["audit", "begin"],
+        &["token", "recover"],
+        &["backup", "file"],
+    ] {
+        let said = refused(&place, &[words, &["--database-url", &url]].concat());
+        let wanted = format!(
+            "the database {shown} holds no deployment of Countersign: name another one with --database-url, or make a deployment in it with \
+             `countersign init --data countersign-data --database-url {shown}`"
+        );
+        assert_eq!(said, wanted, "{words:?}");
+    }
+    assert_eq!(std::fs::read_dir(place.path("")).expect("is read").count(), 0, "nothing is left behind");
+    // The schema is there, and no deployment.
+    place.ends(&["migrate", "--database-url", &url], 0);
+    let said = refused(&place, &["backup", "file", "--database-url", &url]);
+    assert_eq!(said, "the database holds no deployment of Countersign");
+}
+
+#[test]
+fn a_data_folder_that_is_not_there_is_told_beside_the_database_that_was_named() {
+    let server = Server::start(ServerOptions::default());
+    let (place, (url, shown)) = (Place::fresh(), address(&server, "postgres"));
+    place.ends(&["init", "--data", "data", "--database-url", &url], 0);
+    for words in [&["audit", "verify"][..], &["audit", "begin"], &["token", "recover"]] {
+        let said = refused(&place, &[words, &["--data", "none", "--database-url", &url]].concat());
+        assert!(
+            said.starts_with(&format!(
+                "there is no data folder none with the master key of the deployment in {shown}: "
+            )),
+            "{said}"
+        );
+        assert!(said.ends_with("name the folder with --data, or the key with --master-key"), "{said}");
+    }
+    place.ends(&["init", "--data", "other"], 0);
+    let said = refused(
+        &place,
+        &["audit", "verify", "--data", "none", "--master-key", "other/master.key", "--database-url", &url],
+    );
+    assert!(said.starts_with(&format!("this is not the master key of the deployment in {shown} (key id ")), "{said}");
+    let init = format!("make it with `countersign init --data none --database-url {shown}`");
+    let said = refused(&place, &["serve", "--data", "none", "--database-url", &url]);
+    assert_eq!(said, format!("there is no data folder none: name the right one with --data, or {init}"));
+    let (said, _) = place.ends(&["doctor", "--data", "none", "--database-url", &url], 1);
+    assert!(said.contains(&init) && !said.contains("letmein"), "{said}");
+}
