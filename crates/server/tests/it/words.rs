@@ -72,3 +72,34 @@ fn a_data_folder_that_is_not_there_is_told_beside_the_database_that_was_named() 
     let (said, _) = place.ends(&["doctor", "--data", "none", "--database-url", &url], 1);
     assert!(said.contains(&init) && !said.contains("letmein"), "{said}");
 }
+
+#[test]
+fn a_database_with_somebody_elses_tables_of_our_names_is_refused_and_left_as_it_is() {
+    let server = Server::start(ServerOptions::default());
+    let place = Place::fresh();
+    place.command(&["init", "--data", "own"]).env("COUNTERSIGN_DATABASE_URL", "").output().expect("runs");
+    place.command(&["backup", "file", "--data", "own"]).env("COUNTERSIGN_DATABASE_URL", "").output().expect("runs");
+    server.ask("postgres", "CREATE DATABASE taken");
+    for name in ["merchant", "event", "customer"] {
+        server.make_table("taken", name);
+    }
+    let (url, _) = address(&server, "taken");
+    let names = || server.ask("taken", "TABLE pg_catalog.pg_tables");
+    let before = names();
+    let wanted = "the schema public of the database holds event and merchant of somebody else: name a database, or in its address another schema, without them";
+    for words in [
+        &["init", "--data", "new", "--database-url", &url][..],
+        &["migrate", "--database-url", &url],
+        &["move", "--from", "own", "--to", &url],
+        &["restore", "file", "--data", "restored", "--database-url", &url],
+        &["audit", "verify", "--database-url", &url],
+    ] {
+        let said = refused(&place, words);
+        assert!(said.ends_with(wanted), "{words:?}: {said}");
+        assert_eq!(names(), before, "{words:?}");
+    }
+    let (said, _) = place.ends(&["doctor", "--data", "own", "--database-url", &url], 1);
+    assert!(said.contains(wanted), "{said}");
+    server.ask("taken", "DROP TABLE merchant; DROP TABLE event");
+    place.ends(&["init", "--data", "new", "--database-url", &url], 0);
+}

@@ -50,12 +50,14 @@ fn known() -> i32 {
 }
 
 async fn applied(client: &impl GenericClient) -> Result<Vec<Applied>, StoreError> {
-    // Asked of the catalog's own table: a look-up by name may still remember that the table was not there.
-    let there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class WHERE relname = 'schema_step'
-                 AND relnamespace = current_schema()::regnamespace)";
-    let there = client.query_one(there, &[]).await.map_err(fault)?;
+    // Asked of the catalog's own tables: a look-up by name may still remember that the table was not there.
+    let there = "SELECT c.relkind = 'r' AND (SELECT count(*) FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped
+                   AND (a.attname, a.atttypid::regtype::text) IN (('number', 'bigint'), ('name', 'text'), ('digest', 'text'))) = 3,
+                   current_schema()::text
+                 FROM pg_catalog.pg_class c WHERE c.relname = 'schema_step' AND c.relnamespace = current_schema()::regnamespace";
+    let Some(there) = client.query_opt(there, &[]).await.map_err(fault)? else { return Ok(Vec::new()) };
     if !there.get::<_, bool>(0) {
-        return Ok(Vec::new());
+        return Err(taken(there.get(1), "schema_step"));
     }
     let select = "SELECT number, name, digest FROM schema_step ORDER BY number";
     let rows = client.query(select, &[]).await.map_err(fault)?;
@@ -64,6 +66,51 @@ async fn applied(client: &impl GenericClient) -> Result<Vec<Applied>, StoreError
         Ok((number, row.try_get(1)?, row.try_get(2)?))
     };
     rows.iter().map(|row| read(row).map_err(fault)).collect()
+}
+
+fn taken(schema: &str, names: &str) -> StoreError {
+    StoreError::Unfit(format!(
+        "the schema {schema} of the database holds {names} of somebody else: name a database, or in its address another schema, without them"
+    ))
+}
+
+/// What steps make: its name, and of an index the table.
+fn names(steps: &[Step]) -> Vec<(&str, Option<&str>)> {
+    let lines = steps.iter().flat_map(|step| step.sql.lines()).filter(|line| !line.trim_start().starts_with("--"));
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    let made = (0..words.len()).filter_map(|at| match words[at..] {
+        ["CREATE", "TABLE", name, ..] => Some((name, None)),
+        ["INDEX", "IF", "NOT", "EXISTS", name, "ON", table, ..] | ["INDEX", name, "ON", table, ..] => {
+            Some((name, Some(table)))
+        }
+        _ => None,
+    });
+    made.collect()
+}
+
+/// Refuses a schema where something of somebody else has a name that steps will make: a table would stop the step without saying why, and the
+/// name of an index would be taken for the index. One that was made beforehand, on our table, may be there.
+async fn expect_free(client: &impl GenericClient, steps: &[Step]) -> Result<(), StoreError> {
+    let names = names(steps);
+    if names.is_empty() {
+        return Ok(());
+    }
+    let (all, tables): (Vec<&str>, Vec<Option<&str>>) = names.into_iter().unzip();
+    let select = "
+        WITH wanted AS (SELECT * FROM unnest($1::text[], $2::text[]) AS w (name, of_table)), here AS (SELECT current_schema()::regnamespace AS id)
+        SELECT w.name, current_schema()::text FROM wanted w, here, pg_catalog.pg_class c
+          WHERE c.relname = w.name AND c.relnamespace = here.id AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
+            WHERE i.indexrelid = c.oid AND t.relname = w.of_table)
+        UNION
+        SELECT w.name, current_schema()::text FROM wanted w, here, pg_catalog.pg_type t
+          WHERE w.of_table IS NULL AND t.typname = w.name AND t.typnamespace = here.id
+        ORDER BY 1";
+    let rows = client.query(select, &[&all, &tables]).await.map_err(fault)?;
+    let found: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+    let (Some((last, before)), Some(row)) = (found.split_last(), rows.first()) else { return Ok(()) };
+    let list = if before.is_empty() { (*last).to_owned() } else { format!("{} and {last}", before.join(", ")) };
+    Err(taken(row.get(1), &list))
 }
 
 /// Refuses a database that cannot hold what we write.
@@ -111,6 +158,7 @@ async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
         let patience = format!("SET LOCAL lock_timeout = {}", dial.limits().lock().as_millis());
         transaction.batch_execute(&patience).await.map_err(fault)?;
         let steps = pending(&applied(&transaction).await?, STEPS)?;
+        expect_free(&transaction, steps).await?;
         let make = "CREATE TABLE IF NOT EXISTS schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
         transaction.batch_execute(make).await.map_err(fault)?;
         for step in steps {
@@ -127,10 +175,14 @@ async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
 
 /// Where a database stands, without changing it.
 pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
-    let session = dial.session().await?;
-    usable(session.client()).await?;
-    let done = applied(session.client()).await?;
-    pending(&done, STEPS)?;
+    let mut session = dial.session().await?;
+    let transaction = session.transaction().await.map_err(fault)?;
+    // One moment: what another node makes meanwhile would be taken for somebody else's.
+    let moment = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    transaction.batch_execute(moment).await.map_err(fault)?;
+    usable(&transaction).await?;
+    let done = applied(&transaction).await?;
+    expect_free(&transaction, pending(&done, STEPS)?).await?;
     Ok(SchemaState { applied: i32::try_from(done.len()).unwrap_or(i32::MAX), known: known() })
 }
 
@@ -187,6 +239,68 @@ mod tests {
         assert_eq!(step.await.expect("ends").expect("migrates").applied, known());
         let late = "SELECT count(*) FROM public.payment_order WHERE (order_no >> 19) + 1735689600000 NOT BETWEEN paid_at - 86400000 AND paid_at";
         assert_eq!(beside.query_one(late, &[]).await.expect("reads").get::<_, i64>(0), 2);
+    }
+
+    /// Why a database is not migrated. Nothing is made in it.
+    async fn refused(client: &Client, dial: &Dial) -> String {
+        let count = "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace";
+        let count = async || client.query_one(count, &[]).await.expect("reads").get::<_, i64>(0);
+        let before = count().await;
+        let Err(StoreError::Unfit(looked)) = state(dial).await else { panic!("it is looked at and not refused") };
+        let Err(StoreError::Unfit(why)) = migrate(dial).await else { panic!("it is migrated") };
+        assert_eq!((looked.as_str(), count().await), (why.as_str(), before));
+        why
+    }
+
+    #[tokio::test]
+    async fn whatever_has_a_name_that_we_would_make_is_refused_and_other_names_are_fine() {
+        let database = Database::new().await;
+        let client = database.client().await;
+        let dial = Dial::new(&database.url(), None).expect("an address");
+        client
+            .batch_execute("CREATE TABLE customer (a int); CREATE SCHEMA other; CREATE TABLE other.merchant (a int)")
+            .await
+            .expect("is made");
+        for (make, name, drop) in [
+            ("CREATE TABLE merchant (a int)", "merchant", "DROP TABLE merchant"),
+            ("CREATE VIEW last_paid AS SELECT 1 AS a", "last_paid", "DROP VIEW last_paid"),
+            ("CREATE TYPE event AS ENUM ('a')", "event", "DROP TYPE event"),
+            // It would be taken for the index that a step makes where it is not there.
+            ("CREATE TABLE convert_order_open (a int)", "convert_order_open", "DROP TABLE convert_order_open"),
+            ("CREATE INDEX delivery_dead ON customer (a)", "delivery_dead", "DROP INDEX delivery_dead"),
+            ("CREATE TABLE schema_step (version int)", "schema_step", "DROP TABLE schema_step"),
+            ("CREATE TABLE schema_step (number int, name text, digest text)", "schema_step", "DROP TABLE schema_step"),
+        ] {
+            client.batch_execute(make).await.expect("is made");
+            let why = refused(&client, &dial).await;
+            assert!(
+                why.starts_with(&format!("the schema public of the database holds {name} of somebody else: ")),
+                "{make}: {why}"
+            );
+            client.batch_execute(drop).await.expect("is dropped");
+        }
+        assert_eq!(migrate(&dial).await.expect("migrates").applied, known());
+        // Every name that the steps make is known beforehand: what constraints make besides gives way by itself.
+        let made =
+            "SELECT relname::text FROM pg_class c WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')
+                    AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = c.oid) AND relname <> 'customer'";
+        let named: Vec<&str> = names(STEPS).into_iter().map(|(name, _)| name).collect();
+        let made = client.query(made, &[]).await.expect("reads");
+        let unknown: Vec<String> =
+            made.iter().map(|row| row.get(0)).filter(|name: &String| !named.contains(&name.as_str())).collect();
+        assert_eq!((unknown, made.len() > 60), (vec!["schema_step".to_owned()], true));
+    }
+
+    #[tokio::test]
+    async fn a_name_of_a_later_step_is_refused_unless_it_is_the_index_of_that_step() {
+        let (database, client) = through(15).await;
+        let dial = Dial::new(&database.url(), None).expect("an address");
+        client.batch_execute("CREATE TABLE last_paid (a int)").await.expect("is made");
+        assert!(refused(&client, &dial).await.contains("last_paid of somebody else"));
+        let beforehand = "DROP TABLE last_paid; CREATE INDEX payment_order_paid_of_tenant ON payment_order (tenant_no, order_no, paid_at)
+                          WHERE paid_at IS NOT NULL";
+        client.batch_execute(beforehand).await.expect("is made");
+        assert_eq!(migrate(&dial).await.expect("migrates").applied, known());
     }
 
     #[tokio::test]

@@ -105,6 +105,11 @@ impl Server {
         format!("postgres://postgres@{}/{database}", hosts.join(","))
     }
 
+    /// Makes a table of somebody else.
+    pub fn make_table(&self, database: &str, name: &str) {
+        self.ask(database, &format!("CREATE TABLE {name} (a int)"));
+    }
+
     /// Its place in an address: host, or the folder of its socket, and port.
     fn host(&self) -> String {
         let folder = || self.folder.to_str().expect("a temporary folder is UTF-8").replace('/', "%2F");
