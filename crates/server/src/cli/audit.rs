@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use countersign_store::AnyStore;
 use hyper::Method;
@@ -68,11 +69,20 @@ pub struct BeginArgs {
 }
 
 /// Where the log is: with --data or --database-url at the machine, without a server, else behind the operator API.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct AtMachine {
-    /// Where the data is.
-    #[command(flatten)]
-    pub data: DataArgs,
+    /// Read the log in this data folder, without a server [default: the operator API is asked]
+    #[arg(long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
+    pub data: Option<String>,
+    /// Read the log in this database, without a server
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
+    pub database_url: Option<String>,
+    /// File of the master key, beside the two above [default: master.key in the data folder]
+    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
+    pub master_key: Option<String>,
+    /// Read the log where this settings file (TOML) says, without a server
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// How the log is verified.
@@ -274,11 +284,11 @@ fn ask_until_the_end(direct: &Direct<'_>, kept: &[KeptHead]) -> anyhow::Result<S
 impl AtMachine {
     /// The settings, where flags say that the log is read at the machine.
     fn config(&self, environment: &BTreeMap<String, String>) -> anyhow::Result<Option<Config>> {
-        let DataArgs { data, database_url, master_key: _, config } = &self.data;
+        let Self { data, database_url, master_key, config } = self.clone();
         if data.is_none() && database_url.is_none() && config.is_none() {
             return Ok(None);
         }
-        Ok(Some(self.data.load(environment)?))
+        Ok(Some(DataArgs { data, database_url, master_key, config }.load(environment)?))
     }
 }
 
@@ -334,4 +344,24 @@ fn at_machine<T>(config: &Config, act: impl AsyncFnOnce(&Machine) -> anyhow::Res
         };
         machine.close(outcome)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use crate::cli::Cli;
+
+    #[test]
+    fn help_says_that_the_operator_api_is_asked_unless_a_place_is_named() {
+        let mut cli = Cli::command();
+        let audit = cli.find_subcommand_mut("audit").expect("a command");
+        for name in ["verify", "heads", "export"] {
+            let help = audit.find_subcommand_mut(name).expect("a command").render_long_help().to_string();
+            assert!(!help.contains("[default: countersign-data]") && !help.contains("SQLite in"), "{name}: {help}");
+            assert_eq!(help.matches("without a server").count(), 3, "{name}: {help}");
+        }
+        let begin = audit.find_subcommand_mut("begin").expect("a command").render_long_help().to_string();
+        assert!(begin.contains("[default: countersign-data]"), "{begin}");
+    }
 }
