@@ -67,7 +67,8 @@ pub use absent::{command, demand_database, folder};
 pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
 use certificate::Renewal;
 pub use database::{
-    Database, cannot_be_used, close_store, moved_away, nameless_boot, open_store, postgres_options, sqlite_options,
+    Database, cannot_be_used, cause, close_store, moved_away, nameless_boot, open_store, postgres_cannot_be_used,
+    postgres_options, sqlite_options,
 };
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use countersign_domain::time::rfc3339;
-use countersign_store::{AnyStore, SchemaState, SqliteStore};
+use countersign_store::{AnyStore, SchemaState, SqliteStore, StoreError};
 
 use super::SettingsArgs;
 use crate::app::{delivery, forgotten};
@@ -257,7 +257,11 @@ fn examine_file(config: &Config, path: &Path, findings: &mut Findings) -> bool {
     }
     let faults = match SqliteStore::faults(path) {
         Ok(faults) => faults,
-        Err(error) => vec![error.to_string()],
+        Err(StoreError::Unfit(_)) => vec!["it cannot be read to its end".to_owned()],
+        Err(error @ (StoreError::Unavailable(_) | StoreError::Corrupt { .. })) => {
+            findings.note(Verdict::Fail, "database", format!("{}: {error}", run::cannot_be_used(path)));
+            return false;
+        }
     };
     for fault in &faults {
         let file = path.display();

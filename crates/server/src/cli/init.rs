@@ -80,7 +80,8 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
     let config = args.load(environment)?;
     if let Database::Postgres(url) = Database::of(&config)? {
         let options = run::postgres_options(&config, url)?;
-        let state = super::small_runtime()?.block_on(PostgresStore::migrate(&options))?;
+        let state = super::small_runtime()?.block_on(PostgresStore::migrate(&options));
+        let state = state.map_err(run::postgres_cannot_be_used)?;
         super::say(&format!("The schema of the database is up to date: step {} of {}.\n", state.applied, state.known))?;
         return Ok(ExitCode::SUCCESS);
     }

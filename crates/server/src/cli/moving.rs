@@ -6,7 +6,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use comfy_table::{CellAlignment, Table, presets};
@@ -104,7 +104,7 @@ fn may_be_moved(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     let (path, folder) = (data.database(), data.path().display());
     ensure!(path.exists(), "{folder} holds no database: there is nothing to move");
     let vault = keys::vault(config, data)?;
-    let wanted = SqliteStore::peek(&path, fixed::MASTER_KEY_ID)?;
+    let wanted = SqliteStore::peek(&path, fixed::MASTER_KEY_ID).with_context(|| run::cannot_be_used(&path))?;
     let Some(wanted) = wanted else { bail!("{folder} is not initialised: there is nothing to move") };
     ensure!(
         vault.knows(&wanted),

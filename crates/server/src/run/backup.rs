@@ -19,7 +19,7 @@ use countersign_store::{PostgresStore, SqliteStore, backup};
 use serde::{Deserialize, Serialize};
 
 use super::absent::{folder, no_deployment};
-use super::{Database, cannot_be_used, fixed, postgres_options};
+use super::{Database, cannot_be_used, fixed, postgres_cannot_be_used, postgres_options};
 use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -61,7 +61,8 @@ pub struct Trailer {
 pub async fn take(config: &Config, to: &Path) -> anyhow::Result<Trailer> {
     refuse_moved(config)?;
     if let Database::Postgres(url) = Database::of(config)? {
-        let state = PostgresStore::schema_state(&postgres_options(config, url)?).await?;
+        let state = PostgresStore::schema_state(&postgres_options(config, url)?).await;
+        let state = state.map_err(postgres_cannot_be_used)?;
         ensure!(state.applied > 0, no_deployment(config));
     }
     let _name = NameLock::take(to)?;
@@ -243,9 +244,15 @@ fn sum(
 
 /// What a backup says of itself.
 pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
-    let none = || format!("{} is no backup of Countersign, or its end is missing", file.display());
-    let mut from = File::open(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    let length = from.metadata()?.len();
+    let advice = "name the file that `countersign backup` made";
+    let none = || format!("{} is no backup of Countersign, or its end is missing: {advice}", file.display());
+    let mut from = match File::open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{} is not there: {advice}", file.display()),
+        opened => opened.with_context(|| format!("{} cannot be read", file.display()))?,
+    };
+    let metadata = from.metadata()?;
+    ensure!(!metadata.is_dir(), "{} is a folder: {advice}", file.display());
+    let length = metadata.len();
     from.seek(SeekFrom::Start(length.saturating_sub(TRAILER_BYTES_MAX)))?;
     let mut end = Vec::new();
     from.take(TRAILER_BYTES_MAX).read_to_end(&mut end)?;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use countersign_store::sqlite::{MoveMark, SqliteOptions, SqliteStore};
-use countersign_store::{AnyStore, PostgresOptions, PostgresStore};
+use countersign_store::{AnyStore, PostgresOptions, PostgresStore, StoreError};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::version::{TLS12, TLS13};
@@ -34,7 +34,7 @@ impl<'c> Database<'c> {
             None => Ok(Self::Sqlite),
             Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => Ok(Self::Postgres(url)),
             Some(_) => bail!(
-                "database_url names a kind of database that is not known: postgres://... is, or leave it empty to use SQLite in the data folder"
+                "database_url names a kind of database that is not known: postgres://... is, or leave it out to use SQLite in the data folder"
             ),
         }
     }
@@ -52,8 +52,7 @@ pub async fn open_store_with(config: &Config, data: &DataDir, group_max: Option<
         Database::Postgres(url) => {
             let mut options = postgres_options(config, url)?;
             options.group_max = group_max.unwrap_or(options.group_max);
-            let opened = PostgresStore::open(options).await;
-            opened.map(AnyStore::Postgres).context("the PostgreSQL database cannot be used")
+            PostgresStore::open(options).await.map(AnyStore::Postgres).map_err(postgres_cannot_be_used)
         }
     }
 }
@@ -97,6 +96,20 @@ fn open_sqlite(config: &Config, data: &DataDir, group_max: Option<usize>) -> any
 /// What is said of a database before its cause.
 pub fn cannot_be_used(path: &Path) -> String {
     format!("the database {} cannot be used", path.display())
+}
+
+/// The same of a PostgreSQL database, with its cause.
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
+pub fn postgres_cannot_be_used(error: StoreError) -> anyhow::Error {
+    anyhow!("the PostgreSQL database cannot be used: {}", cause(&error))
+}
+
+/// Why a store cannot be used, without saying that it cannot.
+pub fn cause(error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable(why) => why.clone(),
+        StoreError::Corrupt { .. } | StoreError::Unfit(_) => error.to_string(),
+    }
 }
 
 /// How a PostgreSQL database is reached and used.

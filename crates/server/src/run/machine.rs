@@ -1,10 +1,13 @@
 //! A deployment opened at the machine, by a command, without being served.
 
 use anyhow::{Context as _, ensure};
-use countersign_store::{AnyStore, PostgresStore, SchemaState, SqliteStore};
+use countersign_store::{AnyStore, PostgresStore, SchemaState, SqliteStore, StoreError};
 
 use super::absent::{folder, key_folder, no_deployment};
-use super::{Database, close_store, demand_database, open_store, postgres_options};
+use super::{
+    Database, cannot_be_used, close_store, demand_database, open_store, postgres_cannot_be_used, postgres_options,
+};
+use crate::app::error::AppError;
 use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
 use crate::keys;
@@ -62,16 +65,29 @@ impl Machine {
     /// Lets go of it, whatever was done with it.
     pub fn close<T>(self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         let closed = close_store(&self.store);
+        let path = self.data.database();
+        // What the store says does not name the file.
+        let outcome = outcome.map_err(|error| match (&self.store, is_of_store(&error)) {
+            (AnyStore::Sqlite(_), true) => error.context(cannot_be_used(&path)),
+            (AnyStore::Sqlite(_) | AnyStore::Postgres(_) | AnyStore::Model(_), _) => error,
+        });
         outcome.and_then(|done| closed.map(|()| done))
     }
 }
 
+fn is_of_store(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<StoreError>().is_some() || matches!(error.downcast_ref(), Some(AppError::Store(_)))
+}
+
 async fn expect_schema(config: &Config, database: Database<'_>) -> anyhow::Result<()> {
     let state = match database {
-        Database::Sqlite => SqliteStore::schema_state(&DataDir::named(&config.data).database())?,
+        Database::Sqlite => {
+            let path = DataDir::named(&config.data).database();
+            SqliteStore::schema_state(&path).with_context(|| cannot_be_used(&path))?
+        }
         Database::Postgres(url) => {
             let state = PostgresStore::schema_state(&postgres_options(config, url)?).await;
-            state.context("the PostgreSQL database cannot be used")?
+            state.map_err(postgres_cannot_be_used)?
         }
     };
     ensure!(state.applied > 0, no_deployment(config));

@@ -103,3 +103,94 @@ fn a_database_with_somebody_elses_tables_of_our_names_is_refused_and_left_as_it_
     server.ask("taken", "DROP TABLE merchant; DROP TABLE event");
     place.ends(&["init", "--data", "new", "--database-url", &url], 0);
 }
+
+#[test]
+fn an_address_that_the_server_refuses_says_what_to_change_in_it() {
+    let server = Server::start(ServerOptions { tcp: true, ..ServerOptions::default() });
+    let place = Place::fresh();
+    place.command(&["init", "--data", "own"]).env("COUNTERSIGN_DATABASE_URL", "").output().expect("runs");
+    server.demand_password("another");
+    let (url, _) = address(&server, "postgres");
+    let none = server.url("none").replacen('@', ":another@", 1);
+    let password = "the PostgreSQL server refuses the address: password authentication failed for user \"postgres\" (28P01): \
+                    put the right user and password into it";
+    let database = "the PostgreSQL server refuses the address: database \"none\" does not exist (3D000): \
+                    create it there, or put the name of another one into it";
+    for (url, wanted) in [(&url, password), (&none, database)] {
+        for words in [
+            &["move", "--from", "own", "--to", url][..],
+            &["init", "--data", "new", "--database-url", url],
+            &["migrate", "--database-url", url],
+            &["audit", "verify", "--database-url", url],
+            &["serve", "--data", "own", "--database-url", url],
+            &["backup", "file", "--database-url", url],
+        ] {
+            let said = refused(&place, words);
+            let how = if words[0] == "move" { "not moved" } else { "the PostgreSQL database cannot be used" };
+            assert_eq!(said, format!("{how}: {wanted}"), "{words:?}");
+        }
+        let (said, _) = place.ends(&["doctor", "--data", "own", "--database-url", url], 1);
+        assert!(said.contains(&format!("fail  database     {wanted}\n")) && !said.contains("letmein"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_no_backup_is_told_from_a_file_that_is_not_there() {
+    let place = Place::fresh();
+    std::fs::create_dir(place.path("folder")).expect("made");
+    std::fs::write(place.path("note"), "not a backup").expect("written");
+    for (file, wanted) in [
+        ("folder", "folder is a folder: name the file that `countersign backup` made"),
+        (
+            "note",
+            "note is no backup of Countersign, or its end is missing: name the file that `countersign backup` made",
+        ),
+        ("none", "none is not there: name the file that `countersign backup` made"),
+    ] {
+        assert_eq!(refused(&place, &["restore", file, "--data", "new"]), wanted);
+        assert!(!place.path("new").exists());
+    }
+}
+
+#[test]
+fn a_damaged_database_is_named_by_every_command_that_reads_it() {
+    let place = Place::fresh();
+    if place.has_database() {
+        return;
+    }
+    place.init();
+    let (file, server) = (place.path("data/countersign.db"), Server::start(ServerOptions::default()));
+    let whole = std::fs::read(&file).expect("is there");
+    let mut spoiled = whole.clone();
+    spoiled[8192..].fill(0xa5);
+    let url = server.url("postgres");
+    for (bytes, cause) in [
+        (b"no database".repeat(999), "file is not a database"),
+        (whole[..4096].to_vec(), "database disk image is malformed"),
+        (spoiled, "database disk image is malformed"),
+    ] {
+        for words in [
+            &["audit", "verify", "--data", "data"][..],
+            &["audit", "begin", "--data", "data"],
+            &["token", "recover", "--data", "data"],
+            &["migrate", "--data", "data"],
+            &["backup", "file", "--data", "data"],
+            &["move", "--from", "data", "--to", &url],
+        ] {
+            std::fs::write(&file, &bytes).expect("written");
+            let said = refused(&place, words);
+            assert!(said.contains("data/countersign.db cannot be "), "{words:?}: {said}");
+            assert!(said.ends_with(&format!(": the file is damaged ({cause}): restore a backup")), "{words:?}: {said}");
+        }
+    }
+    // Damage that shows only when the log is read.
+    let mut spoiled = whole;
+    let at = spoiled.windows(15).position(|part| part == b"deployment.init").expect("its first line") & !4095;
+    spoiled[at..at + 4096].fill(0xa5);
+    std::fs::write(&file, spoiled).expect("written");
+    for word in ["verify", "export"] {
+        let said = refused(&place, &["audit", word, "--data", "data"]);
+        let wanted = "the database data/countersign.db cannot be used: the file is damaged (database disk image is malformed): restore a backup";
+        assert_eq!(said, wanted, "{word}");
+    }
+}

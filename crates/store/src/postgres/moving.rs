@@ -11,7 +11,7 @@ use tokio_postgres::{Portal, Transaction};
 use super::fault::{Trouble, fault, trouble, words};
 use super::options::PostgresOptions;
 use super::schema;
-use super::session::{Dial, Session};
+use super::session::{Dial, REFUSES, Session};
 use crate::contract::StoreError;
 use crate::moving::{Cell, TABLES, Table, read};
 
@@ -60,7 +60,11 @@ impl Target {
     /// `Unfit` also: the database holds a deployment and no move of ours filled it.
     pub(crate) async fn reach(options: &PostgresOptions) -> Result<Self, StoreError> {
         let dial = Arc::new(Dial::new(&options.url, options.tls.clone())?);
-        let state = schema::state(&dial).await?;
+        let state = schema::state(&dial).await.map_err(|error| match error {
+            // The same command would only be told the same again.
+            StoreError::Unavailable(why) if why.starts_with(REFUSES) => StoreError::Unfit(why),
+            error => error,
+        })?;
         if state.applied == 0 {
             schema::migrate(&dial).await?;
         }

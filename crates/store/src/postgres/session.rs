@@ -31,6 +31,14 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEPALIVE_PERIOD: Duration = Duration::from_secs(1);
 /// After a failure nobody tries again for this long: everybody hears of the failure at once.
 const BACKOFF: Duration = Duration::from_millis(200);
+/// What a server says to an address that no waiting makes right, by its SQLSTATE, and what to change.
+const TO_CHANGE: [(&str, &str); 3] = [
+    ("28P01", "put the right user and password into it"),
+    ("28000", "put another user or sslmode into it, or let this one in by the server's pg_hba.conf"),
+    ("3D000", "create it there, or put the name of another one into it"),
+];
+/// How that begins.
+pub(super) const REFUSES: &str = "the PostgreSQL server refuses the address";
 /// The unit of all limits: see [`Limits`].
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -168,7 +176,6 @@ impl Dial {
             return Err(StoreError::Unavailable(why));
         }
         let made = self.connect(purpose, shunned).await;
-        let made = made.map_err(|why| format!("the database cannot be reached: {why}"));
         // A host that one writer shuns may do for everybody else.
         if shunned.is_empty() || made.is_ok() {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +206,8 @@ impl Dial {
     /// Asks one host after the other. Each has its own time: one that takes connections and says nothing keeps nobody from the next.
     async fn connect(&self, purpose: Purpose, shunned: &[usize]) -> Result<Session, String> {
         let first = self.last.load(Ordering::Relaxed);
-        let mut why = "it still owes an answer to an earlier connection".to_owned();
+        let unreached = |why: &str| format!("the database cannot be reached: {why}");
+        let mut why = unreached("it still owes an answer to an earlier connection");
         for host in (0..self.hosts.len()).map(|n| (first + n) % self.hosts.len()) {
             if shunned.contains(&host) {
                 continue;
@@ -209,8 +217,8 @@ impl Dial {
                     self.last.store(host, Ordering::Relaxed);
                     return Ok(session);
                 }
-                Ok(Err(error)) => why = words(&error),
-                Err(_) => why = "it takes connections, but does not answer".into(),
+                Ok(Err(error)) => why = refusal(&error).unwrap_or_else(|| unreached(&words(&error))),
+                Err(_) => why = unreached("it takes connections, but does not answer"),
             }
         }
         Err(why)
@@ -228,6 +236,13 @@ impl Dial {
         session.client.batch_execute(&settings(purpose, self.limits)).await?;
         Ok(session)
     }
+}
+
+/// What is said where the server does not take the address.
+fn refusal(error: &Error) -> Option<String> {
+    let code = error.code()?.code();
+    let (_, change) = TO_CHANGE.iter().find(|(refused, _)| *refused == code)?;
+    Some(format!("{REFUSES}: {}: {change}", words(error)))
 }
 
 async fn connect<T>(config: &Config, tls: T, warned: Arc<AtomicBool>) -> Result<(Client, JoinHandle<()>), Error>

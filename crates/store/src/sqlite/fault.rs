@@ -23,6 +23,9 @@ pub(super) fn fault(error: Error) -> StoreError {
             | ErrorCode::FileLockingProtocolFailed
             | ErrorCode::OperationInterrupted,
         ) => StoreError::Unavailable(error.to_string()),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Unfit(format!("the file is damaged ({error}): restore a backup"))
+        }
         // Guards are checked before the first write, so a constraint that speaks up is a caller's mistake or a damaged file.
         Some(_) | None => StoreError::Unfit(error.to_string()),
     }

@@ -142,6 +142,17 @@ impl Server {
         }
     }
 
+    /// From here on whoever comes over TCP has to have this password.
+    pub fn demand_password(&self, password: &str) {
+        let demand = format!(
+            "ALTER USER postgres PASSWORD '{password}';
+             DO $$ BEGIN EXECUTE format('COPY (VALUES (''local all all trust''), (''host all all all scram-sha-256'')) TO %L',
+               current_setting('hba_file')); END $$;
+             SELECT pg_reload_conf()"
+        );
+        self.ask("postgres", &demand);
+    }
+
     /// What `psql` prints for a statement: columns apart by `|`. It panics where the server refuses.
     pub fn ask(&self, database: &str, statement: &str) -> String {
         self.try_ask(database, statement).expect("the server answers")

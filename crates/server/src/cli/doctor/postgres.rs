@@ -25,7 +25,7 @@ pub(super) fn examine(
         };
         match PostgresStore::server_state(&options).await {
             Ok(state) => of_server(&state, options.connections(), findings),
-            Err(error) => return findings.note(Verdict::Fail, "database", error.to_string()),
+            Err(error) => return findings.note(Verdict::Fail, "database", run::cause(&error)),
         }
         let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
         if examine_schema(config, state, findings) {
