@@ -38,6 +38,8 @@ pub const ENVIRONMENT_PREFIX: &str = "COUNTERSIGN_";
 const DISPATCH_LEASE_MIN: Duration = Duration::from_secs(1);
 const DISPATCH_LEASE_MAX: Duration = Duration::from_secs(60);
 const STOP_DELAY_MAX: Duration = Duration::from_secs(600);
+/// Shorter, and an Idempotency-Key would be forgotten before its request can be repeated.
+const IDEMPOTENCY_LIFE_MIN: Duration = Duration::from_secs(1);
 
 /// More threads than any machine has processors, and few enough for their stacks.
 const WORKER_THREADS_MAX: usize = 1_024;
@@ -405,6 +407,11 @@ impl Config {
         ];
         if limits.stop_delay.0 > STOP_DELAY_MAX {
             return refused("limits.stop_delay must be at most 10m");
+        }
+        if self.idempotency_life.0 < IDEMPOTENCY_LIFE_MIN {
+            return refused(
+                "idempotency_life must be at least 1s: a key that is forgotten at once lets a repeated request act twice",
+            );
         }
         match periods.iter().find(|(_, period)| period.0.is_zero()) {
             Some((name, _)) => refused(format!("{name} must be longer than nothing")),

@@ -103,6 +103,8 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("callback_schedule = [\"5\"]", "\"5\" is no delay"),
         ("callback_schedule = []", "the setting callback_schedule is not good"),
         ("trusted_proxies = [\"10.0.0.0/33\"]", "is no address and no network"),
+        ("idempotency_life = \"0s\"", "idempotency_life must be at least 1s"),
+        ("idempotency_life = \"999ms\"", "idempotency_life must be at least 1s"),
         ("rule_timezone = \"Mars/Olympus\"", "is no IANA time zone"),
         ("rule_timezone = \"Etc/Unknown\"", "is no IANA time zone"),
         ("markup_unit = \"permille\"", "the setting markup_unit is not good"),
