@@ -370,12 +370,11 @@ impl Config {
         if let Some(bad) = self.trusted_proxies.iter().find(|text| Network::parse(text).is_none()) {
             return refused(format!("trusted_proxies: {bad:?} is no address and no network such as \"10.1.0.0/16\""));
         }
-        if let Some(all) =
-            self.trusted_proxies.iter().find(|text| Network::parse(text).is_some_and(|n| n.is_everybody()))
-        {
+        let is_too_wide = |text: &&String| Network::parse(text).is_some_and(|network| network.is_too_wide());
+        if let Some(wide) = self.trusted_proxies.iter().find(is_too_wide) {
             return refused(format!(
-                "trusted_proxies: {all:?} is everybody: whoever calls could then choose the address that limits count and the audit log \
-                 names; give the addresses of your proxies"
+                "trusted_proxies: {wide:?} is wider than any fleet of proxies: whoever calls from there could choose the address that limits \
+                 count and the audit log names; give the addresses of your proxies, or networks of /8 at the widest (IPv6: /16)"
             ));
         }
         if !(DISPATCH_LEASE_MIN..=DISPATCH_LEASE_MAX).contains(&self.dispatch_lease.0) {

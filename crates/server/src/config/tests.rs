@@ -103,6 +103,8 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("callback_schedule = [\"5\"]", "\"5\" is no delay"),
         ("callback_schedule = []", "the setting callback_schedule is not good"),
         ("trusted_proxies = [\"10.0.0.0/33\"]", "is no address and no network"),
+        ("trusted_proxies = [\"0.0.0.0/1\", \"128.0.0.0/1\"]", "networks of /8 at the widest (IPv6: /16)"),
+        ("trusted_proxies = [\"10.0.0.7\", \"8000::/1\"]", "\"8000::/1\" is wider than any fleet of proxies"),
         ("idempotency_life = \"0s\"", "idempotency_life must be at least 1s"),
         ("idempotency_life = \"999ms\"", "idempotency_life must be at least 1s"),
         ("rule_timezone = \"Mars/Olympus\"", "is no IANA time zone"),

@@ -11,6 +11,10 @@ pub struct Network {
     bits: u8,
 }
 
+const V4_BITS_MIN: u8 = 8;
+const V6_LOCAL_BITS_MIN: u8 = 8;
+const V6_BITS_MIN: u8 = 16;
+
 impl Network {
     /// Reads `127.0.0.1`, `10.0.0.0/8`, `fd00::/8`.
     pub fn parse(text: &str) -> Option<Self> {
@@ -21,9 +25,14 @@ impl Network {
         (bits <= widest).then_some(Self { address, bits })
     }
 
-    /// Whether every address of its kind is in it.
-    pub const fn is_everybody(&self) -> bool {
-        self.bits == 0
+    /// Whether it is wider than what any fleet of proxies has: a few such networks, two halves for example, are everybody.
+    pub const fn is_too_wide(&self) -> bool {
+        match self.address {
+            IpAddr::V4(_) => self.bits < V4_BITS_MIN,
+            // Nobody on the internet has a unique local address, so all of them together are no wider than 10.0.0.0/8.
+            IpAddr::V6(address) if address.is_unique_local() => self.bits < V6_LOCAL_BITS_MIN,
+            IpAddr::V6(_) => self.bits < V6_BITS_MIN,
+        }
     }
 
     /// Whether `address` is in it.
@@ -147,5 +156,27 @@ mod tests {
             assert_eq!(Network::parse(text), None, "{text}");
         }
         assert!(Network::parse("0.0.0.0/0").expect("all").contains(Ipv4Addr::BROADCAST.into()));
+    }
+
+    #[test]
+    fn networks_that_no_fleet_of_proxies_has_are_too_wide() {
+        let is_too_wide = |text| Network::parse(text).expect("a network").is_too_wide();
+        for text in [
+            "0.0.0.0/0",
+            "0.0.0.0/1",
+            "128.0.0.0/1",
+            "10.0.0.0/7",
+            "::/0",
+            "::/1",
+            "8000::/1",
+            "2000::/3",
+            "2a00::/15",
+            "fc00::/7",
+        ] {
+            assert!(is_too_wide(text), "{text}");
+        }
+        for text in ["10.0.0.0/8", "10.0.0.7", "2a00::/16", "2001:db8::/32", "fd00::/8", "::1"] {
+            assert!(!is_too_wide(text), "{text}");
+        }
     }
 }
