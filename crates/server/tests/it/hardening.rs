@@ -162,6 +162,21 @@ fn the_unit_of_systemd_is_scored_as_safe_where_that_can_be_asked() {
 }
 
 #[test]
+fn the_steps_for_systemd_make_the_deployment_with_the_settings_that_the_unit_serves_it_with() {
+    let (_, text) = unit();
+    let given =
+        text.lines().find_map(|line| line.strip_prefix("ExecStart=")?.split_once(" serve ")).expect("it serves").1;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATING.md");
+    let page = std::fs::read_to_string(&page).expect("it is there");
+    let steps =
+        page.split("\n## Under systemd\n").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("a section");
+    assert!(steps.contains(&format!("countersign init {given}\n")), "{given}");
+    for also in text.lines().filter_map(|line| line.strip_prefix("#   EnvironmentFile=")) {
+        assert!(steps.contains(&format!("-p EnvironmentFile=-{also} ")), "{also}");
+    }
+}
+
+#[test]
 fn the_unit_of_systemd_lets_the_server_do_what_it_has_to() {
     let (_, text) = unit();
     let has = |line: &str| text.lines().any(|is| is == line);
