@@ -55,3 +55,43 @@ fn the_page_about_data_names_every_column_and_no_other() {
     };
     assert_eq!(sorted(documented), sorted(schema));
 }
+
+/// The words in backticks of the text between two marks of the page.
+fn named_between(from: &str, to: &str) -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/DATA.md");
+    let text = std::fs::read_to_string(page).expect("docs/DATA.md is there");
+    let part = text.split(from).nth(1).and_then(|rest| rest.split(to).next()).expect("the page has both");
+    part.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn source(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    std::fs::read_to_string(path).expect("a source is there")
+}
+
+#[test]
+fn the_page_about_data_names_each_table_whose_rows_are_deleted() {
+    let named = named_between("**Rows that are deleted:**", "\n- **");
+    for path in
+        ["store/src/sqlite/statements.rs", "store/src/postgres/statements.rs", "store/src/postgres/convert_texts.rs"]
+    {
+        let text = source(path);
+        for statement in text.split("DELETE FROM ").skip(1) {
+            let table: String = statement.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            assert!(named.contains(&table), "{path} deletes from {table}");
+        }
+    }
+}
+
+#[test]
+fn the_page_about_data_names_each_file_in_the_folder() {
+    let named = named_between("Files in the data folder:", "\n## ");
+    let code = source("server/src/datadir.rs");
+    let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let mut count = 0;
+    for name in code.split("self.path.join(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(named.iter().any(|file| file == name), "{name}");
+        count += 1;
+    }
+    assert!(count > 3, "the places of files are found");
+}
