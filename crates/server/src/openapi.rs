@@ -4,7 +4,8 @@
 
 use countersign_protocol::code::Code;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::request_body::RequestBody;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Response};
 use utoipa::{Modify, OpenApi, ToSchema as _};
@@ -56,15 +57,36 @@ impl Modify for Everywhere {
                 HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An operator token")).build();
             components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
         }
+        let needless = needless_bodies(document);
         for (path, item) in &mut document.paths.paths {
             for (operation, writes) in operations(item) {
                 if path.starts_with(crate::operator::BASE) {
                     complete(operation, writes);
                 }
                 describe(operation);
+                if let Some(RefOr::T(body)) = &mut operation.request_body
+                    && refers_to(body, &needless)
+                {
+                    body.required = Some(Required::False);
+                }
             }
         }
     }
+}
+
+/// The schemas of bodies that may be left out, since nothing in them has to be there: a call without a body is read as one with `{}`.
+fn needless_bodies(document: &Document) -> Vec<String> {
+    let schemas = document.components.iter().flat_map(|components| &components.schemas);
+    let of_options =
+        schemas.filter(|(_, schema)| matches!(schema, RefOr::T(Schema::Object(object)) if object.required.is_empty()));
+    of_options.map(|(name, _)| format!("#/components/schemas/{name}")).collect()
+}
+
+fn refers_to(body: &RequestBody, schemas: &[String]) -> bool {
+    body.content.values().any(|content| match content {
+        RefOr::T(Content { schema: Some(RefOr::Ref(to)), .. }) => schemas.contains(&to.ref_location),
+        RefOr::T(_) | RefOr::Ref(_) => false,
+    })
 }
 
 /// The operations of a path, and whether each one changes anything.
@@ -79,6 +101,8 @@ fn complete(operation: &mut Operation, writes: bool) {
         Code::InvalidParameter,
         Code::Unauthenticated,
         Code::RoleNotAllowed,
+        Code::RateLimited,
+        Code::HeadersTooLarge,
         Code::InternalError,
         Code::ServiceUnavailable,
     ];
@@ -131,6 +155,8 @@ fn codes_of(status: &str) -> String {
         Code::SecretInUse,
         Code::BodyTooLarge,
         Code::UnsupportedContentType,
+        Code::RateLimited,
+        Code::HeadersTooLarge,
         Code::InternalError,
         Code::ServiceUnavailable,
     ];

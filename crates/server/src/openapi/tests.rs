@@ -109,9 +109,32 @@ fn every_write_call_takes_an_idempotency_key_and_every_call_names_its_refusals()
         let takes_key =
             operation["parameters"].as_array().is_some_and(|all| all.iter().any(|p| p["name"] == "Idempotency-Key"));
         assert_eq!(takes_key, door.method != "GET", "{} {}", door.method, door.path());
-        for status in ["200", "400", "401", "403", "500", "503"] {
+        for status in ["200", "400", "401", "403", "429", "431", "500", "503"] {
             assert!(operation["responses"].get(status).is_some(), "{} {} lacks {status}", door.method, door.path());
         }
         assert!(door.path().starts_with(BASE));
+    }
+}
+
+#[test]
+fn a_body_is_required_where_something_in_it_is() {
+    let document = json(&operator());
+    let mut may_be_absent = BTreeSet::new();
+    for door in doors() {
+        let body = &document["paths"][door.path()][door.method.as_str().to_lowercase()]["requestBody"];
+        let Some(schema) = body["content"]["application/json"]["schema"]["$ref"].as_str() else { continue };
+        let schema = document.pointer(schema.trim_start_matches('#')).expect("it is there");
+        assert_eq!(body["required"] == true, schema.get("required").is_some(), "{} {}", door.method, door.path());
+        if body["required"] == false {
+            may_be_absent.insert(format!("{} {}", door.method, door.path().strip_prefix(BASE).unwrap_or_default()));
+        }
+    }
+    for call in [
+        "POST /applications/{client_id}/secrets",
+        "POST /applications/{client_id}/callbacks/pause",
+        "POST /applications/{client_id}/callbacks/resume",
+        "POST /audit/verify",
+    ] {
+        assert!(may_be_absent.contains(call), "{call}: {may_be_absent:?}");
     }
 }
