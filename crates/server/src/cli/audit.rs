@@ -47,7 +47,7 @@ pub struct Audit {
 pub enum AuditCommand {
     /// List who did what, newest first
     List(PageArgs),
-    /// Walk over the whole log and name the first line that is not what was written
+    /// Walk over the whole log and name what is not as it was written: the first twenty lines of it
     Verify(VerifyArgs),
     /// The end of each chain, a JSON line each: keep them elsewhere, and give them to `verify --heads`
     Heads(AtMachine),

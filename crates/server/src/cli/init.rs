@@ -34,10 +34,15 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
             return Ok(ExitCode::SUCCESS);
         }
     };
+    // Another `init` would find the folder full.
+    let lost = |unwritten: anyhow::Error| {
+        let again = run::command("token recover", &config);
+        unwritten.context(format!("the deployment is made, but its operator token is lost: `{again}` makes another"))
+    };
     let data = made.data.display().to_string();
     let token = made.operator_token.expose();
     if args.json {
-        super::say(&format!("{}\n", json!({ "data": data, "operator_token": token })))?;
+        super::say(&format!("{}\n", json!({ "data": data, "operator_token": token }))).map_err(lost)?;
         return Ok(ExitCode::SUCCESS);
     }
     let key = match (config.master_key.get(), config.master_key_file.get()) {
@@ -57,7 +62,8 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
          \x20 countersign institution create --name \"My institution\"\n",
         made.token_ends(),
         run::command("serve", &config)
-    ))?;
+    ))
+    .map_err(lost)?;
     Ok(ExitCode::SUCCESS)
 }
 

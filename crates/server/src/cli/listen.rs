@@ -25,6 +25,7 @@ use tokio::time::sleep;
 use super::Usage;
 use super::courier::{Courier, Letter};
 use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, SignatureForm, header_names, required};
+use crate::cli::numbers::whole;
 use crate::clock::Clock;
 
 /// Between two questions while nothing happens.
@@ -51,7 +52,7 @@ pub struct ListenArgs {
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
     /// Begin after this `seq`; 0 is the first event [default: what happens from now on]
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = whole::<i64>)]
     after: Option<i64>,
     /// File that remembers the last event that was taken; where it is there, --after does not count
     #[arg(long, value_name = "FILE")]

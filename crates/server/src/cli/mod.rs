@@ -24,6 +24,7 @@ mod init;
 mod listen;
 mod master_key;
 mod moving;
+mod numbers;
 mod operator;
 mod pretty;
 mod provision;

@@ -13,6 +13,7 @@ use super::Usage;
 use super::http::{self, Answer, Arriving, Ask};
 use super::tables::Members;
 pub use super::tables::table;
+use crate::cli::numbers::whole;
 
 /// The variable of the bearer token.
 pub const TOKEN_VARIABLE: &str = "COUNTERSIGN_OPERATOR_TOKEN";
@@ -49,10 +50,10 @@ pub struct Group<C: Subcommand> {
 #[derive(Clone, Debug, Args)]
 pub struct PageArgs {
     /// How many at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
     pub limit: Option<u32>,
     /// Go on after this cursor, as the list before printed it
-    #[arg(long, value_name = "CURSOR")]
+    #[arg(long, value_name = "CURSOR", allow_negative_numbers = true)]
     pub after: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use clap::{Subcommand, ValueEnum};
 use hyper::Method;
 
 use super::Usage;
+use super::numbers::{ordinal, whole};
 use super::operator::{Call, IntoCall, PageArgs, escaped};
 use super::what_if::WhatIfArgs;
 
@@ -86,6 +87,7 @@ pub enum Event {
         /// Which event
         event_id: String,
         /// Which attempt: 1, 2, ...
+        #[arg(value_name = "N", value_parser = ordinal, allow_negative_numbers = true)]
         attempt: u32,
     },
     /// Count dead events by what they died of: the first look before many are delivered again
@@ -100,7 +102,7 @@ pub enum Event {
         #[arg(long, value_name = "INSTANT")]
         to: Option<String>,
         /// At most so many causes: 1 to 500 [default: 50]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
         limit: Option<u32>,
     },
     /// Deliver an event again: a dead one once, a delivered one as often as its schedule has attempts left
@@ -115,7 +117,7 @@ pub enum Event {
         client_id: String,
         /// Those that are in this state: dead or delivered [default: dead]
         #[arg(long)]
-        state: Option<EventState>,
+        state: Option<OverState>,
         /// Only of this payment order or transaction
         #[arg(long)]
         biz_id: Option<String>,
@@ -126,7 +128,7 @@ pub enum Event {
         #[arg(long, value_name = "INSTANT")]
         to: Option<String>,
         /// Events in a second, at the most: 1 to 1000 [default: 50]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
         rate_per_s: Option<u32>,
         /// Only count them
         #[arg(long)]
@@ -171,6 +173,24 @@ impl EventState {
         match self {
             Self::Pending => "pending",
             Self::Held => "held",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// What is over, and so may be sent again by a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OverState {
+    /// Acknowledged.
+    Delivered,
+    /// The schedule is used up.
+    Dead,
+}
+
+impl OverState {
+    const fn name(self) -> &'static str {
+        match self {
             Self::Delivered => "delivered",
             Self::Dead => "dead",
         }
@@ -243,7 +263,7 @@ impl IntoCall for Event {
             Self::RedeliverMany { client_id, state, biz_id, from, to, rate_per_s, preview } => {
                 Call::new(Method::POST, "/events/redeliver")
                     .text("client_id", Some(client_id))
-                    .text("state", state.map(EventState::name))
+                    .text("state", state.map(OverState::name))
                     .text("bizId", biz_id.as_deref())
                     .text("from", from.as_deref())
                     .text("to", to.as_deref())

@@ -13,6 +13,7 @@ use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 
 use super::Usage;
 use crate::chance::Chance;
+use crate::cli::numbers::whole;
 use crate::clock::Clock;
 
 /// The variable of the ClientId.
@@ -48,7 +49,7 @@ pub struct SignArgs {
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
     /// Unix milliseconds [default: now]
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     timestamp: Option<String>,
     /// Nonce [default: 32 random hex digits]
     #[arg(long)]
@@ -65,7 +66,7 @@ pub struct SignArgs {
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
     /// The callback's Timestamp header
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     timestamp: String,
     /// The callback's Nonce header
     #[arg(long)]
@@ -77,7 +78,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "FILE")]
     body: PathBuf,
     /// Also refuse a timestamp farther from now than this [default: its age is only reported]
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = whole::<i64>)]
     tolerance_ms: Option<i64>,
 }
 

@@ -34,10 +34,10 @@ pub struct WhatIfArgs {
     #[arg(long, value_name = "ID")]
     pub sub_account: String,
     /// Percent, as in a rule: 0 to 100, at most 8 decimals
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub r_markup: String,
     /// USDT, as in a rule: 0 to 5000000, at most 6 decimals [default: 0]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub f_markup: Option<String>,
     /// Only orders that were paid at this instant or later, as 2026-01-31T08:00:00Z
     #[arg(long, value_name = "INSTANT")]

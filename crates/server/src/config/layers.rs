@@ -23,6 +23,9 @@ pub(super) fn in_words(error: &str) -> String {
     if line.contains("invalid socket address syntax") {
         return ADDRESS_WANTED.to_owned();
     }
+    if line.contains("invalid IP address syntax") {
+        return "an IP address is wanted, such as \"198.51.100.7\"".to_owned();
+    }
     let number = line.split_once("integer `").and_then(|(_, rest)| rest.split_once('`'));
     let Some((number, (_, expected))) = number.and_then(|(number, rest)| Some((number, rest.split_once("expected ")?)))
     else {

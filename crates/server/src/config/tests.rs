@@ -133,7 +133,10 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
             "callback_proxy_credentials does not belong into a settings file",
         ),
         ("callback_proxy_credentials_file = \"p\"", "are set without callback_proxy"),
-        ("callback_source_address = [\"here\"]", "the setting callback_source_address is not good"),
+        (
+            "callback_source_address = [\"here\"]",
+            "the setting callback_source_address is not good: an IP address is wanted, such as \"198.51.100.7\"",
+        ),
         ("callback_source_address = [\"127.0.0.1\", \"127.0.0.2\"]", "callback_source_address: give at most one"),
     ];
     for (file, wanted) in table {

@@ -171,3 +171,19 @@ fn what_does_not_fit_on_the_disk_is_a_failure_of_the_disk() {
         assert_eq!((stderr.as_str(), code), ("", Some(0)), "{words}");
     }
 }
+
+#[test]
+fn a_token_that_could_not_be_shown_is_made_again_as_the_command_says() {
+    for json in [&[][..], &["--json"][..]] {
+        let place = Place::fresh();
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+        let mut init = place.command(&[&["init", "--data", "data"], json].concat());
+        let (_, stderr, code) = told(&init.stdout(full).output().expect("runs"));
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(stderr.contains("could not be written") && stderr.lines().count() == 1, "{stderr}");
+        let named = stderr.split('`').nth(1).and_then(|named| named.strip_prefix("countersign ")).expect("a command");
+        let (stdout, stderr, code) =
+            told(&place.command(&named.split(' ').collect::<Vec<_>>()).output().expect("runs"));
+        assert!(code == Some(0) && stdout.contains("Operator token"), "{named}: {stderr}");
+    }
+}

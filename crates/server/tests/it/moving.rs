@@ -148,6 +148,20 @@ fn a_database_that_another_deployment_lives_in_is_refused() {
 }
 
 #[test]
+fn who_restores_into_a_database_that_is_filled_is_told_of_restores() {
+    let (place, target) = (Place::fresh(), Target::new());
+    deployment(&place);
+    place.ends(&["backup", "backup", "--data", "data"], 0);
+    let url = target.url();
+    place.ends(&["restore", "backup", "--data", "one", "--database-url", &url], 0);
+    let sentence = refused(&place, &["restore", "backup", "--data", "two", "--database-url", &url]);
+    assert!(
+        sentence.contains("by a move or a restore") && sentence.ends_with("name an empty database\n"),
+        "{sentence}"
+    );
+}
+
+#[test]
 fn while_a_move_is_not_finished_neither_side_is_served_and_it_can_be_ended() {
     let (place, target) = (Place::fresh(), Target::new());
     deployment(&place);

@@ -180,7 +180,7 @@ async fn begin(source: &mut Source, target: &mut Target, id: [u8; 16], now: Unix
             (false, _) => Ok(Left::Copy),
         },
         (Some(_), _) => Err(MoveError::Refused(format!(
-            "the database {place} was filled by a move of another deployment, or of this one before it was served again: move into an empty database"
+            "the database {place} was filled by a move or a restore of another deployment, or of this one before it was served again: name an empty database"
         ))),
         (None, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
         (None, Some(MoveMark::Begun(_)) | None) => {

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 
 use crate::cli::DataArgs;
+use crate::cli::numbers::{life_days, whole};
 use crate::cli::operator::{Call, IntoCall, PageArgs, escaped};
 
 const SECRET_COLUMNS: &[&str] = &[
@@ -29,7 +30,7 @@ pub enum Secret {
         /// Whose: ClientId
         client_id: String,
         /// How long older secrets stay good, in seconds [default: 86400]
-        #[arg(long, value_name = "S")]
+        #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = whole::<u64>)]
         overlap_s: Option<u64>,
     },
     /// List an application's secrets, without the secrets, and how they are used
@@ -72,7 +73,7 @@ pub enum Token {
         #[arg(long, value_enum)]
         role: Role,
         /// How long it is good, in days [default: 90]
-        #[arg(long, value_name = "DAYS")]
+        #[arg(long, value_name = "DAYS", allow_negative_numbers = true, value_parser = whole::<u32>)]
         life_days: Option<u32>,
     },
     /// List tokens, those that have ended too
@@ -98,7 +99,7 @@ pub struct RecoverArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// How long it is good, in days
-    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(i64).range(1..=366))]
+    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = life_days, allow_negative_numbers = true)]
     pub life_days: i64,
 }
 

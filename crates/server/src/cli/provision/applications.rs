@@ -6,6 +6,7 @@ use hyper::Method;
 use serde::Deserialize;
 
 use super::{changes_something, null};
+use crate::cli::numbers::whole;
 use crate::cli::operator::{Call, IntoCall, PageArgs, escaped};
 
 const APPLICATION_COLUMNS: &[&str] =
@@ -77,10 +78,10 @@ pub enum Application {
 #[expect(clippy::struct_field_names, reason = "flags are named after them")]
 pub struct EndpointArgs {
     /// Callbacks in a second, 1 to 10000; 0: as many as there are
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
     callback_rate_per_s: Option<u32>,
     /// Callbacks at once, 1 to 1000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
     callback_concurrency: Option<u32>,
     /// When failed attempts are repeated, such as 5s,2m,1h
     #[arg(long, value_name = "DELAYS", value_delimiter = ',')]
@@ -124,13 +125,13 @@ pub struct UpdateArgs {
     #[arg(long, value_name = "standard|family")]
     callback_vocabulary: Option<String>,
     /// A lower limit on the distance of its timestamps, in ms
-    #[arg(long, value_name = "MS", conflicts_with = "no_timestamp_tolerance_ms")]
+    #[arg(long, value_name = "MS", conflicts_with = "no_timestamp_tolerance_ms", allow_negative_numbers = true, value_parser = whole::<i64>)]
     timestamp_tolerance_ms: Option<i64>,
     /// The deployment's limit counts again
     #[arg(long)]
     no_timestamp_tolerance_ms: bool,
     /// Requests per second; 0 is off
-    #[arg(long, value_name = "N", conflicts_with = "no_rate_limit_per_s")]
+    #[arg(long, value_name = "N", conflicts_with = "no_rate_limit_per_s", allow_negative_numbers = true, value_parser = whole::<u32>)]
     rate_limit_per_s: Option<u32>,
     /// The deployment's rate counts again
     #[arg(long)]

@@ -5,6 +5,7 @@ use hyper::Method;
 
 use super::super::operator::{Call, IntoCall, PageArgs, escaped};
 use super::json_number;
+use crate::cli::numbers::whole;
 
 const COLUMNS: &[&str] = &[
     "order_id",
@@ -28,7 +29,7 @@ pub enum ConvertOrder {
         /// Whose: merchant_id or sub_merchant_id
         merchant: String,
         /// The user it is made for
-        #[arg(long)]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<i64>)]
         user_id: Option<i64>,
         /// Currency sold
         #[arg(long)]
@@ -37,13 +38,13 @@ pub enum ConvertOrder {
         #[arg(long)]
         buy_currency: String,
         /// Amount sold
-        #[arg(long)]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         sell_amount: String,
         /// Amount bought
-        #[arg(long)]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         buy_amount: String,
         /// Quote coin per base coin of the pair, every digit kept
-        #[arg(long, value_name = "NUMBER", value_parser = json_number)]
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, allow_negative_numbers = true)]
         rate: String,
         /// Its number [default: made by the server]
         #[arg(long)]

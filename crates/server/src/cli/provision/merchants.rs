@@ -6,6 +6,7 @@ use hyper::Method;
 use serde::Deserialize;
 
 use super::{changes_something, json_number};
+use crate::cli::numbers::whole;
 use crate::cli::operator::{Call, IntoCall, Judge, PageArgs, escaped};
 
 const MERCHANT_COLUMNS: &[&str] = &["merchant_id", "kind", "name", "enabled", "created_at"];
@@ -98,13 +99,13 @@ pub enum Institution {
         #[arg(long, value_name = "ID")]
         merchant_id: Option<String>,
         /// Base rate in percent (or as a fraction, where the deployment says so)
-        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_f")]
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_f", allow_negative_numbers = true)]
         base_r: Option<String>,
         /// Base fee in USDT
-        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_r")]
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_r", allow_negative_numbers = true)]
         base_f: Option<String>,
         /// The user id of its conversions [default: made by the server]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<i64>)]
         user_id: Option<i64>,
     },
     /// List institutions
@@ -130,7 +131,7 @@ pub enum Merchant {
         #[arg(long, value_name = "ID")]
         merchant_id: Option<String>,
         /// The user id of its conversions [default: made by the server]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<i64>)]
         user_id: Option<i64>,
     },
     /// List merchants of every kind, or of one
@@ -165,7 +166,7 @@ pub enum SubAccount {
         #[arg(long, value_name = "ID")]
         sub_merchant_id: Option<String>,
         /// The user id of its conversions [default: made by the server]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<i64>)]
         user_id: Option<i64>,
     },
     /// List an institution's sub-accounts

@@ -4,6 +4,7 @@ use clap::{Subcommand, ValueEnum};
 use hyper::Method;
 
 use super::super::operator::{Call, IntoCall, PageArgs, escaped};
+use crate::cli::numbers::millis;
 
 const COLUMNS: &[&str] = &[
     "prepayId",
@@ -39,10 +40,10 @@ pub enum PaymentOrder {
         #[arg(long, value_name = "INSTANT")]
         to: Option<String>,
         /// Only of this amount or more
-        #[arg(long, value_name = "AMOUNT")]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         amount_from: Option<String>,
         /// Only of this amount or less
-        #[arg(long, value_name = "AMOUNT")]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         amount_to: Option<String>,
         /// Which page.
         #[command(flatten)]
@@ -61,10 +62,10 @@ pub enum PaymentOrder {
         #[arg(long)]
         status: PaymentMove,
         /// What was really paid [default: the order's amount]
-        #[arg(long, value_name = "AMOUNT")]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         actual_amount: Option<String>,
         /// When the payer paid, Unix milliseconds [default: now, where it becomes PAID]
-        #[arg(long, value_name = "MS")]
+        #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = millis)]
         transact_time: Option<i64>,
     },
 }

@@ -17,19 +17,19 @@ pub enum Rate {
         /// Base and quote coin: GT_USDT
         pair: String,
         /// Quote coin per base coin, every digit kept
-        #[arg(value_parser = json_number)]
+        #[arg(value_name = "NUMBER", value_parser = json_number, allow_negative_numbers = true)]
         rate: String,
         /// Least of the base coin in one conversion [default: 0.0001]
-        #[arg(long, value_name = "AMOUNT")]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         base_min: Option<String>,
         /// Most of the base coin [default: 5000000]
-        #[arg(long, value_name = "AMOUNT")]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         base_max: Option<String>,
         /// Least of the quote coin [default: 0.0001]
-        #[arg(long, value_name = "AMOUNT")]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         quote_min: Option<String>,
         /// Most of the quote coin [default: 5000000]
-        #[arg(long, value_name = "AMOUNT")]
+        #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         quote_max: Option<String>,
     },
     /// List rates by pair; those that are too old to be quoted say so
