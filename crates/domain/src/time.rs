@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jiff::civil::{Date, DateTime, date};
+use jiff::civil::{Date, DateTime, Time, date};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
@@ -159,6 +159,22 @@ pub fn parse_rfc3339(text: &str) -> Option<UnixMillis> {
     let form = text.as_bytes().get(10).is_some_and(|b| b.eq_ignore_ascii_case(&b'T')) && !text.contains('[');
     let at: Timestamp = text.parse().ok().filter(|_| form)?;
     Some(UnixMillis(at.as_millisecond()))
+}
+
+/// A second of UTC by its numbers, as a calendar and a clock show them: year, month, day; hour, minute, second. A leap second, 60, is
+/// the one after it. None: neither shows them.
+pub fn utc_second([year, month, day]: [i64; 3], [hour, minute, second]: [i64; 3]) -> Option<UnixMillis> {
+    let small = |number: i64| i8::try_from(number).ok();
+    let day = Date::new(i16::try_from(year).ok()?, small(month)?, small(day)?).ok()?;
+    let leap = second == 60;
+    let time = Time::new(small(hour)?, small(minute)?, small(if leap { 59 } else { second })?, 0).ok()?;
+    let at = i64::try_from(EPOCH.duration_until(day.to_datetime(time)).as_millis()).ok()?;
+    Some(UnixMillis(at + if leap { 1_000 } else { 0 }))
+}
+
+/// The year in which an instant is, in UTC.
+pub fn utc_year(at: UnixMillis) -> i64 {
+    nearest_timestamp(at).to_zoned(TimeZone::UTC).year().into()
 }
 
 /// ISO 8601 / RFC 3339 in UTC with milliseconds: `2026-01-02T00:00:00.000Z`. For instants of ours, not for dates of rules.

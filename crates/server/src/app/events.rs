@@ -26,6 +26,9 @@ const DECIDE_MS_MAX: i64 = 2_000;
 /// How often an event is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
 
+/// Looks at an event that others send again, too.
+const REDELIVERY_TRIES_MAX: u32 = 5;
+
 /// Something that happened, in the words that the merchant will read.
 #[derive(Clone, Debug)]
 pub struct Happening {
@@ -289,44 +292,39 @@ pub async fn redeliver(
     keep: &Keep<'_, EventRow>,
     actor: &Actor,
 ) -> Result<EventRow, AppError> {
-    let (event, _) = find(app, event_id).await?;
-    delivery::must_go_out(app)?;
-    may_redeliver(&event)?;
-    let view = application(app, &event.client_id).await?;
-    if !view.goes_out() {
-        return Err(AppError::NotRedeliverable(
-            "its application gets no callbacks now: set its callback_url or callback_enabled, or enable its merchant, and ask again"
-                .to_owned(),
-        ));
-    }
-    delivery::must_be_signed(app, &view)?;
-    let now = app.clock.now();
-    let again = EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event.clone() };
-    let (before, after) = (json!({ "state": event.state.name() }), json!({ "state": again.state.name() }));
-    let audit = actor.did(
-        Some(event.tenant),
-        now,
-        "event.redeliver",
-        &public_id(event_id),
-        before.to_string(),
-        after.to_string(),
-    );
-    let mut writes = vec![
-        Write::Redeliver { tenant: event.tenant, event: event.no, due_at: now },
-        Write::RecordAudit(Box::new(audit)),
-    ];
-    writes.extend(kept(keep, &again));
-    match app.store.commit(Batch(writes)).await {
-        Ok(_) => {
-            app.ring(event.tenant, event.application);
-            Ok(again)
+    for _ in 0..REDELIVERY_TRIES_MAX {
+        let (event, _) = find(app, event_id).await?;
+        delivery::must_go_out(app)?;
+        may_redeliver(&event)?;
+        let view = application(app, &event.client_id).await?;
+        if !view.goes_out() {
+            return Err(AppError::NotRedeliverable(
+                "its application gets no callbacks now: set its callback_url or callback_enabled, or enable its merchant, and ask again"
+                    .to_owned(),
+            ));
         }
-        Err(CommitError::Conflict(Conflict::Moved(Key::Delivery(_)))) => {
-            let (event, _) = find(app, event_id).await?;
-            Err(may_redeliver(&event).err().unwrap_or(AppError::Busy))
+        delivery::must_be_signed(app, &view)?;
+        let now = app.clock.now();
+        let again = EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event.clone() };
+        let described = |event: &EventRow| json!({ "state": event.state.name() }).to_string();
+        let (before, after) = (described(&event), described(&again));
+        let audit = actor.did(Some(event.tenant), now, "event.redeliver", &public_id(event_id), before, after);
+        let mut writes = vec![
+            Write::Redeliver { tenant: event.tenant, event: event.no, due_at: now },
+            Write::RecordAudit(Box::new(audit)),
+        ];
+        writes.extend(kept(keep, &again));
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => {
+                app.ring(event.tenant, event.application);
+                return Ok(again);
+            }
+            // Somebody was first. It is refused at the next look, unless it has gone out by then.
+            Err(CommitError::Conflict(Conflict::Moved(Key::Delivery(_)))) => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(error) => Err(error.into()),
     }
+    Err(AppError::Busy)
 }
 
 fn may_redeliver(event: &EventRow) -> Result<(), AppError> {

@@ -197,7 +197,18 @@ fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) 
     } else {
         format!("Its timestamp is {stands}.\n")
     };
-    Ok(format!("The signature is right: this body was signed with this secret, and nobody changed it since.\n{age}"))
+    let whom = for_another(&body, environment).unwrap_or_default();
+    Ok(format!(
+        "The signature is right: this body was signed with this secret, and nobody changed it since.\n{age}{whom}"
+    ))
+}
+
+/// A sentence where the variable names another application than the body does.
+fn for_another(body: &[u8], environment: &BTreeMap<String, String>) -> Option<String> {
+    let set = environment.get(CLIENT_ID_VARIABLE).filter(|id| !id.is_empty())?;
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let named = body.get("client_id")?.as_str().filter(|named| named != set)?;
+    Some(format!("It is for the application {named}, which is not {set} of {CLIENT_ID_VARIABLE}.\n"))
 }
 
 #[cfg(test)]
@@ -281,5 +292,16 @@ mod tests {
         }
         std::fs::write(&path, r#"{"bizId":"2"}"#).expect("it can be written");
         assert!(verdict(&args(TIMESTAMP, nonce, None), &environment(), now).is_err(), "the body was changed");
+    }
+
+    #[test]
+    fn verify_says_whom_a_callback_is_for_where_another_is_expected() {
+        let said = |body: &str| for_another(body.as_bytes(), &environment());
+        let wanted = "It is for the application app_2, which is not app_1 of COUNTERSIGN_CLIENT_ID.\n";
+        assert_eq!(said(r#"{"client_id":"app_2"}"#).as_deref(), Some(wanted));
+        for body in [r#"{"client_id":"app_1"}"#, r#"{"client_id":2}"#, "{}", "no JSON", ""] {
+            assert_eq!(said(body), None, "{body}");
+        }
+        assert_eq!(for_another(br#"{"client_id":"app_2"}"#, &BTreeMap::new()), None, "nobody is expected");
     }
 }
