@@ -13,7 +13,7 @@ pub enum Tampering {
     Blame(&'static str),
     /// The audit log loses its links, and its second line its number.
     UnlinkAndGap,
-    /// The last schema step is forgotten, as if an older program had made the database.
+    /// The last schema step is undone, as if an older program had made the database.
     StepBack,
 }
 
@@ -30,7 +30,7 @@ impl Database {
                 "UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2".to_owned()
             }
             Tampering::StepBack => {
-                "DELETE FROM schema_step WHERE number = (SELECT max(number) FROM schema_step)".to_owned()
+                "DROP TABLE last_paid; DELETE FROM schema_step WHERE number = (SELECT max(number) FROM schema_step)".to_owned()
             }
         };
         self.client().await.batch_execute(&sql).await.expect("it is done");
