@@ -30,7 +30,8 @@ impl Database {
                 "UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2".to_owned()
             }
             Tampering::StepBack => {
-                "DROP TABLE last_paid; DELETE FROM schema_step WHERE number = (SELECT max(number) FROM schema_step)".to_owned()
+                "DROP TABLE last_paid; DELETE FROM schema_step WHERE number = (SELECT max(number) FROM schema_step)"
+                    .to_owned()
             }
         };
         self.client().await.batch_execute(&sql).await.expect("it is done");
