@@ -25,8 +25,9 @@ mod kinds;
 mod layers;
 
 pub use kinds::{KeyText, Life, Optional, Period};
-pub(crate) use layers::ADDRESS_WANTED;
-use layers::{guard_password, in_words, lay_file, lay_text};
+use layers::in_words;
+pub(crate) use layers::{ADDRESS_WANTED, without_password};
+pub use layers::{Layers, Setting};
 
 /// `defaults.toml` as it was compiled in: every setting with its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -241,7 +242,7 @@ pub struct Flag {
     pub flag: &'static str,
     /// The setting.
     pub setting: &'static str,
-    /// Its value.
+    /// Its value. Empty: it takes back what was set otherwise.
     pub text: String,
 }
 
@@ -269,28 +270,12 @@ impl Config {
         environment: &BTreeMap<String, String>,
         flags: &[Flag],
     ) -> Result<Self, ConfigRefused> {
-        let mut table = defaults();
-        let file = file.map(Path::to_path_buf).or_else(|| environment.get("COUNTERSIGN_CONFIG").map(PathBuf::from));
-        if let Some(file) = file {
-            if file.as_os_str().is_empty() {
-                return refused("COUNTERSIGN_CONFIG is empty: name a settings file, or take the variable away");
-            }
-            let text = std::fs::read_to_string(&file).map_err(|error| {
-                ConfigRefused(format!("the settings file {} cannot be read: {error}", file.display()))
-            })?;
-            lay_file(&mut table, &text, &file.display().to_string())?;
-            guard_password(&table, &file)?;
-        }
-        for (name, value) in environment {
-            let Some(setting) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
-            if !NOT_SETTINGS.contains(&name.as_str()) {
-                lay_text(&mut table, &setting.to_lowercase(), value, name)?;
-            }
-        }
-        for flag in flags {
-            lay_text(&mut table, flag.setting, &flag.text, flag.flag)?;
-        }
-        let mut config = Self::from_table(table)?;
+        Self::of(Layers::laid(file, environment, flags)?, environment)
+    }
+
+    /// What was laid over each other, checked.
+    pub fn of(layers: Layers, environment: &BTreeMap<String, String>) -> Result<Self, ConfigRefused> {
+        let mut config = Self::from_table(layers.into_table())?;
         config.credentials = environment.get("CREDENTIALS_DIRECTORY").map(PathBuf::from);
         config.check()?;
         Ok(config)

@@ -14,6 +14,7 @@ use thiserror::Error;
 mod audit;
 mod backup;
 mod certify;
+mod config;
 mod courier;
 pub mod demo;
 mod doctor;
@@ -76,6 +77,8 @@ pub enum Command {
     Delivery(operator::Group<backup::Delivery>),
     /// Check what `serve` needs, without starting it
     Doctor(SettingsArgs),
+    /// Print the settings that `serve` would take here, and who has set them
+    Config(config::ConfigArgs),
     /// Say why a request was refused, more than its answer may
     Explain(explain::ExplainArgs),
     /// Sign a body: prints the headers of a request
@@ -177,6 +180,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Restore(args) => backup::restore(&args, environment),
         Command::Delivery(group) => group.run(environment),
         Command::Doctor(args) => doctor::doctor(&args, environment),
+        Command::Config(args) => config::config(&args, environment),
         Command::Explain(args) => explain::run(&args, environment),
         Command::Sign(args) => sign::sign(&args, environment),
         Command::Call(args) => signed_call::call(&args, environment),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use crate::config::{ADDRESS_WANTED, Config, ConfigRefused, Flag};
+use crate::config::{ADDRESS_WANTED, Config, ConfigRefused, Flag, Layers};
 
 /// Where the data is. An empty text is refused: it is a variable of a script that was not set, and would mean another deployment.
 #[derive(Clone, Debug, Default, Args)]
@@ -26,7 +26,7 @@ pub struct DataArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Flags of `serve` and `doctor`.
+/// Flags of `serve`, `doctor` and `config`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SettingsArgs {
     /// Where the data is.
@@ -94,6 +94,11 @@ impl DataArgs {
 impl SettingsArgs {
     /// All settings under these flags.
     pub fn load(&self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigRefused> {
+        Config::of(self.layers(environment)?, environment)
+    }
+
+    /// The same, unread and with who set each.
+    pub fn layers(&self, environment: &BTreeMap<String, String>) -> Result<Layers, ConfigRefused> {
         let mut flags = self.data.flags();
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         text_flags(
@@ -114,7 +119,7 @@ impl SettingsArgs {
                 flags.push(Flag { flag, setting, text: "true".to_owned() });
             }
         }
-        Config::load(self.data.config.as_deref(), environment, &flags)
+        Layers::laid(self.data.config.as_deref(), environment, &flags)
     }
 }
 

@@ -1,10 +1,151 @@
 //! One layer over another: a file's text, a variable's, a flag's. A name that is no setting is refused where it stands.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::{ConfigRefused, first_line, refused};
+use super::{ConfigRefused, DEFAULTS, ENVIRONMENT_PREFIX, Flag, NOT_SETTINGS, defaults, first_line, refused};
+
+/// Settings that are secrets themselves.
+const SECRETS: [&str; 3] = ["master_key", "master_key_previous", "callback_proxy_credentials"];
+
+/// Settings as defaults, file, environment and flags leave them, and which of these set each one. They may still be no good.
+#[derive(Debug)]
+pub struct Layers {
+    table: Table,
+    /// By the names of settings (`limits.connections`): the file, variable or flag that set it last.
+    set_by: BTreeMap<String, String>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Its name, `limits.connections` for one of a section.
+    pub name: String,
+    /// Its value; of a secret that is set none.
+    pub value: Option<Value>,
+    /// The file, variable or flag that set it; none: it is as shipped.
+    pub set_by: Option<String>,
+}
+
+impl Layers {
+    /// Lays defaults, file, environment and flags over each other.
+    pub fn laid(
+        file: Option<&Path>,
+        environment: &BTreeMap<String, String>,
+        flags: &[Flag],
+    ) -> Result<Self, ConfigRefused> {
+        let mut layers = Self { table: defaults(), set_by: BTreeMap::new() };
+        let file = file.map(Path::to_path_buf).or_else(|| environment.get("COUNTERSIGN_CONFIG").map(PathBuf::from));
+        if let Some(file) = file {
+            if file.as_os_str().is_empty() {
+                return refused("COUNTERSIGN_CONFIG is empty: name a settings file, or take the variable away");
+            }
+            let text = std::fs::read_to_string(&file).map_err(|error| {
+                ConfigRefused(format!("the settings file {} cannot be read: {error}", file.display()))
+            })?;
+            layers.lay_file(&text, &file.display().to_string())?;
+            guard_password(&layers.table, &file)?;
+        }
+        for (name, value) in environment {
+            let Some(setting) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+            if !NOT_SETTINGS.contains(&name.as_str()) {
+                layers.lay_text(&setting.to_lowercase(), value, name)?;
+            }
+        }
+        for flag in flags {
+            layers.lay_text(flag.setting, &flag.text, flag.flag)?;
+            if flag.text.is_empty() {
+                layers.set_by.remove(flag.setting);
+            }
+        }
+        Ok(layers)
+    }
+
+    pub(super) fn into_table(self) -> Table {
+        self.table
+    }
+
+    /// Every setting, in the order of `defaults.toml`.
+    pub fn settings(&self) -> Vec<Setting> {
+        names().into_iter().map(|name| self.setting(name)).collect()
+    }
+
+    fn setting(&self, name: String) -> Setting {
+        let value = match name.split_once('.') {
+            Some((section, inner)) => self.table.get(section).and_then(|section| section.get(inner)),
+            None => self.table.get(&name),
+        };
+        let is_set = value.and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        let is_hidden = SECRETS.contains(&name.as_str()) && is_set;
+        let shown = |value: &Value| match (name.as_str(), value) {
+            ("database_url", Value::String(url)) if !url.is_empty() => Value::String(without_password(url)),
+            _ => value.clone(),
+        };
+        let value = value.filter(|_| !is_hidden).map(shown);
+        Setting { value, set_by: self.set_by.get(&name).cloned(), name }
+    }
+
+    fn lay_file(&mut self, text: &str, origin: &str) -> Result<(), ConfigRefused> {
+        let over: Table = text.parse().map_err(|error: toml::de::Error| syntax(&error, text, origin))?;
+        for name in SECRETS {
+            if over.get(name).is_some_and(|key| key.as_str() != Some("")) {
+                return refused(format!(
+                    "{origin}: {name} does not belong into a settings file: use {name}_file, or COUNTERSIGN_{} in the environment",
+                    name.to_uppercase()
+                ));
+            }
+        }
+        lay_table(&mut self.table, over, origin, "", &mut self.set_by)
+    }
+
+    /// Sets `setting` (`limits__connections` for a key of a section) from a text, read as what the default is.
+    fn lay_text(&mut self, setting: &str, text: &str, origin: &str) -> Result<(), ConfigRefused> {
+        let name = setting.replace("__", ".");
+        let slot = match setting.split_once("__") {
+            Some((section, inner)) => {
+                self.table.get_mut(section).and_then(Value::as_table_mut).and_then(|section| section.get_mut(inner))
+            }
+            None => self.table.get_mut(setting),
+        };
+        let Some(slot) = slot else { return refused(format!("{origin}: there is no setting {name}")) };
+        *slot = read_as(slot, text, origin)?;
+        self.set_by.insert(name, origin.to_owned());
+        Ok(())
+    }
+}
+
+/// The names of all settings in the order of the file that has them.
+fn names() -> Vec<String> {
+    let mut section = String::new();
+    let mut names = Vec::new();
+    for line in DEFAULTS.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = format!("{name}.");
+        } else if let Some((name, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            names.push(format!("{section}{name}"));
+        }
+    }
+    names
+}
+
+/// The address of a database with PASSWORD where its password was.
+pub(crate) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
+    let (authority, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((user, hosts)) if user.contains(':') => {
+            format!("{}:PASSWORD@{hosts}", user.split(':').next().unwrap_or_default())
+        }
+        Some(_) | None => authority.to_owned(),
+    };
+    let (path, query) = after.split_once('?').map_or((after, None), |(path, query)| (path, Some(query)));
+    let hidden =
+        |part: &str| if part.starts_with("password=") { "password=PASSWORD".to_owned() } else { part.to_owned() };
+    let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
+    format!("{scheme}://{authority}{path}{}", query.unwrap_or_default())
+}
 
 /// Where the text is no TOML. Never the line itself: it may hold a password, or a key that does not belong there.
 fn syntax(error: &toml::de::Error, text: &str, origin: &str) -> ConfigRefused {
@@ -43,21 +184,8 @@ pub(super) fn in_words(error: &str) -> String {
     format!("{number} is too small or too large: a whole number from 0 to {most} is wanted")
 }
 
-pub(super) fn lay_file(table: &mut Table, text: &str, origin: &str) -> Result<(), ConfigRefused> {
-    let over: Table = text.parse().map_err(|error: toml::de::Error| syntax(&error, text, origin))?;
-    for name in ["master_key", "master_key_previous", "callback_proxy_credentials"] {
-        if over.get(name).is_some_and(|key| key.as_str() != Some("")) {
-            return refused(format!(
-                "{origin}: {name} does not belong into a settings file: use {name}_file, or COUNTERSIGN_{} in the environment",
-                name.to_uppercase()
-            ));
-        }
-    }
-    lay_table(table, over, origin, "")
-}
-
 /// Refuses a settings file that everybody may read and that holds the password of the database.
-pub(super) fn guard_password(table: &Table, file: &Path) -> Result<(), ConfigRefused> {
+fn guard_password(table: &Table, file: &Path) -> Result<(), ConfigRefused> {
     let url = table.get("database_url").and_then(Value::as_str).unwrap_or_default();
     let user = url.split_once("://").and_then(|(_, rest)| rest.split_once('@')).map_or("", |(user, _)| user);
     let has_password = user.contains(':') || url.contains("password=");
@@ -71,13 +199,22 @@ pub(super) fn guard_password(table: &Table, file: &Path) -> Result<(), ConfigRef
     Ok(())
 }
 
-fn lay_table(table: &mut Table, over: Table, origin: &str, path: &str) -> Result<(), ConfigRefused> {
+fn lay_table(
+    table: &mut Table,
+    over: Table,
+    origin: &str,
+    path: &str,
+    set_by: &mut BTreeMap<String, String>,
+) -> Result<(), ConfigRefused> {
     for (name, value) in over {
         let full = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         match (table.get_mut(&name), value) {
             (None, _) => return refused(format!("{origin}: there is no setting {full}")),
-            (Some(Value::Table(inner)), Value::Table(over)) => lay_table(inner, over, origin, &full)?,
-            (Some(known), value) if known.same_type(&value) => *known = value,
+            (Some(Value::Table(inner)), Value::Table(over)) => lay_table(inner, over, origin, &full, set_by)?,
+            (Some(known), value) if known.same_type(&value) => {
+                *known = value;
+                set_by.insert(full, origin.to_owned());
+            }
             (Some(known), value) => {
                 return refused(format!("{origin}: {full} must be {}, not {}", kind(known), kind(&value)));
             }
@@ -96,20 +233,6 @@ fn kind(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Table(_) => "a section",
     }
-}
-
-/// Sets `setting` (`limits__connections` for a key of a section) from a text, read as what the default is.
-pub(super) fn lay_text(table: &mut Table, setting: &str, text: &str, origin: &str) -> Result<(), ConfigRefused> {
-    let unknown = || ConfigRefused(format!("{origin}: there is no setting {}", setting.replace("__", ".")));
-    let slot = match setting.split_once("__") {
-        Some((section, name)) => {
-            table.get_mut(section).and_then(Value::as_table_mut).and_then(|inner| inner.get_mut(name))
-        }
-        None => table.get_mut(setting),
-    };
-    let slot = slot.ok_or_else(unknown)?;
-    *slot = read_as(slot, text, origin)?;
-    Ok(())
 }
 
 fn read_as(known: &Value, text: &str, origin: &str) -> Result<Value, ConfigRefused> {

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use anyhow::{anyhow, bail, ensure};
 
-use crate::config::Config;
+use crate::config::{Config, without_password};
 use crate::datadir::{DataDir, DataRefused};
 use crate::keys;
 
@@ -31,23 +31,6 @@ fn quoted(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
-}
-
-/// The address with PASSWORD where its password was.
-fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
-    let (authority, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let authority = match authority.rsplit_once('@') {
-        Some((user, hosts)) if user.contains(':') => {
-            format!("{}:PASSWORD@{hosts}", user.split(':').next().unwrap_or_default())
-        }
-        Some(_) | None => authority.to_owned(),
-    };
-    let (path, query) = after.split_once('?').map_or((after, None), |(path, query)| (path, Some(query)));
-    let hidden =
-        |part: &str| if part.starts_with("password=") { "password=PASSWORD".to_owned() } else { part.to_owned() };
-    let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
-    format!("{scheme}://{authority}{path}{}", query.unwrap_or_default())
 }
 
 /// Where a deployment is meant to be: its database, or the folder that has it.
