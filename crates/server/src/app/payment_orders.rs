@@ -175,12 +175,11 @@ pub async fn close(
     claim: &ClaimKey,
     actor: &Actor,
 ) -> Result<(), AppError> {
-    let id = find(app, owner, named).await?.order.prepay_id;
+    let mut before = find(app, owner, named).await?;
+    let id = before.order.prepay_id;
     let _turn = app.turns.take(TurnKey::PaymentOrder(id.number())).await;
     let arrived = app.clock.now();
     loop {
-        let found = app.store.payment_order(owner.tenant, owner.no, OrderName::Prepay(id)).await?;
-        let before = found.ok_or(AppError::OrderNotFound)?;
         if before.order.status == PaymentStatus::Closed {
             return settle(app, claim).await;
         }
@@ -193,6 +192,9 @@ pub async fn close(
             done.ring(app);
             return Ok(());
         }
+        // It has moved since it was read.
+        let found = app.store.payment_order(owner.tenant, owner.no, OrderName::Prepay(id)).await?;
+        before = found.ok_or(AppError::OrderNotFound)?;
     }
 }
 

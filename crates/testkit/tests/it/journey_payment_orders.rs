@@ -318,6 +318,21 @@ async fn a_merchant_closes_what_is_pending_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn an_order_that_is_closed_many_times_at_once_is_closed_once_and_all_are_told_so() {
+    let (world, signer) = bank().await;
+    for round in 0..8 {
+        let no = format!("T-{round}");
+        good(&world, &signer, "POST", CREATE, &order(&no)).await;
+        let body = json!({"merchantTradeNo": no});
+        let close = || good(&world, &signer, "POST", CLOSE, &body);
+        let (one, two, three, four) = tokio::join!(close(), close(), close(), close());
+        assert_eq!([one, two, three, four], ["SUCCESS"; 4].map(|result| json!({"result": result})));
+    }
+    let events = pulled(&world, &signer).await;
+    assert_eq!(events.len(), 8, "each is told of once: {events:?}");
+}
+
+#[tokio::test]
 async fn an_order_expires_at_its_exact_instant_and_is_told_of_once_also_with_no_process_running() {
     let (world, signer) = bank().await;
     for no in ["T-1", "T-2"] {
