@@ -34,6 +34,8 @@ pub(super) enum Task {
     DeleteNonces(u32),
     #[cfg(test)]
     Panic,
+    #[cfg(test)]
+    LoseSync,
 }
 
 impl Task {
@@ -98,12 +100,9 @@ enum Stage {
 }
 
 impl Failure {
-    fn into_answer(self) -> CommitError {
-        if self.stage == Stage::Commit && may_be_done(&self.error) {
-            tracing::error!(error = %self.error, "a commit failed in a way that leaves its fate open");
-            return CommitError::Unknown;
-        }
-        CommitError::Store(fault(self.error))
+    /// Whether the transaction may be found done after a crash.
+    fn is_in_doubt(&self) -> bool {
+        self.stage == Stage::Commit && may_be_done(&self.error)
     }
 }
 
@@ -157,8 +156,14 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
     }
     match together(applier, shared, jobs) {
         Ok(answers) => answer(&shared.nonces, jobs.drain(..).zip(answers)),
+        Err(failure) if failure.is_in_doubt() => {
+            let error = &failure.error;
+            tracing::error!(%error, batches = jobs.len(), "a commit failed in a way that leaves its fate open");
+            // Not each alone: one that failed then would be taken for not done, though the commit of all of them may still be in the log.
+            answer(&shared.nonces, jobs.drain(..).map(|job| (job, Err(CommitError::Unknown))))
+        }
         Err(failure) if jobs.len() == 1 => {
-            let failed = jobs.pop().map(|job| (job, Err(failure.into_answer())));
+            let failed = jobs.pop().map(|job| (job, Err(CommitError::Store(fault(failure.error)))));
             answer(&shared.nonces, failed.into_iter())
         }
         Err(Failure { error, stage: Stage::Begin }) => {
@@ -220,6 +225,11 @@ fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, F
         }
     }
     applier.heads.save(&mut applier.kept).map_err(at(Stage::Batches))?;
+    #[cfg(test)]
+    if jobs.iter().any(|job| matches!(job.task, Task::LoseSync)) {
+        let lost = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
+        return Err(at(Stage::Commit)(rusqlite::Error::SqliteFailure(lost, None)));
+    }
     applier.kept.run(Sql::Commit, []).map_err(at(Stage::Commit))?;
     Ok(answers)
 }
@@ -238,6 +248,8 @@ fn task(applier: &mut Applier<'_>, task: &Task) -> Result<Done, Stop> {
         Task::DeleteNonces(count_max) => delete_nonces(applier, *count_max),
         #[cfg(test)]
         Task::Panic => panic!("told to"),
+        #[cfg(test)]
+        Task::LoseSync => Ok(Done::default()),
     }
 }
 
@@ -270,7 +282,7 @@ fn publish(task: &Task, nonces: &Nonces) {
         Task::RaiseHorizon(horizon) => nonces.horizon_raised(*horizon),
         Task::Commit(..) | Task::DeleteNonces(_) => {}
         #[cfg(test)]
-        Task::Panic => {}
+        Task::Panic | Task::LoseSync => {}
     }
 }
 
@@ -409,6 +421,20 @@ mod tests {
         for name in ["a", "b", "c"] {
             assert_eq!(store.setting(name).await.expect("reads"), None);
         }
+    }
+
+    #[tokio::test]
+    async fn a_group_whose_commit_is_in_doubt_is_in_doubt_for_all_of_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = SqliteStore::open(&dir.path().join("db"), SqliteOptions::new([1; 16], "boot")).expect("opens");
+        let commit = |name| Task::Commit(setting(name), Marks::default());
+        let jobs = [commit("a"), Task::LoseSync, commit("b")].map(Ok);
+        for sent in send_each(&store.queue, jobs.into_iter()) {
+            let answer = sent.expect("is queued").answer().await;
+            assert!(matches!(answer, Err(CommitError::Unknown)), "{answer:?}");
+        }
+        store.commit(setting("c")).await.expect("the next one is well");
+        assert_eq!(store.setting("a").await.expect("reads"), None);
     }
 
     fn secret_of_nobody() -> crate::contract::SecretRow {
