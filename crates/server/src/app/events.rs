@@ -351,14 +351,18 @@ pub struct Pulled {
 
 /// The merchant's own pull: events of this application with `seq` greater than `after`, delivered or not.
 pub async fn events_after(app: &App, of: &ApplicationRow, after: i64, limit: u32) -> Result<Pulled, AppError> {
-    let events = app.store.events_after(of.tenant, of.no, after, limit).await?;
+    let mut events = app.store.events_after(of.tenant, of.no, after, limit).await?;
     match events.first() {
-        // `seq` has no gaps, so what is missing here is no longer kept.
+        // What is missing here is no longer kept, or was lost with what came after a backup.
         Some(first) if first.seq > after.saturating_add(1) => Err(AppError::EventsGone { oldest: first.seq }),
-        Some(_) | None => {
+        Some(first) => {
+            // Where numbers were left out by a restore the page ends, so that the next one says so.
+            let expected = (first.seq..).zip(&events).take_while(|(seq, event)| event.seq == *seq).count();
+            events.truncate(expected);
             let next = events.last().map_or(after, |last| last.seq);
             Ok(Pulled { events, next })
         }
+        None => Ok(Pulled { events, next: after }),
     }
 }
 

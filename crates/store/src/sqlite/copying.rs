@@ -5,7 +5,7 @@ use std::path::Path;
 
 use countersign_domain::time::UnixMillis;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, ToSql, params, params_from_iter};
+use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
 use super::fault::fault;
 use super::open::connect;
@@ -15,6 +15,10 @@ use crate::moving::{Cell, Table};
 
 /// How long to wait for a lock that another program holds on the file.
 const BUSY_MS: u64 = 10_000;
+
+/// So many `seq` at least are left out of each application's, for what the original gave after a copy of it was made; its next event has a multiple
+/// of it and one. More events than an application has in a day, and few enough for 100 restores in 32 bits. The chains of moves know it, too.
+const SEQ_LEFT_OUT: i64 = 10_000_000;
 
 /// Copies a file that may be served meanwhile into an empty one, as it was at one moment. Whoever writes goes on: the copy is made from a
 /// snapshot, which only keeps the log from being emptied for as long as it takes.
@@ -41,8 +45,8 @@ pub struct Revival<'a> {
     pub horizon: UnixMillis,
 }
 
-/// Turns a copy into a deployment: the schema is brought up to date, used nonces go, since nothing stamped by the horizon is accepted, and
-/// what the file says of a move of its own goes, too. Everything is in the file itself when this returns.
+/// Turns a copy into a deployment: the schema is brought up to date, used nonces go, since nothing stamped by the horizon is accepted, the
+/// `seq` of events go on at a multiple of [`SEQ_LEFT_OUT`], and what the file says of a move of its own goes, too. Everything is in the file itself when this returns.
 pub(super) fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreError> {
     let mut conn = connect(path, BUSY_MS)?;
     migrate(&mut conn)?;
@@ -55,9 +59,21 @@ pub(super) fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreErro
     transaction.execute("DELETE FROM nonce", []).map_err(fault)?;
     let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1), boot_id = '', journal_synced = 1";
     transaction.execute(raise, [revival.horizon.0]).map_err(fault)?;
+    leave_seq_out(&transaction)?;
     transaction.commit().map_err(fault)?;
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(fault)?;
     conn.close().map_err(|(_, error)| fault(error))
+}
+
+/// A `seq` that the original gave after the copy was made is given to no other event: a merchant who has pulled as far would never ask for the new
+/// one.
+fn leave_seq_out(transaction: &Transaction<'_>) -> Result<(), StoreError> {
+    let uncounted = "INSERT INTO event_counter (tenant_no, application_no, seq) SELECT tenant_no, application_no, 1 FROM application a
+                     WHERE NOT EXISTS (SELECT 1 FROM event_counter c WHERE c.application_no = a.application_no)";
+    transaction.execute(uncounted, []).map_err(fault)?;
+    let count = "UPDATE event_counter SET seq = (seq / ?1 + 2) * ?1";
+    transaction.execute(count, [SEQ_LEFT_OUT]).map_err(fault)?;
+    Ok(())
 }
 
 /// Raises the horizon of a revived copy: what is stamped by then is refused. In the file itself when this returns.

@@ -4,16 +4,20 @@ use std::path::PathBuf;
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_store::Store as _;
-use countersign_store::contract::{ClaimKey, Claimed};
+use countersign_store::contract::{ClaimKey, Claimed, EndpointSettings};
 use countersign_store::moving::{self, Move, ROWS_PER_PORTION};
 use countersign_store::testing::Database as Fresh;
 
 use super::restoring::{Work, give_name};
 use super::*;
+use crate::app::error::AppError;
+use crate::app::events::{self, Happening};
+use crate::app::identity::{NewApplication, NewMerchant, Standing, create_application, create_merchant};
+use crate::app::{Actor, App};
 use crate::chance::Chance;
 use crate::config::Optional;
 use crate::datadir::DataDir;
-use crate::run::{close_store, initialise, open_store, recover, sqlite_options};
+use crate::run::{close_store, initialise, open_app, open_store, recover, sqlite_options};
 
 /// A deployment in a folder, and a place for what is made of it.
 struct Place {
@@ -189,4 +193,90 @@ async fn the_copy_that_a_move_left_is_not_backed_up_unless_it_is_served() {
     assert!(!file.exists());
     place.config.serve_moved = true;
     take(&place.config, &file).await.expect("it is served on purpose");
+}
+
+/// An application of a merchant of its own.
+async fn application(app: &App, name: &str) -> String {
+    let nobody = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+    let merchant = NewMerchant {
+        merchant_id: Some(name.to_owned()),
+        name: name.to_owned(),
+        standing: Standing::Merchant,
+        user_id: None,
+    };
+    create_merchant(app, &merchant, &|_| None, &nobody).await.expect("is made");
+    let application = NewApplication {
+        merchant_id: name.to_owned(),
+        name: name.to_owned(),
+        callback_url: None,
+        endpoint: EndpointSettings::default(),
+    };
+    create_application(app, &application, &|_| None, &nobody).await.expect("is made").application.client_id
+}
+
+async fn happen(app: &App, client_id: &str, times: usize) {
+    let nobody = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+    for _ in 0..times {
+        let what = Happening {
+            client_id: client_id.to_owned(),
+            biz_type: "PAYMENT_ORDER".to_owned(),
+            biz_id: "1".to_owned(),
+            biz_status: "SUCCESS".to_owned(),
+            data: "{}".to_owned(),
+        };
+        events::emit(app, &what, &|_| None, &nobody).await.expect("is written");
+    }
+}
+
+/// The numbers of a page, or the oldest that is kept.
+async fn pulled(app: &App, client_id: &str, after: i64) -> Result<Vec<i64>, i64> {
+    let of = app.store.application(client_id).await.expect("it answers").expect("it is there").application;
+    match events::events_after(app, &of, after, 500).await {
+        Ok(page) => {
+            assert_eq!(page.next, page.events.last().map_or(after, |last| last.seq));
+            Ok(page.events.iter().map(|event| event.seq).collect())
+        }
+        Err(AppError::EventsGone { oldest }) => Err(oldest),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_merchant_takes_an_event_after_a_restore_for_one_that_he_has_seen() {
+    let (place, database) = (Place::new().await, Fresh::new().await);
+    let file = place.path("backup");
+    let app = open_app(&place.config, Clock::System, None).await.expect("it opens");
+    let (till, idle) = (application(&app, "till").await, application(&app, "idle").await);
+    happen(&app, &till, 2).await;
+    take(&place.config, &file).await.expect("a backup can be taken");
+    // What is lost with the original, and merchants have pulled.
+    happen(&app, &till, 3).await;
+    happen(&app, &idle, 1).await;
+    assert_eq!((pulled(&app, &till, 2).await, pulled(&app, &idle, 0).await), (Ok(vec![3, 4, 5]), Ok(vec![1])));
+    close_store(&app.store).expect("it closes");
+
+    let restored = place.elsewhere("restored", None);
+    restore(&restored, &file).await.expect("it is whole");
+    let app = open_app(&restored, Clock::System, None).await.expect("it opens");
+    for id in [&till, &idle] {
+        assert_eq!(pulled(&app, id, 5).await, Ok(vec![]), "nothing has happened since");
+        happen(&app, id, 2).await;
+        assert_eq!(pulled(&app, id, 5).await, Err(20_000_001), "what came in between is not there");
+        assert_eq!(pulled(&app, id, 20_000_000).await, Ok(vec![20_000_001, 20_000_002]));
+    }
+    assert_eq!(pulled(&app, &till, 0).await, Ok(vec![1, 2]), "a page ends where numbers are left out");
+    assert_eq!(pulled(&app, &till, 2).await, Err(20_000_001));
+    happen(&app, &application(&app, "new").await, 1).await;
+    let again = place.path("again");
+    take(&restored, &again).await.expect("a backup can be taken");
+    close_store(&app.store).expect("it closes");
+
+    // The numbers that are left out are none that a move misses.
+    let moved = place.elsewhere("moved", Some(database.url()));
+    restore(&moved, &again).await.expect("it is whole");
+    let app = open_app(&moved, Clock::System, None).await.expect("it opens");
+    happen(&app, &till, 1).await;
+    assert_eq!(pulled(&app, &till, 20_000_000).await, Ok(vec![20_000_001, 20_000_002]));
+    assert_eq!(pulled(&app, &till, 20_000_002).await, Err(40_000_001));
+    close_store(&app.store).expect("it closes");
 }
