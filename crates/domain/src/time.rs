@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::civil::{Date, DateTime, Time, date};
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
@@ -155,10 +156,16 @@ fn nearest_timestamp(at: UnixMillis) -> Timestamp {
 
 /// An instant as RFC 3339 writes it, with any offset; parts of a millisecond are cut. None: it names no instant.
 pub fn parse_rfc3339(text: &str) -> Option<UnixMillis> {
-    // What jiff takes beyond it: blanks in place of `T`, and names of zones behind.
-    let form = text.as_bytes().get(10).is_some_and(|b| b.eq_ignore_ascii_case(&b'T')) && !text.contains('[');
-    let at: Timestamp = text.parse().ok().filter(|_| form)?;
-    Some(UnixMillis(at.as_millisecond()))
+    // What jiff takes beyond it: blanks in place of `T`, times without minutes or seconds, and names of zones behind.
+    let is_at = |place: usize, wanted: u8| text.as_bytes().get(place).is_some_and(|b| b.eq_ignore_ascii_case(&wanted));
+    if !is_at(10, b'T') || !is_at(13, b':') || !is_at(16, b':') || text.contains('[') {
+        return None;
+    }
+    // In pieces: a jiff timestamp ends a day early.
+    let pieces = Pieces::parse(text).ok()?;
+    let offset = SignedDuration::from_secs(pieces.to_numeric_offset()?.seconds().into());
+    let since = pieces.date().to_datetime(pieces.time()?).duration_since(EPOCH).checked_sub(offset)?;
+    i64::try_from(since.as_millis()).ok().map(UnixMillis)
 }
 
 /// A second of UTC by its numbers, as a calendar and a clock show them: year, month, day; hour, minute, second. A leap second, 60, is
@@ -177,7 +184,7 @@ pub fn utc_year(at: UnixMillis) -> i64 {
     nearest_timestamp(at).to_zoned(TimeZone::UTC).year().into()
 }
 
-/// ISO 8601 / RFC 3339 in UTC with milliseconds: `2026-01-02T00:00:00.000Z`. For instants of ours, not for dates of rules.
+/// ISO 8601 / RFC 3339 in UTC with milliseconds: `2026-01-02T00:00:00.000Z`. Instants beyond the year 9999 are shown as its last one.
 pub fn rfc3339(at: UnixMillis) -> String {
-    format!("{:.3}", nearest_timestamp(at))
+    format!("{:.3}Z", EPOCH.saturating_add(SignedDuration::from_millis(at.0)))
 }

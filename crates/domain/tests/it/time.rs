@@ -103,6 +103,10 @@ fn parts_of_a_second_are_cut_and_the_ends_of_time_do_not_fail() {
 fn instants_are_written_with_milliseconds() {
     assert_eq!(rfc3339(UnixMillis(1_767_312_000_007)), "2026-01-02T00:00:00.007Z");
     assert_eq!(rfc3339(UnixMillis(0)), "1970-01-01T00:00:00.000Z");
+    assert_eq!(rfc3339(UnixMillis(-1)), "1969-12-31T23:59:59.999Z");
+    // How many people write "never": a due date is told in evidence and in the audit log.
+    assert_eq!(rfc3339(UnixMillis(253_402_300_799_000)), "9999-12-31T23:59:59.000Z");
+    assert_eq!(rfc3339(UnixMillis(i64::MAX)), "9999-12-31T23:59:59.999Z");
 }
 
 #[test]
@@ -112,6 +116,10 @@ fn an_instant_is_read_with_any_offset_and_nothing_else_is_read_as_one() {
         ("2026-01-02T00:00:00Z", 1_767_312_000_000),
         ("2026-01-02T01:00:00+01:00", 1_767_312_000_000),
         ("2026-01-02T00:00:00.0079Z", 1_767_312_000_007),
+        ("2026-01-01t22:30:00-01:30", 1_767_312_000_000),
+        ("1969-12-31T23:59:59.999Z", -1),
+        ("9999-12-31T23:59:59Z", 253_402_300_799_000),
+        ("9999-12-31T23:59:59.999+00:00", 253_402_300_799_999),
     ] {
         assert_eq!(parse_rfc3339(text), Some(UnixMillis(ms)), "{text}");
     }
@@ -120,6 +128,12 @@ fn an_instant_is_read_with_any_offset_and_nothing_else_is_read_as_one() {
         "2026-01-02",
         "2026-01-02T00:00:00",
         "2026-01-02 00:00:00Z",
+        "2026-01-02T14Z",
+        "2026-01-02T14:00Z",
+        "2026-01-02T14:00:00",
+        "2026-01-02T140000Z",
+        "10000-01-01T00:00:00Z",
+        "2026-01-02T24:00:00Z",
         "2026-02-30T00:00:00Z",
         "1767312000000",
         "2026-01-02T01:00:00+01:00[Europe/Berlin]",

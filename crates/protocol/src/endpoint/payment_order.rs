@@ -195,7 +195,7 @@ fn trade_no(text: String) -> Result<String, FieldRefused> {
 fn amount(fields: &Fields<'_>, name: &str) -> Result<String, RequestRefused> {
     let text = fields.text(name).map_err(|_| RequestRefused {
         code: Code::InvalidAmount,
-        sentence: format!("field {name}: must be a text such as \"12.5\""),
+        sentence: format!("field {name}: must be a text of plain digits such as \"12.5\""),
     })?;
     text.ok_or_else(|| crate::body::missing(name).into())
 }

@@ -42,7 +42,7 @@ impl PricePolicy {
     /// Whether a rate is too old to be quoted.
     pub fn is_stale(&self, rate: &RateRow, now: UnixMillis) -> bool {
         let age = u64::try_from(now.0.saturating_sub(rate.updated_at.0)).unwrap_or(0);
-        Duration::from_millis(age) > self.rate_max_age
+        Duration::from_millis(age) >= self.rate_max_age
     }
 }
 

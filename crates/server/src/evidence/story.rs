@@ -178,8 +178,11 @@ impl Story {
             Some(from) => {
                 let from = status(from)?;
                 demand(from.may_become(to), &format!("{} cannot become {}", from.name(), to.name()))?;
-                let in_time =
-                    from != PaymentStatus::Pending || (step.at < order.expire_at) == (to != PaymentStatus::Expired);
+                let in_time = match (from, to) {
+                    (PaymentStatus::Pending, PaymentStatus::Expired) => step.at == order.expire_at,
+                    (PaymentStatus::Pending, _) => step.at < order.expire_at,
+                    (_, _) => true,
+                };
                 demand(in_time, "an order expires at its expire time, and then only")?;
             }
         }

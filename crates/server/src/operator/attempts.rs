@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Named, Reply, json};
 use super::events::{Attempt, event_id};
+use super::paging::digits;
 use super::problem::{Problem, ProblemDocument};
 use crate::app::events;
 
@@ -74,7 +75,7 @@ impl AttemptWithBytes {
     params(("event_id" = String, Path, description = "The event"), ("attempt" = i64, Path, description = "Which attempt: 1, 2, ...")),
     responses((status = 200, body = AttemptWithBytes), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named((id, number)): Named<(String, String)>) -> Reply {
-    let attempt = number.parse().map_err(|_| Problem::from(events::no_attempt(&id, &number)))?;
+    let attempt = digits(&number).ok_or_else(|| Problem::from(events::no_attempt(&id, &number)))?;
     let (event, row, bytes) = events::attempt(&desk.app, event_id(&id)?, attempt).await?;
     Ok(json(&AttemptWithBytes::new(Attempt::from(&row), &event.body, bytes.as_ref())))
 }

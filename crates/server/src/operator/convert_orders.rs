@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{amount, checked_text, currency, rate, rate_schema, whole};
-use super::paging::{Asked, Mark, Page};
+use super::paging::{Asked, Mark, Page, digits};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
 use crate::app::{App, convert, identity};
@@ -179,7 +179,7 @@ pub struct ConvertOrderView {
 const MARK: Mark<OrderId> = Mark { read: OrderId::parse, write: OrderId::to_string };
 
 fn status_of(code: &str) -> Option<ConvertStatus> {
-    code.parse().ok().and_then(ConvertStatus::from_code)
+    digits(code).and_then(ConvertStatus::from_code)
 }
 
 /// Convert orders in the descending order of their numbers: those that were made by the server stand newest first. `state=1` are those that the

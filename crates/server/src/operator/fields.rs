@@ -82,7 +82,7 @@ pub fn in_order(
 /// An amount: a text within the contract's limits, never rounded.
 pub fn amount(fields: &Fields<'_>, name: &str) -> Result<Amount, Problem> {
     let refuse = |why: String| Problem::new(Code::InvalidAmount, format!("field {name}: {why}"));
-    let text = fields.text(name).map_err(|_| refuse("must be a text such as \"12.5\"".to_owned()))?;
+    let text = fields.text(name).map_err(|_| refuse("must be a text of plain digits such as \"12.5\"".to_owned()))?;
     let text = text.ok_or_else(|| Problem::field(name, "is required"))?;
     transaction(&text, TRANSACTION_MAX).map_err(|refused| refuse(refused.to_string()))
 }

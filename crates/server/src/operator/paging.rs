@@ -3,6 +3,7 @@
 //! A list has one [`Mark`], which writes its `next` and reads its `after`: what it would not write itself it does not take. What a cursor
 //! names need not be there any more: a list goes on from its place in the order.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -44,9 +45,13 @@ pub struct Mark<P> {
     pub write: fn(&P) -> String,
 }
 
+/// A number of digits alone: Rust reads a plus sign before them, too.
+pub fn digits<N: FromStr>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Of lists in the order of a number that each item has for itself.
-pub const NUMBER: Mark<i64> =
-    Mark { read: |text| text.parse().ok().filter(|number| *number >= 0), write: i64::to_string };
+pub const NUMBER: Mark<i64> = Mark { read: |text| digits(text).filter(|number| *number >= 0), write: i64::to_string };
 
 /// The same behind a letter, which tells the cursors of lists apart that all go by numbers.
 pub const fn lettered<const LETTER: char>() -> Mark<i64> {
@@ -73,7 +78,7 @@ impl FromRequestParts<Arc<Desk>> for Asked {
 impl Asked {
     fn parse(text: &str) -> Result<Self, Problem> {
         let filters = Filters::of(text);
-        let within = |text: &str| text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+        let within = |text: &str| digits(text).filter(|limit| (1..=LIMIT_MAX).contains(limit));
         let limit = filters.read("limit", within, &format!("must be a number from 1 to {LIMIT_MAX}"))?;
         Ok(Self { filters, limit: limit.unwrap_or(LIMIT_DEFAULT) })
     }

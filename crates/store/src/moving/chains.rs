@@ -4,7 +4,8 @@ use super::{ChainReport, MoveError};
 use crate::contract::StoreError;
 use crate::postgres::moving::Target;
 
-/// One kind of chain. A restore leaves `seq` of events out, and goes on behind a multiple of 10,000,000. The query gives a row for each link, its name and whether it holds.
+/// One kind of chain. The query gives a row for each link, its name and whether it holds. A restore leaves `seq` of events out, and goes on behind a
+/// multiple of 10,000,000.
 struct Chain {
     about: &'static str,
     table: &'static str,

@@ -46,7 +46,8 @@ pub struct Revival<'a> {
 }
 
 /// Turns a copy into a deployment: the schema is brought up to date, used nonces go, since nothing stamped by the horizon is accepted, the
-/// `seq` of events go on at a multiple of [`SEQ_LEFT_OUT`], and what the file says of a move of its own goes, too. Everything is in the file itself when this returns.
+/// `seq` of events go on at a multiple of [`SEQ_LEFT_OUT`], and what the file says of a move of its own goes, too. Everything is in the file
+/// itself when this returns.
 pub(super) fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreError> {
     let mut conn = connect(path, BUSY_MS)?;
     migrate(&mut conn)?;

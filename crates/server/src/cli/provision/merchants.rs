@@ -98,11 +98,11 @@ pub enum Institution {
         /// Its public id [default: made by the server]
         #[arg(long, value_name = "ID")]
         merchant_id: Option<String>,
-        /// Base rate in percent (or as a fraction, where the deployment says so)
-        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_f", allow_negative_numbers = true)]
+        /// Base rate in percent (or as a fraction, where the deployment says so) [default: 0]
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, allow_negative_numbers = true)]
         base_r: Option<String>,
-        /// Base fee in USDT
-        #[arg(long, value_name = "NUMBER", value_parser = json_number, requires = "base_r", allow_negative_numbers = true)]
+        /// Base fee in USDT [default: 0]
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, allow_negative_numbers = true)]
         base_f: Option<String>,
         /// The user id of its conversions [default: made by the server]
         #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<i64>)]
@@ -186,6 +186,12 @@ pub enum SubAccount {
     Update(UpdateArgs),
 }
 
+/// What is not given is 0, unless neither is.
+fn base_rate(r: Option<&str>, f: Option<&str>) -> Option<String> {
+    let of = |part: Option<&str>| part.unwrap_or("0").to_owned();
+    (r.is_some() || f.is_some()).then(|| format!(r#"{{"r_total":{},"f_total":{}}}"#, of(r), of(f)))
+}
+
 impl IntoCall for Institution {
     fn call(&self) -> anyhow::Result<Call> {
         Ok(match self {
@@ -193,10 +199,7 @@ impl IntoCall for Institution {
                 .text("name", Some(name))
                 .text("merchant_id", merchant_id.as_deref())
                 .raw("user_id", user_id.map(|id| id.to_string()))
-                .raw(
-                    "base_rate",
-                    base_r.as_ref().zip(base_f.as_ref()).map(|(r, f)| format!(r#"{{"r_total":{r},"f_total":{f}}}"#)),
-                ),
+                .raw("base_rate", base_rate(base_r.as_deref(), base_f.as_deref())),
             Self::List(page) => Call::list("/institutions", MERCHANT_COLUMNS).page(page),
             Self::Show { id } => show(id),
             Self::Update(args) => update(args)?,

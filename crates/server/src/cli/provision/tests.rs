@@ -39,6 +39,10 @@ fn each_command_about_identities_makes_its_call() {
             "institution create --name N --merchant-id M --base-r 0.10 --base-f 2 --json",
             r#"POST /institutions {"name":"N","merchant_id":"M","base_rate":{"r_total":0.10,"f_total":2}}"#,
         ),
+        (
+            "institution create --name N --base-r 0.5",
+            r#"POST /institutions {"name":"N","base_rate":{"r_total":0.5,"f_total":0}}"#,
+        ),
         ("institution list --limit 5 --after 7", "GET /institutions limit=5 after=7"),
         ("institution show M", "GET /merchants/M"),
         ("institution update M --name N", r#"PATCH /merchants/M {"name":"N"}"#),

@@ -202,7 +202,7 @@ async fn a_cursor_that_is_no_next_of_this_list_is_refused_by_name() {
 async fn a_limit_is_a_number_from_1_to_500_on_every_list() {
     let house = full().await;
     for ask in LISTS.iter().map(|list| list.ask).chain([BOUNDED]) {
-        for limit in ["0", "501", "abc", "", "-1", "1.0", "%00", "%ff", "1&limit=1"] {
+        for limit in ["0", "501", "%2B5", "abc", "", "-1", "1.0", "%00", "%ff", "1&limit=1"] {
             refused(&house, &with(ask, &format!("limit={limit}")), MALFORMED, "field limit: ").await;
         }
         house.get(&with(ask, "limit=500")).await.ok();
