@@ -144,7 +144,7 @@ pub async fn convert(
     claim: &ClaimKey,
     actor: &Actor,
 ) -> Result<ConvertOrder, AppError> {
-    let _turn = app.turns.take(TurnKey::ConvertRequest(owner.no.0, asked.client_req_id.clone())).await;
+    let _turn = app.turns.take_soon(TurnKey::ConvertRequest(owner.no.0, asked.client_req_id.clone())).await?;
     loop {
         if let Some(order) = made_before(app, owner, asked, claim).await? {
             return Ok(order);

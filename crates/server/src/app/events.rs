@@ -74,7 +74,7 @@ pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor:
     }
     // It will be held: no change of the application may come between the look and the write, or nobody would release it. Here they take
     // turns, against other nodes there is a guard.
-    let _turn = app.turns.take(TurnKey::Application(what.client_id.clone())).await;
+    let _turn = app.turns.take_soon(TurnKey::Application(what.client_id.clone())).await?;
     loop {
         let read = Receiver::Read(Box::new(application(app, &what.client_id).await?));
         match write(app, &read, what, keep, actor).await? {

@@ -79,7 +79,7 @@ pub async fn create(
     claim: &ClaimKey,
     actor: &Actor,
 ) -> Result<PaymentOrderRow, AppError> {
-    let _turn = app.turns.take(TurnKey::TradeNo(owner.no.0, wanted.trade_no.clone())).await;
+    let _turn = app.turns.take_soon(TurnKey::TradeNo(owner.no.0, wanted.trade_no.clone())).await?;
     let arrived = app.clock.now();
     loop {
         let name = OrderName::TradeNo(wanted.trade_no.clone());
@@ -177,7 +177,7 @@ pub async fn close(
 ) -> Result<(), AppError> {
     let mut before = find(app, owner, named).await?;
     let id = before.order.prepay_id;
-    let _turn = app.turns.take(TurnKey::PaymentOrder(id.number())).await;
+    let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id.number())).await?;
     let arrived = app.clock.now();
     loop {
         if before.order.status == PaymentStatus::Closed {
@@ -206,7 +206,7 @@ pub async fn advance(
     keep: &Keep<'_, (MerchantRow, PaymentOrderRow)>,
     actor: &Actor,
 ) -> Result<(MerchantRow, PaymentOrderRow), AppError> {
-    let _turn = app.turns.take(TurnKey::PaymentOrder(id.number())).await;
+    let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id.number())).await?;
     let arrived = app.clock.now();
     loop {
         let found = app.store.payment_order_owner(id).await?;

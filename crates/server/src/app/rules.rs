@@ -54,7 +54,7 @@ pub async fn change(
     actor: &Actor,
 ) -> Result<RuleVersion, AppError> {
     let sub = whose(app, institution, &change.sub_merchant_id).await?;
-    let _turn = app.turns.take(TurnKey::Rules(sub.no.0)).await;
+    let _turn = app.turns.take_soon(TurnKey::Rules(sub.no.0)).await?;
     let mut hint = app.hints.head(sub.no);
     let mut not_before = UnixMillis(i64::MIN);
     loop {

@@ -5,10 +5,17 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard};
+use tokio::time::timeout;
+
+use super::error::AppError;
 
 const SHARDS: usize = 16;
+
+/// As long as a store that cannot do a change keeps its caller waiting.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// What takes turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +64,15 @@ pub struct Turn<'a> {
 }
 
 impl Turns {
+    /// Waits for the turn of `key`, as long as its caller is better served than by being told to repeat.
+    pub async fn take_soon(&self, key: TurnKey) -> Result<Turn<'_>, AppError> {
+        self.take_within(PATIENCE, key).await
+    }
+
+    async fn take_within(&self, patience: Duration, key: TurnKey) -> Result<Turn<'_>, AppError> {
+        timeout(patience, self.take(key)).await.map_err(|_| AppError::Busy)
+    }
+
     /// Waits for the turn of `key`. First come, first served.
     pub async fn take(&self, key: TurnKey) -> Turn<'_> {
         let queue = {
@@ -83,5 +99,23 @@ impl Drop for Turn<'_> {
         if shard.get(&self.key).is_some_and(|queue| Arc::strong_count(queue) == 1) {
             shard.remove(&self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_too_long_for_a_turn_is_told_to_repeat_and_leaves_nothing_behind() {
+        let turns = Turns::default();
+        let within = async |no| turns.take_within(Duration::from_millis(5), TurnKey::Rules(no)).await;
+        let held = within(1).await.expect("nobody has it");
+        assert!(matches!(within(1).await, Err(AppError::Busy)));
+        drop(within(2).await.expect("another key has a queue of its own"));
+        drop(held);
+        drop(within(1).await.expect("it is free again"));
+        let waiting = turns.shards.iter().map(|shard| shard.lock().expect("nobody panicked").len()).sum::<usize>();
+        assert_eq!(waiting, 0);
     }
 }

@@ -17,7 +17,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
 
 use super::flight::Flight;
 use super::health::{BreakerState, Class, Sign};
@@ -70,8 +70,8 @@ pub(super) struct Lineup {
     /// Applications whose rows are to be read next.
     reading: Vec<(TenantNo, ApplicationNo)>,
     ready_bytes: usize,
-    /// Events that others wait for: when they are over, there is something to read.
-    awaited: HashSet<EventNo>,
+    /// Events that others of their application wait for: when they are over, there is something to read.
+    awaited: HashMap<EventNo, ApplicationNo>,
     open: usize,
     /// Attempts that are answered and not recorded.
     unrecorded: usize,
@@ -87,7 +87,7 @@ impl Lineup {
             queues: Default::default(),
             reading: Vec::new(),
             ready_bytes: 0,
-            awaited: HashSet::default(),
+            awaited: HashMap::default(),
             open: 0,
             unrecorded: 0,
         }
@@ -231,7 +231,7 @@ impl Lineup {
                 read += bytes;
                 let Some(due_at) = row.due_at else { continue };
                 if let Some(behind) = row.behind.filter(|_| self.awaited.len() < AWAITED_MAX) {
-                    self.awaited.insert(behind);
+                    self.awaited.insert(behind, *application);
                 }
                 if due_at > now {
                     later = later.into_iter().chain([due_at]).min();
@@ -318,7 +318,7 @@ impl Lineup {
         // What was answered has had its say.
         let turned = if self.is_unrecorded(flight) { None } else { self.fares(flight, sign, next, now) };
         // Who waits for it does so until it is over, not until its next attempt.
-        let at = next.or_else(|| self.awaited.remove(&flight.event).then_some(now));
+        let at = next.or_else(|| self.awaited.remove(&flight.event).map(|_| now));
         if let Some(at) = at {
             self.note(flight.tenant, flight.application, at);
         }
@@ -368,7 +368,7 @@ impl Lineup {
     /// An event waits for another one in the store: when that one is over, there is something to read.
     pub(super) fn waits(&mut self, flight: &Flight, behind: EventNo, now: UnixMillis) {
         if self.awaited.len() < AWAITED_MAX {
-            self.awaited.insert(behind);
+            self.awaited.insert(behind, flight.application);
         }
         // The other one may have ended in between; then this one is due.
         self.note(flight.tenant, flight.application, now);
@@ -462,6 +462,8 @@ impl Lineup {
                 place.unpark();
             }
         }
+        // Their ends are seen elsewhere.
+        self.awaited.retain(|_, application| lanes.contains(Lane::of(*application)));
         self.timetable.keep_lanes(lanes);
     }
 

@@ -1,5 +1,7 @@
 //! How much is read of what is owed, and how much of it is in memory.
 
+use foldhash::HashSet;
+
 use super::*;
 
 #[test]

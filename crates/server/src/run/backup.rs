@@ -267,7 +267,7 @@ pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
         trailer.format,
         trailer.version
     );
-    let whole = trailer.bytes + (end.len() - at) as u64 == length && line.ends_with(b"\n");
+    let whole = trailer.bytes.checked_add((end.len() - at) as u64) == Some(length) && line.ends_with(b"\n");
     ensure!(whole, "{} has not the length that it says", file.display());
     Ok(trailer)
 }

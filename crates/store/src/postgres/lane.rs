@@ -372,6 +372,8 @@ impl Lane {
         steps.push(session.step(Sql::MarkPut, vec![&tenant, &id, &mark]));
         steps.push(session.word("COMMIT"));
         let commit = steps.len() - 1;
+        // What was warned of before says nothing of this commit.
+        session.was_warned();
         let failure = match timeout(self.limits().commit(), in_order(steps)).await {
             Ok(Ok(rows)) if !session.was_warned() => {
                 self.line.keep(session);
@@ -383,8 +385,8 @@ impl Lane {
             Err(_) => Failure::silent(),
         };
         if !failure.leaves_doubt() {
-            // The server refused a statement, so the commit behind it has rolled back.
-            return Commit::Failed(self.drop_out(session, failure).await);
+            self.line.after(session, &failure);
+            return Commit::Failed(failure);
         }
         if failure.trouble == Trouble::Silent {
             self.line.give_up(session);

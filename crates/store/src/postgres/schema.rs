@@ -52,7 +52,7 @@ fn known() -> i32 {
 async fn applied(client: &impl GenericClient) -> Result<Vec<Applied>, StoreError> {
     // Asked of the catalog's own tables: a look-up by name may still remember that the table was not there.
     let there = "SELECT c.relkind = 'r' AND (SELECT count(*) FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped
-                   AND (a.attname, a.atttypid::regtype::text) IN (('number', 'bigint'), ('name', 'text'), ('digest', 'text'))) = 3,
+                   AND (a.attname, a.atttypid) IN (('number', 'bigint'::regtype), ('name', 'text'::regtype), ('digest', 'text'::regtype))) = 3,
                    current_schema()::text
                  FROM pg_catalog.pg_class c WHERE c.relname = 'schema_step' AND c.relnamespace = current_schema()::regnamespace";
     let Some(there) = client.query_opt(there, &[]).await.map_err(fault)? else { return Ok(Vec::new()) };
@@ -280,6 +280,9 @@ mod tests {
             client.batch_execute(drop).await.expect("is dropped");
         }
         assert_eq!(migrate(&dial).await.expect("migrates").applied, known());
+        let quoting = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET quote_all_identifiers = on', current_database()); END $$";
+        client.batch_execute(quoting).await.expect("is set");
+        assert_eq!(state(&dial).await.expect("our own table is ours however types are named").applied, known());
         // Every name that the steps make is known beforehand: what constraints make besides gives way by itself.
         let made =
             "SELECT relname::text FROM pg_class c WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')

@@ -100,6 +100,26 @@ async fn a_lock_that_is_held_is_waited_for_once_and_not_by_each_change_in_turn()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_a_held_table_refuses_costs_the_next_ones_nothing() {
+    let database = Database::new().await;
+    let options = PostgresOptions { lanes: 1, ..short(database.url()) };
+    let store = PostgresStore::open(options).await.expect("opens");
+    furnish(&store).await;
+    commit(&store, vec![audit("makes the head")]).await;
+    let holder = database.client().await;
+    holder.batch_execute("BEGIN; LOCK TABLE event_counter IN ACCESS EXCLUSIVE MODE").await.expect("holds the table");
+    let refused = soon(store.commit(Batch(vec![enqueue(event(1, "biz"))]))).await;
+    assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+    // On the same connection: another one would have to wait for the table, to prepare statements for it.
+    for n in 0..3 {
+        let beside = soon(store.commit(Batch(vec![claim(&format!("n{n}"), 0), audit("beside")]))).await;
+        assert!(beside.is_ok(), "{beside:?}");
+    }
+    holder.batch_execute("COMMIT").await.expect("lets go");
+    commit(&store, vec![enqueue(event(1, "biz"))]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_waits_for_long_makes_the_store_not_ready() {
     let database = Database::new().await;
     let options = PostgresOptions { lanes: 1, ..short(database.url()) };

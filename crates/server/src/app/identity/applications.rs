@@ -299,7 +299,7 @@ pub(super) async fn decide_and_commit<T: Send>(
     client_id: &str,
     decide: impl Fn(&ApplicationView, UnixMillis) -> Result<(Vec<Write>, T), AppError> + Send + Sync,
 ) -> Result<T, AppError> {
-    let _turn = app.turns.take(TurnKey::Application(client_id.to_owned())).await;
+    let _turn = app.turns.take_soon(TurnKey::Application(client_id.to_owned())).await?;
     let arrived = app.clock.now();
     loop {
         let now = app.clock.now();

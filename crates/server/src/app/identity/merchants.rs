@@ -184,7 +184,7 @@ pub async fn update_merchant(
     keep: &Keep<'_, MerchantRow>,
     actor: &Actor,
 ) -> Result<MerchantRow, AppError> {
-    let _turn = app.turns.take(TurnKey::Merchant(merchant_id.to_owned())).await;
+    let _turn = app.turns.take_soon(TurnKey::Merchant(merchant_id.to_owned())).await?;
     let arrived = app.clock.now();
     loop {
         let (now, before) = (app.clock.now(), find_merchant(app, merchant_id).await?);
