@@ -55,7 +55,7 @@ fn key(number: usize) -> anyhow::Result<String> {
 
 #[expect(clippy::disallowed_methods, reason = "a program's own configuration")]
 fn environment(name: &str) -> anyhow::Result<String> {
-    std::env::var(name).with_context(|| format!("{name} is not set"))
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty()).with_context(|| format!("{name} is not set"))
 }
 
 /// What calls the operator API.

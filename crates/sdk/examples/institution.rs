@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<()> {
 
 #[expect(clippy::disallowed_methods, reason = "a script is configured by its environment: a secret is no argument")]
 fn environment(name: &str) -> anyhow::Result<String> {
-    std::env::var(name).with_context(|| format!("{name} is not set"))
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty()).with_context(|| format!("{name} is not set"))
 }
 
 fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<String> {

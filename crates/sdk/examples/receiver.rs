@@ -4,7 +4,8 @@
 //! COUNTERSIGN_SECRET=... cargo run -p countersign-sdk --example receiver -- 127.0.0.1:9000
 //! ```
 //!
-//! While a secret is being rotated, set COUNTERSIGN_SECRET_OLD to the one that is going out.
+//! While a secret is being rotated, set COUNTERSIGN_SECRET_OLD to the one that is going out. A variable that is set to nothing counts as
+//! not set: an empty secret is one that everybody knows.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,15 +29,21 @@ struct Receiver {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let address = std::env::args().nth(1).context("argument: the address to listen on, such as 127.0.0.1:9000")?;
-    let mut verifier =
-        CallbackVerifier::new(environment("COUNTERSIGN_SECRET").context("COUNTERSIGN_SECRET is not set")?);
-    if let Some(old) = environment("COUNTERSIGN_SECRET_OLD") {
-        verifier = verifier.also(old);
-    }
+    let verifier = verifier(environment("COUNTERSIGN_SECRET"), environment("COUNTERSIGN_SECRET_OLD"))?;
     let listener = tokio::net::TcpListener::bind(&address).await?;
     println!("waiting for callbacks at http://{}/callback", listener.local_addr()?);
     axum::serve(listener, routes(verifier)).await?;
     Ok(())
+}
+
+/// Verifies with the secret, and while it is rotated with the old one, too.
+pub(crate) fn verifier(secret: Option<String>, old: Option<String>) -> anyhow::Result<CallbackVerifier> {
+    let is_set = |value: &String| !value.trim().is_empty();
+    let verifier = CallbackVerifier::new(secret.filter(is_set).context("COUNTERSIGN_SECRET is not set")?)?;
+    Ok(match old.filter(is_set) {
+        Some(old) => verifier.also(old)?,
+        None => verifier,
+    })
 }
 
 pub(crate) fn routes(verifier: CallbackVerifier) -> Router {

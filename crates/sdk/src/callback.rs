@@ -9,10 +9,10 @@ use countersign_protocol::signing::SigningKey;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use thiserror::Error;
-use zeroize::Zeroizing;
 
 use crate::ambient;
 use crate::client::HEADER_PREFIX_DEFAULT;
+use crate::secret::{EmptySecret, key};
 
 /// A genuine callback. The same event may come more than once: process each `event_id` once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,23 +74,23 @@ pub struct CallbackVerifier {
 
 impl CallbackVerifier {
     /// A verifier for callbacks signed with this secret, at most five minutes away from the present.
-    /// The secret's text is wiped as soon as its key is made.
-    pub fn new(secret: impl Into<String>) -> Self {
+    /// The secret's text is wiped as soon as its key is made. An empty one is refused: anybody can sign with it.
+    pub fn new(secret: impl Into<String>) -> Result<Self, EmptySecret> {
         let tolerance_ms = callback::RECOMMENDED_TOLERANCE_MS;
         let prefixes = Prefixes::new(&[HEADER_PREFIX_DEFAULT.to_owned()]).expect("the default prefix is a good one");
-        Self {
-            keys: vec![key(secret)],
+        Ok(Self {
+            keys: vec![key(secret)?],
             names: prefixes.first().clone(),
             tolerance_ms,
             window: Mutex::new(Window::new(tolerance_ms, WINDOW_NONCES_MAX)),
-        }
+        })
     }
 
-    /// Takes callbacks signed with this secret too: the other one of a rotation.
-    #[must_use]
-    pub fn also(mut self, secret: impl Into<String>) -> Self {
-        self.keys.push(key(secret));
-        self
+    /// Takes callbacks signed with this secret too: the other one of a rotation. An empty one is refused here as well: where
+    /// no secret is being replaced, do not call this.
+    pub fn also(mut self, secret: impl Into<String>) -> Result<Self, EmptySecret> {
+        self.keys.push(key(secret)?);
+        Ok(self)
     }
 
     /// What header names begin with, where the deployment says otherwise than `X-Service-`.
@@ -172,10 +172,6 @@ impl CallbackVerifier {
         let first = outcomes.next().expect("a verifier has at least one secret");
         if first.is_ok() || outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { first }
     }
-}
-
-fn key(secret: impl Into<String>) -> SigningKey {
-    SigningKey::new(Zeroizing::new(secret.into()).as_bytes())
 }
 
 /// The body to answer with, under HTTP 200, when a callback was processed. The server does not send the event again.

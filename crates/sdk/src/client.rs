@@ -15,11 +15,11 @@ use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use reqwest::{Method, Url};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use zeroize::Zeroizing;
 
 use crate::ambient::Ambient;
 use crate::error::Error;
 use crate::http_date;
+use crate::secret::{self, EmptySecret};
 use crate::tls::{self, Roots};
 
 /// The prefix of header names unless another is chosen.
@@ -33,7 +33,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct ClientBuilder {
     base_url: String,
     client_id: String,
-    key: SigningKey,
+    key: Result<SigningKey, EmptySecret>,
     merchant_id: Option<String>,
     on_behalf_of: Option<String>,
     header_prefix: String,
@@ -113,9 +113,14 @@ impl ClientBuilder {
         self
     }
 
-    /// The client. Refuses a base URL that is not https, but for the machine's own addresses.
+    /// The client. Refuses a base URL that is not https, but for the machine's own addresses; a ClientId that is empty, and a secret
+    /// that is.
     pub fn build(self) -> Result<Client, Error> {
         let base_url = base_url(&self.base_url)?;
+        if self.client_id.trim().is_empty() {
+            return Err(Error::Usage("the ClientId is empty: is the variable set that it comes from?".to_owned()));
+        }
+        let key = self.key.map_err(|e| Error::Usage(e.to_string()))?;
         let prefixes =
             Prefixes::new(std::slice::from_ref(&self.header_prefix)).map_err(|e| Error::Usage(e.to_string()))?;
         let roots = if base_url.scheme() == "https" { self.roots } else { Roots::None };
@@ -135,7 +140,7 @@ impl ClientBuilder {
             http: http.build().map_err(|e| Error::Usage(format!("the HTTP client cannot be set up: {e}")))?,
             base_url,
             client_id: self.client_id,
-            key: self.key,
+            key,
             names: prefixes.first().clone(),
             ambient: self.ambient,
             offset_ms: AtomicI64::new(0),
@@ -198,17 +203,17 @@ enum Signed {
 }
 
 impl Client {
-    /// A client of the application `client_id` at `base_url`. The secret's text is wiped as soon as its key is made.
+    /// A client of the application `client_id` at `base_url`. The secret's text is wiped as soon as its key is made; what is wrong
+    /// with one of the three, [`ClientBuilder::build`] says.
     pub fn builder(
         base_url: impl Into<String>,
         client_id: impl Into<String>,
         secret: impl Into<String>,
     ) -> ClientBuilder {
-        let secret = Zeroizing::new(secret.into());
         ClientBuilder {
             base_url: base_url.into(),
             client_id: client_id.into(),
-            key: SigningKey::new(secret.as_bytes()),
+            key: secret::key(secret),
             merchant_id: None,
             on_behalf_of: None,
             header_prefix: HEADER_PREFIX_DEFAULT.to_owned(),

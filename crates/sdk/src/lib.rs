@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! Invariant: secrets are kept as signing keys only, print as nothing, and their texts are wiped.
+//! Invariant: secrets are kept as signing keys only, print as nothing, and their texts are wiped. None is empty.
 //! Invariant: nothing global is installed or read: each client has its own TLS configuration and knows no proxy unless told.
 //! Invariant: `ambient` is the only module that reads the clock and draws chance, and both can be replaced.
 
@@ -32,6 +32,7 @@ mod error;
 mod http_date;
 mod operations;
 pub mod pull;
+mod secret;
 mod tls;
 
 pub use callback::{Callback, CallbackRefused, CallbackVerifier};
@@ -40,3 +41,4 @@ pub use countersign_protocol as protocol;
 pub use error::Error;
 pub use pull::{EventWalk, Gap, PullError};
 pub use rust_decimal::Decimal;
+pub use secret::EmptySecret;

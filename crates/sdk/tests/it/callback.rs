@@ -5,7 +5,7 @@ use countersign_sdk::protocol::callback::{
 };
 use countersign_sdk::protocol::replay::WindowRefused;
 use countersign_sdk::protocol::signing::{Encoding, SigningKey, encode_signature};
-use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, callback};
+use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, EmptySecret, callback};
 use serde_json::{Value, json};
 
 use crate::stub::{NOW_MS, SECRET};
@@ -70,8 +70,17 @@ impl Request {
     }
 
     fn verified(&self) -> Result<Callback, CallbackRefused> {
-        self.verified_by(&CallbackVerifier::new(SECRET), NOW_MS)
+        self.verified_by(&verifier(SECRET), NOW_MS)
     }
+}
+
+fn verifier(secret: &str) -> CallbackVerifier {
+    CallbackVerifier::new(secret).expect("a secret")
+}
+
+/// In the middle of a rotation.
+fn both() -> CallbackVerifier {
+    verifier(SECRET).also(OTHER).expect("a secret")
 }
 
 #[test]
@@ -125,7 +134,7 @@ fn a_callback_is_good_for_five_minutes_both_ways_and_once() {
         (SENT_MS - five_minutes, true),
         (SENT_MS - five_minutes - 1, false),
     ] {
-        let verifier = CallbackVerifier::new(SECRET);
+        let verifier = verifier(SECRET);
         let first = Request::good().verified_by(&verifier, now_ms);
         assert_eq!(first.is_ok(), fresh, "{now_ms}");
         let wanted = if fresh {
@@ -140,7 +149,7 @@ fn a_callback_is_good_for_five_minutes_both_ways_and_once() {
 
 #[test]
 fn the_same_event_on_another_attempt_is_not_a_replay() {
-    let verifier = CallbackVerifier::new(SECRET);
+    let verifier = verifier(SECRET);
     for attempt in 1..=3u32 {
         let sent_ms = NOW_MS + 5_000 * i64::from(attempt);
         let request = Request::signed(SECRET, sent_ms, &callback_nonce(u128::from(attempt)), body().to_bytes());
@@ -151,7 +160,7 @@ fn the_same_event_on_another_attempt_is_not_a_replay() {
 
 #[test]
 fn what_was_refused_uses_no_nonce_up() {
-    let verifier = CallbackVerifier::new(SECRET);
+    let verifier = verifier(SECRET);
     Request::good().with("signature", &"0".repeat(128)).verified_by(&verifier, NOW_MS).expect_err("forged");
     Request::good().with("attempt", "x").verified_by(&verifier, NOW_MS).expect_err("not readable");
     Request::good().verified_by(&verifier, NOW_MS).expect("genuine, and not used up by the forger");
@@ -159,7 +168,6 @@ fn what_was_refused_uses_no_nonce_up() {
 
 #[test]
 fn while_a_secret_is_rotated_either_one_is_enough_on_either_side() {
-    let both = || CallbackVerifier::new(SECRET).also(OTHER);
     for secret in [SECRET, OTHER] {
         let request = Request::signed(secret, SENT_MS, &callback_nonce(7), body().to_bytes());
         request.verified_by(&both(), NOW_MS).expect("one of the two");
@@ -169,11 +177,40 @@ fn while_a_secret_is_rotated_either_one_is_enough_on_either_side() {
     let (timestamp, nonce) = (SENT_MS.to_string(), callback_nonce(7));
     let next = signature(OTHER, &timestamp, &nonce, &good.body, Encoding::Hex);
     let request = good.clone().with("signature-next", &next);
-    request.verified_by(&CallbackVerifier::new(OTHER), NOW_MS).expect("the other live secret");
+    request.verified_by(&verifier(OTHER), NOW_MS).expect("the other live secret");
     request.verified().expect("the first header is enough");
     let forged = good.with("signature-next", &"0".repeat(128));
-    let refused = forged.verified_by(&CallbackVerifier::new(OTHER), NOW_MS);
+    let refused = forged.verified_by(&verifier(OTHER), NOW_MS);
     assert_eq!(refused, Err(NotGenuine::SignatureMismatch.into()));
+}
+
+/// What a variable that is set to nothing may come as. HMAC fills keys up with zeros: those of zeros are the empty one, too.
+const EMPTY: [&str; 5] = ["", " ", "\r\n", "\0", "\0 \0"];
+
+#[test]
+fn no_verifier_takes_what_is_signed_with_an_empty_secret() {
+    for secret in EMPTY {
+        let signed = |by: &str, nonce| Request::signed(by, SENT_MS, &callback_nonce(nonce), body().to_bytes());
+        let next = signed(secret, 8).headers["x-service-signature"].clone();
+        let requests = [signed(secret, 7), signed(OTHER, 8).with("signature-next", &next)];
+        // Each way to a verifier that might know such a key.
+        let ways = [
+            CallbackVerifier::new(secret),
+            verifier(SECRET).also(secret),
+            CallbackVerifier::new(secret).and_then(|v| v.also(SECRET)),
+        ];
+        for verifier in ways {
+            let accepted =
+                verifier.as_ref().map(|v| requests.clone().map(|request| request.verified_by(v, NOW_MS).is_ok()));
+            assert_eq!(accepted, Err(&EmptySecret), "{secret:?}");
+        }
+        for request in requests {
+            assert_eq!(request.verified(), Err(NotGenuine::SignatureMismatch.into()), "{secret:?}");
+        }
+    }
+    let said = EmptySecret.to_string();
+    assert!(said.starts_with("the secret is empty"), "{said}");
+    CallbackVerifier::new(" a").expect("what has a character is a secret");
 }
 
 #[test]
@@ -184,12 +221,12 @@ fn base64_another_prefix_and_another_tolerance_are_understood() {
 
     let headers = good.headers.iter().map(|(name, value)| (name.replace("x-service-", "x-other-"), value.clone()));
     let renamed = Request { headers: headers.collect(), body: good.body.clone() };
-    let other = CallbackVerifier::new(SECRET).header_prefix("X-Other-").expect("a good prefix");
+    let other = verifier(SECRET).header_prefix("X-Other-").expect("a good prefix");
     renamed.verified_by(&other, NOW_MS).expect("genuine");
     assert_eq!(renamed.verified(), Err(CallbackRefused::MissingHeader("x-service-timestamp".to_owned())));
-    assert!(CallbackVerifier::new(SECRET).header_prefix("X Other ").is_err());
+    assert!(verifier(SECRET).header_prefix("X Other ").is_err());
 
-    let strict = CallbackVerifier::new(SECRET).tolerance_ms(999);
+    let strict = verifier(SECRET).tolerance_ms(999);
     let wanted = NotGenuine::TimestampOutOfRange { drift_ms: 1_000, tolerance_ms: 999 };
     assert_eq!(good.verified_by(&strict, NOW_MS), Err(wanted.into()));
 }
@@ -204,6 +241,6 @@ fn its_answers_are_what_the_server_reads() {
 
 #[test]
 fn a_verifier_prints_no_secret() {
-    let text = format!("{:?}", CallbackVerifier::new(SECRET).also(OTHER));
+    let text = format!("{:?}", both());
     assert!(!text.contains(SECRET) && !text.contains(OTHER), "{text}");
 }

@@ -238,6 +238,19 @@ fn a_client_is_refused_before_it_could_leak_anything() {
 }
 
 #[test]
+fn a_client_without_a_secret_or_a_name_is_refused() {
+    let refused = |client_id: &str, secret: &str| match Client::builder("http://127.0.0.1", client_id, secret).build() {
+        Err(Error::Usage(why)) => why,
+        other => panic!("{client_id:?} {secret:?}: {other:?}"),
+    };
+    for nothing in ["", " ", "\n"] {
+        assert!(refused(CLIENT_ID, nothing).starts_with("the secret is empty"), "{nothing:?}");
+        assert!(refused(nothing, SECRET).starts_with("the ClientId is empty"), "{nothing:?}");
+    }
+    assert!(refused(CLIENT_ID, "\0").starts_with("the secret is empty"));
+}
+
+#[test]
 fn a_secret_is_printed_nowhere() {
     let builder =
         Client::builder("http://127.0.0.1", CLIENT_ID, SECRET).proxy("http://user:demo-secret@127.0.0.1:3128");

@@ -82,12 +82,12 @@ pub struct VerifyArgs {
     tolerance_ms: Option<i64>,
 }
 
-/// A variable that must be set, with its name in the refusal and its value nowhere.
+/// A variable that must be set, and to more than white space, with its name in the refusal and its value nowhere.
 pub fn required<'a>(environment: &'a BTreeMap<String, String>, name: &str) -> anyhow::Result<&'a str> {
     environment
         .get(name)
         .map(String::as_str)
-        .filter(|value| !value.is_empty())
+        .filter(|value| !value.trim().is_empty())
         .ok_or_else(|| anyhow!("set {name} in the environment"))
 }
 
@@ -252,6 +252,12 @@ mod tests {
         }
         let refused = header_lines(&sign_args(TIMESTAMP), &BTreeMap::new()).expect_err("nothing is set").to_string();
         assert_eq!(refused, "set COUNTERSIGN_CLIENT_ID in the environment");
+        for nothing in ["", " ", "\n"] {
+            let mut environment = environment();
+            environment.insert(SECRET_VARIABLE.to_owned(), nothing.to_owned());
+            let refused = header_lines(&sign_args(TIMESTAMP), &environment).expect_err("nothing is in it").to_string();
+            assert_eq!(refused, "set COUNTERSIGN_SECRET in the environment", "{nothing:?}");
+        }
     }
 
     #[test]

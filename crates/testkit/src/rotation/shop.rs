@@ -55,8 +55,8 @@ impl Shop {
         Ok(Self {
             number,
             signs: RwLock::new(Arc::new(signer(&client_id, &secret))),
-            first_by: RwLock::new(Arc::new(vec![CallbackVerifier::new(secret.clone())])),
-            verifies: RwLock::new(Arc::new(CallbackVerifier::new(secret.clone()))),
+            first_by: RwLock::new(Arc::new(vec![verifier(&secret)])),
+            verifies: RwLock::new(Arc::new(verifier(&secret))),
             secret: RwLock::new(secret),
             client_id,
             answered: AtomicUsize::default(),
@@ -80,12 +80,12 @@ impl Shop {
 
     /// Verifies callbacks with this secret, and no other, from now on.
     pub fn verify_with(&self, secret: &str) {
-        *self.verifies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(CallbackVerifier::new(secret));
+        *self.verifies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(verifier(secret));
     }
 
     /// From now on callbacks must be signed first by one of these.
     pub fn signed_first_by(&self, secrets: &[&str]) {
-        let verifiers = secrets.iter().map(|secret| CallbackVerifier::new(*secret)).collect();
+        let verifiers = secrets.iter().map(|secret| verifier(secret)).collect();
         *self.first_by.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(verifiers);
     }
 
@@ -197,6 +197,11 @@ impl Shop {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
         failed("not genuine")
     }
+}
+
+/// The server makes no empty secret.
+fn verifier(secret: &str) -> CallbackVerifier {
+    CallbackVerifier::new(secret).expect("a secret")
 }
 
 fn signer(client_id: &str, secret: &str) -> Signer {

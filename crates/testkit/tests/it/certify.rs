@@ -23,6 +23,10 @@ mod faults;
 
 const SECRET: &str = "sk_of_the_receiver_that_is_certified";
 
+fn verifier() -> CallbackVerifier {
+    CallbackVerifier::new(SECRET).expect("a secret")
+}
+
 async fn listens(routes: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("has one");
@@ -64,7 +68,7 @@ fn pair(check: &str, verdict: &str) -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_receiver_that_the_sdk_shows_passes() {
-    let address = listens(example::routes(CallbackVerifier::new(SECRET))).await;
+    let address = listens(example::routes(verifier())).await;
     let output = certify(address, &[]).await;
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.ends_with("23 of 23 checks passed.\n"), "{said}");
@@ -75,7 +79,7 @@ async fn the_receiver_that_the_sdk_shows_passes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_skips_the_timestamp_is_named() {
     // As old as anything can be.
-    let verifier = CallbackVerifier::new(SECRET).tolerance_ms(i64::from(i32::MAX));
+    let verifier = verifier().tolerance_ms(i64::from(i32::MAX));
     let (found, code) = found(example::routes(verifier)).await;
     assert_eq!(found, [pair("stale", "fail"), pair("future", "fail")]);
     assert_eq!(code, Some(1));
@@ -116,7 +120,7 @@ async fn a_receiver_that_writes_the_body_anew_is_named() {
         let parsed: Result<countersign_protocol::callback::CallbackBody, _> = serde_json::from_slice(body);
         parsed.map_or_else(|_| body.to_vec(), |parsed| parsed.to_bytes())
     };
-    let state = Arc::new(Careless { verifier: CallbackVerifier::new(SECRET), treat });
+    let state = Arc::new(Careless { verifier: verifier(), treat });
     let (found, code) = found(Router::new().route("/callback", post(receive)).with_state(state)).await;
     assert_eq!(found, [pair("respaced-body", "fail"), pair("raw-bytes", "fail")]);
     assert_eq!(code, Some(1));

@@ -72,8 +72,9 @@ impl Receiver {
     }
 
     /// The secret by which callbacks are verified from now on.
-    pub async fn trust(&self, secret: &str) {
-        *self.shared.verifier.lock().await = Some(CallbackVerifier::new(secret));
+    pub async fn trust(&self, secret: &str) -> anyhow::Result<()> {
+        *self.shared.verifier.lock().await = Some(CallbackVerifier::new(secret)?);
+        Ok(())
     }
 
     /// Answers the next `times` callbacks with HTTP 500, as a receiver in trouble would.

@@ -148,7 +148,7 @@ async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMa
     };
     if receiver.has(Fault::NotesNoncesLate) {
         // A verifier that remembers nothing.
-        return match CallbackVerifier::new(SECRET).verify_now(header, &body) {
+        return match verifier().verify_now(header, &body) {
             Ok(_) if receiver.has_new_nonce(header("x-service-nonce").unwrap_or_default()).await => {
                 (StatusCode::OK, callback::processed()).into_response()
             }
@@ -166,7 +166,7 @@ async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMa
 async fn found_of(fault: Fault) -> (Fault, Vec<(String, String)>, Option<i32>) {
     let state = Arc::new(Faulty {
         fault,
-        verifier: CallbackVerifier::new(SECRET),
+        verifier: verifier(),
         has_worked: AtomicBool::new(false),
         is_gone: AtomicBool::new(false),
         taken: Mutex::default(),
