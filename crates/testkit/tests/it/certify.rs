@@ -68,12 +68,22 @@ fn pair(check: &str, verdict: &str) -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_receiver_that_the_sdk_shows_passes() {
-    let address = listens(example::routes(verifier())).await;
+    // A variable of the old secret that is set to nothing is no secret.
+    let verifier = example::verifier(Some(SECRET.to_owned()), Some(String::new())).expect("has a secret");
+    let address = listens(example::routes(verifier)).await;
     let output = certify(address, &[]).await;
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.ends_with("23 of 23 checks passed.\n"), "{said}");
+    assert!(said.ends_with("24 of 24 checks passed.\n"), "{said}");
     assert_eq!(output.status.code(), Some(0));
     assert!(!said.contains(SECRET) && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_receiver_that_the_sdk_shows_does_not_start_without_a_secret() {
+    for nothing in [None, Some(""), Some(" "), Some("\n")] {
+        let refused = example::verifier(nothing.map(str::to_owned), Some(SECRET.to_owned())).expect_err("no secret");
+        assert_eq!(refused.to_string(), "COUNTERSIGN_SECRET is not set", "{nothing:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,7 +103,7 @@ async fn a_receiver_that_answers_with_a_page_is_named() {
     let said = String::from_utf8_lossy(&output.stdout);
     let line = said.lines().find(|line| line.trim_start().starts_with("FAIL  good")).expect("is named");
     assert!(line.contains("status 200, and an HTML page instead of a JSON object"), "{said}");
-    assert!(said.ends_with("0 of 23 checks passed, 1 failed, 22 could not be told.\n"), "{said}");
+    assert!(said.ends_with("0 of 24 checks passed, 1 failed, 23 could not be told.\n"), "{said}");
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -134,6 +144,7 @@ async fn a_receiver_that_believes_everybody_is_named() {
     let forged = [
         "no-signature",
         "wrong-secret",
+        "empty-secret",
         "half-signature",
         "short-signature",
         "wrong-next",
@@ -215,8 +226,16 @@ async fn a_receiver_that_goes_away_passes_nothing_that_did_not_reach_it() {
         (verdict("good"), verdict("no-signature"), verdict("wrong-secret")),
         ("pass".into(), "pass".into(), "pass".into())
     );
-    for unreached in ["half-signature", "stale", "future", "tampered-body", "replayed", "replayed-at-once", "rotation"]
-    {
+    for unreached in [
+        "empty-secret",
+        "half-signature",
+        "stale",
+        "future",
+        "tampered-body",
+        "replayed",
+        "replayed-at-once",
+        "rotation",
+    ] {
         assert_eq!(verdict(unreached), "untold", "{unreached}: {report}");
     }
     for wanted in ["raw-bytes", "duplicate", "huge"] {

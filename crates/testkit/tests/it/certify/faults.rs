@@ -40,6 +40,10 @@ enum Fault {
     TakesAFewCharacters,
     /// It takes an empty signature for a right one.
     TakesAnEmptyOne,
+    /// The variable of its secret is not set.
+    HasAnEmptySecret,
+    /// The variable of its other secret is not set.
+    HasAnEmptyOtherSecret,
     /// It believes whoever says that a secret is rotated.
     BelievesInRotation,
     /// It looks whether it has seen a nonce, and notes it some time afterwards.
@@ -77,8 +81,10 @@ impl Faulty {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let came = text("x-service-signature")?.to_owned();
         let (timestamp, nonce) = (text("x-service-timestamp")?, text("x-service-nonce")?);
-        let right = SigningKey::new(SECRET.as_bytes()).sign(timestamp, nonce, body);
-        let right = encode_signature(&right, Encoding::Hex);
+        let signature = |secret: &str| {
+            encode_signature(&SigningKey::new(secret.as_bytes()).sign(timestamp, nonce, body), Encoding::Hex)
+        };
+        let right = signature(SECRET);
         let (half, is_whole) = (right.len() / 2, came.len() == right.len());
         let is_enough = match self.fault {
             Fault::ComparesTheFirstHalf => is_whole && came[..half] == right[..half],
@@ -86,6 +92,8 @@ impl Faulty {
             Fault::TakesAHalf => came == right[..half],
             Fault::TakesAFewCharacters => (1..half).contains(&came.len()) && right.starts_with(&came),
             Fault::TakesAnEmptyOne => came.is_empty(),
+            Fault::HasAnEmptySecret => came == signature(""),
+            Fault::HasAnEmptyOtherSecret => text("x-service-signature-next").is_some_and(|next| next == signature("")),
             Fault::BelievesInRotation => headers.contains_key("x-service-signature-next"),
             _ => false,
         };
@@ -193,6 +201,8 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
         Fault::TakesAHalf,
         Fault::TakesAFewCharacters,
         Fault::TakesAnEmptyOne,
+        Fault::HasAnEmptySecret,
+        Fault::HasAnEmptyOtherSecret,
         Fault::BelievesInRotation,
         Fault::NotesNoncesLate,
     ] {
@@ -211,7 +221,9 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
             Fault::TakesAHalf | Fault::TakesAFewCharacters | Fault::TakesAnEmptyOne => {
                 (&[("short-signature", "fail")], 1)
             }
-            Fault::BelievesInRotation => (&[("wrong-next", "fail")], 1),
+            Fault::HasAnEmptySecret | Fault::HasAnEmptyOtherSecret => (&[("empty-secret", "fail")], 1),
+            // Of the header it believes everything.
+            Fault::BelievesInRotation => (&[("empty-secret", "fail"), ("wrong-next", "fail")], 1),
             Fault::NotesNoncesLate => (&[("replayed-at-once", "fail")], 1),
         };
         let wanted: Vec<_> = wanted.iter().map(|(check, verdict)| pair(check, verdict)).collect();
