@@ -22,7 +22,9 @@ use countersign_sdk::{Callback, CallbackVerifier, callback};
 struct Receiver {
     verifier: CallbackVerifier,
     /// Events that were processed. A real receiver keeps them in its database, in the transaction that processes the event:
-    /// the server sends an event again until it hears SUCCESS, also after this program was started anew.
+    /// the server sends an event again until it hears SUCCESS, also after this program was started anew. They recognise the server's
+    /// repeats only, since an event id is not signed: where there are several processes the database keeps each `event.nonce`, too,
+    /// and refuses the second of it; and what is done for an order goes by what the body says.
     processed: Mutex<HashSet<String>>,
 }
 

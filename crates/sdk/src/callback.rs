@@ -14,11 +14,15 @@ use crate::ambient;
 use crate::client::HEADER_PREFIX_DEFAULT;
 use crate::secret::{EmptySecret, key};
 
-/// A genuine callback. The same event may come more than once: process each `event_id` once.
+/// A genuine callback. The same event may come more than once, so be idempotent by what the signed body says: `biz_type`, `biz_id`,
+/// `biz_status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callback {
-    /// The event: the same on every attempt. Not covered by the signature: TLS is what protects it.
+    /// The event: the same on every attempt of the server, whose repeats are known by it. Not covered by the signature: whoever
+    /// captured a callback can send it under another one.
     pub event_id: String,
+    /// Made anew for each attempt, and signed: no two genuine requests have the same. What receivers of several processes share.
+    pub nonce: String,
     /// Which attempt this is: 1, 2, ... Not covered by the signature.
     pub attempt: u32,
     /// Which of the events of its `biz_id` this is: 1, 2, ... Not covered by the signature.
@@ -62,8 +66,13 @@ pub enum CallbackRefused {
     Unreadable(String),
 }
 
-/// Verifies callbacks: signature, age, and that each request is taken once. Share one between all tasks of the receiver;
-/// receivers of several processes should keep `event_id`s in a database anyway, and that catches what each one alone cannot.
+/// Verifies callbacks: signature, age, and that each request is taken once. Share one between all tasks of the receiver.
+///
+/// What was taken is remembered in memory only. A captured callback that is brought to another process, or to this one after a new
+/// start, is taken once more there while its timestamp is acceptable, under whatever event id its sender likes: that header is not
+/// signed. So receivers of several processes share each [`Callback::nonce`]: they put it into a table where it is unique, refuse the
+/// callback if it is there already, and keep it until [`Callback::sent_ms`] plus the tolerance, which is up to twice the tolerance
+/// after it came, since a callback may be stamped ahead. The event id recognises repeats of the server, and nothing else.
 #[derive(Debug)]
 pub struct CallbackVerifier {
     keys: Vec<SigningKey>,
@@ -147,6 +156,7 @@ impl CallbackVerifier {
         self.window.lock().unwrap_or_else(PoisonError::into_inner).admit(nonce, sent_ms, now_ms)?;
         Ok(Callback {
             event_id: event_id.to_owned(),
+            nonce: nonce.to_owned(),
             attempt,
             sequence: header(&names.sequence).and_then(|text| text.parse().ok()),
             sent_ms,

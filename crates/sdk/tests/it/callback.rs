@@ -91,7 +91,7 @@ fn a_genuine_callback_is_read() {
         (got.biz_type.as_str(), got.biz_id.as_str(), got.biz_status.as_str()),
         ("PAYMENT_ORDER", "77", "SUCCESS")
     );
-    assert_eq!(got.client_id, "app_01");
+    assert_eq!((got.client_id.as_str(), got.nonce.as_str()), ("app_01", callback_nonce(7).as_str()));
     assert_eq!(got.data::<Value>().expect("JSON"), json!({"merchantTradeNo": "T-1"}));
 }
 
@@ -156,6 +156,19 @@ fn the_same_event_on_another_attempt_is_not_a_replay() {
         let got = request.with("attempt", &attempt.to_string()).verified_by(&verifier, sent_ms + 20).expect("genuine");
         assert_eq!((got.event_id.as_str(), got.attempt), ("evt_1", attempt));
     }
+}
+
+#[test]
+fn a_captured_callback_that_another_process_takes_is_known_by_its_nonce_alone() {
+    let (one, another) = (verifier(SECRET), verifier(SECRET));
+    let first = Request::good().verified_by(&one, NOW_MS).expect("genuine");
+    let captured = Request::good().with("event-id", "evt_2").with("attempt", "1").with("sequence", "6");
+    assert_eq!(captured.verified_by(&one, NOW_MS), Err(CallbackRefused::NotNew(WindowRefused::Seen)));
+    let second = captured.verified_by(&another, NOW_MS).expect("it cannot know");
+    assert_ne!((&first.event_id, first.attempt, first.sequence), (&second.event_id, second.attempt, second.sequence));
+    assert_eq!((&first.nonce, first.sent_ms), (&second.nonce, second.sent_ms));
+    let renamed = Request::good().with("nonce", &callback_nonce(8)).verified_by(&another, NOW_MS);
+    assert_eq!(renamed, Err(NotGenuine::SignatureMismatch.into()), "a nonce is signed");
 }
 
 #[test]
