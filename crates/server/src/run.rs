@@ -64,7 +64,6 @@ mod trials;
 mod way_out;
 
 pub use absent::{command, demand_database, folder};
-pub use certificate::EARLY_MS as CERTIFICATE_EARLY_MS;
 use certificate::Renewal;
 pub use database::{
     Database, cannot_be_used, cause, close_store, moved_away, nameless_boot, open_store, postgres_cannot_be_used,

@@ -42,6 +42,7 @@ mod tests;
 mod unread_tests;
 
 pub use crowd::Crowd;
+pub use expiry::Concern;
 pub use throng::{Throng, Turn};
 pub use upload::Upload;
 

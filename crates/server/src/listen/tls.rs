@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use rustls::crypto::aws_lc_rs;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, Error, InconsistentKeys, ServerConfig};
 
-use super::expiry;
+use super::expiry::{Concern, Dates};
 
 /// Why a certificate and its key are not taken into use.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +59,26 @@ pub enum TlsError {
     /// A certificate as they were before extensions.
     #[error("the certificate in {path} has not version 3 of X.509, which clients demand: make it anew with a subjectAltName", path = .0.display())]
     OldVersion(PathBuf),
+    /// A certificate whose time is over, in place of one that is good.
+    #[error("the certificate in {path} ended at {end}, and by this server's clock it is {now}: put one that is valid now into both files", path = .path.display(), end = rfc3339(*.end), now = rfc3339(*.now))]
+    Ended {
+        /// The file of certificates.
+        path: PathBuf,
+        /// When it ended.
+        end: UnixMillis,
+        /// When it was looked at.
+        now: UnixMillis,
+    },
+    /// A certificate whose time has not come, in place of one that is good.
+    #[error("the certificate in {path} is not valid before {from}, and by this server's clock it is {now}: leave it there and it is taken then, or put one that is valid now into both files", path = .path.display(), from = rfc3339(*.from), now = rfc3339(*.now))]
+    Early {
+        /// The file of certificates.
+        path: PathBuf,
+        /// When it begins.
+        from: UnixMillis,
+        /// When it was looked at.
+        now: UnixMillis,
+    },
     /// A certificate and its key that are no good for another reason.
     #[error("certificate and key do not fit together")]
     Unfit(#[source] Error),
@@ -80,17 +100,24 @@ pub struct Certificate {
     chain_file: PathBuf,
     key_file: PathBuf,
     current: Arc<Current>,
-    /// What the files were when they were last looked into, for good or bad.
-    seen: Mutex<[Stamp; 2]>,
+    seen: Mutex<Seen>,
+}
+
+/// What the files were when they were last looked into, for good or bad.
+#[derive(Debug)]
+struct Seen {
+    stamps: [Stamp; 2],
+    /// The dates of what was there, where it was not taken for them alone.
+    untimely: Option<Dates>,
 }
 
 /// Tells a file from what stands there after it was written or replaced. None: it could not be looked at.
 type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
 impl Certificate {
-    /// Reads both files; they must fit together.
+    /// Reads both files; they must fit together. Dates are no reason to refuse them: there is no other pair, and the clock may be wrong.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let seen = [stamp(certificate), stamp(key)];
+        let seen = Seen { stamps: [stamp(certificate), stamp(key)], untimely: None };
         let current = Arc::new(Current(ArcSwap::from_pointee(certified(certificate, key)?)));
         Ok(Self { chain_file: certificate.to_owned(), key_file: key.to_owned(), current, seen: Mutex::new(seen) })
     }
@@ -108,25 +135,50 @@ impl Certificate {
         Ok(Arc::new(config))
     }
 
-    /// When the certificate in use ends; none where it does not say so in a way that we read.
-    pub fn ends_at(&self) -> Option<UnixMillis> {
-        let current = self.current.0.load();
-        current.cert.first().and_then(|certificate| expiry::ends_at(certificate))
+    /// The dates of the certificate in use.
+    pub fn dates(&self) -> Dates {
+        dates(&self.current.0.load())
     }
 
-    /// Whether a file is another one than when it was last looked into.
-    pub fn has_changed(&self) -> bool {
-        [stamp(&self.chain_file), stamp(&self.key_file)] != *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a file is another one than when it was last looked into, or what was refused for its dates is good by now.
+    pub fn is_due(&self, now: UnixMillis) -> bool {
+        let stamps = self.stamps();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        stamps != seen.stamps || seen.untimely.is_some_and(|dates| dates.hold(now))
     }
 
     /// Takes what the files hold now into use. If it is no good, what was in use stays.
-    pub fn renew(&self) -> Result<(), TlsError> {
+    pub fn renew(&self, now: UnixMillis) -> Result<(), TlsError> {
         // Before reading: what is written meanwhile counts as a change once more.
-        let stamps = [stamp(&self.chain_file), stamp(&self.key_file)];
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamps;
-        self.current.0.store(Arc::new(certified(&self.chain_file, &self.key_file)?));
+        let stamps = self.stamps();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen { stamps, untimely: None };
+        let new = certified(&self.chain_file, &self.key_file)?;
+        if let Err(untimely) = self.demand_timely(dates(&new), now) {
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).untimely = Some(dates(&new));
+            return Err(untimely);
+        }
+        self.current.0.store(Arc::new(new));
         Ok(())
     }
+
+    /// Refuses what is outside its dates, unless what is in use is so, too: then it is no worse.
+    fn demand_timely(&self, new: Dates, now: UnixMillis) -> Result<(), TlsError> {
+        let path = || self.chain_file.clone();
+        match new.concern(now).filter(|_| self.dates().hold(now)) {
+            Some(Concern::Ended(end)) => Err(TlsError::Ended { path: path(), end, now }),
+            Some(Concern::Early(from)) => Err(TlsError::Early { path: path(), from, now }),
+            Some(Concern::EndsSoon(_)) | None => Ok(()),
+        }
+    }
+
+    fn stamps(&self) -> [Stamp; 2] {
+        [stamp(&self.chain_file), stamp(&self.key_file)]
+    }
+}
+
+/// The dates of the server's own certificate, which stands first.
+fn dates(certified: &CertifiedKey) -> Dates {
+    certified.cert.first().map_or_else(Dates::default, |own| Dates::of(own))
 }
 
 fn stamp(path: &Path) -> Stamp {

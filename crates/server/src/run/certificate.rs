@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_domain::time::UnixMillis;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::Clock;
+use crate::listen::Concern;
 use crate::listen::tls::{Certificate, TlsError};
 
 /// How often the files are looked at.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
 const DAY_MS: i64 = 86_400_000;
-/// So long before the end of a certificate people are told of it.
-pub const EARLY_MS: i64 = 14 * DAY_MS;
 
 /// A certificate that is renewed, and the bell for whoever wants that now.
 #[derive(Clone, Debug)]
@@ -29,20 +28,21 @@ impl Renewal {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut reminded, mut refused) = (None, None);
         loop {
-            remind(&self.certificate, &clock, &mut reminded);
+            remind(&self.certificate, clock.now(), &mut reminded);
             let is_told = tokio::select! {
                 _ = ended.wait_for(|ended| *ended) => return,
                 () = self.asked.notified() => true,
                 _ = ticks.tick() => false,
             };
-            let is_told = is_told || is_a_day_ago(refused, clock.now());
+            let now = clock.now();
+            let is_told = is_told || is_a_day_ago(refused, now);
             let certificate = self.certificate.clone();
             // Files may be on a disk that hangs.
             let looked = tokio::task::spawn_blocking(move || {
-                (is_told || certificate.has_changed()).then(|| certificate.renew())
+                (is_told || certificate.is_due(now)).then(|| certificate.renew(now))
             });
             if let Ok(Some(outcome)) = looked.await {
-                refused = outcome.is_err().then(|| clock.now());
+                refused = outcome.is_err().then_some(now);
                 tell(outcome);
             }
         }
@@ -54,15 +54,24 @@ fn is_a_day_ago(told: Option<UnixMillis>, now: UnixMillis) -> bool {
     told.is_some_and(|at| now >= at.plus_ms(DAY_MS))
 }
 
-/// Says each day that the certificate ends soon or has ended, and keeps the gauge.
-fn remind(certificate: &Certificate, clock: &Clock, reminded: &mut Option<UnixMillis>) {
-    let (Some(end), now) = (certificate.ends_at(), clock.now()) else { return };
-    metrics::gauge!("countersign_tls_certificate_ends_in_days").set(days_between(now, end));
-    let is_due = reminded.is_none() || is_a_day_ago(*reminded, now);
-    if now >= end.plus_ms(-EARLY_MS) && is_due {
-        *reminded = Some(now);
-        tracing::warn!("The TLS certificate ends at {}: put a new one into its files", rfc3339(end));
+/// What was last said of the dates of the certificate in use, and when.
+type Reminded = Option<(Concern, UnixMillis)>;
+
+/// Says that the certificate ends soon, has ended or is not valid yet, at once and each day, and keeps the gauge.
+fn remind(certificate: &Certificate, now: UnixMillis, reminded: &mut Reminded) {
+    let dates = certificate.dates();
+    if let Some(end) = dates.end {
+        metrics::gauge!("countersign_tls_certificate_ends_in_days").set(days_between(now, end));
     }
+    if let Some(concern) = dates.concern(now).filter(|concern| is_to_be_said(*concern, *reminded, now)) {
+        *reminded = Some((concern, now));
+        tracing::warn!("The TLS certificate {concern}");
+    }
+}
+
+/// Whether this is another concern than the last one, or was last said a day ago.
+fn is_to_be_said(concern: Concern, reminded: Reminded, now: UnixMillis) -> bool {
+    reminded.is_none_or(|(before, at)| before != concern || is_a_day_ago(Some(at), now))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge of days needs no exact milliseconds")]
@@ -95,5 +104,16 @@ mod tests {
         assert!(!is_a_day_ago(None, at));
         assert!(!is_a_day_ago(Some(at), at.plus_ms(DAY_MS - 1)));
         assert!(is_a_day_ago(Some(at), at.plus_ms(DAY_MS)));
+    }
+
+    #[test]
+    fn an_end_that_has_come_is_told_at_once_and_again_after_a_day() {
+        let end = UnixMillis(1_000);
+        let (soon, ended) = (Concern::EndsSoon(end), Concern::Ended(end));
+        let reminded = Some((soon, end));
+        assert!(is_to_be_said(soon, None, end));
+        assert!(!is_to_be_said(soon, reminded, end.plus_ms(DAY_MS - 1)));
+        assert!(is_to_be_said(soon, reminded, end.plus_ms(DAY_MS)));
+        assert!(is_to_be_said(ended, reminded, end.plus_ms(1)));
     }
 }

@@ -94,12 +94,46 @@ fn a_new_certificate_that_is_no_good_leaves_the_old_one_in_use() {
     until("a good one is taken again", || shown(&serving.listen, &[&new]).is_some());
 }
 
+#[test]
+fn a_new_certificate_outside_its_dates_leaves_a_good_one_in_use() {
+    let place = Place::fresh();
+    place.init();
+    let good = certificate(&place);
+    let log = place.path("log");
+    let serving = place.serve_logging(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"], &log);
+    let said = || std::fs::read_to_string(&log).expect("a log");
+    for (years, words) in [
+        ((2019, 2020), "cert.pem ended at 2020-01-02T00:00:00.000Z"),
+        ((2200, 2201), "cert.pem is not valid before 2200-01-02T00:00:00.000Z"),
+    ] {
+        dated_certificate(&place, years);
+        until("the log says so", || {
+            said()
+                .lines()
+                .any(|line| line.contains("ERROR") && line.contains("was not renewed") && line.contains(words))
+        });
+        assert!(shown(&serving.listen, &[&good]).is_some(), "{years:?}");
+    }
+    assert!(!said().contains("was read again"), "{}", said());
+    let new = certificate(&place);
+    until("a good one is taken again", || shown(&serving.listen, &[&new]).is_some());
+}
+
 /// A certificate for `localhost` and 127.0.0.1 in `cert.pem` and `key.pem`; the certificate as PEM.
 fn certificate(place: &Place) -> String {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("made");
     std::fs::write(place.path("cert.pem"), made.cert.pem()).expect("written");
     std::fs::write(place.path("key.pem"), made.signing_key.serialize_pem()).expect("written");
     made.cert.pem()
+}
+
+/// One that is good from the second day of a year to that of another, in the same files.
+fn dated_certificate(place: &Place, (from, end): (i32, i32)) {
+    let mut wanted = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    (wanted.not_before, wanted.not_after) = (rcgen::date_time_ymd(from, 1, 2), rcgen::date_time_ymd(end, 1, 2));
+    let key = rcgen::KeyPair::generate().expect("a key");
+    std::fs::write(place.path("cert.pem"), wanted.self_signed(&key).expect("signed").pem()).expect("written");
+    std::fs::write(place.path("key.pem"), key.serialize_pem()).expect("written");
 }
 
 #[tokio::test]
@@ -147,18 +181,20 @@ fn both_versions_of_tls_are_spoken() {
 }
 
 #[test]
-fn a_certificate_that_ends_soon_is_told_by_doctor_and_in_the_log() {
-    let place = Place::fresh();
-    place.init();
-    let mut wanted = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
-    wanted.not_after = rcgen::date_time_ymd(2020, 1, 2);
-    let key = rcgen::KeyPair::generate().expect("a key");
-    std::fs::write(place.path("cert.pem"), wanted.self_signed(&key).expect("signed").pem()).expect("written");
-    std::fs::write(place.path("key.pem"), key.serialize_pem()).expect("written");
+fn a_certificate_outside_its_dates_is_served_and_told_by_doctor_and_in_the_log() {
     let tls = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
-    let (stdout, _) = place.ends(&[&["doctor", "--data", "data"][..], &tls].concat(), 0);
-    assert!(stdout.contains("warn  tls") && stdout.contains("2020-01-02T00:00:00.000Z"), "{stdout}");
-    let log = place.path("log");
-    let _serving = place.serve_logging(&tls, &log);
-    until("the log says so", || std::fs::read_to_string(&log).expect("a log").contains("ends at 2020-01-02"));
+    for (years, words) in [
+        ((2019, 2020), "certificate ended at 2020-01-02T00:00:00.000Z"),
+        ((2200, 2201), "certificate is not valid before 2200-01-02T00:00:00.000Z"),
+    ] {
+        let place = Place::fresh();
+        place.init();
+        dated_certificate(&place, years);
+        let (stdout, _) = place.ends(&[&["doctor", "--data", "data"][..], &tls].concat(), 0);
+        let is_told = stdout.lines().any(|line| line.starts_with("warn  tls") && line.contains(words));
+        assert!(is_told, "{stdout}");
+        let log = place.path("log");
+        let _serving = place.serve_logging(&tls, &log);
+        until("the log says so", || std::fs::read_to_string(&log).expect("a log").contains(words));
+    }
 }

@@ -149,7 +149,7 @@ impl History {
         let ask = PriceAsk { sell: code(sell)?, buy: code(buy)?, given, arrived_at: app.clock.now() };
         let claim = self.fresh_claim(app).await?;
         let answer = conversion::preview(app, &self.owner, &ask, &claim).await;
-        match (answer, rate_at.is_some_and(|at| clock - at <= RATE_AGE_MS)) {
+        match (answer, rate_at.is_some_and(|at| clock - at < RATE_AGE_MS)) {
             (Ok(quote), true) => {
                 ensure!(quote.expires_at.0 == clock + QUOTE_LIFE_MS, "good until {}", quote.expires_at.0);
                 let (sold, bought) = (quote.sell_amount, quote.buy_amount);
@@ -333,7 +333,7 @@ async fn play(kind: StoreKind, seed: u64) -> Result<Counts> {
     let mut histories = provision(process.app(), histories_of(kind), &mut dice).await?;
     let mut rate_at = None;
     for _ in 0..STEPS {
-        let moved = [0, 1, 999, 5_000, QUOTE_LIFE_MS - 1, QUOTE_LIFE_MS, 40_000, RATE_AGE_MS + 1][dice.below(8)];
+        let moved = [0, 1, 999, 5_000, QUOTE_LIFE_MS - 1, QUOTE_LIFE_MS, 40_000, RATE_AGE_MS][dice.below(8)];
         if process.lasts() && dice.once_in(6) {
             let ending = if dice.once_in(2) { Ending::Closed } else { Ending::Dropped };
             process = process.restart(ending, moved).await?;

@@ -1,4 +1,4 @@
-//! A certificate or key that is no good is told by what is wrong with it.
+//! A certificate or key that is no good is told by what is wrong with it, and takes the place of none that is good.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -49,4 +49,92 @@ fn a_certificate_or_key_that_is_no_good_is_told_by_what_is_wrong_with_it() {
         let said = said(&chain, key);
         assert!(said.contains(words), "{words}: {said}");
     }
+}
+
+/// The first instants of some years.
+const Y2020: UnixMillis = UnixMillis(1_577_836_800_000);
+const Y2030: UnixMillis = UnixMillis(1_893_456_000_000);
+const Y2040: UnixMillis = UnixMillis(2_208_988_800_000);
+
+/// Files whose pair is good from the beginning of a year to that of another.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn of(from: i32, end: i32) -> Self {
+        let files = Self(tempfile::tempdir().expect("a folder"));
+        files.put(from, end);
+        files
+    }
+
+    fn paths(&self) -> [PathBuf; 2] {
+        ["chain.pem", "key.pem"].map(|name| self.0.path().join(name))
+    }
+
+    fn put(&self, from: i32, end: i32) {
+        let mut wanted = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        (wanted.not_before, wanted.not_after) = (rcgen::date_time_ymd(from, 1, 1), rcgen::date_time_ymd(end, 1, 1));
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let [chain_file, key_file] = self.paths();
+        std::fs::write(chain_file, wanted.self_signed(&key).expect("signed").pem()).expect("is written");
+        std::fs::write(key_file, key.serialize_pem()).expect("is written");
+    }
+
+    fn read(&self) -> Certificate {
+        let [chain_file, key_file] = self.paths();
+        Certificate::read(&chain_file, &key_file).expect("dates are no reason to refuse the first pair")
+    }
+}
+
+/// What a renewal says, and the end of what is in use after it.
+fn renewed(certificate: &Certificate, now: UnixMillis) -> (String, Option<UnixMillis>) {
+    let said = certificate.renew(now).map_or_else(|error| error.to_string(), |()| "taken".to_owned());
+    (said, certificate.dates().end)
+}
+
+#[test]
+fn a_pair_that_has_ended_takes_the_place_of_none_that_is_good() {
+    let files = Files::of(2010, 2040);
+    let certificate = files.read();
+    files.put(2010, 2030);
+    let (said, in_use) = renewed(&certificate, Y2030.plus_ms(1));
+    let words = "chain.pem ended at 2030-01-01T00:00:00.000Z, and by this server's clock it is 2030-01-01T00:00:00.001Z: put one";
+    assert!(said.contains(words), "{said}");
+    assert_eq!(in_use, Some(Y2040), "the one before stays in use");
+    assert!(!certificate.is_due(Y2030.plus_ms(1)), "it is told once");
+    // Its last instant is one of those that it is good for.
+    assert_eq!(renewed(&certificate, Y2030), ("taken".to_owned(), Some(Y2030)));
+}
+
+#[test]
+fn a_pair_that_is_not_valid_yet_is_taken_when_it_is() {
+    let files = Files::of(2010, 2040);
+    let certificate = files.read();
+    files.put(2020, 2030);
+    let early = Y2020.plus_ms(-1);
+    assert!(certificate.is_due(early), "the files are others");
+    let (said, in_use) = renewed(&certificate, early);
+    let words = "chain.pem is not valid before 2020-01-01T00:00:00.000Z, and by this server's clock it is 2019-12-31T23:59:59.999Z: leave it there";
+    assert!(said.contains(words), "{said}");
+    assert_eq!(in_use, Some(Y2040), "the one before stays in use");
+    assert!(!certificate.is_due(early), "it is told once");
+    assert!(certificate.is_due(Y2020), "its time has come, though the files are the same");
+    assert_eq!(renewed(&certificate, Y2020), ("taken".to_owned(), Some(Y2030)));
+    assert!(!certificate.is_due(Y2020), "it is taken once");
+}
+
+#[test]
+fn what_is_outside_its_dates_gives_way_to_any_pair() {
+    for (new, now) in [((2010, 2020), Y2030.plus_ms(1)), ((2035, 2040), Y2030.plus_ms(1)), ((2025, 2040), Y2020)] {
+        // By then it has ended, or is not valid yet.
+        let files = if now == Y2020 { Files::of(2030, 2035) } else { Files::of(2010, 2030) };
+        let certificate = files.read();
+        files.put(new.0, new.1);
+        assert_eq!(renewed(&certificate, now).0, "taken", "{new:?}");
+    }
+    let files = Files::of(2010, 2030);
+    let certificate = files.read();
+    files.put(2035, 2040);
+    let (said, in_use) = renewed(&certificate, Y2030);
+    assert!(said.contains("is not valid before 2035-01-01"), "good to its last instant: {said}");
+    assert_eq!(in_use, Some(Y2030));
 }

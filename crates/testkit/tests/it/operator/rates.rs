@@ -22,7 +22,7 @@ async fn a_rate_is_kept_digit_for_digit_and_put_whole() {
         made.ok().text,
         r#"{"pair":"GT_USDT","rate":22.38741462,"base_min":"0.01","base_max":null,"quote_min":null,"quote_max":"1980000","revision":1,"updated_at":"2026-01-01T00:00:00.000Z","stale":false}"#
     );
-    house.app.clock.advance_ms(60_000);
+    house.app.clock.advance_ms(59_999);
     assert_eq!(house.get("/rates/GT_USDT").await.ok().json()["stale"], false);
     house.app.clock.advance_ms(1);
     assert_eq!(house.get("/rates/GT_USDT").await.ok().json()["stale"], true);
@@ -80,8 +80,8 @@ async fn that_a_rate_goes_stale_is_told_once_for_each_turn() {
     put(&house, "GT_USDT", json!({"rate": 2})).await.ok();
     put(&house, "BTC_USDT", json!({"rate": 60_000})).await.ok();
     let told = async || rates::tell_stale(&house.app).await.expect("looks");
-    house.app.clock.advance_ms(60_000);
-    assert_eq!(told().await, 0, "exactly as old as it may be");
+    house.app.clock.advance_ms(59_999);
+    assert_eq!(told().await, 0, "as old as it may be");
     put(&house, "BTC_USDT", json!({"rate": 60_001})).await.ok();
     house.app.clock.advance_ms(1);
     assert_eq!((told().await, told().await), (1, 0), "once");
@@ -89,7 +89,7 @@ async fn that_a_rate_goes_stale_is_told_once_for_each_turn() {
     assert_eq!((&line["subject"], &line["actor"]), (&json!("GT_USDT"), &json!("system")));
     put(&house, "GT_USDT", json!({"rate": 2})).await.ok();
     assert_eq!(told().await, 0);
-    house.app.clock.advance_ms(60_001);
+    house.app.clock.advance_ms(60_000);
     assert_eq!((told().await, told().await), (2, 0), "each turn, each pair");
     assert_eq!(lines(&house, "rate.stale").await.len(), 3);
 }
