@@ -111,7 +111,7 @@ fn limit(fields: &Fields<'_>, name: &str) -> Result<Option<Amount>, Problem> {
     Amount::parse(&text).map(Some).map_err(refused)
 }
 
-/// Puts the rate of a pair, with its limits. It can be quoted until it is older than the setting `rate_max_age`.
+/// Puts the rate of a pair, with its limits. It can be quoted while it is younger than the setting `rate_max_age`.
 #[utoipa::path(put, path = "/operator/v1/rates/{pair}", tag = "Rates", operation_id = "put_rate",
     params(("pair" = String, Path, description = "Base and quote coin: GT_USDT")), request_body = RateRequest,
     responses((status = 200, body = Rate), (status = 400, body = ProblemDocument)))]
