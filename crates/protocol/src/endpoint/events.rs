@@ -75,7 +75,7 @@ pub struct Response {
 /// One event, as its callback tells of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// 1, 2, 3 ... per application, without gap.
+    /// 1, 2, 3 ... per application, without gap but for those that a restore from a backup makes.
     pub seq: i64,
     /// The same as the callback's `Event-Id` header.
     pub event_id: String,

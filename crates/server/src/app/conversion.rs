@@ -20,8 +20,6 @@ use super::rates;
 use super::turns::TurnKey;
 use super::{Actor, App};
 
-/// How long a request may be decided anew because of others, counted from its arrival.
-const DECIDE_MS_MAX: i64 = 2_000;
 /// How long a quote is kept after its end, so that no node whose clock is a little behind misses one that it thinks good.
 const QUOTE_KEPT_MS: i64 = 60_000;
 /// Bytes of chance in a quote's id.
@@ -99,14 +97,10 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
             Ok(_) => return Ok(quote),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // One of this merchant's that are kept has this id: another one is drawn.
-            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)))) if in_time(app, ask.arrived_at) => {}
+            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)))) if app.may_decide_anew(ask.arrived_at) => {}
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-fn in_time(app: &App, arrived_at: UnixMillis) -> bool {
-    app.clock.now().0 - arrived_at.0 < DECIDE_MS_MAX
 }
 
 /// The way from one currency to the other, whether its rate is fresh or not; none: there is no pair. Where the back end has put two pairs of
@@ -174,7 +168,7 @@ pub async fn convert(
             Ok(_) => return Ok(order),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // Another node was first with this request, or with this quote; or an order has this number: look again.
-            Err(CommitError::Conflict(_)) if in_time(app, asked.arrived_at) => {}
+            Err(CommitError::Conflict(_)) if app.may_decide_anew(asked.arrived_at) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -13,9 +13,6 @@ use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
 use super::{Actor, App};
 
-/// How long a move is decided anew where other nodes are first, in ms.
-const DECIDE_MS_MAX: i64 = 2_000;
-
 /// A merchant's own convert order; another merchant's is not found by construction.
 pub async fn query(app: &App, owner: &MerchantRow, order: OrderId) -> Result<ConvertOrder, AppError> {
     app.store.convert_order(owner.tenant, owner.no, order).await?.ok_or(AppError::OrderNotFound)
@@ -95,8 +92,7 @@ pub async fn advance(
         match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok((owner, moved)),
             // Another node was first: what it left says whether there is a move to make.
-            Err(CommitError::Conflict(Conflict::Moved(Key::ConvertOrder(_))))
-                if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            Err(CommitError::Conflict(Conflict::Moved(Key::ConvertOrder(_)))) if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
         }
     }

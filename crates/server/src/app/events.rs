@@ -21,8 +21,6 @@ use super::operators::{Keep, kept};
 use super::turns::TurnKey;
 use super::{Actor, App, delivery};
 
-/// How long an event is decided anew where the application has changed, in ms.
-const DECIDE_MS_MAX: i64 = 2_000;
 /// How often an event is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
 
@@ -79,7 +77,7 @@ pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor:
         let read = Receiver::Read(Box::new(application(app, &what.client_id).await?));
         match write(app, &read, what, keep, actor).await? {
             Some(event) => return Ok(event),
-            None if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            None if app.may_decide_anew(arrived) => {}
             None => return Err(AppError::Busy),
         }
     }

@@ -26,8 +26,6 @@ use super::{Actor, App};
 
 mod telling;
 
-/// How long a change may be decided anew because of others, in ms.
-const DECIDE_MS_MAX: i64 = 2_000;
 /// Orders that are looked at for a page of a list where no index leads to what is asked.
 pub const LOOKED_MAX: u32 = 5_000;
 
@@ -103,7 +101,7 @@ pub async fn create(
             Ok(_) => return Ok(row),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // Another node was first, or drew the same number: look again.
-            Err(CommitError::Conflict(_)) if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -254,7 +252,7 @@ async fn commit(app: &App, change: telling::Change, arrived: UnixMillis) -> Resu
         Ok(_) => Ok(Some(done)),
         Err(CommitError::Conflict(Conflict::NonceUsed)) => Err(AppError::NonceReused),
         Err(CommitError::Conflict(Conflict::Taken(Key::Idempotency))) => Err(AppError::Busy),
-        Err(CommitError::Conflict(_)) if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => Ok(None),
+        Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

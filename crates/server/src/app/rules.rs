@@ -11,9 +11,6 @@ use super::hints::SubAccount;
 use super::turns::TurnKey;
 use super::{Actor, App};
 
-/// How long a change may be decided anew because of others, counted from its arrival.
-const DECIDE_MS_MAX: i64 = 2_000;
-
 /// Which of the two ways to make a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Making {
@@ -82,7 +79,7 @@ pub async fn change(
                 return Ok(version);
             }
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
-            Err(CommitError::Conflict(conflict)) if app.clock.now().0 - change.arrived_at.0 < DECIDE_MS_MAX => {
+            Err(CommitError::Conflict(conflict)) if app.may_decide_anew(change.arrived_at) => {
                 if let Conflict::PaidSince(_, paid_at) = conflict {
                     // A fee was worked out without this version meanwhile, so it begins behind that: the head is as it was read.
                     (not_before, hint) = (paid_at.plus_ms(1), head);

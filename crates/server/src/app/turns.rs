@@ -7,15 +7,20 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use countersign_domain::time::UnixMillis;
 use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard};
 use tokio::time::timeout;
 
+use super::App;
 use super::error::AppError;
 
 const SHARDS: usize = 16;
 
 /// As long as a store that cannot do a change keeps its caller waiting.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long a change is decided anew while other nodes are first, in ms.
+const DECIDE_MS_MAX: i64 = 2_000;
 
 /// What takes turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +93,13 @@ impl Turns {
     fn shard(&self, key: &TurnKey) -> &Shard {
         let hash = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64).unwrap_or(0);
         &self.shards[hash]
+    }
+}
+
+impl App {
+    /// Whether a change that arrived then is decided anew, where another node has changed what it rests on.
+    pub(super) fn may_decide_anew(&self, arrived: UnixMillis) -> bool {
+        self.clock.now().0 - arrived.0 < DECIDE_MS_MAX
     }
 }
 

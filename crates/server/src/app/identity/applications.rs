@@ -19,8 +19,6 @@ use crate::app::operators::{Keep, PlainSecret, kept};
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App, master_key};
 
-/// How long a change may be decided anew because of others, counted from its arrival.
-const DECIDE_MS_MAX: i64 = 2_000;
 /// How often an application is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
 
@@ -312,11 +310,8 @@ pub(super) async fn decide_and_commit<T: Send>(
         app.ring(view.application.tenant, view.application.no);
         match outcome {
             Ok(_) => return Ok(value),
-            Err(CommitError::Conflict(Conflict::Moved(Key::Application(_))))
-                if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
-            Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_))))
-                if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX =>
-            {
+            Err(CommitError::Conflict(Conflict::Moved(Key::Application(_)))) if app.may_decide_anew(arrived) => {}
+            Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_)))) if app.may_decide_anew(arrived) => {
                 master_key::look(app).await?;
             }
             Err(error) => return Err(error.into()),

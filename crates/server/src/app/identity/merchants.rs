@@ -14,8 +14,6 @@ use crate::app::operators::{Keep, kept};
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App};
 
-/// How long a change may be decided anew because of others, counted from its arrival.
-const DECIDE_MS_MAX: i64 = 2_000;
 /// How often a merchant is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
 /// Made user ids have ten digits, so that every client reads them exactly.
@@ -213,8 +211,7 @@ pub async fn update_merchant(
         }
         match outcome {
             Ok(_) => return Ok(row),
-            Err(CommitError::Conflict(Conflict::Moved(Key::Merchant(_))))
-                if app.clock.now().0 - arrived.0 < DECIDE_MS_MAX => {}
+            Err(CommitError::Conflict(Conflict::Moved(Key::Merchant(_)))) if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
         }
     }
