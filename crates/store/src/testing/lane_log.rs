@@ -105,6 +105,11 @@ impl Database {
         LaneLog { terms, attempts: recorded, strangers: attempts.get(1) }
     }
 
+    /// How many deliveries there are.
+    pub async fn deliveries(&self) -> i64 {
+        self.client().await.query_one("SELECT count(*) FROM delivery", &[]).await.expect("a table").get(0)
+    }
+
     /// Deliveries that are not delivered, or whose attempts are not 1, 2, 3 ... up to their count: some of them, in words.
     pub async fn unsound_deliveries(&self) -> Vec<String> {
         let rows = self.client().await.query(UNSOUND, &[]).await.expect("tables");

@@ -18,7 +18,7 @@ use crate::wire::{Answer, Connection, Draft, wall_ms};
 /// Sub-accounts that upgrades are spread over; each has one upgrade in flight.
 pub const SUB_ACCOUNTS: usize = 48;
 /// Applications whose callbacks are delivered: so many that every node has lanes of some.
-const APPLICATIONS: usize = 12;
+pub const APPLICATIONS: usize = 12;
 /// Requests older than this may be refused for their age instead of their nonce.
 const FRESH_MS: i64 = 25_000;
 /// How long the last callback may take, after leases and retries.

@@ -1,5 +1,5 @@
-//! One node after the other is killed under load, again and again: what was acknowledged is there, every event is delivered, and no two
-//! nodes ever had the same term of a lane.
+//! One node after the other is killed under load, again and again: what was acknowledged is there, every event is delivered, those of a
+//! bizId in order, a callback comes again only for a kill between, and no two nodes ever had the same term of a lane.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use countersign_store::testing::{Database, LaneLog};
 use super::crowd::{self, Crowd, Tally};
 use super::{Fleet, NODES_MAX};
 use crate::fleet::sockets::connections;
+use crate::kill::{ATTEMPTS_EACH, Repeats};
+use crate::wire::wall_ms;
 
 /// Short, so that another node takes over within a round; a node that starts again takes what it had at once.
 const CONFIG: &str = "rate_limit_per_s = 0\ndispatch_lease = \"1s\"\n";
@@ -25,8 +27,10 @@ pub struct Report {
     pub kills: usize,
     /// What was acknowledged, refused and delivered.
     pub tally: Tally,
-    /// Attempts in flight at the kills: connections that the killed node had to the receiver.
-    pub in_flight: usize,
+    /// Connections that the killed nodes had to the receiver. An attempt is in flight until it is recorded, so some may be without one.
+    pub connections: usize,
+    /// Callbacks that came again after a kill.
+    pub repeats: Repeats,
     /// Who held which lane.
     pub lanes: LaneLog,
 }
@@ -37,17 +41,21 @@ pub async fn run(database: &Database, kills: usize) -> Result<Report> {
     database.log_lanes().await;
     let mut crowd = Crowd::gather(&fleet, INBOX_DELAY).await?;
     let mut report = Report { kills, ..Report::default() };
+    let mut killed_at = Vec::new();
     for round in 0..kills {
-        report.in_flight +=
-            self::round(round, &mut fleet, &mut crowd).await.with_context(|| format!("kill {round}"))?;
+        let deed = self::round(round, &mut fleet, &mut crowd).await.with_context(|| format!("kill {round}"))?;
+        report.connections += deed.connections;
+        killed_at.push(deed.stood_still_at);
     }
     crowd.end(&fleet, Some(database)).await?;
     report.tally = crowd.tally;
+    // What came again was signed before a kill and after it, by nobody twice between two.
+    report.repeats = crowd.inbox().repeats(&killed_at)?;
+    let most = crowd::APPLICATIONS * ATTEMPTS_EACH;
     ensure!(
-        report.tally.duplicates <= report.in_flight,
-        "{} callbacks came more than once, but {} attempts were in flight at the kills",
-        report.tally.duplicates,
-        report.in_flight
+        report.repeats.most() <= most,
+        "a kill led to {} callbacks that came again; {most} could be in flight",
+        report.repeats.most()
     );
     for node in fleet.nodes_mut() {
         ensure!(node.terminate()?, "a node did not end with code 0 after SIGTERM");
@@ -55,18 +63,33 @@ pub async fn run(database: &Database, kills: usize) -> Result<Report> {
     report.lanes = database.lane_log().await;
     let faults = report.lanes.faults();
     ensure!(faults.is_empty(), "{}", faults.join("; "));
+    // What was recorded was not sent again: an attempt that came to nothing is one that was never recorded.
+    let (attempts, deliveries) = (report.lanes.attempts, database.deliveries().await);
+    ensure!(
+        attempts == deliveries,
+        "{deliveries} events have {attempts} recorded attempts; the receiver took each at once"
+    );
     Ok(report)
 }
 
-/// One kill; how many attempts the killed node had in flight.
-async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<usize> {
+/// One kill.
+struct Deed {
+    /// Connections that the node had to the receiver.
+    connections: usize,
+    /// When the node had signed its last, in ms since 1970: it was killed as it stood still.
+    stood_still_at: i64,
+}
+
+async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<Deed> {
     let load = crowd.load();
     load.until_worth_killing().await?;
     let late = crowd.late_drafts();
     let victim = round % fleet.nodes().len();
-    // It stands still while its connections are counted: what it has in flight is what it dies with.
+    // It stands still while its connections are counted: what it has in flight is what it dies with. The others take its lanes when its
+    // lease is over, which is later than this by far.
     fleet.nodes()[victim].server()?.pause().await?;
-    let in_flight = connections(fleet.nodes()[victim].server()?.pid(), crowd.inbox().address())?;
+    let stood_still_at = wall_ms();
+    let connections = connections(fleet.nodes()[victim].server()?.pid(), crowd.inbox().address())?;
     fleet.nodes_mut()[victim].kill();
     load.until_acknowledged(MEANWHILE).await?;
     if round % 2 == 1 {
@@ -79,14 +102,16 @@ async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<usi
     let sent = load.stop().await;
     ensure!(sent.unknown.is_empty(), "the database was there, but the fate of {} commits unknown", sent.unknown.len());
     crowd.settle(round, fleet, sent, &late).await?;
-    Ok(in_flight)
+    Ok(Deed { connections, stood_still_at })
 }
 
 /// Prints a report.
 pub fn print(report: &Report) {
     println!("kills, one node after the other       {}", report.kills);
     crowd::print(&report.tally);
-    println!("attempts in flight at the kills       {}, at least as many as came twice", report.in_flight);
+    println!("callbacks that came again, of a kill  {} at the most", report.repeats.most());
+    println!("bizIds, callbacks of each in order    {}", report.repeats.chains);
+    println!("connections that died with a node     {}", report.connections);
     println!("terms of lanes, each one node's       {}", report.lanes.terms.len());
     println!("lanes that went to another node       {}", report.lanes.handovers());
     println!("attempts, each by its lane's term     {}", report.lanes.attempts);

@@ -64,6 +64,13 @@ pub struct Repeats {
     pub chains: usize,
 }
 
+impl Repeats {
+    /// Of the kill that led to most.
+    pub fn most(&self) -> usize {
+        self.of_each_life.iter().max().copied().unwrap_or(0)
+    }
+}
+
 impl Inbox {
     /// Listens on a free loopback port.
     pub async fn start() -> Result<Self> {
@@ -133,8 +140,8 @@ impl Inbox {
         owed.iter().filter(|id| !came.counts.contains_key(*id)).cloned().collect()
     }
 
-    /// What came more than once, where processes were killed at these instants one after the other. Refused: an event that one process sent
-    /// twice, and one that came before an earlier one of its bizId.
+    /// What came more than once, where processes were killed at these instants one after the other. Refused: an event that came twice
+    /// without a kill between, and one that came before an earlier one of its bizId.
     pub fn repeats(&self, kills: &[i64]) -> Result<Repeats> {
         repeats(&self.seen.came().arrivals, kills)
     }
@@ -149,7 +156,7 @@ fn repeats(arrivals: &[Arrival], kills: &[i64]) -> Result<Repeats> {
     for arrival in arrivals {
         let now = life(arrival);
         if let Some(before) = last_lives.insert(&arrival.event, now) {
-            ensure!(before < now, "one process sent {} twice", arrival.event);
+            ensure!(before < now, "{} was sent twice without a kill between", arrival.event);
             of_each_life[before] += 1;
         }
         let newest = chains.entry(&arrival.of).or_default();

@@ -31,7 +31,7 @@ const SUB_ACCOUNTS: usize = 64;
 /// Applications that events are for.
 const APPLICATIONS: usize = 4;
 /// Attempts at once that one application may have by default.
-const ATTEMPTS_EACH: usize = 8;
+pub const ATTEMPTS_EACH: usize = 8;
 /// Callbacks that the receiver has in its hand at each kill, at least, and how long it has each.
 pub const IN_HAND_MIN: usize = 4;
 const IN_HAND_FOR: Duration = Duration::from_millis(5);
@@ -118,7 +118,7 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     report.duplicates = inbox.wait_for_all(&owed, Duration::from_secs(60)).await?;
     let repeats = inbox.repeats(&kills)?;
     report.chains = repeats.chains;
-    report.duplicates_of_a_kill = repeats.of_each_life.iter().max().copied().unwrap_or(0);
+    report.duplicates_of_a_kill = repeats.most();
     let most = APPLICATIONS * ATTEMPTS_EACH;
     ensure!(
         report.duplicates_of_a_kill <= most,
