@@ -1,6 +1,7 @@
 //! One node after the other is killed under load, again and again: what was acknowledged is there, every event is delivered, those of a
 //! bizId in order, a callback comes again only for a kill between, and no two nodes ever had the same term of a lane.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,14 +11,18 @@ use super::crowd::{self, Crowd, Tally};
 use super::{Fleet, NODES_MAX};
 use crate::fleet::sockets::connections;
 use crate::kill::{ATTEMPTS_EACH, Repeats};
+use crate::patience::until;
+use crate::process::Server;
 use crate::wire::wall_ms;
 
-/// Short, so that another node takes over within a round; a node that starts again takes what it had at once.
-const CONFIG: &str = "rate_limit_per_s = 0\ndispatch_lease = \"1s\"\n";
+/// Short, so that another node takes over within a round, and longer than a busy machine keeps a heartbeat waiting: a lease that runs out
+/// is a callback that comes twice. A node that starts again takes what it had at once.
+const CONFIG: &str = "rate_limit_per_s = 0\ndispatch_lease = \"2s\"\n";
 /// How long the receiver takes: so that attempts are in flight at each kill.
 const INBOX_DELAY: Duration = Duration::from_millis(20);
 /// Writes acknowledged while a node is down, and after it came back.
 const MEANWHILE: usize = 100;
+const UNDER_WAY_WITHIN: Duration = Duration::from_secs(30);
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
 
 /// What all rounds have shown.
@@ -85,11 +90,9 @@ async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<Dee
     load.until_worth_killing().await?;
     let late = crowd.late_drafts();
     let victim = round % fleet.nodes().len();
-    // It stands still while its connections are counted: what it has in flight is what it dies with. The others take its lanes when its
-    // lease is over, which is later than this by far.
-    fleet.nodes()[victim].server()?.pause().await?;
-    let stood_still_at = wall_ms();
-    let connections = connections(fleet.nodes()[victim].server()?.pid(), crowd.inbox().address())?;
+    let (node, receiver) = (fleet.nodes()[victim].server()?, crowd.inbox().address());
+    let (deed, _) =
+        until("callbacks are under way", UNDER_WAY_WITHIN, async || stand_still(node, receiver).await).await?;
     fleet.nodes_mut()[victim].kill();
     load.until_acknowledged(MEANWHILE).await?;
     if round % 2 == 1 {
@@ -102,7 +105,19 @@ async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<Dee
     let sent = load.stop().await;
     ensure!(sent.unknown.is_empty(), "the database was there, but the fate of {} commits unknown", sent.unknown.len());
     crowd.settle(round, fleet, sent, &late).await?;
-    Ok(Deed { connections, stood_still_at })
+    Ok(deed)
+}
+
+/// Stops a node where it stands if it has callbacks under way there: what it dies with. The others take its lanes when its lease is over,
+/// which is later by far.
+async fn stand_still(node: &Server, receiver: SocketAddr) -> Result<Option<Deed>> {
+    node.pause().await?;
+    let stood_still_at = wall_ms();
+    let connections = connections(node.pid(), receiver)?;
+    if connections == 0 {
+        node.resume()?;
+    }
+    Ok((connections > 0).then_some(Deed { connections, stood_still_at }))
 }
 
 /// Prints a report.
