@@ -175,9 +175,9 @@ impl Courier {
         self.signature(&SigningKey::new(format!("sk_{}", self.chance.hex(32)).as_bytes()), letter)
     }
 
-    /// What anybody would make of it for a receiver whose secret is not set.
-    pub(super) fn signature_of_nobody(&self, letter: &Letter) -> String {
-        self.signature(&SigningKey::new(b""), letter)
+    /// What anybody would make of it for a receiver whose secret is not set, and is this in its language.
+    pub(super) fn signature_of_nobody(&self, letter: &Letter, unset: &str) -> String {
+        self.signature(&SigningKey::new(unset.as_bytes()), letter)
     }
 
     fn signature(&self, key: &SigningKey, letter: &Letter) -> String {

@@ -144,7 +144,7 @@ async fn a_receiver_that_believes_everybody_is_named() {
     let forged = [
         "no-signature",
         "wrong-secret",
-        "empty-secret",
+        "unset-secret",
         "half-signature",
         "short-signature",
         "wrong-next",
@@ -227,7 +227,7 @@ async fn a_receiver_that_goes_away_passes_nothing_that_did_not_reach_it() {
         ("pass".into(), "pass".into(), "pass".into())
     );
     for unreached in [
-        "empty-secret",
+        "unset-secret",
         "half-signature",
         "stale",
         "future",

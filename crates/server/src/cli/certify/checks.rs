@@ -92,9 +92,9 @@ const STRANGER: Check = Check {
     sent: "a callback signed with another secret",
     why: "anybody who knows the URL could report payments that nobody made",
 };
-const EMPTY_SECRET: Check = Check {
-    name: "empty-secret",
-    sent: "callbacks signed with an empty secret: in the header Signature, and in the header Signature-Next",
+const UNSET_SECRET: Check = Check {
+    name: "unset-secret",
+    sent: "callbacks signed, in the headers Signature and Signature-Next, with what a variable that is not set becomes: an empty text, undefined, null, None",
     why: "a variable that is not set, such as that of an old secret when none is being replaced, becomes a secret that everybody knows, and anybody could report payments that nobody made; refuse to start without a secret, and leave an empty second one out",
 };
 const HALF: Check = Check {
@@ -198,7 +198,7 @@ const BEYOND_GOOD: &[Check] = &[
     PROMPTLY,
     UNSIGNED,
     STRANGER,
-    EMPTY_SECRET,
+    UNSET_SECRET,
     HALF,
     SHORT,
     WRONG_NEXT,
@@ -245,7 +245,7 @@ pub(super) async fn all(courier: &Courier) -> anyhow::Result<Vec<Finding>> {
 
 async fn signatures(courier: &Courier) -> Vec<Finding> {
     let mut findings = forged(courier).await;
-    findings.push(with_an_empty_secret(courier).await);
+    findings.push(with_no_secret(courier).await);
     findings.extend(in_part(courier).await);
     findings.extend(bodies(courier).await);
     findings
@@ -258,17 +258,19 @@ async fn forged(courier: &Courier) -> Vec<Finding> {
     vec![UNSIGNED.must_refuse(&courier.bring(&unsigned).await), STRANGER.must_refuse(&courier.bring(&strange).await)]
 }
 
-/// A receiver may have two secrets, and either may be empty.
-async fn with_an_empty_secret(courier: &Courier) -> Finding {
-    let first = courier.good();
-    let first = Letter { signature: Some(courier.signature_of_nobody(&first)), ..first };
-    let next = courier.good();
-    let (strange, nobody) = (courier.signature_of_a_stranger(&next), courier.signature_of_nobody(&next));
-    let next = Letter { signature: Some(strange), signature_next: Some(nobody), ..next };
-    EMPTY_SECRET.must_refuse_each(&[
-        ("in Signature:", courier.bring(&first).await),
-        ("in Signature-Next:", courier.bring(&next).await),
-    ])
+/// What a variable that is not set becomes as a text: in most languages, in JavaScript, in JSON and Java, in Python.
+const UNSET: [(&str, &str); 4] = [("empty:", ""), ("undefined:", "undefined"), ("null:", "null"), ("None:", "None")];
+
+/// A receiver may have two secrets, and either may be unset: both headers carry the signature.
+async fn with_no_secret(courier: &Courier) -> Finding {
+    let mut reactions = Vec::with_capacity(UNSET.len());
+    for (name, unset) in UNSET {
+        let letter = courier.good();
+        let nobody = Some(courier.signature_of_nobody(&letter, unset));
+        let letter = Letter { signature: nobody.clone(), signature_next: nobody, ..letter };
+        reactions.push((name, courier.bring(&letter).await));
+    }
+    UNSET_SECRET.must_refuse_each(&reactions)
 }
 
 /// Signatures of which a part is right, and two that are wrong.

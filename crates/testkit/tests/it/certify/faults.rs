@@ -40,10 +40,10 @@ enum Fault {
     TakesAFewCharacters,
     /// It takes an empty signature for a right one.
     TakesAnEmptyOne,
-    /// The variable of its secret is not set.
-    HasAnEmptySecret,
+    /// The variable of its secret is not set, which is this text.
+    HasNoSecret(&'static str),
     /// The variable of its other secret is not set.
-    HasAnEmptyOtherSecret,
+    HasNoOtherSecret(&'static str),
     /// It believes whoever says that a secret is rotated.
     BelievesInRotation,
     /// It looks whether it has seen a nonce, and notes it some time afterwards.
@@ -92,8 +92,8 @@ impl Faulty {
             Fault::TakesAHalf => came == right[..half],
             Fault::TakesAFewCharacters => (1..half).contains(&came.len()) && right.starts_with(&came),
             Fault::TakesAnEmptyOne => came.is_empty(),
-            Fault::HasAnEmptySecret => came == signature(""),
-            Fault::HasAnEmptyOtherSecret => text("x-service-signature-next").is_some_and(|next| next == signature("")),
+            Fault::HasNoSecret(unset) => came == signature(unset),
+            Fault::HasNoOtherSecret(unset) => text("x-service-signature-next") == Some(&signature(unset)),
             Fault::BelievesInRotation => headers.contains_key("x-service-signature-next"),
             _ => false,
         };
@@ -201,8 +201,12 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
         Fault::TakesAHalf,
         Fault::TakesAFewCharacters,
         Fault::TakesAnEmptyOne,
-        Fault::HasAnEmptySecret,
-        Fault::HasAnEmptyOtherSecret,
+        Fault::HasNoSecret(""),
+        Fault::HasNoSecret("undefined"),
+        Fault::HasNoSecret("null"),
+        Fault::HasNoSecret("None"),
+        Fault::HasNoOtherSecret(""),
+        Fault::HasNoOtherSecret("undefined"),
         Fault::BelievesInRotation,
         Fault::NotesNoncesLate,
     ] {
@@ -221,9 +225,9 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
             Fault::TakesAHalf | Fault::TakesAFewCharacters | Fault::TakesAnEmptyOne => {
                 (&[("short-signature", "fail")], 1)
             }
-            Fault::HasAnEmptySecret | Fault::HasAnEmptyOtherSecret => (&[("empty-secret", "fail")], 1),
+            Fault::HasNoSecret(_) | Fault::HasNoOtherSecret(_) => (&[("unset-secret", "fail")], 1),
             // Of the header it believes everything.
-            Fault::BelievesInRotation => (&[("empty-secret", "fail"), ("wrong-next", "fail")], 1),
+            Fault::BelievesInRotation => (&[("unset-secret", "fail"), ("wrong-next", "fail")], 1),
             Fault::NotesNoncesLate => (&[("replayed-at-once", "fail")], 1),
         };
         let wanted: Vec<_> = wanted.iter().map(|(check, verdict)| pair(check, verdict)).collect();
