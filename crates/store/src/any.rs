@@ -10,7 +10,7 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::backlog::{Backlog, DeadRow};
+use crate::backlog::{Backlog, Backlogs, DeadRow};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
@@ -140,6 +140,16 @@ impl PaymentOrders for AnyStore {
         limit: u32,
     ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
         either!(self, s => s.payment_orders_expired(lanes, now, limit).await)
+    }
+}
+
+impl Backlogs for AnyStore {
+    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
+        either!(self, s => s.backlog(tenant, of, most).await)
+    }
+
+    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
+        either!(self, s => s.dead(of, page).await)
     }
 }
 
@@ -346,14 +356,6 @@ impl Store for AnyStore {
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
         either!(self, s => s.redeliveries(which, limit).await)
-    }
-
-    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
-        either!(self, s => s.backlog(tenant, of, most).await)
-    }
-
-    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
-        either!(self, s => s.dead(of, page).await)
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

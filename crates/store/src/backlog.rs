@@ -1,11 +1,31 @@
 //! What somebody asks where callbacks do not arrive: what waits, and what the dead ones died of.
 
+use std::future::Future;
+
 use countersign_domain::delivery::Outcome;
-use countersign_domain::ids::{EventNo, SortedId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::time::UnixMillis;
 
-use crate::contract::StoreError;
+use crate::contract::{Cursor, StoreError};
 use crate::read::{Columns, Fields};
+
+/// Questions about deliveries that are not over, or came to nothing.
+pub trait Backlogs {
+    /// How much an application has waiting, and how much of it is dead; both counted up to `most`.
+    fn backlog(
+        &self,
+        tenant: TenantNo,
+        application: ApplicationNo,
+        most: u32,
+    ) -> impl Future<Output = Result<Backlog, StoreError>> + Send;
+
+    /// Dead events with their last attempt, newest first: of an application, or of all tenants. `after` is an `EventNo`.
+    fn dead(
+        &self,
+        of: Option<(TenantNo, ApplicationNo)>,
+        page: Cursor,
+    ) -> impl Future<Output = Result<Vec<DeadRow>, StoreError>> + Send;
+}
 
 /// How much an application has waiting, and how much of it is dead. Counting has a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

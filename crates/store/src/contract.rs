@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::backlog::{Backlog, DeadRow};
+use crate::backlog::Backlogs;
 use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::conversion::ConvertStore;
@@ -176,7 +176,7 @@ pub struct Cursor<K = i64> {
 ///
 /// Whatever belongs to a tenant is asked for with its tenant, and is not there under another one. What an operator or the dispatcher
 /// looks for without knowing whose it is goes across tenants: each such read says so.
-pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Send + Sync + 'static {
+pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + Sync + 'static {
     /// Applies the batch whole, durably, or not at all.
     fn commit(&self, batch: Batch) -> impl Future<Output = Result<Committed, CommitError>> + Send;
 
@@ -378,21 +378,6 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Send + Sync + 'stat
         which: Redeliveries,
         limit: u32,
     ) -> impl Future<Output = Result<Vec<RedeliveryRow>, StoreError>> + Send;
-
-    /// How much an application has waiting, and how much of it is dead; both counted up to `most`.
-    fn backlog(
-        &self,
-        tenant: TenantNo,
-        application: ApplicationNo,
-        most: u32,
-    ) -> impl Future<Output = Result<Backlog, StoreError>> + Send;
-
-    /// Dead events with their last attempt, newest first: of an application, or of all tenants. `after` is an `EventNo`.
-    fn dead(
-        &self,
-        of: Option<(TenantNo, ApplicationNo)>,
-        page: Cursor,
-    ) -> impl Future<Output = Result<Vec<DeadRow>, StoreError>> + Send;
 
     /// The answer kept for an idempotency key.
     fn remembered(

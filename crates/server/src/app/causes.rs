@@ -6,8 +6,7 @@ use std::collections::hash_map::Entry;
 use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::SortedId;
 use countersign_domain::time::UnixMillis;
-use countersign_store::Store as _;
-use countersign_store::backlog::DeadRow;
+use countersign_store::backlog::{Backlogs as _, DeadRow};
 use countersign_store::contract::Cursor;
 
 use super::App;

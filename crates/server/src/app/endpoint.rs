@@ -2,6 +2,7 @@
 
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
+use countersign_store::backlog::Backlogs as _;
 use countersign_store::contract::ApplicationView;
 
 use super::App;

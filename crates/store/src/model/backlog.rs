@@ -3,10 +3,21 @@
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 
+use super::ModelStore;
 use super::page;
 use super::state::State;
-use crate::backlog::{Backlog, DeadRow};
-use crate::contract::{Cursor, EventRow};
+use crate::backlog::{Backlog, Backlogs, DeadRow};
+use crate::contract::{Cursor, EventRow, StoreError};
+
+impl Backlogs for ModelStore {
+    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
+        Ok(self.state().backlog(tenant, of, most))
+    }
+
+    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, cursor: Cursor) -> Result<Vec<DeadRow>, StoreError> {
+        Ok(self.state().dead(of, &cursor))
+    }
+}
 
 impl State {
     pub(super) fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Backlog {

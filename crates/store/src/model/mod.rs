@@ -24,7 +24,6 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::backlog::{Backlog, DeadRow};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
@@ -388,14 +387,6 @@ impl Store for ModelStore {
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
         Ok(self.state().redeliveries(&which, limit))
-    }
-
-    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
-        Ok(self.state().backlog(tenant, of, most))
-    }
-
-    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, cursor: Cursor) -> Result<Vec<DeadRow>, StoreError> {
-        Ok(self.state().dead(of, &cursor))
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

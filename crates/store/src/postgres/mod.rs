@@ -9,6 +9,8 @@ mod columns;
 
 mod alone;
 mod attempt_log;
+mod backlog;
+mod backlog_texts;
 mod conversion;
 mod convert_texts;
 mod durability;
@@ -54,7 +56,6 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::backlog::{Backlog, DeadRow};
 use crate::batch::{Batch, Committed, Write};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
@@ -419,14 +420,6 @@ impl Store for PostgresStore {
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
         redelivery::list(&self.readers, &which, limit).await
-    }
-
-    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
-        queries::backlog(&self.readers, tenant, of, most).await
-    }
-
-    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
-        queries::dead(&self.readers, of, &page).await
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

@@ -15,7 +15,6 @@ use super::readers::Readers;
 use super::rows;
 use super::session::Params;
 use super::statements::{EVENTS, Sql};
-use crate::backlog::{self, Backlog, DeadRow};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
@@ -298,18 +297,6 @@ pub(super) async fn events_after(
     limit: u32,
 ) -> Found<Vec<EventRow>> {
     many(from, Sql::EventsAfter, &[&tenant.0, &of.0, &after, &i64::from(limit)], rows::event).await
-}
-
-pub(super) async fn backlog(from: &Readers, tenant: TenantNo, of: ApplicationNo, most: u32) -> Found<Backlog> {
-    Ok(one(from, Sql::Backlog, &[&tenant.0, &of.0, &i64::from(most)], backlog::read).await?.unwrap_or_default())
-}
-
-pub(super) async fn dead(from: &Readers, of: Option<(TenantNo, ApplicationNo)>, page: &Cursor) -> Found<Vec<DeadRow>> {
-    let (before, limit) = (page.after.unwrap_or(i64::MAX), i64::from(page.limit));
-    match of {
-        Some((tenant, of)) => many(from, Sql::DeadOf, &[&tenant.0, &of.0, &before, &limit], backlog::dead).await,
-        None => many(from, Sql::DeadOfAll, &[&before, &limit], backlog::dead).await,
-    }
 }
 
 pub(super) async fn remembered(from: &Readers, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {

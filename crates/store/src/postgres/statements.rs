@@ -5,9 +5,9 @@
 //! conversions and their quotes, rates, events' counters, heads of the audit log, the directory; within each by key. Whatever belongs to a
 //! tenant is joined, guarded and found by it. Times are the database's own: `clock_timestamp()`, in ms.
 
+use super::backlog_texts as backlog;
 use super::convert_texts as texts;
 use super::payment_sql as payment;
-use crate::backlog::dead_columns;
 use crate::redelivery::redelivery_columns;
 
 macro_rules! statements {
@@ -368,13 +368,9 @@ statements! {
     EventsDeliveriesDelete: "DELETE FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
     EventsDelete: "DELETE FROM event WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
 
-    Backlog: "WITH open AS (SELECT event_no FROM delivery WHERE tenant_no = $1 AND application_no = $2
-              AND state IN ('pending', 'held') LIMIT $3)
-              SELECT (SELECT count(*) FROM open),
-              (SELECT e.created_at FROM event e WHERE e.tenant_no = $1 AND e.event_no = (SELECT min(event_no) FROM open)),
-              (SELECT count(*) FROM (SELECT FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'dead' LIMIT $3) dead)";
-    DeadOf: concat!("SELECT ", dead_columns!(), dead_deliveries!("tenant_no = $1 AND application_no = $2 AND ", "$3", "$4", "$1"));
-    DeadOfAll: concat!("SELECT ", dead_columns!(), dead_deliveries!("", "$1", "$2", "d.tenant_no"));
+    Backlog: backlog::OF_ONE;
+    DeadOf: backlog::DEAD_OF;
+    DeadOfAll: backlog::DEAD_OF_ALL;
 
     // As values and not as joins: the plan goes along the events by `seq`, and ends at the limit.
     Sought: concat!("SELECT e.event_no, e.seq ", sought!(), " AND ", is_sought!(), " ORDER BY e.seq LIMIT $5");

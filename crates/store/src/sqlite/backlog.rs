@@ -3,11 +3,22 @@
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use rusqlite::{Connection, params};
 
+use super::SqliteStore;
 use super::queries::{Found, many, one};
-use crate::backlog::{self, Backlog, DeadRow, dead_columns};
-use crate::contract::Cursor;
+use crate::backlog::{self, Backlog, Backlogs, DeadRow, dead_columns};
+use crate::contract::{Cursor, StoreError};
 
-pub(super) fn count(conn: &Connection, tenant: TenantNo, of: ApplicationNo, most: u32) -> Found<Backlog> {
+impl Backlogs for SqliteStore {
+    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
+        self.readers.away(move |conn| count(conn, tenant, of, most)).await
+    }
+
+    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
+        self.readers.away(move |conn| dead(conn, of, &page)).await
+    }
+}
+
+fn count(conn: &Connection, tenant: TenantNo, of: ApplicationNo, most: u32) -> Found<Backlog> {
     let sql =
         "WITH open AS MATERIALIZED (SELECT event_no FROM delivery INDEXED BY delivery_held WHERE application_no = ?2
                AND state = 'held' AND tenant_no = ?1 UNION ALL SELECT event_no FROM delivery INDEXED BY delivery_next
@@ -25,7 +36,7 @@ macro_rules! last_attempts {
     };
 }
 
-pub(super) fn dead(conn: &Connection, of: Option<(TenantNo, ApplicationNo)>, page: &Cursor) -> Found<Vec<DeadRow>> {
+fn dead(conn: &Connection, of: Option<(TenantNo, ApplicationNo)>, page: &Cursor) -> Found<Vec<DeadRow>> {
     let before = page.after.unwrap_or(i64::MAX);
     let Some((tenant, application)) = of else {
         let sql = concat!(

@@ -45,7 +45,6 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::backlog::{Backlog, DeadRow};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
@@ -429,14 +428,6 @@ impl Store for SqliteStore {
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
         self.readers.here(|conn| redelivery::list(conn, &which, limit))
-    }
-
-    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
-        self.readers.away(move |conn| backlog::count(conn, tenant, of, most)).await
-    }
-
-    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
-        self.readers.away(move |conn| backlog::dead(conn, of, &page)).await
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {

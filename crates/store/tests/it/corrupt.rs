@@ -10,6 +10,7 @@ use countersign_domain::ids::{EventNo, OrderId, SortedId};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::payment_order::PaymentStatus;
 use countersign_domain::rules::RuleVersion;
+use countersign_store::backlog::Backlogs as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{CommitError, Cursor, EventFilter, RuleFilter, SecretUses, StoreError, Uses};
 use countersign_store::conversion::ConvertOrderFilter;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
-use countersign_store::backlog::{Backlog, DeadRow};
+use countersign_store::AnyStore;
+use countersign_store::backlog::{Backlog, Backlogs as _, DeadRow};
 use countersign_store::batch::Write;
 use countersign_store::contract::{Cursor, EventRow};
-use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
 

@@ -1,0 +1,26 @@
+//! What waits, and what the dead ones died of.
+
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+
+use super::PostgresStore;
+use super::queries::{many, one};
+use super::statements::Sql;
+use crate::backlog::{self, Backlog, Backlogs, DeadRow};
+use crate::contract::{Cursor, StoreError};
+
+impl Backlogs for PostgresStore {
+    async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
+        let found = one(&self.readers, Sql::Backlog, &[&tenant.0, &of.0, &i64::from(most)], backlog::read).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
+        let (before, limit) = (page.after.unwrap_or(i64::MAX), i64::from(page.limit));
+        match of {
+            Some((tenant, of)) => {
+                many(&self.readers, Sql::DeadOf, &[&tenant.0, &of.0, &before, &limit], backlog::dead).await
+            }
+            None => many(&self.readers, Sql::DeadOfAll, &[&before, &limit], backlog::dead).await,
+        }
+    }
+}

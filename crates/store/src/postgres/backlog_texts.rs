@@ -1,0 +1,17 @@
+//! Texts of the statements about what waits and what is dead; [`super::statements`] gives them their names.
+
+use crate::backlog::dead_columns;
+
+pub(super) const OF_ONE: &str =
+    "WITH open AS (SELECT event_no FROM delivery WHERE tenant_no = $1 AND application_no = $2
+     AND state IN ('pending', 'held') LIMIT $3)
+     SELECT (SELECT count(*) FROM open),
+     (SELECT e.created_at FROM event e WHERE e.tenant_no = $1 AND e.event_no = (SELECT min(event_no) FROM open)),
+     (SELECT count(*) FROM (SELECT FROM delivery WHERE tenant_no = $1 AND application_no = $2 AND state = 'dead' LIMIT $3) dead)";
+pub(super) const DEAD_OF: &str = concat!(
+    "SELECT ",
+    dead_columns!(),
+    dead_deliveries!("tenant_no = $1 AND application_no = $2 AND ", "$3", "$4", "$1")
+);
+pub(super) const DEAD_OF_ALL: &str =
+    concat!("SELECT ", dead_columns!(), dead_deliveries!("", "$1", "$2", "d.tenant_no"));
