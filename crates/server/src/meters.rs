@@ -11,6 +11,9 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 /// Upper bounds of the buckets of request times, in seconds.
 const SECONDS: [f64; 11] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
 
+/// Of how late callbacks are: endpoints that fail or have a rate keep theirs waiting for long.
+const DELAY_SECONDS: [f64; 10] = [0.01, 0.05, 0.25, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 21_600.0];
+
 /// Takes the recorder of the process into use, once; a second call gives the same handle.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
@@ -19,7 +22,10 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     if let Some(handle) = HANDLE.get() {
         return Ok(handle.clone());
     }
-    let builder = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?;
+    let delay = Matcher::Full(crate::dispatch::DELAY_SECONDS.to_owned());
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(delay, &DELAY_SECONDS)?;
     let handle = builder.install_recorder()?;
     metrics::describe_counter!("countersign_requests_total", "Requests of merchants by endpoint and code");
     metrics::describe_counter!(

@@ -10,7 +10,7 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::backlog::{Backlog, Backlogs, DeadRow};
+use crate::backlog::{Backlog, Backlogs, DeadRow, Waiting};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
@@ -150,6 +150,10 @@ impl Backlogs for AnyStore {
 
     async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
         either!(self, s => s.dead(of, page).await)
+    }
+
+    async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<Waiting, StoreError> {
+        either!(self, s => s.waiting(lanes, most).await)
     }
 }
 

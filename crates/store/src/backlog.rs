@@ -4,6 +4,7 @@ use std::future::Future;
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
 
 use crate::contract::{Cursor, StoreError};
@@ -25,6 +26,21 @@ pub trait Backlogs {
         of: Option<(TenantNo, ApplicationNo)>,
         page: Cursor,
     ) -> impl Future<Output = Result<Vec<DeadRow>, StoreError>> + Send;
+
+    /// How much is pending of the applications in these lanes, and how much is dead of all; each counted up to `most`. Stores of one node know
+    /// no lanes: all.
+    fn waiting(&self, lanes: LaneSet, most: u32) -> impl Future<Output = Result<Waiting, StoreError>> + Send;
+}
+
+/// How much waits for a node to deliver it, and how much came to nothing. Counting has a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Events that are pending: due, or waiting for their next attempt.
+    pub pending: i64,
+    /// When the oldest of those that were counted was written; `None` where there is none.
+    pub oldest_pending: Option<UnixMillis>,
+    /// Events that are dead, whatever their lane.
+    pub dead: i64,
 }
 
 /// How much an application has waiting, and how much of it is dead. Counting has a bound.
@@ -63,6 +79,12 @@ pub struct DeadRow {
 pub(crate) fn read<R: Columns>(row: &R) -> Result<Backlog, StoreError> {
     let mut f = Fields::new(row, "delivery", 0, 0);
     Ok(Backlog { open: f.int()?, oldest_open: f.opt_int()?.map(UnixMillis), dead: f.int()? })
+}
+
+/// What waits as a row of either dialect has it.
+pub(crate) fn read_waiting<R: Columns>(row: &R) -> Result<Waiting, StoreError> {
+    let mut f = Fields::new(row, "delivery", 0, 0);
+    Ok(Waiting { pending: f.int()?, oldest_pending: f.opt_int()?.map(UnixMillis), dead: f.int()? })
 }
 
 /// A dead event as a row of either dialect has it.

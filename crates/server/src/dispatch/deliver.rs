@@ -110,6 +110,7 @@ impl Dispatcher {
         if !self.leases.holds(Lane::of(event.application), fence, Instant::now()) {
             return Ended::Again;
         }
+        self.meters.begins(&event, now);
         let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
         self.attempts.fetch_add(1, Ordering::SeqCst);
         self.record(&event, fence, &known, url, (now, report)).await

@@ -39,6 +39,7 @@ mod health;
 mod heed;
 mod leases;
 mod lineup;
+mod meters;
 mod permits;
 mod place;
 mod queue;
@@ -56,6 +57,8 @@ mod tend;
 mod timetable;
 mod trial;
 mod turn;
+
+pub(crate) use meters::DELAY_SECONDS;
 
 pub use health::BreakerState;
 pub use place::EndpointView;
@@ -135,6 +138,7 @@ pub struct Dispatcher {
     /// Lanes whose applications are to be looked for.
     looks: Mutex<LaneSet>,
     look: Notify,
+    meters: meters::Meters,
     /// Attempts made since the start.
     attempts: AtomicUsize,
     /// Callbacks that tell of nothing and are under way.
@@ -155,17 +159,11 @@ impl Dispatcher {
                 return Err(DispatchError::Zero(name));
             }
         }
-        metrics::describe_counter!("countersign_callback_attempts_total", "Attempts to deliver callbacks by outcome");
-        metrics::describe_histogram!("countersign_callback_attempt_seconds", "From a callback's look-up to its answer");
-        metrics::describe_gauge!("countersign_callbacks_in_flight", "Callbacks that are being attempted now");
+        meters::Meters::describe();
         metrics::describe_gauge!("countersign_dispatch_lanes", "Lanes, of 64, that this node delivers callbacks for");
         metrics::describe_counter!(
             "countersign_callback_results_fenced_total",
             "Results of attempts that came after another node had taken over"
-        );
-        metrics::describe_gauge!(
-            "countersign_callback_endpoints_open",
-            "Endpoints that are left alone for a while since they fail"
         );
         ends::describe();
         let bounds = Bounds {
@@ -194,6 +192,7 @@ impl Dispatcher {
             resends: Notify::new(),
             looks: Mutex::default(),
             look: Notify::new(),
+            meters: meters::Meters::default(),
             attempts: AtomicUsize::new(0),
             trials: trial::Trials::default(),
         })
@@ -204,11 +203,13 @@ impl Dispatcher {
     /// back at the end.
     pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
         let mut beside = JoinSet::new();
-        let (turner, looker, resender, heeder) = (self.clone(), self.clone(), self.clone(), self.clone());
+        let (turner, looker, resender, heeder, counter) =
+            (self.clone(), self.clone(), self.clone(), self.clone(), self.clone());
         beside.spawn(async move { turner.turn_always().await });
         beside.spawn(async move { looker.look_always().await });
         beside.spawn(async move { resender.resend_always().await });
         beside.spawn(async move { heeder.heed_always().await });
+        beside.spawn(async move { counter.count_always().await });
         beside.spawn(self.clone().expire_always());
         let is_shared = self.app.store.is_shared();
         if is_shared {

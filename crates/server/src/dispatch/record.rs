@@ -14,7 +14,7 @@ use countersign_store::attempt_log::AttemptBytes;
 use countersign_store::batch::{Committed, Conflict, Guard, Key};
 use countersign_store::contract::{ApplicationRow, AttemptRow, EventRow};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
-use metrics::{counter, histogram};
+use metrics::counter;
 use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
@@ -71,7 +71,7 @@ impl Dispatcher {
         let schedule = self.schedule_of(row);
         let verdict =
             after_attempt(made, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
-        measure(&report);
+        self.meters.ended(&report);
         tell(event, known, number, &report, verdict, now);
         let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
         let attempt = Made::of(event, fence, began, report);
@@ -298,11 +298,6 @@ impl Made {
         };
         Self { row: Arc::new(row), bytes: report.bytes.map(Arc::new) }
     }
-}
-
-fn measure(report: &Report) {
-    counter!("countersign_callback_attempts_total", "outcome" => report.outcome.name()).increment(1);
-    histogram!("countersign_callback_attempt_seconds").record(report.took.as_secs_f64());
 }
 
 /// An event's id, as people see it.

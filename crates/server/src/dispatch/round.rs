@@ -9,7 +9,6 @@ use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{Cursor, EventRow};
 use countersign_store::{Store, StoreError};
-use metrics::gauge;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -152,9 +151,7 @@ impl Dispatcher {
         }
         let under_way = desk.lineup.under_way();
         self.hand_over(&mut desk, under_way);
-        gauge!("countersign_callbacks_in_flight").set(u32::try_from(desk.lineup.under_way()).unwrap_or(u32::MAX));
-        let open = u32::try_from(desk.lineup.open_endpoints()).unwrap_or(u32::MAX);
-        gauge!("countersign_callback_endpoints_open").set(open);
+        self.meters.stand(desk.lineup.under_way(), desk.lineup.open_endpoints());
         Ok(())
     }
 

@@ -2,11 +2,12 @@
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, TenantNo};
+use countersign_domain::lanes::LaneSet;
 
 use super::ModelStore;
 use super::page;
 use super::state::State;
-use crate::backlog::{Backlog, Backlogs, DeadRow};
+use crate::backlog::{Backlog, Backlogs, DeadRow, Waiting};
 use crate::contract::{Cursor, EventRow, StoreError};
 
 impl Backlogs for ModelStore {
@@ -16,6 +17,17 @@ impl Backlogs for ModelStore {
 
     async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, cursor: Cursor) -> Result<Vec<DeadRow>, StoreError> {
         Ok(self.state().dead(of, &cursor))
+    }
+
+    async fn waiting(&self, _: LaneSet, most: u32) -> Result<Waiting, StoreError> {
+        let state = self.state();
+        let counted = |asked| page(state.events.values().filter(|e| e.state == asked), most);
+        let (pending, dead) = (counted(DeliveryState::Pending), counted(DeliveryState::Dead));
+        Ok(Waiting {
+            pending: i64::try_from(pending.len()).unwrap_or(i64::MAX),
+            oldest_pending: pending.first().map(|e| e.created_at),
+            dead: i64::try_from(dead.len()).unwrap_or(i64::MAX),
+        })
     }
 }
 

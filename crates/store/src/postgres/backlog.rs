@@ -1,11 +1,14 @@
 //! What waits, and what the dead ones died of.
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
+use countersign_domain::lanes::LaneSet;
 
 use super::PostgresStore;
+use super::nodes::numbers;
 use super::queries::{many, one};
+use super::session::Params;
 use super::statements::Sql;
-use crate::backlog::{self, Backlog, Backlogs, DeadRow};
+use crate::backlog::{self, Backlog, Backlogs, DeadRow, Waiting};
 use crate::contract::{Cursor, StoreError};
 
 impl Backlogs for PostgresStore {
@@ -22,5 +25,10 @@ impl Backlogs for PostgresStore {
             }
             None => many(&self.readers, Sql::DeadOfAll, &[&before, &limit], backlog::dead).await,
         }
+    }
+
+    async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<Waiting, StoreError> {
+        let asked: Params<'_> = &[&numbers(lanes), &i64::from(most)];
+        Ok(one(&self.readers, Sql::Waiting, asked, backlog::read_waiting).await?.unwrap_or_default())
     }
 }

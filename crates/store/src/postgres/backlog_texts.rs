@@ -15,3 +15,10 @@ pub(super) const DEAD_OF: &str = concat!(
 );
 pub(super) const DEAD_OF_ALL: &str =
     concat!("SELECT ", dead_columns!(), dead_deliveries!("", "$1", "$2", "d.tenant_no"));
+pub(super) const OF_ALL: &str =
+    "WITH pending AS (SELECT tenant_no, event_no FROM delivery WHERE state = 'pending' AND (application_no & 63) = ANY($1::bigint[])
+     LIMIT $2)
+     SELECT (SELECT count(*) FROM pending),
+     (SELECT e.created_at FROM (SELECT tenant_no, event_no FROM pending ORDER BY event_no LIMIT 1) first
+      CROSS JOIN LATERAL (SELECT created_at FROM event WHERE tenant_no = first.tenant_no AND event_no = first.event_no LIMIT 1) e),
+     (SELECT count(*) FROM (SELECT FROM delivery WHERE state = 'dead' LIMIT $2) dead)";

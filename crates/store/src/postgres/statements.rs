@@ -369,6 +369,7 @@ statements! {
     EventsDelete: "DELETE FROM event WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])";
 
     Backlog: backlog::OF_ONE;
+    Waiting: backlog::OF_ALL;
     DeadOf: backlog::DEAD_OF;
     DeadOfAll: backlog::DEAD_OF_ALL;
 

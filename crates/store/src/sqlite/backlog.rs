@@ -1,11 +1,12 @@
 //! What waits, and what the dead ones died of. The planner takes the indexes of what is dead only where it is told to.
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
+use countersign_domain::lanes::LaneSet;
 use rusqlite::{Connection, params};
 
 use super::SqliteStore;
 use super::queries::{Found, many, one};
-use crate::backlog::{self, Backlog, Backlogs, DeadRow, dead_columns};
+use crate::backlog::{self, Backlog, Backlogs, DeadRow, Waiting, dead_columns};
 use crate::contract::{Cursor, StoreError};
 
 impl Backlogs for SqliteStore {
@@ -16,6 +17,19 @@ impl Backlogs for SqliteStore {
     async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
         self.readers.away(move |conn| dead(conn, of, &page)).await
     }
+
+    async fn waiting(&self, _: LaneSet, most: u32) -> Result<Waiting, StoreError> {
+        self.readers.away(move |conn| waiting(conn, most)).await
+    }
+}
+
+/// Each index is walked once and up to the limit; nothing is kept of it.
+fn waiting(conn: &Connection, most: u32) -> Found<Waiting> {
+    let sql = "SELECT p.count, (SELECT e.created_at FROM event e WHERE e.event_no = p.oldest), d.count
+               FROM (SELECT count(*) AS count, min(event_no) AS oldest FROM (SELECT event_no FROM delivery INDEXED BY delivery_next
+                     WHERE state = 'pending' LIMIT ?1)) p,
+                    (SELECT count(*) AS count FROM (SELECT 1 FROM delivery INDEXED BY delivery_dead_by_no WHERE state = 'dead' LIMIT ?1)) d";
+    Ok(one(conn, sql, params![most], |row| backlog::read_waiting(row))?.unwrap_or_default())
 }
 
 fn count(conn: &Connection, tenant: TenantNo, of: ApplicationNo, most: u32) -> Found<Backlog> {

@@ -25,6 +25,7 @@ mod backlogs;
 mod behaviours;
 mod endpoints;
 mod ends;
+mod metrics;
 mod neighbours;
 mod order;
 mod outcomes;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
-use countersign_store::AnyStore;
-use countersign_store::backlog::{Backlog, Backlogs as _, DeadRow};
+use countersign_domain::lanes::{Lane, LaneSet};
+use countersign_store::backlog::{Backlog, Backlogs as _, DeadRow, Waiting};
 use countersign_store::batch::Write;
 use countersign_store::contract::{Cursor, EventRow};
+use countersign_store::{AnyStore, Store as _};
 
 use crate::fixtures::*;
 
@@ -64,6 +65,33 @@ pub async fn what_is_open_and_what_is_dead_is_counted_up_to_a_bound(store: Any) 
     let bound = count(1).await;
     assert_eq!((bound.open, bound.dead), (1, 1), "no more than was asked for");
     assert_eq!(count(2).await.dead, 2);
+}
+
+pub async fn what_is_pending_and_dead_of_all_is_counted_up_to_a_bound(store: Any) {
+    let count = async |lanes, most| store.waiting(lanes, most).await.expect("reads");
+    assert_eq!(count(LaneSet::ALL, 9).await, Waiting::default());
+    for no in 1..=5 {
+        write(&store, no, 10 * no).await;
+    }
+    let failed = (Outcome::Timeout, None);
+    try_it(&store, 1, 1, failed, DeliveryState::Held).await;
+    try_it(&store, 2, 1, failed, DeliveryState::Pending).await;
+    try_it(&store, 3, 1, failed, DeliveryState::Dead).await;
+    try_it(&store, 4, 1, (Outcome::Delivered, Some(200)), DeliveryState::Delivered).await;
+    let other =
+        EventRow { tenant: OTHER_TENANT, application: OTHER_APP, client_id: "app_two".to_owned(), ..event(6, "b6") };
+    commit(&*store, vec![enqueue(other)]).await;
+    let all = Waiting { pending: 3, oldest_pending: Some(at(20)), dead: 1 };
+    assert_eq!(count(LaneSet::ALL, 9).await, all, "of every tenant");
+    dies(&store, 7, failed).await;
+    let bound = count(LaneSet::ALL, 1).await;
+    assert_eq!((bound.pending, bound.dead), (1, 1), "no more than was asked for");
+    assert_eq!(count(LaneSet::ALL, 2).await.dead, 2);
+    // Of several nodes each counts what it delivers.
+    let own = [Lane::of(APP)].into_iter().collect();
+    let of_app = count(own, 9).await.pending;
+    assert_eq!(of_app, if store.is_shared() { 2 } else { 3 });
+    assert_eq!(count(LaneSet::NONE, 9).await.pending, if store.is_shared() { 0 } else { 3 });
 }
 
 pub async fn the_backlog_of_another_tenant_is_not_there(store: Any) {

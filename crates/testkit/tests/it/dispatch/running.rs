@@ -9,18 +9,18 @@ use tokio::time::timeout;
 
 use super::*;
 
-struct Running {
+pub(super) struct Running {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    fn start(bench: &Bench) -> Self {
+    pub(super) fn start(bench: &Bench) -> Self {
         let (stop, stopped) = watch::channel(false);
         Self { stop, task: tokio::spawn(bench.dispatcher.clone().run(stopped)) }
     }
 
-    async fn stop(self) {
+    pub(super) async fn stop(self) {
         // It may have ended already.
         let _ = self.stop.send(true);
         timeout(SOON, self.task).await.expect("the dispatcher ends").expect("no panic");
