@@ -17,7 +17,7 @@ mod sink;
 
 pub use filter::is_filter;
 pub use kept::{REFUSED_KEPT_MAX, names};
-pub use sink::{LogGuard, LogSink};
+pub use sink::{LOST, LogGuard, LogSink};
 
 /// Longest method in a line, in bytes. Methods are ASCII.
 const METHOD_BYTES_MAX: usize = 16;

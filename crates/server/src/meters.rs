@@ -34,6 +34,11 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     );
     metrics::describe_histogram!("countersign_request_seconds", "From a request's head to its answer");
     metrics::describe_counter!(crate::app::rates::GONE_STALE, "Rates that became too old to be quoted");
+    metrics::describe_counter!(crate::log::LOST, "Lines of the log that could not be written, or that nobody took");
+    // There from the start: an alert on their growth sees the first of all, too.
+    for name in [crate::app::rates::GONE_STALE, crate::log::LOST] {
+        counter!(name).increment(0);
+    }
     Ok(HANDLE.get_or_init(|| handle).clone())
 }
 

@@ -12,10 +12,13 @@ use crate::app::events::public_id;
 const DEAD: &str = "countersign_callbacks_dead_total";
 const DISABLED: &str = "countersign_endpoints_disabled_total";
 
-/// Says what the counters are.
+/// Says what the counters are. They are there from the start: an alert on their growth sees the first of all, too.
 pub(super) fn describe() {
     describe_counter!(DEAD, "Callbacks whose last attempt failed; they wait until somebody redelivers them");
     describe_counter!(DISABLED, "Endpoints whose callbacks were disabled because they answered 410");
+    for name in [DEAD, DISABLED] {
+        counter!(name).increment(0);
+    }
 }
 
 /// The line of the audit log, for the batch that makes the event dead. What the endpoint said is the attempt's.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::kept;
 
+/// Counts lines that could not be written, or that nobody took.
+pub const LOST: &str = "countersign_log_lines_lost_total";
 /// How long lines are gathered before they are written together.
 const LINGER_MS: u64 = 10;
 /// More than this waiting to be written, and lines are dropped and counted.
@@ -64,7 +66,7 @@ impl LogSink {
             waiting.dropped += 1;
             drop(waiting);
             // Here, since the thread may stand still for as long as nobody reads.
-            metrics::counter!("countersign_log_lines_lost_total").increment(1);
+            metrics::counter!(LOST).increment(1);
             return;
         }
         let was_empty = waiting.bytes.is_empty();
@@ -120,7 +122,7 @@ impl Lost {
     fn count(&mut self, batch: &[u8]) {
         let lines = batch.split(|byte| *byte == b'\n').skip(1).count() as u64;
         self.lines += lines;
-        metrics::counter!("countersign_log_lines_lost_total").increment(lines);
+        metrics::counter!(LOST).increment(lines);
     }
 }
 
