@@ -142,11 +142,19 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            // One line: causes after colons.
-            let _ = writeln!(std::io::stderr(), "countersign: {error:#}");
-            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            let _ = std::io::stderr().write_all(last_line(&error).as_bytes());
+            code_of(&error)
         }
     }
+}
+
+/// What is said of an error: causes after colons.
+fn last_line(error: &anyhow::Error) -> String {
+    format!("countersign: {error:#}\n")
+}
+
+fn code_of(error: &anyhow::Error) -> ExitCode {
+    if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
 /// Help and the version, which are asked for, or what is wrong with the words.

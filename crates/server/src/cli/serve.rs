@@ -103,9 +103,22 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
     let config = args.load(environment)?;
     let (sink, guard) = LogSink::start(std::io::stderr()).context("the log cannot be started")?;
     log::install(&sink, &config.log_level);
+    let code = until_stopped(config, sink.clone()).map_or_else(
+        |error| {
+            // Behind the log and as patient as it is: who has the other end of stderr may have stopped reading.
+            sink.push(super::last_line(&error).as_bytes());
+            super::code_of(&error)
+        },
+        |()| ExitCode::SUCCESS,
+    );
+    drop(guard);
+    Ok(code)
+}
+
+fn until_stopped(config: Config, sink: LogSink) -> anyhow::Result<()> {
     prepare_process(&config)?;
     let runtime = run::threads::runtime(config.worker_threads)?;
-    let outcome = runtime.block_on(async {
+    runtime.block_on(async {
         // Before the first line: whoever reads it may send SIGTERM at once.
         let mut stop = StopSignals::catch()?;
         process::outlive_file_size_limit().context("signals cannot be waited for")?;
@@ -128,8 +141,6 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
             bail!("a part of the server broke: {part}");
         }
         tracing::info!("Stopped");
-        Ok(ExitCode::SUCCESS)
-    });
-    drop(guard);
-    outcome
+        Ok(())
+    })
 }

@@ -1,6 +1,7 @@
 //! One layer over another: a file's text, a variable's, a flag's. A name that is no setting is refused where it stands.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -11,11 +12,17 @@ use super::{ConfigRefused, DEFAULTS, ENVIRONMENT_PREFIX, Flag, NOT_SETTINGS, def
 const SECRETS: [&str; 3] = ["master_key", "master_key_previous", "callback_proxy_credentials"];
 
 /// Settings as defaults, file, environment and flags leave them, and which of these set each one. They may still be no good.
-#[derive(Debug)]
 pub struct Layers {
     table: Table,
     /// By the names of settings (`limits.connections`): the file, variable or flag that set it last.
     set_by: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values may be keys and passwords.
+        f.debug_struct("Layers").field("set_by", &self.set_by).finish_non_exhaustive()
+    }
 }
 
 /// One of them.
@@ -130,21 +137,29 @@ fn names() -> Vec<String> {
     names
 }
 
-/// The address of a database with PASSWORD where its password was.
+/// Parameters of the address of a database that are shown with their values.
+const SHOWN: [&str; 8] =
+    ["host", "hostaddr", "port", "dbname", "user", "sslmode", "application_name", "target_session_attrs"];
+
+/// The address of a database with PASSWORD where its password was. Read as the driver reads it: up to the first `@` stands who connects,
+/// whatever is in it. Where the password itself has one, that is no address, and what may be the rest of it is not shown either.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
-    let (authority, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let authority = match authority.rsplit_once('@') {
-        Some((user, hosts)) if user.contains(':') => {
-            format!("{}:PASSWORD@{hosts}", user.split(':').next().unwrap_or_default())
-        }
-        Some(_) | None => authority.to_owned(),
+    let first = rest.find('@');
+    let places = first.map_or(0, |at| at + 1);
+    let end = rest[places..].find(['/', '?']).map_or(rest.len(), |at| places + at);
+    let (who, after) = match first.and_then(|_| rest[..end].rfind('@')) {
+        Some(at) => (&rest[..=at], &rest[at + 1..]),
+        None => ("", rest),
     };
-    let (path, query) = after.split_once('?').map_or((after, None), |(path, query)| (path, Some(query)));
-    let hidden =
-        |part: &str| if part.starts_with("password=") { "password=PASSWORD".to_owned() } else { part.to_owned() };
+    let who = who.split_once(':').map_or_else(|| who.to_owned(), |(user, _)| format!("{user}:PASSWORD@"));
+    let (places, query) = after.split_once('?').map_or((after, None), |(places, query)| (places, Some(query)));
+    let hidden = |part: &str| match part.split_once('=') {
+        Some((name, _)) if !SHOWN.contains(&name) => format!("{name}=PASSWORD"),
+        Some(_) | None => part.to_owned(),
+    };
     let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
-    format!("{scheme}://{authority}{path}{}", query.unwrap_or_default())
+    format!("{scheme}://{who}{places}{}", query.unwrap_or_default())
 }
 
 /// Where the text is no TOML. Never the line itself: it may hold a password, or a key that does not belong there.

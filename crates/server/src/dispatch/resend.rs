@@ -101,8 +101,10 @@ impl Dispatcher {
         let through = row.through_seq.min(row.cursor_seq.saturating_add(STRETCH));
         let span = Span { of: row.sought.clone(), after: row.cursor_seq, through, most };
         let found = self.app.store.sought(span).await?;
-        let cut = found.last().filter(|_| found.len() >= most as usize);
-        let to = cut.map_or(through, |(_, seq)| *seq).max(row.cursor_seq);
+        let to = match found.last().filter(|_| found.len() >= most as usize) {
+            Some((_, seq)) => *seq,
+            None => self.end_of(row, through).await?.max(row.cursor_seq),
+        };
         let due_at = self.app.clock.now();
         let advance = RedeliveryWrite::Advance {
             tenant,
@@ -139,9 +141,131 @@ impl Dispatcher {
     }
 }
 
+impl Dispatcher {
+    /// Where a stretch that was looked through ends: numbers behind it that no event has belong to it. A restore leaves out millions.
+    async fn end_of(&self, row: &RedeliveryRow, through: i64) -> Result<i64, StoreError> {
+        if through >= row.through_seq {
+            return Ok(through);
+        }
+        let Sought { tenant, application, .. } = row.sought;
+        let next = self.app.store.events_after(tenant, application, through, 1).await?;
+        Ok(next.first().map_or(row.through_seq, |event| event.seq.saturating_sub(1).min(row.through_seq)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use countersign_domain::delivery::{DeliveryState, Outcome};
+    use countersign_domain::lanes::Fence;
+    use countersign_domain::time::UnixMillis;
+    use countersign_store::attempt_log::Phases;
+    use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
+
     use super::*;
+    use crate::app::events::{self, Happening};
+    use crate::app::identity::{self, NewApplication, NewMerchant, Standing};
+    use crate::app::redelivery::{self, Wish};
+    use crate::app::{Actor, App, delivery};
+    use crate::clock::Clock;
+    use crate::config::{Config, Optional};
+    use crate::dispatch::DispatchSettings;
+    use crate::run::{backup, close_store, initialise, open_app};
+
+    fn nobody() -> Actor {
+        Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() }
+    }
+
+    async fn opened(config: &Config) -> Arc<App> {
+        Arc::new(open_app(config, Clock::System, None).await.expect("it opens"))
+    }
+
+    async fn application(app: &App) -> String {
+        let (id, name) = (Some("till".to_owned()), "Till".to_owned());
+        let merchant = NewMerchant { merchant_id: id, name, standing: Standing::Merchant, user_id: None };
+        identity::create_merchant(app, &merchant, &|_| None, &nobody()).await.expect("a merchant");
+        let application = NewApplication {
+            merchant_id: "till".to_owned(),
+            name: "Till".to_owned(),
+            callback_url: Some("https://till.example/callback".to_owned()),
+            endpoint: EndpointSettings::default(),
+        };
+        let made = identity::create_application(app, &application, &|_| None, &nobody()).await;
+        made.expect("an application").application.client_id
+    }
+
+    /// An event whose one attempt came to nothing.
+    async fn dead(app: &App, client_id: &str) -> EventRow {
+        let what = Happening {
+            client_id: client_id.to_owned(),
+            biz_type: "PAYMENT_ORDER".to_owned(),
+            biz_id: "1".to_owned(),
+            biz_status: "SUCCESS".to_owned(),
+            data: "{}".to_owned(),
+        };
+        let event = events::emit(app, &what, &|_| None, &nobody()).await.expect("an event");
+        let attempt = AttemptRow {
+            event: event.no,
+            attempt: 1,
+            at: UnixMillis(1),
+            outcome: Outcome::Timeout,
+            http_status: None,
+            duration_ms: 1,
+            address: None,
+            detail: String::new(),
+            fence: Fence(0),
+            phases: Phases::default(),
+        };
+        let (tenant, application, state) = (event.tenant, event.application, DeliveryState::Dead);
+        let attempt =
+            Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: None, state, due_at: None };
+        app.store.commit(Batch(vec![attempt])).await.expect("is recorded");
+        event
+    }
+
+    /// The same deployment after a backup and a restore.
+    async fn restored(config: &Config, app: Arc<App>, to: &Path) -> (Config, Arc<App>) {
+        let file = to.with_extension("backup");
+        backup::take(config, &file).await.expect("a backup");
+        close_store(&app.store).expect("it closes");
+        let master_key_file = Optional(Some(config.data.join("master.key")));
+        let restored = Config { data: to.to_owned(), master_key_file, ..Config::default() };
+        backup::restore(&restored, &file).await.expect("a restore");
+        let app = opened(&restored).await;
+        delivery::release(&app, &|_| None, &nobody()).await.expect("callbacks go");
+        (restored, app)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn numbers_that_a_restore_left_out_are_passed_over_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let app = opened(&config).await;
+        let client_id = application(&app).await;
+        let mut all = vec![dead(&app, &client_id).await];
+        let (_, app) = restored(&config, app, &folder.path().join("restored")).await;
+        all.push(dead(&app, &client_id).await);
+        assert_eq!((all[0].seq, all[1].seq), (1, 20_000_001));
+
+        let (state, rate_per_s) = (DeliveryState::Dead, 1_000);
+        let wish = Wish { client_id, state, biz_id: None, from: None, to: None, rate_per_s };
+        let begun = redelivery::start(&app, &wish, &|_| None, &nobody()).await.expect("it begins");
+        let id = begun.begun.expect("there is something to do").id;
+        let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
+        for _ in 0..2 {
+            dispatcher.resend_round(&mut Paces::new()).await.expect("a portion");
+        }
+        let row = redelivery::find(&app, id).await.expect("it is there");
+        assert!(row.ended_at.is_some() && row.done == 2, "{row:?}");
+        for event in &all {
+            let (now, _) = app.store.event(event.event_id).await.expect("reads").expect("is there");
+            assert_eq!(now.state, DeliveryState::Pending);
+        }
+        close_store(&app.store).expect("it closes");
+    }
 
     #[test]
     fn portions_and_their_pauses_never_come_to_more_than_the_rate() {

@@ -48,6 +48,8 @@ impl std::fmt::Debug for LogSink {
 #[derive(Debug)]
 pub struct LogGuard {
     sink: LogSink,
+    /// How long it waits for that.
+    patience: Duration,
 }
 
 impl LogSink {
@@ -56,7 +58,7 @@ impl LogSink {
         let sink = Self { shared: Arc::default() };
         let shared = sink.shared.clone();
         std::thread::Builder::new().name("log".to_owned()).spawn(move || drain(&shared, &mut out))?;
-        Ok((sink.clone(), LogGuard { sink }))
+        Ok((sink.clone(), LogGuard { sink, patience: LAST_LINES_FOR }))
     }
 
     /// Hands a whole line over, its newline included. Never waits for the writer.
@@ -85,7 +87,7 @@ impl Drop for LogGuard {
         waiting.ended = true;
         filled.notify_one();
         // Who has the other end of the pipe and does not read from it must not keep the process alive.
-        drop(done.wait_timeout_while(waiting, LAST_LINES_FOR, |waiting| !waiting.written));
+        drop(done.wait_timeout_while(waiting, self.patience, |waiting| !waiting.written));
     }
 }
 
@@ -217,7 +219,9 @@ mod tests {
             }
         }
         let kept = Kept::default();
-        let (sink, guard) = LogSink::start(kept.clone()).expect("a thread starts");
+        let (sink, mut guard) = LogSink::start(kept.clone()).expect("a thread starts");
+        // For as long as the thread may take to have its turn.
+        guard.patience = Duration::from_secs(60);
         for _ in 0..1000 {
             sink.push(b"line\n");
         }

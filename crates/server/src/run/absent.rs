@@ -115,6 +115,12 @@ mod tests {
                 "postgres://u:p@w@h1:1,h2:2/d?sslmode=require&password=pw",
                 "'postgres://u:PASSWORD@h1:1,h2:2/d?sslmode=require&password=PASSWORD'",
             ),
+            ("postgres://u:p/w?x@h/d?sslmode=require", "'postgres://u:PASSWORD@h/d?sslmode=require'"),
+            ("postgres://u:p@w/x@h/d", "postgres://u:PASSWORD@w/x@h/d"),
+            (
+                "postgres://h/d?pass%77ord=pw&connect_timeout=2",
+                "'postgres://h/d?pass%77ord=PASSWORD&connect_timeout=PASSWORD'",
+            ),
             ("postgres://u@h/d", "postgres://u@h/d"),
             ("postgres://h/d", "postgres://h/d"),
             ("postgresql:///d?host=/run/pg", "'postgresql:///d?host=/run/pg'"),

@@ -157,8 +157,11 @@ fn about_callbacks(config: &Config) -> Vec<String> {
             ));
         }
     }
-    let hides =
-        |word: &str| matches!(word.rsplit('=').next().unwrap_or(word).to_ascii_lowercase().as_str(), "off" | "error");
+    // Of all, or of this program; a library whose warnings are not wanted is no danger.
+    let hides = |word: &str| {
+        let (target, level) = word.trim().rsplit_once('=').unwrap_or(("countersign", word.trim()));
+        target.starts_with("countersign") && matches!(level.to_ascii_lowercase().as_str(), "off" | "error")
+    };
     if config.log_level.split(',').any(hides) {
         found.push(format!("log_level is {:?}: warnings such as these are not written", config.log_level));
     }
@@ -324,6 +327,7 @@ mod tests {
             ("callback_ports", "443,8443"),
             ("callback_concurrency", "8"),
             ("log_level", "debug,countersign::dispatch=trace"),
+            ("log_level", "info,hyper=error"),
             ("checkout_url", "https://pay.example"),
         ]);
         assert_eq!(unsafe_settings(&larger), Vec::<String>::new());

@@ -3,7 +3,8 @@
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -170,6 +171,25 @@ fn what_does_not_fit_on_the_disk_is_a_failure_of_the_disk() {
         let (_, stderr, code) = told(&desk.command(words).stdout(writer).output().expect("runs"));
         assert_eq!((stderr.as_str(), code), ("", Some(0)), "{words}");
     }
+}
+
+#[test]
+fn a_start_that_fails_ends_though_nobody_reads_its_log() {
+    let place = Place::fresh();
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    let mut filling = writer.try_clone().expect("its end, twice");
+    // It ends when the pipe does, with the test.
+    std::thread::spawn(move || while filling.write_all(&[b'x'; 4096]).is_ok() {});
+    let mut serve = place.command(&["serve", "--data", "nowhere"]);
+    let mut child = serve.stdout(Stdio::null()).stderr(writer).spawn().expect("runs");
+    let (tell, ended) = std::sync::mpsc::channel();
+    let pid = child.id();
+    std::thread::spawn(move || tell.send(child.wait().map(|status| status.code())));
+    let code = ended.recv_timeout(Duration::from_secs(60));
+    if code.is_err() {
+        let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+    assert_eq!(code.expect("it ends").expect("is waited for"), Some(1));
 }
 
 #[test]

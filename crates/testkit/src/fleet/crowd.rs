@@ -17,8 +17,9 @@ use crate::wire::{Answer, Connection, Draft, wall_ms};
 
 /// Sub-accounts that upgrades are spread over; each has one upgrade in flight.
 pub const SUB_ACCOUNTS: usize = 48;
-/// Applications whose callbacks are delivered: so many that every node has lanes of some.
-pub const APPLICATIONS: usize = 12;
+/// Applications whose callbacks are delivered: so many that every one of three nodes has lanes of some. Lanes go by chance: that one has none of
+/// them all happens once in a hundred million times.
+pub const APPLICATIONS: usize = 48;
 /// Requests older than this may be refused for their age instead of their nonce.
 const FRESH_MS: i64 = 25_000;
 /// How long the last callback may take, after leases and retries.

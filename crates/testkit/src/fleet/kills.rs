@@ -23,6 +23,8 @@ const INBOX_DELAY: Duration = Duration::from_millis(20);
 /// Writes acknowledged while a node is down, and after it came back.
 const MEANWHILE: usize = 100;
 const UNDER_WAY_WITHIN: Duration = Duration::from_secs(30);
+/// Far more than clocks of one machine differ, and far less than it takes until another node may send.
+const CLOCKS_APART_MS: i64 = 100;
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
 
 /// What all rounds have shown.
@@ -112,7 +114,8 @@ async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<Dee
 /// which is later by far.
 async fn stand_still(node: &Server, receiver: SocketAddr) -> Result<Option<Deed>> {
     node.pause().await?;
-    let stood_still_at = wall_ms();
+    // By our clock. The node stamps by the database's as it knows it, which may be some milliseconds ahead.
+    let stood_still_at = wall_ms() + CLOCKS_APART_MS;
     let connections = connections(node.pid(), receiver)?;
     if connections == 0 {
         node.resume()?;
