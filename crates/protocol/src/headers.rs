@@ -125,6 +125,11 @@ impl HeaderNames {
         }
     }
 
+    /// The prefix as it was set: `X-Service-`.
+    pub fn as_given(&self) -> &str {
+        &self.as_given
+    }
+
     /// The name as it is written for people and on the wire: `X-Service-Timestamp`.
     pub fn display(&self, header: Header) -> String {
         format!("{}{}", self.as_given, header.suffix())

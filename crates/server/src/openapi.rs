@@ -3,13 +3,14 @@
 //! `docs/openapi/*.json` are these documents as files; a test compares them, and one more finds every route in them.
 
 use countersign_protocol::code::Code;
-use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Response};
 use utoipa::{Modify, OpenApi, ToSchema as _};
 
+use crate::operator::paging::LIMIT_MAX;
 use crate::operator::{
     ProblemDocument, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
     evidence, fee_rules, health, master_key, merchants, payment_orders, rates, redeliveries, requests, retention,
@@ -64,6 +65,7 @@ impl Modify for Everywhere {
                     complete(operation, writes);
                 }
                 describe(operation);
+                bound_pages(operation);
                 if let Some(RefOr::T(body)) = &mut operation.request_body
                     && refers_to(body, &needless)
                 {
@@ -94,6 +96,17 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool
     let reads = item.get.as_mut().map(|operation| (operation, false));
     let writes = [&mut item.post, &mut item.patch, &mut item.put, &mut item.delete];
     reads.into_iter().chain(writes.into_iter().filter_map(Option::as_mut).map(|operation| (operation, true)))
+}
+
+/// A page has one item at least.
+fn bound_pages(operation: &mut Operation) {
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(Parameter { name, schema: Some(RefOr::T(Schema::Object(limit))), .. }) = parameter
+            && name == "limit"
+        {
+            (limit.minimum, limit.maximum) = (Some(1_u32.into()), Some(LIMIT_MAX.into()));
+        }
+    }
 }
 
 fn complete(operation: &mut Operation, writes: bool) {
@@ -163,6 +176,16 @@ fn codes_of(status: &str) -> String {
     let of_status: Vec<String> =
         codes.iter().filter(|code| code.http_status().to_string() == status).map(ToString::to_string).collect();
     of_status.join(", ")
+}
+
+/// The merchant API under the header prefix of a deployment.
+pub fn merchant_under(prefix: &str) -> Document {
+    let document = merchant();
+    if prefix == merchant::PREFIX {
+        return document;
+    }
+    let text = document.to_json().expect("a document serializes");
+    serde_json::from_str(&text.replace(merchant::PREFIX, prefix)).expect("another prefix changes names only")
 }
 
 /// The operator API.

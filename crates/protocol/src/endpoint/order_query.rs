@@ -21,13 +21,13 @@ pub struct Response {
     pub order: Order,
     /// Whose it is.
     pub merchant_id: String,
-    /// When the payer paid, Unix milliseconds; null before.
+    /// When the payer paid, Unix milliseconds; null before `PAID`, unless the platform has said it.
     pub transact_time: Option<i64>,
     /// As asked for.
     pub goods_name: Option<String>,
     /// As asked for.
     pub channel_id: Option<String>,
-    /// What was really paid, numeric text; null before.
+    /// What was really paid, numeric text; null before `PAID`, unless the platform has said it.
     pub actual_amount: Option<String>,
     /// Null before `PAID`, and for merchants without fee rules.
     pub fee: Option<Fee>,

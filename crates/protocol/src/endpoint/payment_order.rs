@@ -48,6 +48,7 @@ pub struct Request {
     pub channel_id: Option<String>,
     /// The payer as the merchant names it: a text of at most 64 characters, or a whole number.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub merchant_user_id: Option<String>,
     /// Where the payer goes afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]

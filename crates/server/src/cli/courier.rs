@@ -18,6 +18,8 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::visible::for_terminals;
 
+/// Beyond this the server calls it a time-out, whatever comes then: docs/PROTOCOL.md, Acknowledgement.
+const SERVER_WAITS: Duration = Duration::from_secs(15);
 /// As many characters of what a receiver says are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
 
@@ -50,8 +52,22 @@ pub(super) enum Reaction {
 }
 
 impl Reaction {
+    /// Whether it said so at all, however late.
     pub(super) const fn is_taken(&self) -> bool {
         matches!(self, Self::Taken { .. })
+    }
+
+    /// How long it took, where the server would call that delivered.
+    pub(super) fn delivered_after(&self) -> Option<Duration> {
+        match self {
+            Self::Taken { took } => Some(*took).filter(|took| *took <= SERVER_WAITS),
+            Self::NotTaken(_) | Self::Silent(_) | Self::Unreached(_) => None,
+        }
+    }
+
+    /// Whether the server would.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.delivered_after().is_some()
     }
 
     pub(super) const fn is_unreached(&self) -> bool {
@@ -61,6 +77,13 @@ impl Reaction {
     /// For people.
     pub(super) fn told(&self) -> String {
         match self {
+            Self::Taken { took } if *took > SERVER_WAITS => {
+                format!(
+                    "SUCCESS after {} ms, too late: the server waits {} s in all",
+                    took.as_millis(),
+                    SERVER_WAITS.as_secs()
+                )
+            }
             Self::Taken { took } => format!("taken: SUCCESS after {} ms", took.as_millis()),
             Self::NotTaken(what) => format!("not taken: {what}"),
             Self::Silent(what) => format!("no answer: {what}"),
@@ -236,7 +259,13 @@ fn judged(answer: &Answer, took: Duration) -> Reaction {
     let status = answer.status.as_u16();
     if !answer.status.is_success() {
         let redirect = if answer.status.is_redirection() { "; redirects are not followed" } else { "" };
-        return Reaction::NotTaken(format!("status {status}{redirect}"));
+        let said = match read_acknowledgement(answer.body.as_bytes()) {
+            Acknowledgement::Fail { return_message } if !return_message.is_empty() => {
+                format!(": {}", shown(&return_message))
+            }
+            Acknowledgement::Fail { .. } | Acknowledgement::Success | Acknowledgement::Unreadable => String::new(),
+        };
+        return Reaction::NotTaken(format!("status {status}{redirect}{said}"));
     }
     if answer.body.len() > ACKNOWLEDGEMENT_BYTES_MAX {
         return Reaction::NotTaken(format!("status {status}, and an answer of more than 64 KiB"));
@@ -282,11 +311,23 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_after_the_server_has_given_up_is_taken_and_not_delivered() {
+        let answer =
+            Answer { status: StatusCode::OK, body: r#"{"returnCode":"SUCCESS"}"#.to_owned(), request_id: None };
+        let after = |seconds| judged(&answer, Duration::from_secs(seconds));
+        assert!(after(15).is_delivered() && after(16).is_taken() && !after(16).is_delivered());
+        assert_eq!(after(16).told(), "SUCCESS after 16000 ms, too late: the server waits 15 s in all");
+    }
+
+    #[test]
     fn what_a_receiver_says_is_shown_cut_and_safe_for_terminals() {
-        let judged = |body: &str| {
-            let answer = Answer { status: StatusCode::OK, body: body.to_owned(), request_id: None };
+        let with = |status, body: &str| {
+            let answer = Answer { status, body: body.to_owned(), request_id: None };
             judged(&answer, Duration::ZERO).told()
         };
+        let judged = |body: &str| with(StatusCode::OK, body);
+        let refused = with(StatusCode::UNAUTHORIZED, r#"{"returnCode":"FAIL","returnMessage":"timestamp"}"#);
+        assert_eq!(refused, "not taken: status 401: timestamp");
         let failed = "not taken: status 200, and a returnCode that is not SUCCESS";
         assert_eq!(judged(r#"{"returnCode":"FAIL"}"#), failed);
         let said = judged(r#"{"returnCode":"FAIL","returnMessage":"no \u001b[2Jorder\n\u202e1"}"#);

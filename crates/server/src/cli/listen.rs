@@ -150,7 +150,7 @@ async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
     loop {
         let reaction = courier.bring(&letter).await;
         told(&format!("{name}: {}", reaction.told()))?;
-        if reaction.is_taken() {
+        if reaction.is_delivered() {
             return Ok(());
         }
         sleep(waits.next()).await;

@@ -22,7 +22,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::API_VERSION;
 
 /// Names are shown under the default prefix; a deployment may set another.
-const PREFIX: &str = "X-Service-";
+pub(super) const PREFIX: &str = "X-Service-";
 const FAILURE: &str = "Failure";
 const JSON: &str = "application/json";
 

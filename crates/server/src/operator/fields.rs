@@ -125,6 +125,13 @@ pub fn rate_schema() -> Schema {
     Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
 }
 
+/// The same of a limit: of an amount, and null where there is none.
+pub fn limit_schema() -> Schema {
+    let kinds = [Type::Number, Type::String, Type::Null].map(|kind| ObjectBuilder::new().schema_type(kind));
+    let about = "An amount: a number or a text, at most 6 decimals.";
+    Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

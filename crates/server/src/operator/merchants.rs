@@ -31,6 +31,15 @@ pub struct BaseRate {
     pub f_total: Exact,
 }
 
+/// What sub-accounts are to pay before any markup.
+#[derive(Debug, ToSchema)]
+pub struct BaseRateRequest {
+    /// Percent (or a fraction, where the deployment says so), 0 to 100, at most 8 decimals; absent: 0.
+    pub r_total: Option<Exact>,
+    /// USDT, 0 to 5000000, at most 6 decimals; absent: 0.
+    pub f_total: Option<Exact>,
+}
+
 /// An institution to be made.
 #[derive(Debug, ToSchema)]
 pub struct InstitutionRequest {
@@ -39,7 +48,7 @@ pub struct InstitutionRequest {
     /// Its public id, 1 to 64 of `A-Z a-z 0-9 _ -`; absent: made.
     pub merchant_id: Option<String>,
     /// Absent: zero.
-    pub base_rate: Option<BaseRate>,
+    pub base_rate: Option<BaseRateRequest>,
     /// The user id of its conversions; absent: made.
     pub user_id: Option<i64>,
 }

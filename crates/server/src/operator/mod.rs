@@ -40,7 +40,7 @@ mod doors;
 mod fields;
 mod filters;
 mod frame;
-mod paging;
+pub(crate) mod paging;
 mod problem;
 mod streaming;
 
@@ -134,6 +134,7 @@ struct CrowdedOut;
 /// The operator listener's router. Fails where a prefix makes no header name.
 pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, InvalidHeaderName> {
     let request_id_header = HeaderName::from_bytes(settings.prefixes.first().request_id.as_bytes())?;
+    let prefix = settings.prefixes.first().as_given().to_owned();
     let desk = Arc::new(Desk {
         app,
         settings,
@@ -152,7 +153,7 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .with_state(desk.clone())
-        .merge(viewer())
+        .merge(viewer(&prefix))
         .fallback(frame::no_such_path)
         .method_not_allowed_fallback(frame::no_such_method)
         .layer(CatchPanicLayer::custom(frame::panicked))
@@ -161,9 +162,9 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
 }
 
 /// Both documents and the viewer, which needs nothing from outside.
-fn viewer() -> Router {
+fn viewer(prefix: &str) -> Router {
     let documents = vec![
-        (Url::with_primary("Merchant API", "/openapi/merchant.json", true), openapi::merchant()),
+        (Url::with_primary("Merchant API", "/openapi/merchant.json", true), openapi::merchant_under(prefix)),
         (Url::new("Operator API", "/openapi/operator.json"), openapi::operator()),
     ];
     // The validator's badge would be asked for at an address outside.

@@ -30,9 +30,9 @@ const TRANSACT_TIME_MAX: i64 = 253_402_300_799_999;
 pub struct PaymentOrderMove {
     /// `PROCESS`, `PAID` or `CLOSED`. Orders expire by themselves.
     pub status: String,
-    /// What was really paid: a text, 0.0001 to 5000000, at most 6 decimals; absent: the order's amount.
+    /// What was really paid: a text, 0.0001 to 5000000, at most 6 decimals; absent: what an earlier move said, or else the order's amount.
     pub actual_amount: Option<String>,
-    /// When the payer paid, Unix milliseconds; absent: the instant of `PAID`. It is only recorded.
+    /// When the payer paid, Unix milliseconds; absent: what an earlier move said, or else the instant of `PAID`. It is only recorded.
     pub transact_time: Option<i64>,
 }
 
@@ -116,9 +116,11 @@ pub(super) fn prepay_id(text: &str) -> Result<PrepayId, AppError> {
 }
 
 const STATUS_RULE: &str = "must be PENDING, PROCESS, PAID, EXPIRED or CLOSED";
+/// Of these two no order is moved to: it begins with the one, and the other comes by itself.
+const MOVE_RULE: &str = "must be PROCESS, PAID or CLOSED";
 
 fn status(text: &str) -> Result<PaymentStatus, Problem> {
-    PaymentStatus::from_name(text).ok_or_else(|| Problem::field("status", STATUS_RULE))
+    PaymentStatus::from_name(text).ok_or_else(|| Problem::field("status", MOVE_RULE))
 }
 
 fn step(body: &[u8]) -> Result<Step, Problem> {

@@ -36,7 +36,7 @@ impl Check {
     }
 
     fn must_take(self, reaction: &Reaction) -> Finding {
-        self.found(if reaction.is_taken() { Verdict::Pass } else { Verdict::Fail }, reaction.told())
+        self.found(if reaction.is_delivered() { Verdict::Pass } else { Verdict::Fail }, reaction.told())
     }
 
     fn must_refuse(self, reaction: &Reaction) -> Finding {
@@ -75,7 +75,8 @@ fn refused(reactions: &[Reaction]) -> Verdict {
 const GOOD: Check = Check {
     name: "good",
     sent: "a callback as the server sends it",
-    why: "only HTTP 2xx with a JSON object whose returnCode is exactly SUCCESS counts as delivered; anything else is sent again for days, then given up",
+    why: "only HTTP 2xx with a JSON object whose returnCode is exactly SUCCESS, within 15 s, counts as delivered; anything else is sent again for days, then given up. \
+          Where the signature is what the receiver refuses, look at the usual mistakes in docs/PROTOCOL.md, and say --encoding base64 if its application has that",
 };
 const PROMPTLY: Check = Check {
     name: "prompt",
@@ -124,8 +125,8 @@ const RESPACED: Check = Check {
 };
 const UNUSUAL: Check = Check {
     name: "raw-bytes",
-    sent: "a good callback whose JSON is spaced and escaped in an unusual, but correct way",
-    why: "the signature covers the bytes as they came; a receiver that parses the body and writes it anew refuses good callbacks, and takes bad ones",
+    sent: "a good callback whose JSON is spaced and escaped in an unusual, but correct way, with letters beyond ASCII",
+    why: "the signature covers the bytes as they came, which are UTF-8; a receiver that parses the body and writes it anew, or reads it in another charset, refuses good callbacks",
 };
 const RESTAMPED: Check = Check {
     name: "tampered-timestamp",
@@ -177,9 +178,14 @@ const ROTATION: Check = Check {
     sent: "a callback signed with a secret you do not have, and with yours in the header Signature-Next",
     why: "while a secret is rotated both sign; a receiver that looks at both headers can switch at any moment of the overlap",
 };
+const ROTATION_BEGINS: Check = Check {
+    name: "rotation-begins",
+    sent: "a callback signed with your secret, and with one you do not have in the header Signature-Next",
+    why: "that is what comes from the moment in which a new secret is made; a receiver that goes by the second header alone refuses every callback of a rotation",
+};
 const SLOW: Check = Check {
     name: "slow",
-    sent: "a good callback whose body takes some seconds to arrive",
+    sent: "a good callback whose body takes some seconds to arrive, in pieces that cut letters in two",
     why: "lines are slow at times; a limit of one or two seconds turns that into failed callbacks",
 };
 const LARGE: Check = Check {
@@ -215,6 +221,7 @@ const BEYOND_GOOD: &[Check] = &[
     OUT_OF_ORDER,
     UNKNOWN,
     ROTATION,
+    ROTATION_BEGINS,
     SLOW,
     LARGE,
     HUGE,
@@ -227,7 +234,7 @@ pub(super) async fn all(courier: &Courier) -> anyhow::Result<Vec<Finding>> {
         bail!("the receiver gave no answer to a good callback: {why}");
     }
     let mut findings = vec![GOOD.must_take(&first)];
-    let Reaction::Taken { took } = first else {
+    let Some(took) = first.delivered_after() else {
         let untold = |check: &Check| check.found(Verdict::Untold, "not told: the good callback was not taken");
         findings.extend(BEYOND_GOOD.iter().map(untold));
         return Ok(findings);
@@ -307,8 +314,9 @@ async fn bodies(courier: &Courier) -> Vec<Finding> {
     let tampered = Letter { body: replaced(&good.body, "12.50", "92.50"), ..good };
     let good = courier.good();
     let respaced = Letter { body: replaced(&good.body, ",\"bizId\":", ", \"bizId\": "), ..good };
-    let good = courier.good();
-    let unusual = courier.letter(unusual(&good.body));
+    let unusual = courier.letter(unusual(&courier.body(&courier.biz_id(), &spoken(1))));
+    let letter = courier.good();
+    let begun = Letter { signature_next: Some(courier.signature_of_a_stranger(&letter)), ..letter };
     let letter = courier.good();
     let rotated = Letter {
         signature: Some(courier.signature_of_a_stranger(&letter)),
@@ -320,6 +328,7 @@ async fn bodies(courier: &Courier) -> Vec<Finding> {
         RESPACED.must_refuse(&courier.bring(&respaced).await),
         UNUSUAL.must_take(&courier.bring(&unusual).await),
         ROTATION.had_better_take(&courier.bring(&rotated).await),
+        ROTATION_BEGINS.must_take(&courier.bring(&begun).await),
     ]
 }
 
@@ -402,7 +411,7 @@ async fn out_of_order(courier: &Courier) -> Finding {
 async fn contents(courier: &Courier) -> Vec<Finding> {
     let good = courier.good();
     let unknown = courier.letter(replaced(&good.body, "PAYMENT_ORDER", "KIND_OF_TOMORROW"));
-    let slow = courier.good();
+    let slow = courier.letter(courier.body(&courier.biz_id(), &spoken(200)));
     let large = courier.letter(courier.body(&courier.biz_id(), &padded(LARGE_BYTES)));
     let huge = Letter { body: vec![b'x'; HUGE_BYTES], ..courier.good() };
     let mut findings = vec![
@@ -433,6 +442,11 @@ fn half(signature: &str) -> (&str, &str) {
 fn unusual(body: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(body).replace("\",\"", "\" ,\n  \"").replace("SUCCESS", "SU\\u0043CESS");
     text.into_bytes()
+}
+
+/// Words of people, again and again.
+fn spoken(times: usize) -> String {
+    format!(r#"{{"status":"SUCCESS","goodsName":"{}"}}"#, "Caf\u{e9} \u{1f600} ".repeat(times))
 }
 
 fn padded(bytes: usize) -> String {

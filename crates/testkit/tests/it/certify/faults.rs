@@ -44,6 +44,10 @@ enum Fault {
     HasNoSecret(&'static str),
     /// The variable of its other secret is not set.
     HasNoOtherSecret(&'static str),
+    /// While a secret is rotated it looks at the second header alone.
+    GoesByTheNextAlone,
+    /// It takes bytes for letters.
+    ReadsLatin1,
     /// It believes whoever says that a secret is rotated.
     BelievesInRotation,
     /// It looks whether it has seen a nonce, and notes it some time afterwards.
@@ -84,6 +88,9 @@ impl Faulty {
         let signature = |secret: &str| {
             encode_signature(&SigningKey::new(secret.as_bytes()).sign(timestamp, nonce, body), Encoding::Hex)
         };
+        if self.has(Fault::GoesByTheNextAlone) {
+            return Some(text("x-service-signature-next").map_or(came, str::to_owned));
+        }
         let right = signature(SECRET);
         let (half, is_whole) = (right.len() / 2, came.len() == right.len());
         let is_enough = match self.fault {
@@ -149,6 +156,11 @@ async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMa
     if receiver.is_gone.load(Ordering::SeqCst) {
         return StatusCode::BAD_GATEWAY.into_response();
     }
+    let body = if receiver.has(Fault::ReadsLatin1) {
+        body.iter().map(|byte| char::from(*byte)).collect::<String>().into()
+    } else {
+        body
+    };
     let believed = receiver.believed(&headers, &body);
     let header = |name: &str| match name.to_ascii_lowercase().as_str() {
         "x-service-signature" => believed.as_deref(),
@@ -207,6 +219,8 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
         Fault::HasNoSecret("None"),
         Fault::HasNoOtherSecret(""),
         Fault::HasNoOtherSecret("undefined"),
+        Fault::GoesByTheNextAlone,
+        Fault::ReadsLatin1,
         Fault::BelievesInRotation,
         Fault::NotesNoncesLate,
     ] {
@@ -226,6 +240,8 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
                 (&[("short-signature", "fail")], 1)
             }
             Fault::HasNoSecret(_) | Fault::HasNoOtherSecret(_) => (&[("unset-secret", "fail")], 1),
+            Fault::GoesByTheNextAlone => (&[("rotation-begins", "fail")], 1),
+            Fault::ReadsLatin1 => (&[("raw-bytes", "fail"), ("slow", "fail")], 1),
             // Of the header it believes everything.
             Fault::BelievesInRotation => (&[("unset-secret", "fail"), ("wrong-next", "fail")], 1),
             Fault::NotesNoncesLate => (&[("replayed-at-once", "fail")], 1),
