@@ -8,7 +8,8 @@ use countersign_protocol::code::Code;
 use countersign_protocol::envelope;
 use countersign_store::StoreError;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::body::Body as _;
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -141,6 +142,15 @@ pub fn response(
         }
     }
     response
+}
+
+/// The answer to HEAD: its length is said, and nothing of it is sent (RFC 9110, 9.3.2). Over HTTP/2 nobody else sees to that.
+pub fn without_content(response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Response::from_parts(head, Full::default())
 }
 
 /// Ids of requests: the process's own 64 random bits and a count.

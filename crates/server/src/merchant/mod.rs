@@ -311,7 +311,10 @@ impl Edge {
             self.app.trouble.met(cause);
         }
         let grid = outcome.as_ref().err().and_then(|failure| failure.grid);
-        let answer = answer::response(outcome, &self.request_id_header, &told.trace.request_id);
+        let mut answer = answer::response(outcome, &self.request_id_header, &told.trace.request_id);
+        if told.method == Method::HEAD {
+            answer = answer::without_content(answer);
+        }
         if let Some(grid) = grid {
             let began = told.started;
             // The line is part of the time.

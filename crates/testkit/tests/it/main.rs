@@ -15,6 +15,7 @@ mod fees;
 mod fleet;
 mod histories;
 mod hostile;
+mod http_2;
 mod journey_convert;
 mod journey_convert_order;
 mod journey_endpoint;

@@ -1,0 +1,71 @@
+//! What only frames show: HTTP/2 without TLS, by hand.
+
+use std::time::Duration;
+
+use countersign_testkit::wire::once;
+use countersign_testkit::world::World;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+/// Of both kinds: nothing follows on this stream. Of headers: they are whole.
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const SOON: Duration = Duration::from_secs(20);
+
+fn frame(kind: u8, flags: u8, stream: u8, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).expect("a frame is short").to_be_bytes();
+    [&length[1..], &[kind, flags, 0, 0, 0, stream], content].concat()
+}
+
+/// Preface, settings and a request without a body.
+fn asked(method: &str, path: &str) -> Vec<u8> {
+    let text = |name: u8, text: &str| [&[name, u8::try_from(text.len()).expect("short")], text.as_bytes()].concat();
+    // :method, :scheme http, :authority, :path; names of the static table, values as they are.
+    let head = [text(2, method), vec![0x86], text(1, "localhost"), text(4, path)].concat();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    [preface, frame(SETTINGS, 0, 0, &[]), frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)].concat()
+}
+
+/// The frames of the answer: kind, flags, bytes.
+async fn answer(world: &World, method: &str, path: &str) -> Vec<(u8, u8, usize)> {
+    let mut peer = TcpStream::connect(world.listen()).await.expect("connects");
+    peer.write_all(&asked(method, path)).await.expect("is sent");
+    let mut frames = Vec::new();
+    while frames.last().is_none_or(|(_, flags, _)| flags & END_STREAM == 0) {
+        let mut head = [0; 9];
+        peer.read_exact(&mut head).await.expect("a frame");
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        peer.read_exact(&mut vec![0; length]).await.expect("all of it");
+        if head[8] == 1 {
+            frames.push((head[3], head[4], length));
+        }
+    }
+    frames
+}
+
+#[tokio::test]
+async fn an_answer_to_head_has_no_content() {
+    let world = World::start().await.expect("a world");
+    for path in ["/v1/time", "/nowhere"] {
+        let frames = timeout(SOON, answer(&world, "HEAD", path)).await.expect("an answer");
+        let [(HEADERS, flags, _)] = frames[..] else { panic!("{path}: {frames:?}") };
+        assert_eq!(flags & END_STREAM, END_STREAM, "{path}");
+        let with_content = timeout(SOON, answer(&world, "PUT", path)).await.expect("an answer");
+        assert!(with_content.iter().any(|(kind, _, bytes)| *kind == DATA && *bytes > 0), "{path}: {with_content:?}");
+    }
+    // Over HTTP/1 its length is said all the same.
+    let raw = b"HEAD /v1/time HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut peer = TcpStream::connect(world.listen()).await.expect("connects");
+    peer.write_all(raw).await.expect("is sent");
+    let mut text = String::new();
+    timeout(SOON, peer.read_to_string(&mut text)).await.expect("an end").expect("text");
+    let put = once(world.listen(), b"PUT /v1/time HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let length = put.expect("an answer").body.len();
+    let (head, content) = text.split_once("\r\n\r\n").expect("a head");
+    assert!(head.to_ascii_lowercase().contains(&format!("content-length: {length}")), "{head}");
+    assert_eq!((head.split(' ').nth(1), content), (Some("405"), ""));
+}
