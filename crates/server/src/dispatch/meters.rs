@@ -104,7 +104,7 @@ impl Dispatcher {
                     gauge!(DEAD).set(number(dead));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "What waits could not be counted; the metrics keep what they said")
+                    tracing::warn!(%error, "What waits could not be counted; the metrics keep what they said");
                 }
             }
             sleep(COUNT_EVERY).await;
