@@ -18,6 +18,18 @@ pub const GOODS_DETAIL_CHARS_MAX: usize = 256;
 pub const CHANNEL_ID_CHARS_MAX: usize = 50;
 /// Longest `terminalType`, in characters.
 pub const TERMINAL_TYPE_CHARS_MAX: usize = 32;
+/// The payer in a request, as the merchant names it.
+// For the documents only: nothing is read by it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = MerchantUserId)]
+#[serde(untagged)]
+pub enum UserId {
+    /// At most 64 characters.
+    Text(String),
+    /// Kept as its digits.
+    Number(i64),
+}
+
 /// Longest `merchantUserId`, in characters.
 pub const USER_ID_CHARS_MAX: usize = 64;
 /// Longest `returnUrl` and `cancelUrl`, in characters.
@@ -48,7 +60,7 @@ pub struct Request {
     pub channel_id: Option<String>,
     /// The payer as the merchant names it: a text of at most 64 characters, or a whole number.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<serde_json::Value>)]
+    #[schema(value_type = Option<UserId>)]
     pub merchant_user_id: Option<String>,
     /// Where the payer goes afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]

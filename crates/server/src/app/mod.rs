@@ -26,6 +26,8 @@ pub mod endpoint;
 pub mod error;
 pub mod events;
 pub mod evidence;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod forgotten;
 pub mod hints;
 pub mod identity;

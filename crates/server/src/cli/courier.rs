@@ -16,10 +16,9 @@ use super::http::{Answer, Ask, Unreached, exchange, exchange_in_pieces};
 use crate::app::events::public_id;
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::dispatch::DEADLINE;
 use crate::visible::for_terminals;
 
-/// Beyond this the server calls it a time-out, whatever comes then: docs/PROTOCOL.md, Acknowledgement.
-const SERVER_WAITS: Duration = Duration::from_secs(15);
 /// As many characters of what a receiver says are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
 
@@ -60,7 +59,7 @@ impl Reaction {
     /// How long it took, where the server would call that delivered.
     pub(super) fn delivered_after(&self) -> Option<Duration> {
         match self {
-            Self::Taken { took } => Some(*took).filter(|took| *took <= SERVER_WAITS),
+            Self::Taken { took } => Some(*took).filter(|took| *took <= DEADLINE),
             Self::NotTaken(_) | Self::Silent(_) | Self::Unreached(_) => None,
         }
     }
@@ -77,11 +76,11 @@ impl Reaction {
     /// For people.
     pub(super) fn told(&self) -> String {
         match self {
-            Self::Taken { took } if *took > SERVER_WAITS => {
+            Self::Taken { took } if *took > DEADLINE => {
                 format!(
                     "SUCCESS after {} ms, too late: the server waits {} s in all",
                     took.as_millis(),
-                    SERVER_WAITS.as_secs()
+                    DEADLINE.as_secs()
                 )
             }
             Self::Taken { took } => format!("taken: SUCCESS after {} ms", took.as_millis()),

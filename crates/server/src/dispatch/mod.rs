@@ -62,7 +62,7 @@ pub(crate) use meters::DELAY_SECONDS;
 
 pub use health::BreakerState;
 pub use place::EndpointView;
-pub use settings::{DispatchError, DispatchSettings};
+pub use settings::{DEADLINE, DispatchError, DispatchSettings};
 pub use trial::{BIZ_TYPE, Tried};
 
 use connect::Connector;

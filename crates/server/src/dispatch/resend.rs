@@ -162,50 +162,24 @@ mod tests {
     use countersign_domain::lanes::Fence;
     use countersign_domain::time::UnixMillis;
     use countersign_store::attempt_log::Phases;
-    use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
+    use countersign_store::contract::{AttemptRow, EventRow};
 
     use super::*;
-    use crate::app::events::{self, Happening};
-    use crate::app::identity::{self, NewApplication, NewMerchant, Standing};
+    use crate::app::fixtures::{application, happens, nobody};
     use crate::app::redelivery::{self, Wish};
-    use crate::app::{Actor, App, delivery};
+    use crate::app::{App, delivery};
     use crate::clock::Clock;
     use crate::config::{Config, Optional};
     use crate::dispatch::DispatchSettings;
     use crate::run::{backup, close_store, initialise, open_app};
 
-    fn nobody() -> Actor {
-        Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() }
-    }
-
     async fn opened(config: &Config) -> Arc<App> {
         Arc::new(open_app(config, Clock::System, None).await.expect("it opens"))
     }
 
-    async fn application(app: &App) -> String {
-        let (id, name) = (Some("till".to_owned()), "Till".to_owned());
-        let merchant = NewMerchant { merchant_id: id, name, standing: Standing::Merchant, user_id: None };
-        identity::create_merchant(app, &merchant, &|_| None, &nobody()).await.expect("a merchant");
-        let application = NewApplication {
-            merchant_id: "till".to_owned(),
-            name: "Till".to_owned(),
-            callback_url: Some("https://till.example/callback".to_owned()),
-            endpoint: EndpointSettings::default(),
-        };
-        let made = identity::create_application(app, &application, &|_| None, &nobody()).await;
-        made.expect("an application").application.client_id
-    }
-
     /// An event whose one attempt came to nothing.
     async fn dead(app: &App, client_id: &str) -> EventRow {
-        let what = Happening {
-            client_id: client_id.to_owned(),
-            biz_type: "PAYMENT_ORDER".to_owned(),
-            biz_id: "1".to_owned(),
-            biz_status: "SUCCESS".to_owned(),
-            data: "{}".to_owned(),
-        };
-        let event = events::emit(app, &what, &|_| None, &nobody()).await.expect("an event");
+        let event = happens(app, client_id).await;
         let attempt = AttemptRow {
             event: event.no,
             attempt: 1,
@@ -244,7 +218,7 @@ mod tests {
         let config = Config { data: folder.path().join("data"), ..Config::default() };
         initialise(&config).await.expect("a deployment");
         let app = opened(&config).await;
-        let client_id = application(&app).await;
+        let client_id = application(&app, "till", Some("https://till.example/callback")).await;
         let mut all = vec![dead(&app, &client_id).await];
         let (_, app) = restored(&config, app, &folder.path().join("restored")).await;
         all.push(dead(&app, &client_id).await);

@@ -10,6 +10,9 @@ use thiserror::Error;
 use super::egress::Egress;
 use super::route::Route;
 
+/// The longest time for a whole attempt, as shipped (`callback_deadline`): docs/PROTOCOL.md, Callbacks.
+pub const DEADLINE: Duration = Duration::from_secs(15);
+
 /// How callbacks go out; fixed at start.
 #[derive(Clone, Debug)]
 pub struct DispatchSettings {
@@ -69,7 +72,7 @@ impl Default for DispatchSettings {
             per_application: 8,
             per_application_per_s: None,
             connect_timeout: Duration::from_secs(5),
-            deadline: Duration::from_secs(15),
+            deadline: DEADLINE,
             drain_grace: Duration::from_secs(8),
             extra_roots: Vec::new(),
             node: NodeId([0; 16]),

@@ -7,7 +7,9 @@ use countersign_protocol::body::Fields;
 use countersign_protocol::code::Code;
 use countersign_protocol::exact::Exact;
 use rust_decimal::Decimal;
+use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
 
 use super::problem::Problem;
@@ -125,11 +127,16 @@ pub fn rate_schema() -> Schema {
     Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
 }
 
-/// The same of a limit: of an amount, and null where there is none.
-pub fn limit_schema() -> Schema {
-    let kinds = [Type::Number, Type::String, Type::Null].map(|kind| ObjectBuilder::new().schema_type(kind));
-    let about = "An amount: a number or a text, at most 6 decimals.";
-    Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
+/// An amount in a request.
+// For the documents only: nothing is read by it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "a form for the documents; fields are read by hand")]
+pub enum NumberOrText {
+    /// Every digit is kept.
+    Number(f64),
+    /// The same as a text.
+    Text(String),
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
-use super::fields::{given, limit_schema, rate, rate_schema};
+use super::fields::{NumberOrText, given, rate, rate_schema};
 use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::App;
@@ -28,16 +28,16 @@ pub struct RateRequest {
     #[schema(schema_with = rate_schema)]
     pub rate: Exact,
     /// Least of the base coin in one conversion: a text or a number, at most 6 decimals. Never less than 0.0001.
-    #[schema(schema_with = limit_schema, required = false)]
+    #[schema(value_type = Option<NumberOrText>)]
     pub base_min: Option<String>,
     /// Most of the base coin. Never more than 5000000.
-    #[schema(schema_with = limit_schema, required = false)]
+    #[schema(value_type = Option<NumberOrText>)]
     pub base_max: Option<String>,
     /// Least of the quote coin.
-    #[schema(schema_with = limit_schema, required = false)]
+    #[schema(value_type = Option<NumberOrText>)]
     pub quote_min: Option<String>,
     /// Most of the quote coin.
-    #[schema(schema_with = limit_schema, required = false)]
+    #[schema(value_type = Option<NumberOrText>)]
     pub quote_max: Option<String>,
 }
 

@@ -4,16 +4,15 @@ use std::path::PathBuf;
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_store::Store as _;
-use countersign_store::contract::{ClaimKey, Claimed, EndpointSettings};
+use countersign_store::contract::{ClaimKey, Claimed};
 use countersign_store::moving::{self, Move, ROWS_PER_PORTION};
 use countersign_store::testing::Database as Fresh;
 
 use super::restoring::{Work, give_name};
 use super::*;
 use crate::app::error::AppError;
-use crate::app::events::{self, Happening};
-use crate::app::identity::{NewApplication, NewMerchant, Standing, create_application, create_merchant};
-use crate::app::{Actor, App};
+use crate::app::fixtures::{application, happens};
+use crate::app::{App, events};
 use crate::chance::Chance;
 use crate::config::Optional;
 use crate::datadir::DataDir;
@@ -195,36 +194,9 @@ async fn the_copy_that_a_move_left_is_not_backed_up_unless_it_is_served() {
     take(&place.config, &file).await.expect("it is served on purpose");
 }
 
-/// An application of a merchant of its own.
-async fn application(app: &App, name: &str) -> String {
-    let nobody = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
-    let merchant = NewMerchant {
-        merchant_id: Some(name.to_owned()),
-        name: name.to_owned(),
-        standing: Standing::Merchant,
-        user_id: None,
-    };
-    create_merchant(app, &merchant, &|_| None, &nobody).await.expect("is made");
-    let application = NewApplication {
-        merchant_id: name.to_owned(),
-        name: name.to_owned(),
-        callback_url: None,
-        endpoint: EndpointSettings::default(),
-    };
-    create_application(app, &application, &|_| None, &nobody).await.expect("is made").application.client_id
-}
-
 async fn happen(app: &App, client_id: &str, times: usize) {
-    let nobody = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
     for _ in 0..times {
-        let what = Happening {
-            client_id: client_id.to_owned(),
-            biz_type: "PAYMENT_ORDER".to_owned(),
-            biz_id: "1".to_owned(),
-            biz_status: "SUCCESS".to_owned(),
-            data: "{}".to_owned(),
-        };
-        events::emit(app, &what, &|_| None, &nobody).await.expect("is written");
+        happens(app, client_id).await;
     }
 }
 
@@ -246,7 +218,7 @@ async fn no_merchant_takes_an_event_after_a_restore_for_one_that_he_has_seen() {
     let (place, database) = (Place::new().await, Fresh::new().await);
     let file = place.path("backup");
     let app = open_app(&place.config, Clock::System, None).await.expect("it opens");
-    let (till, idle) = (application(&app, "till").await, application(&app, "idle").await);
+    let (till, idle) = (application(&app, "till", None).await, application(&app, "idle", None).await);
     happen(&app, &till, 2).await;
     take(&place.config, &file).await.expect("a backup can be taken");
     // What is lost with the original, and merchants have pulled.
@@ -266,7 +238,7 @@ async fn no_merchant_takes_an_event_after_a_restore_for_one_that_he_has_seen() {
     }
     assert_eq!(pulled(&app, &till, 0).await, Ok(vec![1, 2]), "a page ends where numbers are left out");
     assert_eq!(pulled(&app, &till, 2).await, Err(20_000_001));
-    happen(&app, &application(&app, "new").await, 1).await;
+    happen(&app, &application(&app, "new", None).await, 1).await;
     let again = place.path("again");
     take(&restored, &again).await.expect("a backup can be taken");
     close_store(&app.store).expect("it closes");

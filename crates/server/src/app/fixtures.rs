@@ -1,0 +1,42 @@
+//! What tests of the program's parts begin with: a merchant with an application, and what happens to it.
+
+use countersign_store::contract::{EndpointSettings, EventRow};
+
+use super::events::{self, Happening};
+use super::identity::{NewApplication, NewMerchant, Standing, create_application, create_merchant};
+use super::{Actor, App};
+
+/// Nobody who calls.
+pub fn nobody() -> Actor {
+    Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() }
+}
+
+/// An application of a merchant of its own: its ClientId.
+pub async fn application(app: &App, name: &str, callback_url: Option<&str>) -> String {
+    let merchant = NewMerchant {
+        merchant_id: Some(name.to_owned()),
+        name: name.to_owned(),
+        standing: Standing::Merchant,
+        user_id: None,
+    };
+    create_merchant(app, &merchant, &|_| None, &nobody()).await.expect("is made");
+    let application = NewApplication {
+        merchant_id: name.to_owned(),
+        name: name.to_owned(),
+        callback_url: callback_url.map(str::to_owned),
+        endpoint: EndpointSettings::default(),
+    };
+    create_application(app, &application, &|_| None, &nobody()).await.expect("is made").application.client_id
+}
+
+/// An event of it.
+pub async fn happens(app: &App, client_id: &str) -> EventRow {
+    let what = Happening {
+        client_id: client_id.to_owned(),
+        biz_type: "PAYMENT_ORDER".to_owned(),
+        biz_id: "1".to_owned(),
+        biz_status: "SUCCESS".to_owned(),
+        data: "{}".to_owned(),
+    };
+    events::emit(app, &what, &|_| None, &nobody()).await.expect("is written")
+}
