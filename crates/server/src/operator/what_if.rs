@@ -369,9 +369,18 @@ async fn whole(app: &App, question: &Question, mut trying: Trying) -> Reply {
 
 fn wants_lines(headers: &HeaderMap) -> bool {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepts
-        .flat_map(|value| value.split(','))
-        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == LINES))
+    accepts.flat_map(|value| value.split(',')).any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_lines = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(LINES));
+        is_lines && !parts.any(is_none_of)
+    })
+}
+
+/// Whether a parameter of `Accept` is the weight of what is not wanted at all: `q=0`, with zeros behind a point or without (RFC 9110, 12.4.2).
+fn is_none_of(parameter: &str) -> bool {
+    let weight = parameter.split_once('=').filter(|(name, _)| name.trim_end().eq_ignore_ascii_case("q"));
+    let weight = weight.map_or("", |(_, weight)| weight.trim_start());
+    weight.starts_with('0') && weight.bytes().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
 /// Tries a fee rule that is not made yet on the paid orders of a sub-account: what they brought beside what they would have brought. Nothing is written.
@@ -394,4 +403,30 @@ pub async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap, filters: Fi
         return answer;
     }
     Ok(stream(app.clone(), place, LINES, Told { app, question, trying }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_go_to_who_accepts_them_and_a_weight_of_nothing_is_no_acceptance() {
+        let wants = |accept: &str| {
+            let value = accept.parse().expect("a header's value");
+            wants_lines(&HeaderMap::from_iter([(ACCEPT, value)]))
+        };
+        for accept in [
+            LINES,
+            "application/json, application/x-ndjson",
+            "Application/X-NDJSON ; q=0.001",
+            "application/x-ndjson;v=0",
+        ] {
+            assert!(wants(accept), "{accept}");
+        }
+        for refused in ["q=0", "Q=0", " q = 0.000", "v=1;q=0.", "q=0.0"] {
+            assert!(!wants(&format!("{LINES};{refused}")), "{refused}");
+            assert!(wants(&format!("application/json;{refused}, {LINES}")), "{refused}");
+        }
+        assert!(!wants("*/*") && !wants("application/json"));
+    }
 }
