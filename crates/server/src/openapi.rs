@@ -7,7 +7,7 @@ use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn}
 use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Response};
+use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Response, Server};
 use utoipa::{Modify, OpenApi, ToSchema as _};
 
 use crate::operator::paging::LIMIT_MAX;
@@ -17,9 +17,16 @@ use crate::operator::{
     secrets, statements, tokens, what_if,
 };
 
+mod answers;
 mod merchant;
 
+use answers::{Listener, put_headers};
 pub use merchant::merchant;
+
+/// Names are shown under the default prefix; a deployment may set another.
+const PREFIX: &str = "X-Service-";
+/// It asks for an `Idempotency-Key` in vain: nothing is written, and the answer of a second call is another one.
+const NOTHING_TO_REPEAT: &str = "/operator/v1/audit/verify";
 
 /// The version of both APIs.
 const API_VERSION: &str = "1.0.0";
@@ -53,6 +60,7 @@ struct Everywhere;
 
 impl Modify for Everywhere {
     fn modify(&self, document: &mut Document) {
+        document.servers = Some(vec![Server::new("/")]);
         if let Some(components) = document.components.as_mut() {
             let bearer =
                 HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An operator token")).build();
@@ -63,6 +71,11 @@ impl Modify for Everywhere {
             for (operation, writes) in operations(item) {
                 if path.starts_with(crate::operator::BASE) {
                     complete(operation, writes);
+                } else {
+                    add(operation, &OF_ANY_CALL);
+                }
+                if writes && path != NOTHING_TO_REPEAT {
+                    take_key(operation);
                 }
                 describe(operation);
                 bound_pages(operation);
@@ -109,27 +122,37 @@ fn bound_pages(operation: &mut Operation) {
     }
 }
 
+/// What any call can be refused with, also one that needs no token.
+const OF_ANY_CALL: [Code; 4] =
+    [Code::InvalidParameter, Code::HeadersTooLarge, Code::InternalError, Code::ServiceUnavailable];
+
 fn complete(operation: &mut Operation, writes: bool) {
-    let mut codes = vec![
-        Code::InvalidParameter,
-        Code::Unauthenticated,
-        Code::RoleNotAllowed,
-        Code::RateLimited,
-        Code::HeadersTooLarge,
-        Code::InternalError,
-        Code::ServiceUnavailable,
-    ];
+    add(operation, &OF_ANY_CALL);
+    add(operation, &[Code::Unauthenticated, Code::RoleNotAllowed, Code::RateLimited]);
     if writes {
-        codes.extend([Code::IdempotencyKeyReused, Code::BodyTooLarge, Code::UnsupportedContentType]);
-        let key = ParameterBuilder::new()
-            .name("Idempotency-Key")
-            .parameter_in(ParameterIn::Header)
-            .required(Required::False)
-            .description(Some("1 to 255 visible ASCII characters. The same key with the same body answers as the first time, secrets null; kept for 24 hours."))
-            .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-            .build();
-        operation.parameters.get_or_insert_default().push(key.into());
+        add(operation, &[Code::BodyTooLarge, Code::UnsupportedContentType]);
     }
+    // A part of the path that cannot be read names nothing.
+    let is_in_path =
+        |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(known) if known.parameter_in == ParameterIn::Path);
+    if operation.parameters.iter().flatten().any(is_in_path) {
+        add(operation, &[Code::NotFound]);
+    }
+}
+
+fn take_key(operation: &mut Operation) {
+    let key = ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some("1 to 255 visible ASCII characters. The same key with the same body answers as the first time, secrets null; kept for 24 hours."))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .build();
+    operation.parameters.get_or_insert_default().push(key.into());
+    add(operation, &[Code::IdempotencyKeyReused]);
+}
+
+fn add(operation: &mut Operation, codes: &[Code]) {
     for code in codes {
         let status = code.http_status().to_string();
         operation.responses.responses.entry(status).or_insert_with(|| RefOr::T(Response::new("")));
@@ -181,16 +204,23 @@ fn codes_of(status: &str) -> String {
 /// The merchant API under the header prefix of a deployment.
 pub fn merchant_under(prefix: &str) -> Document {
     let document = merchant();
-    if prefix == merchant::PREFIX {
+    if prefix == PREFIX {
         return document;
     }
     let text = document.to_json().expect("a document serializes");
-    serde_json::from_str(&text.replace(merchant::PREFIX, prefix)).expect("another prefix changes names only")
+    serde_json::from_str(&text.replace(PREFIX, prefix)).expect("another prefix changes names only")
 }
 
 /// The operator API.
 pub fn operator() -> Document {
-    Operators::openapi()
+    operator_under(PREFIX)
+}
+
+/// The operator API under the header prefix of a deployment.
+pub fn operator_under(prefix: &str) -> Document {
+    let mut document = Operators::openapi();
+    put_headers(&mut document, Listener::Operator, prefix);
+    document
 }
 
 #[cfg(test)]

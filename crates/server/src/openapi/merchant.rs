@@ -14,15 +14,16 @@ use utoipa::openapi::path::{
 };
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     Content, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
+    Server,
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::API_VERSION;
+use super::answers::{Listener, put_headers};
+use super::{API_VERSION, PREFIX};
 
-/// Names are shown under the default prefix; a deployment may set another.
-pub(super) const PREFIX: &str = "X-Service-";
 const FAILURE: &str = "Failure";
 const JSON: &str = "application/json";
 
@@ -45,8 +46,40 @@ pub fn merchant() -> OpenApi {
         .description(Some(description()))
         .license(Some(license))
         .build();
-    let components = ComponentsBuilder::new().schemas_from_iter(schemas).build();
-    OpenApiBuilder::new().info(info).paths(paths).webhooks(Some(webhooks)).components(Some(components)).build()
+    let components = ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .security_scheme(CLIENT_ID, scheme(Header::ClientId.suffix(), "The application's ClientId"))
+        .security_scheme(
+            SN,
+            scheme(Header::ClientIdAlias.suffix(), "Another name of the same header, of which one is sent"),
+        )
+        .security_scheme(SIGNATURE, scheme(Header::Signature.suffix(), SIGNED))
+        .build();
+    let mut document = OpenApiBuilder::new()
+        .info(info)
+        .servers(Some([Server::new("/")]))
+        .paths(paths)
+        .webhooks(Some(webhooks))
+        .components(Some(components))
+        .build();
+    put_headers(&mut document, Listener::Merchant, PREFIX);
+    document
+}
+
+const CLIENT_ID: &str = "clientId";
+const SN: &str = "sn";
+const SIGNATURE: &str = "signature";
+const SIGNED: &str = "HMAC-SHA512 with the Payment API Secret over timestamp, nonce and raw body, each followed by LF: 128 hex digits or Base64";
+
+fn scheme(suffix: &str, about: &str) -> SecurityScheme {
+    SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(format!("{PREFIX}{suffix}"), about.to_owned())))
+}
+
+/// Who is let in: whoever names an application and signs. Nobody has to where nothing is signed.
+fn security(is_signed: bool) -> Vec<SecurityRequirement> {
+    const NO_SCOPES: [&str; 0] = [];
+    let named = |by| SecurityRequirement::new(by, NO_SCOPES).add(SIGNATURE, NO_SCOPES);
+    if is_signed { vec![named(CLIENT_ID), named(SN)] } else { Vec::new() }
 }
 
 fn description() -> String {
@@ -109,6 +142,7 @@ fn operation(endpoint: Endpoint, schemas: &mut Schemas) -> OperationBuilder {
         .operation_id(Some(endpoint.name()))
         .summary(Some(summary(endpoint)))
         .tag(tag(endpoint))
+        .securities(Some(security(endpoint.is_signed())))
         .response("200", answer(data(endpoint, schemas)));
     for parameter in headers(endpoint).into_iter().chain(query(endpoint)) {
         operation = operation.parameter(parameter);
@@ -215,10 +249,8 @@ fn headers(endpoint: Endpoint) -> Vec<Parameter> {
         return Vec::new();
     }
     let mut headers = vec![
-        header(Header::ClientId, Required::True, "The application's ClientId. Alias: X-Service-Certificate-SN"),
         header(Header::Timestamp, Required::True, "Unix milliseconds, 13 digits"),
         header(Header::Nonce, Required::True, "1 to 64 of A-Z a-z 0-9 . _ -, good once; not beginning with `callback`"),
-        header(Header::Signature, Required::True, "HMAC-SHA512, hex or Base64"),
     ];
     let merchant = if endpoint.is_institution_only() { Required::True } else { Required::False };
     headers.push(header(Header::MerchantId, merchant, "The main merchant that the key belongs to"));
@@ -317,6 +349,7 @@ fn callback(schemas: &mut Schemas) -> OperationBuilder {
     let mut operation = OperationBuilder::new()
         .operation_id(Some("callback"))
         .summary(Some("A callback to the merchant's endpoint"))
+        .securities(Some(security(false)))
         .request_body(Some(RequestBodyBuilder::new().content(JSON, body).required(Some(Required::True)).build()))
         .response("200", answer);
     for parameter in [

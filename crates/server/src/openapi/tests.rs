@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use countersign_protocol::endpoint::Endpoint;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Document, merchant, operator};
+use super::{Document, merchant, merchant_under, operator, operator_under};
 use crate::operator::{BASE, doors};
 
 /// Paths of the operator listener beside its doors.
@@ -31,7 +31,7 @@ fn compare(document: &Document, name: &str) {
     );
 }
 
-fn json(document: &Document) -> Value {
+fn read(document: &Document) -> Value {
     serde_json::to_value(document).expect("a document serializes")
 }
 
@@ -72,20 +72,20 @@ fn the_operator_document_is_the_committed_one() {
 fn every_door_of_the_operator_api_is_in_its_document_and_nothing_else_is() {
     let doors = doors().into_iter().map(|door| format!("{} {}", door.method, door.path()));
     let expected: BTreeSet<String> = doors.chain(BESIDE.map(str::to_owned)).collect();
-    assert_eq!(operations(&json(&operator())), expected);
+    assert_eq!(operations(&read(&operator())), expected);
 }
 
 #[test]
 fn every_endpoint_of_the_merchant_api_is_in_its_document_and_nothing_else_is() {
     let expected: BTreeSet<String> =
         Endpoint::ALL.iter().map(|endpoint| format!("{} {}", endpoint.method(), endpoint.path())).collect();
-    assert_eq!(operations(&json(&merchant())), expected);
+    assert_eq!(operations(&read(&merchant())), expected);
 }
 
 #[test]
 fn no_reference_points_nowhere_and_both_documents_are_openapi_3_1() {
     for document in [merchant(), operator()] {
-        let document = json(&document);
+        let document = read(&document);
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         assert!(!found.is_empty());
@@ -102,23 +102,96 @@ fn no_reference_points_nowhere_and_both_documents_are_openapi_3_1() {
 }
 
 #[test]
-fn every_write_call_takes_an_idempotency_key_and_every_call_names_its_refusals() {
-    let document = json(&operator());
+fn every_write_call_that_writes_takes_an_idempotency_key_and_every_call_names_its_refusals() {
+    let document = read(&operator());
+    let mut keyless = BTreeSet::new();
     for door in doors() {
         let operation = &document["paths"][door.path()][door.method.as_str().to_lowercase()];
-        let takes_key =
-            operation["parameters"].as_array().is_some_and(|all| all.iter().any(|p| p["name"] == "Idempotency-Key"));
-        assert_eq!(takes_key, door.method != "GET", "{} {}", door.method, door.path());
+        let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+        let takes_key = parameters.iter().any(|known| known["name"] == "Idempotency-Key");
+        if takes_key != (door.method != "GET") {
+            keyless.insert(format!("{} {}", door.method, door.under));
+        }
+        assert!(parameters.iter().all(|known| known["name"] != "Accept"), "OpenAPI ignores it: {}", door.under);
         for status in ["200", "400", "401", "403", "429", "431", "500", "503"] {
             assert!(operation["responses"].get(status).is_some(), "{} {} lacks {status}", door.method, door.path());
         }
+        let names_something = door.under.contains('{');
+        assert!(!names_something || operation["responses"].get("404").is_some(), "{} {}", door.method, door.under);
         assert!(door.path().starts_with(BASE));
+    }
+    assert_eq!(keyless, BTreeSet::from(["POST /audit/verify".to_owned()]));
+    for path in BESIDE {
+        let path = path.trim_start_matches("GET ");
+        let answers = document["paths"][path]["get"]["responses"].as_object().expect("answers");
+        let statuses: Vec<&str> = answers.keys().map(String::as_str).collect();
+        assert_eq!(statuses, ["200", "400", "431", "500", "503"], "{path}");
+    }
+}
+
+/// Every answer of a document but those to callbacks: which one, and what is said of it.
+fn answers(document: &Value) -> Vec<(String, &Value)> {
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            let answers = operation["responses"].as_object().expect("answers");
+            found.extend(answers.iter().map(|(status, answer)| (format!("{method} {path} {status}"), answer)));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_answer_tells_the_headers_that_it_has() {
+    for (document, is_operator) in [(merchant(), false), (operator(), true)] {
+        let document = read(&document);
+        for (which, answer) in answers(&document) {
+            let has = |name: &str| answer["headers"].get(name).is_some();
+            let is = |status: &str| which.ends_with(status);
+            assert!(has("X-Service-Request-Id"), "{which}");
+            assert_eq!(has("Retry-After"), is("429") || is("503"), "{which}");
+            assert_eq!(has("WWW-Authenticate"), is("401") && is_operator, "{which}");
+        }
+    }
+}
+
+#[test]
+fn every_operation_says_who_is_let_in_and_where_it_is_called() {
+    for document in [merchant(), operator()] {
+        let document = read(&document);
+        assert_eq!(document["servers"], json!([{"url": "/"}]));
+        let schemes = document["components"]["securitySchemes"].as_object().expect("schemes");
+        let hooks = document["webhooks"].as_object().into_iter().flatten();
+        for (path, item) in document["paths"].as_object().expect("paths").iter().chain(hooks) {
+            for (method, operation) in item.as_object().expect("operations") {
+                let own = operation.get("security").or(document.get("security"));
+                let ways = own.and_then(Value::as_array).unwrap_or_else(|| panic!("{method} {path}"));
+                for name in ways.iter().filter_map(Value::as_object).flat_map(|way| way.keys()) {
+                    assert!(schemes.contains_key(name), "{method} {path}: {name}");
+                }
+            }
+        }
+    }
+    let document = read(&merchant());
+    let ways = json!([{"clientId": [], "signature": []}, {"sn": [], "signature": []}]);
+    for endpoint in Endpoint::ALL {
+        let operation = &document["paths"][endpoint.path()][endpoint.method().to_lowercase()];
+        let expected = if endpoint.is_signed() { ways.clone() } else { json!([]) };
+        assert_eq!(operation["security"], expected, "{endpoint}");
+    }
+}
+
+#[test]
+fn both_documents_name_the_headers_of_the_deployment() {
+    for document in [merchant_under("X-Bank-"), operator_under("X-Bank-")] {
+        let text = document.to_json().expect("a document serializes");
+        assert!(text.contains("X-Bank-Request-Id") && !text.contains("X-Service-"));
     }
 }
 
 #[test]
 fn a_body_is_required_where_something_in_it_is() {
-    let document = json(&operator());
+    let document = read(&operator());
     let mut may_be_absent = BTreeSet::new();
     for door in doors() {
         let body = &document["paths"][door.path()][door.method.as_str().to_lowercase()]["requestBody"];

@@ -165,7 +165,7 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
 fn viewer(prefix: &str) -> Router {
     let documents = vec![
         (Url::with_primary("Merchant API", "/openapi/merchant.json", true), openapi::merchant_under(prefix)),
-        (Url::new("Operator API", "/openapi/operator.json"), openapi::operator()),
+        (Url::new("Operator API", "/openapi/operator.json"), openapi::operator_under(prefix)),
     ];
     // The validator's badge would be asked for at an address outside.
     let config = Config::default().validator_url("none").try_it_out_enabled(false);

@@ -41,7 +41,7 @@ pub struct RedeliverRequest {
     pub to: Option<String>,
     /// Events in a second, at the most: 1 to 1000, default 50.
     pub rate_per_s: Option<i64>,
-    /// Only count: nothing is written.
+    /// Only count: nothing is written, and nothing is kept under an `Idempotency-Key`.
     pub preview: Option<bool>,
 }
 

@@ -384,13 +384,13 @@ fn is_none_of(parameter: &str) -> bool {
 }
 
 /// Tries a fee rule that is not made yet on the paid orders of a sub-account: what they brought beside what they would have brought. Nothing is written.
+/// Whoever accepts `application/x-ndjson` gets lines, of which those that say how far it is come first; all others get the report.
 #[utoipa::path(get, path = "/operator/v1/fee-rules/what-if", tag = "Fee rules", operation_id = "try_fee_rule",
     params(("sub_merchant_id" = String, Query, description = "Whose orders"),
         ("r_markup" = String, Query, description = "Percent (or a fraction), as in a rule: 0 to 100, at most 8 decimals"),
         ("f_markup" = Option<String>, Query, description = "USDT, as in a rule: 0 to 5,000,000, at most 6 decimals; 0 where absent"),
         ("from" = Option<String>, Query, description = "Only orders that were paid at this instant or later, RFC 3339"),
-        ("to" = Option<String>, Query, description = "Only orders that were paid before this instant, RFC 3339; absent or still to come: up to now"),
-        ("Accept" = Option<String>, Header, description = "`application/x-ndjson`: lines that say how far it is come first")),
+        ("to" = Option<String>, Query, description = "Only orders that were paid before this instant, RFC 3339; absent or still to come: up to now")),
     responses((status = 200, content((WhatIfReport = "application/json"), (WhatIfLine = "application/x-ndjson"))),
         (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap, filters: Filters) -> Reply {
