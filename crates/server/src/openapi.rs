@@ -10,7 +10,6 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Response, Server};
 use utoipa::{Modify, OpenApi, ToSchema as _};
 
-use crate::operator::paging::LIMIT_MAX;
 use crate::operator::{
     ProblemDocument, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
     evidence, fee_rules, health, master_key, merchants, payment_orders, rates, redeliveries, requests, retention,
@@ -18,7 +17,9 @@ use crate::operator::{
 };
 
 mod answers;
+mod bounds;
 mod merchant;
+mod rules;
 
 use answers::{Listener, put_headers};
 pub use merchant::merchant;
@@ -78,7 +79,6 @@ impl Modify for Everywhere {
                     take_key(operation);
                 }
                 describe(operation);
-                bound_pages(operation);
                 if let Some(RefOr::T(body)) = &mut operation.request_body
                     && refers_to(body, &needless)
                 {
@@ -86,6 +86,7 @@ impl Modify for Everywhere {
                 }
             }
         }
+        bounds::put(document, &rules::of_operators(), &rules::of_operators_parameters());
     }
 }
 
@@ -109,17 +110,6 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool
     let reads = item.get.as_mut().map(|operation| (operation, false));
     let writes = [&mut item.post, &mut item.patch, &mut item.put, &mut item.delete];
     reads.into_iter().chain(writes.into_iter().filter_map(Option::as_mut).map(|operation| (operation, true)))
-}
-
-/// A page has one item at least.
-fn bound_pages(operation: &mut Operation) {
-    for parameter in operation.parameters.iter_mut().flatten() {
-        if let RefOr::T(Parameter { name, schema: Some(RefOr::T(Schema::Object(limit))), .. }) = parameter
-            && name == "limit"
-        {
-            (limit.minimum, limit.maximum) = (Some(1_u32.into()), Some(LIMIT_MAX.into()));
-        }
-    }
 }
 
 /// What any call can be refused with, also one that needs no token.

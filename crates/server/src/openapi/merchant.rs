@@ -22,7 +22,7 @@ use utoipa::openapi::{
 use utoipa::{IntoParams, ToSchema};
 
 use super::answers::{Listener, put_headers};
-use super::{API_VERSION, PREFIX};
+use super::{API_VERSION, PREFIX, bounds, rules};
 
 const FAILURE: &str = "Failure";
 const JSON: &str = "application/json";
@@ -62,6 +62,7 @@ pub fn merchant() -> OpenApi {
         .webhooks(Some(webhooks))
         .components(Some(components))
         .build();
+    bounds::put(&mut document, &rules::of_merchants(), &rules::of_merchants_parameters());
     put_headers(&mut document, Listener::Merchant, PREFIX);
     document
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use countersign_protocol::endpoint::Endpoint;
+use countersign_protocol::endpoint::{Endpoint, RequestRefused, convert, payment_order, rule_list};
 use serde_json::{Value, json};
 
 use super::{Document, merchant, merchant_under, operator, operator_under};
@@ -210,4 +210,81 @@ fn a_body_is_required_where_something_in_it_is() {
     ] {
         assert!(may_be_absent.contains(call), "{call}: {may_be_absent:?}");
     }
+}
+
+type Reads = fn(&[u8]) -> Result<(), RequestRefused>;
+
+/// A schema of a body, how it is read, and one that is taken. The last member names the object that the fields stand in.
+const BODIES: [(&str, Reads, &str, &str); 6] = [
+    ("RuleListRequest", |body| rule_list::Request::parse(body).map(drop), "{}", ""),
+    ("ConvertRequest", |body| convert::Request::parse(body).map(drop), CONVERT, ""),
+    ("PaymentOrderRequest", |body| payment_order::Request::parse(body).map(drop), ORDER, ""),
+    ("PaymentOrderEnv", |body| payment_order::Request::parse(body).map(drop), ORDER, "env"),
+    ("PaymentOrderGoods", |body| payment_order::Request::parse(body).map(drop), ORDER, "goods"),
+    ("PaymentOrderName", |body| payment_order::Name::parse(body).map(drop), r#"{"prepayId":"1"}"#, ""),
+];
+const ORDER: &str = r#"{"merchantTradeNo":"T-1","currency":"USDT","orderAmount":"1"}"#;
+const CONVERT: &str =
+    r#"{"clientReqId":"C-1","quoteId":"Q","sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1","buyAmount":"2"}"#;
+
+/// Values at the bounds of a schema, and beyond them. Of texts of a form the longest are tried.
+fn at_and_beyond(schema: &Value) -> [Vec<Value>; 2] {
+    let whole = |bound: &str| schema[bound].as_i64();
+    let text = |length: i64| json!("a".repeat(usize::try_from(length).expect("a length")));
+    let (mut at, mut beyond) = (Vec::new(), Vec::new());
+    at.extend(whole("minimum").into_iter().chain(whole("maximum")).map(Value::from));
+    beyond.extend(whole("minimum").map(|least| json!(least - 1)));
+    beyond.extend(whole("maximum").map(|most| json!(most + 1)));
+    let pattern = schema["pattern"].as_str().filter(|form| form.starts_with("^[A-Za-z0-9_-]"));
+    let longest = pattern.and_then(|form| form.trim_end_matches("}$").rsplit(',').next()?.parse().ok());
+    for most in whole("maxLength").into_iter().chain(longest) {
+        at.push(text(most));
+        beyond.push(text(most + 1));
+    }
+    [at, beyond]
+}
+
+#[test]
+fn every_bound_of_a_body_that_merchants_send_is_the_one_that_is_checked() {
+    let document = read(&merchant());
+    let mut held = BTreeSet::new();
+    for (schema, parse, body, inside) in BODIES {
+        for (name, of) in document["components"]["schemas"][schema]["properties"].as_object().expect("fields") {
+            let taken = |value: &Value| {
+                let mut body: Value = serde_json::from_str(body).expect("JSON");
+                let place = if inside.is_empty() { &mut body } else { &mut body[inside] };
+                place[name] = value.clone();
+                parse(body.to_string().as_bytes())
+            };
+            let of = if name == "merchantUserId" {
+                &document["components"]["schemas"]["MerchantUserId"]["oneOf"][0]
+            } else {
+                of
+            };
+            let [at, beyond] = at_and_beyond(of);
+            for value in &at {
+                assert_eq!(taken(value), Ok(()), "{schema} {name}");
+                held.insert(name.clone());
+            }
+            for value in beyond {
+                let told = taken(&value).expect_err(name).sentence;
+                assert!(told.contains(name), "{schema} {name}: {told}");
+            }
+        }
+    }
+    let all = [
+        "cancelUrl",
+        "channelId",
+        "clientReqId",
+        "goodsDetail",
+        "goodsName",
+        "merchantTradeNo",
+        "merchantUserId",
+        "pageNum",
+        "pageSize",
+        "returnUrl",
+        "sub_merchant_id",
+        "terminalType",
+    ];
+    assert_eq!(held, all.map(str::to_owned).into());
 }

@@ -23,12 +23,12 @@ use crate::app::identity::{
 use crate::dispatch::egress::Egress;
 
 /// Largest rate that an application can be given.
-const RATE_MAX: i64 = 1_000_000;
+pub(crate) const RATE_MAX: i64 = 1_000_000;
 /// Largest rate of callbacks, and most of them at once, that an application can be given.
-const CALLBACK_RATE_MAX: i64 = 10_000;
-const CALLBACK_CONCURRENCY_MAX: i64 = 1_000;
+pub(crate) const CALLBACK_RATE_MAX: i64 = 10_000;
+pub(crate) const CALLBACK_CONCURRENCY_MAX: i64 = 1_000;
 /// No delay is written with more characters.
-const DELAY_CHARS_MAX: usize = 24;
+pub(crate) const DELAY_CHARS_MAX: usize = 24;
 
 /// An application to be made.
 #[derive(Debug, ToSchema)]

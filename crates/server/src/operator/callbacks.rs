@@ -21,7 +21,7 @@ use crate::app::identity::{self, Switch};
 use crate::dispatch::{BreakerState, EndpointView, Tried};
 
 /// Longest reason, in characters.
-const REASON_CHARS_MAX: usize = 200;
+pub(crate) const REASON_CHARS_MAX: usize = 200;
 
 /// Why callbacks are paused or resumed.
 #[derive(Debug, ToSchema)]

@@ -25,11 +25,11 @@ use crate::app::{App, convert, identity};
 use crate::edges;
 
 /// Longest quote id.
-const QUOTE_ID_CHARS_MAX: usize = 64;
+pub(crate) const QUOTE_ID_CHARS_MAX: usize = 64;
 /// Bytes of chance in a quote id that is made here.
 const QUOTE_ID_BYTES: usize = 4;
 /// Latest instant that an order may be stamped with: 9999-12-31T23:59:59.999Z.
-const CREATE_TIME_MAX: i64 = 253_402_300_799_999;
+pub(crate) const CREATE_TIME_MAX: i64 = 253_402_300_799_999;
 
 /// A convert order to be added.
 #[derive(Debug, ToSchema)]

@@ -22,9 +22,9 @@ use crate::app::App;
 use crate::app::events::{self, Happening, next_attempt_at, parse_public_id, public_id};
 
 /// Longest `bizType` and `bizStatus`, in characters.
-const WORD_CHARS_MAX: usize = 64;
+pub(crate) const WORD_CHARS_MAX: usize = 64;
 /// Longest `bizId`: as long as the longest merchantTradeNo, and some more.
-const BIZ_ID_CHARS_MAX: usize = 128;
+pub(crate) const BIZ_ID_CHARS_MAX: usize = 128;
 
 /// What happened.
 #[derive(Debug, ToSchema)]

@@ -16,7 +16,7 @@ use super::problem::Problem;
 use crate::visible::{is_seen, misleading};
 
 /// Longest name for people, in characters.
-const NAME_CHARS_MAX: usize = 100;
+pub const NAME_CHARS_MAX: usize = 100;
 
 /// A text of `min` to `max` characters without control characters.
 pub fn checked_text(name: &str, text: String, min: usize, max: usize) -> Result<String, Problem> {
@@ -122,9 +122,11 @@ pub fn given<'a>(fields: &Fields<'a>, name: &str) -> Result<&'a str, Problem> {
 
 /// A rate in the API's document.
 pub fn rate_schema() -> Schema {
-    let kinds = [Type::Number, Type::String].map(|kind| ObjectBuilder::new().schema_type(kind));
+    let number = ObjectBuilder::new().schema_type(Type::Number).exclusive_minimum(Some(0_u32));
+    let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"));
     let about = "Quote coin per base coin: a number or a text, every digit kept.";
-    Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
+    let kinds = [number, text].into_iter().fold(OneOf::builder(), OneOfBuilder::item);
+    Schema::OneOf(kinds.description(Some(about)).build())
 }
 
 /// An amount in a request.

@@ -20,7 +20,7 @@ use super::problem::{Problem, ProblemDocument};
 use crate::app::identity::{self, Listed, MerchantChange, NewMerchant, Standing, kind_from_name, kind_name};
 
 /// Largest user id: every client reads integers up to here exactly.
-const USER_ID_MAX: i64 = 9_007_199_254_740_991;
+pub(crate) const USER_ID_MAX: i64 = 9_007_199_254_740_991;
 
 /// What an institution's sub-accounts pay before any markup.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]

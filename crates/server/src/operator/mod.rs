@@ -37,7 +37,7 @@ use crate::openapi;
 mod auth;
 mod call;
 mod doors;
-mod fields;
+pub(crate) mod fields;
 mod filters;
 mod frame;
 pub(crate) mod paging;

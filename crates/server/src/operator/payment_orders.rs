@@ -22,7 +22,7 @@ use crate::app::{App, payment_orders};
 use crate::edges;
 
 /// Latest instant of a payment: 9999-12-31T23:59:59.999Z.
-const TRANSACT_TIME_MAX: i64 = 253_402_300_799_999;
+pub(crate) const TRANSACT_TIME_MAX: i64 = 253_402_300_799_999;
 
 /// Where a payment order goes.
 #[derive(Debug, ToSchema)]

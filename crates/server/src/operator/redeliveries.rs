@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
+use super::events::BIZ_ID_CHARS_MAX;
 use super::fields::{checked_text, client_id, in_order, instant, whole};
 use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
@@ -21,9 +22,7 @@ use crate::app::redelivery::{self, Prospect, Wish, parse_public_id, public_id};
 
 /// Events in a second where nothing is said, and at the most.
 const RATE_DEFAULT: i64 = 50;
-const RATE_MAX: i64 = 1_000;
-/// Longest `bizId`, as of events.
-const BIZ_ID_CHARS_MAX: usize = 128;
+pub(crate) const RATE_MAX: i64 = 1_000;
 
 /// Which events are sent again, and how fast.
 #[derive(Debug, ToSchema)]

@@ -4,6 +4,7 @@ mod applications;
 mod callbacks;
 mod calls;
 mod convert_orders;
+mod documented;
 mod doors;
 mod endpoints;
 mod events;
