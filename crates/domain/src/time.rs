@@ -125,12 +125,17 @@ impl fmt::Display for Day {
     }
 }
 
+/// The first month that is read.
+pub const MONTH_MIN: &str = "1970-01";
+/// The last one: the instant at which it is over has to be one that there is.
+pub const MONTH_MAX: &str = "9998-12";
+
 /// A civil month, by its first day. It is written `2026-10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Month(Date);
 
 impl Month {
-    /// Reads `yyyy-MM`, of the years 1970 to 9998.
+    /// Reads `yyyy-MM`, from [`MONTH_MIN`] to [`MONTH_MAX`].
     pub fn parse(text: &str) -> Option<Self> {
         let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
         let (year, month) =

@@ -118,7 +118,9 @@ impl<'a> Fields<'a> {
     /// A whole number from `min` to `max`, written without point and exponent.
     pub fn integer_within(&self, name: &str, min: i64, max: i64) -> Result<Option<i64>, FieldRefused> {
         let Some(token) = self.value(name) else { return Ok(None) };
-        let number = serde_json::from_str(token).ok().filter(|number| (min..=max).contains(number));
+        // As JSON has it, -0 is 0; the library takes it for a float.
+        let digits = if token == "-0" { "0" } else { token };
+        let number = serde_json::from_str(digits).ok().filter(|number| (min..=max).contains(number));
         number.map(Some).ok_or_else(|| {
             let why = format!("must be a whole number from {min} to {max}");
             FieldRefused::new(name, if is_whole(token) { why } else { "must be a whole JSON number".to_owned() })

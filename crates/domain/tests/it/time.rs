@@ -1,4 +1,4 @@
-use countersign_domain::time::{DateRefused, Month, RuleZone, UnixMillis, parse_rfc3339, rfc3339};
+use countersign_domain::time::{DateRefused, MONTH_MAX, MONTH_MIN, Month, RuleZone, UnixMillis, parse_rfc3339, rfc3339};
 
 #[test]
 fn dates_of_rules_are_read_strictly() {
@@ -174,6 +174,9 @@ fn a_month_is_that_of_the_zone_and_begins_with_its_first_instant() {
         "2026-+1",
     ] {
         assert_eq!(Month::parse(text), None, "{text}");
+    }
+    for ends in [MONTH_MIN, MONTH_MAX] {
+        assert_eq!(Month::parse(ends).expect(ends).to_string(), ends, "1969-12 and 9999-01 are none: see above");
     }
 }
 

@@ -231,6 +231,11 @@ fn a_whole_number_that_is_out_of_range_is_told_the_range_however_long_it_is() {
     for name in ["half", "power", "text"] {
         assert_eq!(said(name), Err(format!("field {name}: must be a whole JSON number")));
     }
+    let zero = |body: &str, min| Fields::parse(body.as_bytes()).expect("an object").integer_within("n", min, 9);
+    assert_eq!(zero(r#"{"n": -0}"#, 0), Ok(Some(0)), "JSON writes 0 so, too");
+    let told = zero(r#"{"n": -0}"#, 1).expect_err("0 is not in the range").to_string();
+    assert_eq!(told, "field n: must be a whole number from 1 to 9");
+    assert!(zero(r#"{"n": -0.0}"#, 0).is_err() && zero(r#"{"n": -0e0}"#, 0).is_err());
     let any = fields.integer("long").expect_err("more than 64 bits").to_string();
     assert_eq!(any, "field long: must be a whole number from -9223372036854775808 to 9223372036854775807");
     let query = Query::parse("long=99999999999999999999&seven=7&low=-1&text=x");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use countersign_domain::money::{Amount, Currency, Total};
 use countersign_domain::payment_order::PrepayId;
-use countersign_domain::time::{Month, UnixMillis};
+use countersign_domain::time::{MONTH_MAX, MONTH_MIN, Month, UnixMillis};
 use countersign_store::contract::{Cursor, MerchantKind};
 use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidSpan, Payee};
 
@@ -84,7 +84,11 @@ pub struct Statement {
 
 /// The month of a question.
 fn month(text: &str) -> Result<Month, AppError> {
-    let refuse = || AppError::InvalidParameter("field month: must be a month such as 2026-10".to_owned());
+    let refuse = || {
+        AppError::InvalidParameter(format!(
+            "field month: must be a month from {MONTH_MIN} to {MONTH_MAX}, such as 2026-10"
+        ))
+    };
     Month::parse(text).ok_or_else(refuse)
 }
 

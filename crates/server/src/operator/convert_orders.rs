@@ -83,7 +83,7 @@ fn parse(app: &App, owner: &MerchantRow, body: &[u8]) -> Result<ConvertOrder, Pr
         buy_currency,
         sell_amount: amount(&fields, "sellAmount")?,
         buy_amount: amount(&fields, "buyAmount")?,
-        status: status(&fields)?.unwrap_or(ConvertStatus::Created),
+        status: status(&fields, STATUS_RULE)?.unwrap_or(ConvertStatus::Created),
         rate: rate(&fields, "rate")?,
         quote_id: match fields.text("quoteId")? {
             Some(text) => checked_text("quoteId", text, 1, QUOTE_ID_CHARS_MAX)?,
@@ -102,11 +102,13 @@ fn order_id(app: &App, fields: &Fields<'_>, now: UnixMillis) -> Result<OrderId, 
     }
 }
 
-fn status(fields: &Fields<'_>) -> Result<Option<ConvertStatus>, Problem> {
+const STATUS_RULE: &str = "must be 1 (created), 3 (success) or 6 (failed)";
+/// To the other one no order is moved: it begins with it.
+const MOVE_RULE: &str = "must be 3 (success) or 6 (failed)";
+
+fn status(fields: &Fields<'_>, rule: &str) -> Result<Option<ConvertStatus>, Problem> {
     let Some(code) = fields.integer("status")? else { return Ok(None) };
-    ConvertStatus::from_code(code)
-        .map(Some)
-        .ok_or_else(|| Problem::field("status", "must be 1 (created), 3 (success) or 6 (failed)"))
+    ConvertStatus::from_code(code).map(Some).ok_or_else(|| Problem::field("status", rule))
 }
 
 /// Adds a convert order of a merchant.
@@ -130,7 +132,8 @@ pub async fn create(Named(merchant_id): Named<String>, call: Call) -> Reply {
     responses((status = 200, body = ConvertOrderAnswer), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn advance(Named(order_id): Named<String>, call: Call) -> Reply {
     call.once(async {
-        let next = status(&Fields::parse(&call.body)?)?.ok_or_else(|| Problem::field("status", "is required"))?;
+        let next = status(&Fields::parse(&call.body)?, MOVE_RULE)?;
+        let next = next.ok_or_else(|| Problem::field("status", format_args!("is required, and {MOVE_RULE}")))?;
         let order = OrderId::parse(&order_id).ok_or(AppError::OrderNotFound)?;
         let keep = |_: &MerchantRow, order: &ConvertOrder| call.keep(&edges::convert_order(order));
         let (_, moved) = convert::advance(call.app(), order, next, keep, &call.actor).await?;
@@ -190,7 +193,7 @@ fn status_of(code: &str) -> Option<ConvertStatus> {
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<ConvertOrderView>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let status = asked.filters.read("state", status_of, "must be 1 (created), 3 (success) or 6 (failed)")?;
+    let status = asked.filters.read("state", status_of, STATUS_RULE)?;
     let after = asked.after(&MARK)?;
     let of = match asked.filters.id("merchant_id")? {
         Some(merchant_id) => Some(identity::find_merchant(&desk.app, &merchant_id).await?),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use countersign_domain::conversion::{Limits, Pair};
-use countersign_domain::money::Amount;
+use countersign_domain::money::{Amount, AmountRefused, TRANSACTION_MAX};
 use countersign_domain::time::rfc3339;
 use countersign_protocol::body::Fields;
 use countersign_protocol::exact::Exact;
@@ -111,7 +111,12 @@ fn parse(pair: &str, body: &[u8]) -> Result<Wanted, Problem> {
 fn limit(fields: &Fields<'_>, name: &str) -> Result<Option<Amount>, Problem> {
     let Ok(raw) = given(fields, name) else { return Ok(None) };
     let text = if raw.starts_with('"') { fields.required_text(name)? } else { raw.to_owned() };
-    let refused = |why| Problem::field(name, format_args!("{why}"));
+    let refused = |why| match why {
+        AmountRefused::TooLarge => {
+            Problem::field(name, format_args!("{why}, and no conversion is of more than {TRANSACTION_MAX}"))
+        }
+        AmountRefused::Form | AmountRefused::TooFine => Problem::field(name, why),
+    };
     Amount::parse(&text).map(Some).map_err(refused)
 }
 

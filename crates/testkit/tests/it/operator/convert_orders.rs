@@ -174,8 +174,9 @@ async fn an_order_moves_once_and_its_end_is_final() {
     }
     house.patch("/convert-orders/13", json!({"status": 3})).await.refused(404, "400202", "order");
     house.patch("/convert-orders/x", json!({"status": 3})).await.refused(404, "400202", "order");
-    house.patch("/convert-orders/11", json!({})).await.refused(400, "400001", "status");
-    house.patch("/convert-orders/11", json!({"status": 9})).await.refused(400, "400001", "status");
+    let rule = "must be 3 (success) or 6 (failed)";
+    house.patch("/convert-orders/11", json!({})).await.refused(400, "400001", rule);
+    house.patch("/convert-orders/11", json!({"status": 9})).await.refused(400, "400001", rule);
 }
 
 #[tokio::test]

@@ -50,6 +50,10 @@ async fn a_rate_that_is_not_right_is_refused_by_name_and_leaves_nothing() {
         (json!({"rate": "123456789012345678901"}), "rate"),
         (json!({"rate": 1, "base_min": "x"}), "base_min"),
         (json!({"rate": 1, "base_max": "0.0000001"}), "base_max"),
+        (
+            json!({"rate": 1, "base_max": "10000000000000"}),
+            "field base_max: must be at most 9223372036854.775807, and no conversion is of more than 5000000",
+        ),
         (json!({"rate": 1, "quote_min": -1}), "quote_min"),
         (json!({"rate": 1, "base_min": "2", "base_max": "1"}), "field base_max"),
         (json!({"rate": 1, "quote_max": "0.00001"}), "field quote_max"),

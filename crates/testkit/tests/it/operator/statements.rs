@@ -184,6 +184,8 @@ async fn what_is_no_statement_is_refused_before_anything_is_sent() {
         ("?merchant_id=bank", 400, "400001", "month"),
         ("?merchant_id=bank&month=2026-13", 400, "400001", "month"),
         ("?merchant_id=bank&month=January", 400, "400001", "month"),
+        ("?merchant_id=bank&month=1969-12", 400, "400001", "from 1970-01 to 9998-12"),
+        ("?merchant_id=bank&month=9999-12", 400, "400001", "from 1970-01 to 9998-12"),
         ("?merchant_id=bank&month=2026-02", 400, "400001", "has not begun"),
         ("?merchant_id=bank&month=2026-01&format=xls", 400, "400001", "format"),
         ("?merchant_id=nobody&month=2026-01", 404, "400404", "nobody"),
