@@ -3,7 +3,6 @@
 use std::fmt;
 
 use jiff::civil::{Date, DateTime, Time, date};
-use jiff::fmt::temporal::Pieces;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
@@ -159,18 +158,54 @@ fn nearest_timestamp(at: UnixMillis) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX)
 }
 
-/// An instant as RFC 3339 writes it, with any offset; parts of a millisecond are cut. None: it names no instant.
+/// An instant as RFC 3339 writes it, with any offset; parts of a millisecond are cut. Second 60 is the one after it, and there only where UTC
+/// may have it: at the end of June and of December. None: it names no instant.
 pub fn parse_rfc3339(text: &str) -> Option<UnixMillis> {
-    // What jiff takes beyond it: blanks in place of `T`, times without minutes or seconds, and names of zones behind.
-    let is_at = |place: usize, wanted: u8| text.as_bytes().get(place).is_some_and(|b| b.eq_ignore_ascii_case(&wanted));
-    if !is_at(10, b'T') || !is_at(13, b':') || !is_at(16, b':') || text.contains('[') {
-        return None;
+    let (civil, rest) = text.split_at_checked(19)?;
+    let is_form = civil.bytes().enumerate().all(|(place, byte)| match place {
+        4 | 7 => byte == b'-',
+        10 => byte.eq_ignore_ascii_case(&b'T'),
+        13 | 16 => byte == b':',
+        _ => byte.is_ascii_digit(),
+    });
+    let number = |from: usize, to: usize| civil[from..to].parse::<i64>().ok().filter(|_| is_form);
+    let day = [number(0, 4)?, number(5, 7)?, number(8, 10)?];
+    let time = [number(11, 13)?, number(14, 16)?, number(17, 19)?];
+    let (fraction_ms, offset) = match rest.strip_prefix('.') {
+        None => (0, rest),
+        Some(rest) => {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let (fraction, offset) = rest.split_at(digits);
+            (format!("{fraction:0<3}").get(..3)?.parse().ok().filter(|_| digits > 0)?, offset)
+        }
+    };
+    let second = UnixMillis(utc_second(day, time)?.0 - offset_ms(offset)?);
+    let is_leap = time[2] == 60;
+    (!is_leap || may_follow_a_leap_second(second)).then(|| second.plus_ms(fraction_ms))
+}
+
+/// `Z`, or `+hh:mm` and `-hh:mm` of a day's hours.
+fn offset_ms(text: &str) -> Option<i64> {
+    if text.eq_ignore_ascii_case("Z") {
+        return Some(0);
     }
-    // In pieces: a jiff timestamp ends a day early.
-    let pieces = Pieces::parse(text).ok()?;
-    let offset = SignedDuration::from_secs(pieces.to_numeric_offset()?.seconds().into());
-    let since = pieces.date().to_datetime(pieces.time()?).duration_since(EPOCH).checked_sub(offset)?;
-    i64::try_from(since.as_millis()).ok().map(UnixMillis)
+    let (sign, hours, minutes) = match text.as_bytes() {
+        [sign @ (b'+' | b'-'), h, i, b':', m, n] => (*sign, [*h, *i], [*m, *n]),
+        _ => return None,
+    };
+    let number = |[tens, ones]: [u8; 2], below: i64| {
+        let number = i64::from(tens.wrapping_sub(b'0')) * 10 + i64::from(ones.wrapping_sub(b'0'));
+        (tens.is_ascii_digit() && ones.is_ascii_digit() && number < below).then_some(number)
+    };
+    let ms = (number(hours, 24)? * 60 + number(minutes, 60)?) * 60_000;
+    Some(if sign == b'-' { -ms } else { ms })
+}
+
+/// Leap seconds are added before the first instant of July or January.
+fn may_follow_a_leap_second(at: UnixMillis) -> bool {
+    let civil = EPOCH.saturating_add(SignedDuration::from_millis(at.0));
+    let is_first = civil.time() == Time::midnight() && civil.day() == 1;
+    is_first && matches!(civil.month(), 1 | 7)
 }
 
 /// A second of UTC by its numbers, as a calendar and a clock show them: year, month, day; hour, minute, second. A leap second, 60, is
