@@ -91,19 +91,12 @@ struct Failure {
 }
 
 /// How far a transaction had come.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// It could not begin: no batch is to blame, and each by itself would wait as long for the file.
     Begin,
     Batches,
-    Commit,
-}
-
-impl Failure {
-    /// Whether the transaction may be found done after a crash.
-    fn is_in_doubt(&self) -> bool {
-        self.stage == Stage::Commit && may_be_done(&self.error)
-    }
+    /// What each batch would have been answered.
+    Commit(Vec<Answer>),
 }
 
 /// Writes until it is told to stop or everybody who could ask is gone.
@@ -156,11 +149,11 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
     }
     match together(applier, shared, jobs) {
         Ok(answers) => answer(&shared.nonces, jobs.drain(..).zip(answers)),
-        Err(failure) if failure.is_in_doubt() => {
-            let error = &failure.error;
+        Err(Failure { error, stage: Stage::Commit(answers) }) if may_be_done(&error) => {
             tracing::error!(%error, batches = jobs.len(), "a commit failed in a way that leaves its fate open");
             // Not each alone: one that failed then would be taken for not done, though the commit of all of them may still be in the log.
-            answer(&shared.nonces, jobs.drain(..).map(|job| (job, Err(CommitError::Unknown))))
+            let told = answers.into_iter().map(|answer| Err(in_doubt(answer.is_ok(), &error)));
+            answer(&shared.nonces, jobs.drain(..).zip(told))
         }
         Err(failure) if jobs.len() == 1 => {
             let failed = jobs.pop().map(|job| (job, Err(CommitError::Store(fault(failure.error)))));
@@ -179,6 +172,12 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
             None
         }
     }
+}
+
+/// What the owner of a batch is told when nobody knows how its commit ended. Of one that was refused nothing was done in any case; but what
+/// refused it may be of the same commit, so that is not told.
+fn in_doubt(was_done: bool, error: &rusqlite::Error) -> CommitError {
+    if was_done { CommitError::Unknown } else { CommitError::Store(StoreError::Unavailable(error.to_string())) }
 }
 
 fn together(applier: &mut Applier<'_>, shared: &Shared, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
@@ -214,24 +213,26 @@ fn together(applier: &mut Applier<'_>, shared: &Shared, jobs: &[Job]) -> Result<
 }
 
 fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
-    let at = |stage| move |error| Failure { error, stage };
-    applier.kept.run(Sql::Begin, []).map_err(at(Stage::Begin))?;
+    let at_batches = |error| Failure { error, stage: Stage::Batches };
+    applier.kept.run(Sql::Begin, []).map_err(|error| Failure { error, stage: Stage::Begin })?;
     let mut answers = Vec::with_capacity(jobs.len());
     for job in jobs {
         match task(applier, &job.task) {
             Ok(done) => answers.push(Ok(done)),
             Err(Stop::Refused(why)) => answers.push(Err(why)),
-            Err(Stop::Broken(error)) => return Err(at(Stage::Batches)(error)),
+            Err(Stop::Broken(error)) => return Err(at_batches(error)),
         }
     }
-    applier.heads.save(&mut applier.kept).map_err(at(Stage::Batches))?;
+    applier.heads.save(&mut applier.kept).map_err(at_batches)?;
     #[cfg(test)]
     if jobs.iter().any(|job| matches!(job.task, Task::LoseSync)) {
         let lost = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
-        return Err(at(Stage::Commit)(rusqlite::Error::SqliteFailure(lost, None)));
+        return Err(Failure { error: rusqlite::Error::SqliteFailure(lost, None), stage: Stage::Commit(answers) });
     }
-    applier.kept.run(Sql::Commit, []).map_err(at(Stage::Commit))?;
-    Ok(answers)
+    match applier.kept.run(Sql::Commit, []) {
+        Ok(_) => Ok(answers),
+        Err(error) => Err(Failure { error, stage: Stage::Commit(answers) }),
+    }
 }
 
 fn task(applier: &mut Applier<'_>, task: &Task) -> Result<Done, Stop> {
@@ -339,6 +340,27 @@ mod tests {
         Batch(vec![Write::PutSetting { name: name.to_owned(), value: "v".to_owned() }])
     }
 
+    /// One that the same batch refuses when it comes a second time.
+    fn remembering() -> Batch {
+        let answer = crate::contract::IdempotencyRow {
+            scope: "s".to_owned(),
+            key: "k".to_owned(),
+            body_digest: [0; 32],
+            status: 200,
+            answer: String::new(),
+            created_at: UnixMillis(1),
+        };
+        Batch(vec![Write::RememberAnswer(Box::new(answer))])
+    }
+
+    fn claiming() -> Batch {
+        let (tenant, application) = (TenantNo(1), ApplicationNo(1));
+        let claim = ClaimKey { tenant, application, nonce: "n".to_owned(), stamped_at: UnixMillis(1) };
+        let mut batch = remembering();
+        batch.0.push(Write::ClaimNonce(claim));
+        batch
+    }
+
     #[tokio::test]
     async fn a_writer_that_panics_leaves_everybody_with_unavailable_and_nobody_waiting() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -374,19 +396,8 @@ mod tests {
         let other = Connection::open(&path).expect("opens");
         other.execute_batch("BEGIN IMMEDIATE").expect("locks");
         let first = send(&store.queue, Task::Commit(setting("first"), Marks::default())).expect("is queued");
-        let orphan = crate::contract::IdempotencyRow {
-            scope: "s".to_owned(),
-            key: "k".to_owned(),
-            body_digest: [0; 32],
-            status: 200,
-            answer: String::new(),
-            created_at: UnixMillis(1),
-        };
-        let twice = Batch(vec![Write::RememberAnswer(Box::new(orphan))]);
-        let (tenant, application) = (TenantNo(1), ApplicationNo(1));
-        let claim = ClaimKey { tenant, application, nonce: "n".to_owned(), stamped_at: UnixMillis(1) };
-        let mut claiming = twice.clone();
-        claiming.0.push(Write::ClaimNonce(claim));
+        let twice = remembering();
+        let claiming = claiming();
         let a = send(&store.queue, Task::Commit(claiming, Marks::default())).expect("is queued");
         let broken = send(
             &store.queue,
@@ -424,13 +435,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_group_whose_commit_is_in_doubt_is_in_doubt_for_all_of_it() {
+    async fn a_group_whose_commit_is_in_doubt_is_in_doubt_for_all_of_it_that_was_not_refused() {
         let dir = tempfile::tempdir().expect("a folder");
         let store = SqliteStore::open(&dir.path().join("db"), SqliteOptions::new([1; 16], "boot")).expect("opens");
         let commit = |name| Task::Commit(setting(name), Marks::default());
-        let jobs = [commit("a"), Task::LoseSync, commit("b")].map(Ok);
-        for sent in send_each(&store.queue, jobs.into_iter()) {
-            let answer = sent.expect("is queued").answer().await;
+        let jobs = [commit("a"), Task::Commit(remembering(), Marks::default()), Task::LoseSync]
+            .into_iter()
+            .chain([Task::Commit(claiming(), Marks::default()), commit("b")]);
+        let mut answers = Vec::new();
+        for sent in send_each(&store.queue, jobs.map(Ok)) {
+            answers.push(sent.expect("is queued").answer().await);
+        }
+        let refused = answers.remove(3);
+        assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+        for answer in answers {
             assert!(matches!(answer, Err(CommitError::Unknown)), "{answer:?}");
         }
         store.commit(setting("c")).await.expect("the next one is well");
