@@ -279,7 +279,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         trouble: Trouble::default(),
         leaving: AtomicBool::new(false),
         walks: audit_chain::Walks::default(),
-        exports: evidence::Exports::default(),
+        exports: evidence::exports(),
     })
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
-use countersign::app::evidence::Exports;
+use countersign::app::evidence;
 use countersign::app::hints::Hints;
 use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
@@ -128,6 +128,6 @@ fn in_memory(clock: Clock) -> Result<App> {
         trouble: Trouble::default(),
         leaving: AtomicBool::new(false),
         walks: Walks::default(),
-        exports: Exports::default(),
+        exports: evidence::exports(),
     })
 }

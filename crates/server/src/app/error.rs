@@ -82,6 +82,9 @@ pub enum AppError {
     /// Others changed the same rows until the time was up.
     #[error("others are changing the same record; repeat the request")]
     Busy,
+    /// As much of its kind is done as may be at once; the text says when to come again.
+    #[error("{0}")]
+    Crowded(String),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -114,7 +117,9 @@ impl AppError {
             Self::SecretInUse(_) => Code::SecretInUse,
             Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             Self::EventsGone { .. } => Code::EventsGone,
-            Self::NoRate | Self::Busy | Self::Store(StoreError::Unavailable(_)) => Code::ServiceUnavailable,
+            Self::NoRate | Self::Busy | Self::Crowded(_) | Self::Store(StoreError::Unavailable(_)) => {
+                Code::ServiceUnavailable
+            }
             Self::Store(StoreError::Corrupt { .. } | StoreError::Unfit(_)) | Self::OutcomeUnknown => {
                 Code::InternalError
             }

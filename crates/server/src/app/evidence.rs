@@ -12,11 +12,12 @@ use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::CommitError;
 use countersign_store::{Store as _, StoreError};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::error::AppError;
 use super::master_key::{self, MASTER_KEY_ID};
+use super::places::Places;
 use super::sealed::EVIDENCE;
 use super::{Actor, App};
 use crate::evidence::{Chain, Entry, Header, SigningKey};
@@ -37,13 +38,8 @@ const AHEAD: usize = 4;
 const TRIES_MAX: usize = 10;
 
 /// Who may make a file now.
-#[derive(Debug)]
-pub struct Exports(Arc<Semaphore>);
-
-impl Default for Exports {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE_MAX)))
-    }
+pub fn exports() -> Places {
+    Places::new(AT_ONCE_MAX, "files of evidence")
 }
 
 /// A line of a file on its way.
@@ -88,9 +84,7 @@ pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
 
 /// Begins a file. Who takes it is in the audit log before its first line goes out.
 pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<Lines, AppError> {
-    let crowded =
-        |_| AppError::Store(StoreError::Unavailable("as much evidence is being exported as may be".to_owned()));
-    let place = app.exports.0.clone().try_acquire_owned().map_err(crowded)?;
+    let place = app.exports.take()?;
     let snapshot = order::snapshot(app, id).await?;
     let key = key(app, actor).await?;
     let told = callbacks::list(app, &snapshot.row).await?;

@@ -34,6 +34,7 @@ pub mod identity;
 pub mod master_key;
 pub mod operators;
 pub mod payment_orders;
+pub mod places;
 pub mod rates;
 pub mod redelivery;
 pub mod retention;
@@ -99,7 +100,7 @@ pub struct App {
     /// Walks over the audit log that are under way.
     pub walks: audit_chain::Walks,
     /// Evidence that is being exported.
-    pub exports: evidence::Exports,
+    pub exports: places::Places,
 }
 
 /// Who does something, for the audit log.

@@ -27,6 +27,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_swagger_ui::{Config, SwaggerUi, Url};
 
 use crate::app::App;
+use crate::app::places::Places;
 use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
 use crate::listen::Throng;
@@ -71,7 +72,6 @@ pub mod what_if;
 pub use auth::Gate;
 pub use doors::{Door, doors};
 pub use problem::{Problem, ProblemDocument};
-use streaming::Places;
 
 /// Where the operator API begins.
 pub const BASE: &str = "/operator/v1";

@@ -11,39 +11,13 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
-use countersign_protocol::code::Code;
 use countersign_store::StoreError;
 use hyper::body::Frame;
 use thiserror::Error;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::problem::Problem;
 use crate::app::App;
 use crate::app::error::AppError;
-
-/// How many answers of a kind may be under way at once.
-#[derive(Clone, Debug)]
-pub struct Places {
-    what: &'static str,
-    most: usize,
-    free: Arc<Semaphore>,
-}
-
-impl Places {
-    /// So many places for what is named so.
-    pub fn new(most: usize, what: &'static str) -> Self {
-        Self { what, most, free: Arc::new(Semaphore::new(most)) }
-    }
-
-    /// A place, or 503.
-    pub fn take(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.free.clone().try_acquire_owned().map_err(|_| {
-            let sentence =
-                format!("{} {} are under way at once, and no more; repeat this one soon", self.most, self.what);
-            Problem::new(Code::ServiceUnavailable, sentence)
-        })
-    }
-}
 
 /// What an answer is made of.
 pub trait Pages: Sized + Send + 'static {

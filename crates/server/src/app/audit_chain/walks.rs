@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use countersign_store::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -20,6 +19,9 @@ const TURN_TIME_MAX: Duration = Duration::from_secs(15);
 /// How long a walk is kept for the next call, and how many are.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 const KEPT_MAX: usize = 4;
+/// One that nobody has gone on with for so long makes room for a new one. Whoever goes on waits no longer than this for his turn.
+const RIPE_AFTER: Duration = Duration::from_secs(20);
+const _: () = assert!(TURN_TIME_MAX.as_secs() < RIPE_AFTER.as_secs() && RIPE_AFTER.as_secs() < KEPT_FOR.as_secs());
 /// Heads of one walk.
 const HEADS_MAX: usize = 100_000;
 const ID_BYTES: usize = 16;
@@ -52,16 +54,19 @@ impl Walks {
     /// Walks on, or begins.
     pub async fn verify(&self, app: &App, asked: Asked) -> Result<Verified, AppError> {
         let Ok(mut parked) = timeout(TURN_TIME_MAX, self.0.lock()).await else { return Err(crowded()) };
-        parked.retain(|walk| walk.since.elapsed() < KEPT_FOR);
+        let now = Instant::now();
+        parked.retain(|walk| now.duration_since(walk.since) < KEPT_FOR);
         let (id, mut verifying) = match asked.after {
             Some(id) => {
                 let at = parked.iter().position(|walk| walk.id == id);
                 let walk = parked.swap_remove(at.ok_or_else(gone)?);
                 (id, walk.verifying)
             }
-            None if parked.len() >= KEPT_MAX => return Err(crowded()),
             None => match key(&app.vault, &app.store).await? {
-                Some(key) => (app.chance.hex(ID_BYTES), Verifying::new(key)),
+                Some(key) => {
+                    make_room(&mut parked, now)?;
+                    (app.chance.hex(ID_BYTES), Verifying::new(key))
+                }
                 None => return Ok(without_key()),
             },
         };
@@ -87,6 +92,57 @@ fn gone() -> AppError {
     AppError::InvalidParameter("after: this walk is not known here (any more): begin again without it".to_owned())
 }
 
+/// Room for one more: of as many as may be kept, the one that has waited longest is given up, if that was long enough.
+fn make_room(parked: &mut Vec<Parked>, now: Instant) -> Result<(), AppError> {
+    if parked.len() < KEPT_MAX {
+        return Ok(());
+    }
+    let longest = parked.iter().enumerate().min_by_key(|(_, walk)| walk.since).map(|(at, walk)| (at, walk.since));
+    match longest {
+        Some((at, since)) if now.duration_since(since) >= RIPE_AFTER => {
+            parked.swap_remove(at);
+            Ok(())
+        }
+        Some(_) | None => Err(crowded()),
+    }
+}
+
 fn crowded() -> AppError {
-    AppError::Store(StoreError::Unavailable("other walks over the audit log are under way".to_owned()))
+    let soon = RIPE_AFTER.as_secs();
+    AppError::Crowded(format!(
+        "{KEPT_MAX} walks over the audit log are under way already: begin yours in {soon} seconds"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_store::chain::{ChainKey, LINK_BYTES};
+
+    use super::*;
+
+    fn parked(now: Instant, ages: &[u64]) -> Vec<Parked> {
+        let of = |age: &u64| Parked {
+            id: age.to_string(),
+            since: now - Duration::from_secs(*age),
+            verifying: Verifying::new(ChainKey::new(&[1; LINK_BYTES])),
+        };
+        ages.iter().map(of).collect()
+    }
+
+    fn left(ages: &[u64]) -> Option<Vec<String>> {
+        let now = Instant::now() + KEPT_FOR;
+        let mut parked = parked(now, ages);
+        make_room(&mut parked, now).ok()?;
+        let mut left: Vec<_> = parked.into_iter().map(|walk| walk.id).collect();
+        left.sort();
+        Some(left)
+    }
+
+    #[test]
+    fn a_new_walk_takes_the_place_of_the_one_that_was_left_alone_longest_and_of_no_other() {
+        assert_eq!(left(&[1, 2, 3]).expect("there is room"), ["1", "2", "3"]);
+        assert_eq!(left(&[1, 25, 30, 3]).expect("one has waited long enough"), ["1", "25", "3"]);
+        assert_eq!(left(&[20, 1, 2, 3]).expect("just long enough"), ["1", "2", "3"]);
+        assert_eq!(left(&[19, 18, 17, 16]), None);
+    }
 }

@@ -11,7 +11,7 @@ use axum::http::Request;
 use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
-use countersign::app::evidence::Exports;
+use countersign::app::evidence;
 use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
 use countersign::app::rates::PricePolicy;
@@ -133,7 +133,7 @@ impl House {
             trouble: Trouble::default(),
             leaving: AtomicBool::new(false),
             walks: Walks::default(),
-            exports: Exports::default(),
+            exports: evidence::exports(),
         });
         let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
         app.store.commit(Batch(vec![key])).await.expect("is written");
