@@ -197,9 +197,24 @@ impl Courier {
         self.signature(&SigningKey::new(format!("sk_{}", self.chance.hex(32)).as_bytes()), letter)
     }
 
-    /// What anybody would make of it for a receiver whose secret is not set, and is this in its language.
-    pub(super) fn signature_of_nobody(&self, letter: &Letter, unset: &str) -> String {
-        self.signature(&SigningKey::new(unset.as_bytes()), letter)
+    /// What somebody would make of it whose secret is this.
+    pub(super) fn signature_with(&self, secret: &[u8], letter: &Letter) -> String {
+        self.signature(&SigningKey::new(secret), letter)
+    }
+
+    /// The right one, written in this way.
+    pub(super) fn signature_in(&self, letter: &Letter, encoding: Encoding) -> String {
+        encode_signature(&self.key.sign(&letter.timestamp, &letter.nonce, &letter.body), encoding)
+    }
+
+    /// That of any text.
+    pub(super) fn signature_of_text(&self, text: &[u8]) -> String {
+        encode_signature(&self.key.hmac(text), self.encoding)
+    }
+
+    /// How signatures are written.
+    pub(super) const fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     fn signature(&self, key: &SigningKey, letter: &Letter) -> String {

@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 #[path = "../../../sdk/examples/receiver.rs"]
 mod example;
 mod faults;
+mod mistakes;
 
 const SECRET: &str = "sk_of_the_receiver_that_is_certified";
 
@@ -49,7 +50,11 @@ async fn certify(address: SocketAddr, arguments: &'static [&'static str]) -> Out
 
 /// The checks that did not pass, and the exit code.
 async fn found(routes: Router) -> (Vec<(String, String)>, Option<i32>) {
-    let output = certify(listens(routes).await, &["--json"]).await;
+    found_at(listens(routes).await).await
+}
+
+async fn found_at(address: SocketAddr) -> (Vec<(String, String)>, Option<i32>) {
+    let output = certify(address, &["--json"]).await;
     let report: Value = serde_json::from_slice(&output.stdout).expect("prints JSON");
     let checks = report["checks"].as_array().expect("a list");
     assert!(checks.len() > 15, "{report}");
@@ -93,6 +98,11 @@ async fn a_receiver_that_skips_the_timestamp_is_named() {
     let (found, code) = found(example::routes(verifier)).await;
     assert_eq!(found, [pair("stale", "fail"), pair("future", "fail")]);
     assert_eq!(code, Some(1));
+    // Half an hour is a bound, if a wide one.
+    let verifier = self::verifier().tolerance_ms(1_800_000);
+    let (found, code) = self::found(example::routes(verifier)).await;
+    assert_eq!(found, [pair("stale", "advice"), pair("future", "advice")]);
+    assert_eq!(code, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -196,6 +206,10 @@ async fn a_receiver_that_is_not_there_is_one_sentence() {
     assert_eq!(said.lines().count(), 1);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
+    // A program gets what it reads all the same.
+    let (found, code) = found_at(address).await;
+    assert_eq!((&found[0], found.len(), code), (&pair("good", "fail"), 25, Some(1)));
+    assert!(found[1..].iter().all(|(_, verdict)| verdict == "untold"), "{found:?}");
 }
 
 /// It takes whatever is signed, some times, and then nobody listens there any more.

@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
 use super::courier::Courier;
 use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, SignatureForm, header_names, required};
 
+mod catalogue;
 mod checks;
+mod mistakes;
+
+use checks::Findings;
 
 /// Flags of `certify`.
 #[derive(Debug, Args)]
@@ -63,6 +68,9 @@ pub(super) struct Finding {
     pub(super) came: String,
     /// What goes wrong with a receiver that does otherwise.
     pub(super) why: &'static str,
+    /// What it seems to do wrong; only where it takes no good callback and takes one that is spoiled in this way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mistake: Option<&'static str>,
 }
 
 /// Everything that was found.
@@ -79,38 +87,51 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
     let secret = required(environment, SECRET_VARIABLE)?;
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.url, names, client_id, secret, args.encoding.into())?;
-    let findings = super::small_runtime()?.block_on(checks::all(&courier))?;
+    let (mut head, mut unsaid) = (Some(format!("The receiver at {}\n\n", args.url)), None);
+    let mut tell = |finding: &Finding| {
+        // Some checks take seconds: each is told when it is done. What cannot be written is told at the end.
+        if !args.json && unsaid.is_none() {
+            unsaid = super::say(&[head.take().unwrap_or_default(), line(finding)].concat()).err();
+        }
+    };
+    let mut findings = Findings::new(&mut tell);
+    let answered = super::small_runtime()?.block_on(checks::all(&courier, secret, &mut findings));
+    let findings = findings.into_all();
+    if let Some(error) = unsaid {
+        return Err(error);
+    }
     let certified = findings.iter().all(|finding| matches!(finding.verdict, Verdict::Pass | Verdict::Advice));
     if args.json {
         let report = Report { url: &args.url, certified, checks: &findings };
         super::say(&format!("{}\n", serde_json::to_string(&report)?))?;
-    } else {
-        super::say(&told(&args.url, &findings))?;
+    }
+    if let Err(why) = answered {
+        bail!("the receiver gave no answer to a good callback: {why}");
+    }
+    if !args.json {
+        super::say(&counted(&findings))?;
     }
     Ok(if certified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn told(url: &str, findings: &[Finding]) -> String {
-    let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
-    let mut lines = vec![format!("The receiver at {url}"), String::new()];
-    for Finding { check, verdict, sent, came, why } in findings {
-        lines.push(format!("{:>6}  {check:width$}  {came}", verdict.word()));
-        if matches!(verdict, Verdict::Fail | Verdict::Advice) {
-            lines.extend(
-                [format!("Sent: {sent}."), format!("Why it matters: {why}.")]
-                    .map(|line| format!("{:width$}{line}", "", width = width + 10)),
-            );
-        }
+/// One finding for people.
+fn line(finding: &Finding) -> String {
+    let Finding { check, verdict, sent, came, why, mistake } = finding;
+    let width = catalogue::NAME_CHARS_MAX;
+    let mut lines = vec![format!("{:>6}  {check:width$}  {came}\n", verdict.word())];
+    if matches!(verdict, Verdict::Fail | Verdict::Advice) {
+        let mistake = mistake.map(|mistake| format!("A likely cause: the receiver {mistake}."));
+        let more = mistake.into_iter().chain([format!("Sent: {sent}."), format!("Why it matters: {why}.")]);
+        lines.extend(more.map(|more| format!("{:width$}{more}\n", "", width = width + 10)));
     }
+    lines.concat()
+}
+
+fn counted(findings: &[Finding]) -> String {
     let count = |wanted: Verdict| findings.iter().filter(|finding| finding.verdict == wanted).count();
     let counts =
         [(Verdict::Fail, "failed"), (Verdict::Advice, "could be better"), (Verdict::Untold, "could not be told")];
     let rest = counts.map(|(verdict, what)| (count(verdict), what));
     let rest: Vec<String> = rest.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect();
-    lines.extend([
-        String::new(),
-        format!("{} of {} checks passed{}.", count(Verdict::Pass), findings.len(), rest.concat()),
-        String::new(),
-    ]);
-    lines.join("\n")
+    format!("\n{} of {} checks passed{}.\n", count(Verdict::Pass), findings.len(), rest.concat())
 }

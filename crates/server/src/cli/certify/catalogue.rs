@@ -1,0 +1,212 @@
+//! The checks of a receiver: what each sends, and what goes wrong with a receiver that does otherwise.
+
+use super::super::courier::Reaction;
+use super::{Finding, Verdict};
+
+/// Characters of the longest name.
+pub(super) const NAME_CHARS_MAX: usize = 18;
+
+/// What is known about a check before it is done.
+#[derive(Clone, Copy)]
+pub(super) struct Check {
+    pub(super) name: &'static str,
+    pub(super) sent: &'static str,
+    pub(super) why: &'static str,
+}
+
+impl Check {
+    pub(super) fn found(self, verdict: Verdict, came: impl Into<String>) -> Finding {
+        Finding { check: self.name, verdict, sent: self.sent, came: came.into(), why: self.why, mistake: None }
+    }
+
+    pub(super) fn must_take(self, reaction: &Reaction) -> Finding {
+        self.found(if reaction.is_delivered() { Verdict::Pass } else { Verdict::Fail }, reaction.told())
+    }
+
+    pub(super) fn must_refuse(self, reaction: &Reaction) -> Finding {
+        self.found(refused(std::slice::from_ref(reaction)), reaction.told())
+    }
+
+    /// Each of them, under a name of its own.
+    pub(super) fn must_refuse_each(self, reactions: &[(&str, Reaction)]) -> Finding {
+        let all: Vec<Reaction> = reactions.iter().map(|(_, reaction)| reaction.clone()).collect();
+        let told: Vec<String> =
+            reactions.iter().map(|(what, reaction)| format!("{what} {}", reaction.told())).collect();
+        self.found(refused(&all), told.join("; "))
+    }
+
+    pub(super) fn had_better_take(self, reaction: &Reaction) -> Finding {
+        let verdict = match reaction {
+            Reaction::Taken { .. } => Verdict::Pass,
+            Reaction::Unreached(_) => Verdict::Untold,
+            Reaction::NotTaken(_) | Reaction::Silent(_) => Verdict::Advice,
+        };
+        self.found(verdict, reaction.told())
+    }
+}
+
+/// Where none of them may be taken. What did not reach the receiver was not refused by it.
+pub(super) fn refused(reactions: &[Reaction]) -> Verdict {
+    if reactions.iter().any(Reaction::is_taken) {
+        Verdict::Fail
+    } else if reactions.iter().any(Reaction::is_unreached) {
+        Verdict::Untold
+    } else {
+        Verdict::Pass
+    }
+}
+
+pub(super) const GOOD: Check = Check {
+    name: "good",
+    sent: "a callback as the server sends it",
+    why: "only HTTP 2xx with a JSON object whose returnCode is exactly SUCCESS, within 15 s, counts as delivered; anything else is sent again for days, then given up. \
+          Where the signature is what the receiver refuses, the worked example of docs/PROTOCOL.md needs no server",
+};
+pub(super) const PROMPTLY: Check = Check {
+    name: "prompt",
+    sent: "a callback as the server sends it",
+    why: "the server waits 15 s in all; answer first and work afterwards, or a busy day makes every callback fail",
+};
+pub(super) const UNSIGNED: Check = Check {
+    name: "no-signature",
+    sent: "a callback without its signature header",
+    why: "anybody who knows the URL could report payments that nobody made",
+};
+pub(super) const STRANGER: Check = Check {
+    name: "wrong-secret",
+    sent: "a callback signed with another secret",
+    why: "anybody who knows the URL could report payments that nobody made",
+};
+pub(super) const UNSET_SECRET: Check = Check {
+    name: "unset-secret",
+    sent: "callbacks signed, in the headers Signature and Signature-Next, with what a variable that is not set becomes: an empty text, undefined, null, None",
+    why: "a variable that is not set, such as that of an old secret when none is being replaced, becomes a secret that everybody knows, and anybody could report payments that nobody made; refuse to start without a secret, and leave an empty second one out",
+};
+pub(super) const HALF: Check = Check {
+    name: "half-signature",
+    sent: "two callbacks whose signature is right in one half and a stranger's in the other",
+    why: "a signature of which only a part is compared can be found by trying, and that much sooner; compare all 64 bytes, in constant time",
+};
+pub(super) const SHORT: Check = Check {
+    name: "short-signature",
+    sent: "callbacks with a right signature that is cut: to its first half, to its first characters, to nothing",
+    why: "a receiver that compares as much as was sent takes one character for a signature, which anybody guesses, or none at all; demand all 64 bytes",
+};
+pub(super) const WRONG_NEXT: Check = Check {
+    name: "wrong-next",
+    sent: "a callback signed with another secret, in the header Signature-Next, too",
+    why: "anybody can send the header of a rotation; it counts only where its signature is right",
+};
+pub(super) const TAMPERED: Check = Check {
+    name: "tampered-body",
+    sent: "a callback whose amount was changed after it was signed",
+    why: "whoever stands between could turn a payment of 1 into one of 1,000",
+};
+pub(super) const RESPACED: Check = Check {
+    name: "respaced-body",
+    sent: "a callback that got white space after it was signed",
+    why: "a receiver that parses the body and writes it anew before it checks the signature checks its own text, not what came; verify the raw bytes",
+};
+pub(super) const UNUSUAL: Check = Check {
+    name: "raw-bytes",
+    sent: "a good callback whose JSON is spaced and escaped in an unusual, but correct way, with letters beyond ASCII",
+    why: "the signature covers the bytes as they came, which are UTF-8; a receiver that parses the body and writes it anew, or reads it in another charset, refuses good callbacks",
+};
+pub(super) const RESTAMPED: Check = Check {
+    name: "tampered-timestamp",
+    sent: "a callback of an hour ago whose timestamp header was set to now",
+    why: "whoever once recorded a callback could make it look new; sign timestamp and nonce with the body",
+};
+pub(super) const STALE: Check = Check {
+    name: "stale",
+    sent: "callbacks that were signed an hour ago and ten minutes ago",
+    why: "without a look at the timestamp a recorded callback can be sent again for ever; refuse what is more than 5 minutes away",
+};
+pub(super) const FUTURE: Check = Check {
+    name: "future",
+    sent: "callbacks that are stamped an hour and ten minutes ahead",
+    why: "it could be kept and sent when nonces of today are forgotten; refuse what is more than 5 minutes away",
+};
+pub(super) const REPLAYED: Check = Check {
+    name: "replayed",
+    sent: "the very same signed request once more, under another event id",
+    why: "the event id is not covered by the signature, so it alone does not stop a replay; remember nonces for as long as timestamps are accepted",
+};
+pub(super) const REPLAYED_AT_ONCE: Check = Check {
+    name: "replayed-at-once",
+    sent: "the very same signed request four times at the same moment, under four event ids",
+    why: "a receiver that looks a nonce up and notes it later has a gap between the two, which several requests fit through; note it in one step that only the first can do, such as a unique key",
+};
+pub(super) const REFLECTED: Check = Check {
+    name: "reflected",
+    sent: "a well-signed request whose nonce does not begin with \"callback\"",
+    why: "one's own requests to the API carry the same kind of signature; turned round, they would pass for callbacks",
+};
+pub(super) const DUPLICATE: Check = Check {
+    name: "duplicate",
+    sent: "an event that was taken already, as a second attempt",
+    why: "an answer can be lost; the event then comes again, and a receiver that does not answer SUCCESS gets it for days. Process it once, acknowledge it each time",
+};
+pub(super) const OUT_OF_ORDER: Check = Check {
+    name: "out-of-order",
+    sent: "the second event of an order, then the first, then the second again",
+    why: "after a long outage a later event can come first; a receiver that never takes it blocks the order",
+};
+pub(super) const UNKNOWN: Check = Check {
+    name: "unknown-kind",
+    sent: "a good callback of a bizType that nobody knows yet",
+    why: "new kinds come with new versions; acknowledge what you do not use, or it is sent again for days",
+};
+pub(super) const ROTATION: Check = Check {
+    name: "rotation",
+    sent: "a callback signed with a secret you do not have, and with yours in the header Signature-Next",
+    why: "while a secret is rotated both sign; a receiver that looks at both headers can switch at any moment of the overlap",
+};
+pub(super) const ROTATION_BEGINS: Check = Check {
+    name: "rotation-begins",
+    sent: "a callback signed with your secret, and with one you do not have in the header Signature-Next",
+    why: "that is what comes from the moment in which a new secret is made; a receiver that goes by the second header alone refuses every callback of a rotation",
+};
+pub(super) const SLOW: Check = Check {
+    name: "slow",
+    sent: "a good callback whose body takes some seconds to arrive, in pieces that cut letters in two",
+    why: "lines are slow at times; a limit of one or two seconds turns that into failed callbacks",
+};
+pub(super) const LARGE: Check = Check {
+    name: "large",
+    sent: "a good callback with 48 KiB of data",
+    why: "data has no fixed length; a receiver with a small limit fails for the largest orders only",
+};
+pub(super) const HUGE: Check = Check {
+    name: "huge",
+    sent: "16 MiB that nobody signed, then a good callback",
+    why: "a receiver that reads without a bound before it checks anything can be stopped by anybody",
+};
+
+/// The checks that mean something only for a receiver that takes good callbacks.
+pub(super) const BEYOND_GOOD: &[Check] = &[
+    PROMPTLY,
+    UNSIGNED,
+    STRANGER,
+    UNSET_SECRET,
+    HALF,
+    SHORT,
+    WRONG_NEXT,
+    TAMPERED,
+    RESPACED,
+    UNUSUAL,
+    ROTATION,
+    ROTATION_BEGINS,
+    RESTAMPED,
+    STALE,
+    FUTURE,
+    REPLAYED,
+    DUPLICATE,
+    REPLAYED_AT_ONCE,
+    REFLECTED,
+    OUT_OF_ORDER,
+    UNKNOWN,
+    SLOW,
+    LARGE,
+    HUGE,
+];
