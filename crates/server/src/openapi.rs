@@ -3,6 +3,7 @@
 //! `docs/openapi/*.json` are these documents as files; a test compares them, and one more finds every route in them.
 
 use countersign_protocol::code::Code;
+use serde_json::Value;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
@@ -192,22 +193,45 @@ fn codes_of(status: &str) -> String {
 }
 
 /// The merchant API under the header prefix of a deployment.
-pub fn merchant_under(prefix: &str) -> Document {
-    let document = merchant();
-    if prefix == PREFIX {
-        return document;
+pub fn merchant_under(prefix: &str) -> Value {
+    let mut document = json(&merchant());
+    if prefix != PREFIX {
+        rename(&mut document, prefix);
     }
-    let text = document.to_json().expect("a document serializes");
-    serde_json::from_str(&text.replace(PREFIX, prefix)).expect("another prefix changes names only")
+    document
+}
+
+/// In every text: names of headers stand in descriptions, too.
+fn rename(part: &mut Value, prefix: &str) {
+    match part {
+        Value::String(text) if text.contains(PREFIX) => *text = text.replace(PREFIX, prefix),
+        Value::Array(parts) => parts.iter_mut().for_each(|part| rename(part, prefix)),
+        Value::Object(fields) => {
+            let old = std::mem::take(fields);
+            fields.extend(old.into_iter().map(|(name, mut part)| {
+                rename(&mut part, prefix);
+                (name.replace(PREFIX, prefix), part)
+            }));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn json(document: &Document) -> Value {
+    serde_json::to_value(document).expect("a document serializes")
 }
 
 /// The operator API.
 pub fn operator() -> Document {
-    operator_under(PREFIX)
+    operators(PREFIX)
 }
 
 /// The operator API under the header prefix of a deployment.
-pub fn operator_under(prefix: &str) -> Document {
+pub fn operator_under(prefix: &str) -> Value {
+    json(&operators(prefix))
+}
+
+fn operators(prefix: &str) -> Document {
     let mut document = Operators::openapi();
     put_headers(&mut document, Listener::Operator, prefix);
     document

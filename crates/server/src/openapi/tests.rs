@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused, convert, payment_order, rule_list};
 use serde_json::{Value, json};
 
-use super::{Document, merchant, merchant_under, operator, operator_under};
+use super::{Document, json as read, merchant, merchant_under, operator, operator_under};
 use crate::operator::{BASE, doors};
 
 /// Paths of the operator listener beside its doors.
@@ -29,10 +29,6 @@ fn compare(document: &Document, name: &str) {
         "{} is not what the code says: run with COUNTERSIGN_BLESS=1 and look at the difference",
         file.display()
     );
-}
-
-fn read(document: &Document) -> Value {
-    serde_json::to_value(document).expect("a document serializes")
 }
 
 /// `GET /path` of every operation.
@@ -182,10 +178,14 @@ fn every_operation_says_who_is_let_in_and_where_it_is_called() {
 }
 
 #[test]
-fn both_documents_name_the_headers_of_the_deployment() {
-    for document in [merchant_under("X-Bank-"), operator_under("X-Bank-")] {
-        let text = document.to_json().expect("a document serializes");
-        assert!(text.contains("X-Bank-Request-Id") && !text.contains("X-Service-"));
+fn under_another_prefix_a_document_says_that_one_and_is_the_same_otherwise() {
+    for prefix in ["X-Bank-", "Acme-", "X-"] {
+        for (document, under) in [(merchant(), merchant_under(prefix)), (operator(), operator_under(prefix))] {
+            let (shown, changed) = (read(&document).to_string(), under.to_string());
+            assert!(changed.contains(&format!("{prefix}Request-Id")) && !changed.contains("X-Service-"), "{prefix}");
+            let renamed = shown.matches("X-Service-").count();
+            assert_eq!(changed.len() + renamed * "X-Service-".len(), shown.len() + renamed * prefix.len(), "{prefix}");
+        }
     }
 }
 

@@ -163,13 +163,13 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
 
 /// Both documents and the viewer, which needs nothing from outside.
 fn viewer(prefix: &str) -> Router {
-    let documents = vec![
+    let documents = [
         (Url::with_primary("Merchant API", "/openapi/merchant.json", true), openapi::merchant_under(prefix)),
         (Url::new("Operator API", "/openapi/operator.json"), openapi::operator_under(prefix)),
     ];
     // The validator's badge would be asked for at an address outside.
     let config = Config::default().validator_url("none").try_it_out_enabled(false);
-    SwaggerUi::new("/docs").urls(documents).config(config).into()
+    SwaggerUi::new("/docs").external_urls_from_iter_unchecked(documents).config(config).into()
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;

@@ -229,6 +229,26 @@ async fn a_missing_header_is_named_with_the_prefix_of_its_request() {
 }
 
 #[tokio::test]
+async fn a_deployment_may_have_a_prefix_of_its_own_and_its_documents_say_so() {
+    let world =
+        World::start_with(|config| config.header_prefixes = vec!["X-Acme-".to_owned()]).await.expect("a world starts");
+    let signer = world.access.institution("bank", 1, None).await.expect("provisioned");
+    let mut draft = world.draft(&signer, "POST", "/rate/commission_rule/list", "{}");
+    let shipped = world.send(&draft).await.expect("an answer");
+    assert_eq!((shipped.status, shipped.code().as_str()), (400, "400001"), "{}", shipped.head);
+    for (name, _) in &mut draft.headers {
+        *name = name.replace("X-Service-", "X-Acme-");
+    }
+    let answer = world.send(&draft).await.expect("an answer");
+    assert_eq!((answer.status, answer.header("x-acme-request-id").is_some()), (200, true), "{}", answer.head);
+    for (document, names) in [("merchant", "X-Acme-Signature"), ("operator", "X-Acme-Request-Id")] {
+        let answer = world.access.call("GET", &format!("/openapi/{document}.json"), None).await.expect("an answer");
+        let text = answer.json().to_string();
+        assert!(answer.status == 200 && text.contains(names) && !text.contains("X-Service-"), "{document}");
+    }
+}
+
+#[tokio::test]
 async fn a_secret_is_revoked_at_once_also_where_the_operator_hangs_up() {
     let world = World::start().await.expect("a world starts");
     world.access.institution("bank", 0, None).await.expect("provisioned");
