@@ -204,7 +204,7 @@ impl Dispatcher {
             match self.fate(self.app.store.commit(batch.clone()).await, fence) {
                 Ok(fate) => return fate,
                 Err(error) => {
-                    tracing::warn!(%error, "A callback's attempt is not recorded yet; the store is asked again");
+                    self.app.trouble.met(&format_args!("a callback's attempt is not recorded yet: {error}"));
                 }
             }
             if Instant::now() + pause >= end {

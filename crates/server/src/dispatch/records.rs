@@ -140,7 +140,7 @@ impl Dispatcher {
                 );
                 return group.give_up(RECHECK_MS);
             }
-            tracing::warn!(%error, attempts, "Attempts at callbacks are not recorded yet; the store is asked again");
+            self.app.trouble.met(&format_args!("{attempts} attempts at callbacks are not recorded yet: {error}"));
             sleep(pause).await;
             pause = (pause * 2).min(COMMIT_PAUSE_MAX);
         }

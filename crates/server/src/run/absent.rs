@@ -1,6 +1,7 @@
 //! What is said where there is no deployment, or none any more: commands that can be run as they are printed.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
 
@@ -72,20 +73,12 @@ fn found(config: &Config, what: &str, advice: impl FnOnce() -> String) -> anyhow
 
 /// Refuses a folder without its SQLite database. Nothing is made in it.
 pub fn demand_database(config: &Config, data: &DataDir) -> anyhow::Result<()> {
+    refuse_what_was_lost(data)?;
     let path = data.database();
-    match std::fs::metadata(&path) {
-        Ok(_) => return Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => bail!("the database {} cannot be looked at: {error}", path.display()),
+    if size_of(&path)?.is_some() {
+        return Ok(());
     }
     let folder = data.path().display();
-    // The first start notes the audit log's chain there, and nothing takes that away.
-    ensure!(
-        data.chain_key_seen()?.is_none(),
-        "the database {} is gone: a deployment was served from this folder. Bring the file back, or restore a backup into an empty folder with \
-         `countersign restore FILE --data DIR`; where its database is PostgreSQL, name it with --database-url",
-        path.display()
-    );
     ensure!(
         !data.master_key().exists(),
         "{folder} has a master key but no database: where a deployment was here, restore a backup with `countersign restore FILE --data DIR`; \
@@ -93,6 +86,29 @@ pub fn demand_database(config: &Config, data: &DataDir) -> anyhow::Result<()> {
         command("init", config)
     );
     bail!("there is no deployment in {folder}: make one with `{}`", command("init", config));
+}
+
+/// Refuses a folder in which a deployment was served from a SQLite database that is not there any more, or of which nothing is left.
+pub fn refuse_what_was_lost(data: &DataDir) -> anyhow::Result<()> {
+    let path = data.database();
+    // The first start notes the audit log's chain there, and nothing takes that away.
+    if size_of(&path)?.is_none_or(|size| size == 0) && data.chain_key_seen()?.is_some() {
+        bail!(
+            "the database {} is gone, or empty: a deployment was served from this folder. Bring the file back, or restore a backup into an empty \
+             folder with `countersign restore FILE --data DIR`; where its database is PostgreSQL, name it with --database-url",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// In bytes; none where there is no such file.
+fn size_of(path: &Path) -> anyhow::Result<Option<u64>> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(Some(found.len())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => bail!("the database {} cannot be looked at: {error}", path.display()),
+    }
 }
 
 #[cfg(test)]

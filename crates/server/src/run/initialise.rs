@@ -72,6 +72,10 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
             data.path().display()
         );
     }
+    if database == Database::Sqlite {
+        // What is made in its place would look as if there had been nothing.
+        super::refuse_what_was_lost(&data)?;
+    }
     let store = super::open_store(config, &data).await?;
     let outcome = prepare_in(config, database, &data, &store, &chance).await;
     let closed = super::close_store(&store);

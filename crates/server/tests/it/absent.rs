@@ -52,16 +52,26 @@ fn a_folder_without_a_deployment_is_told_to_make_one_and_stays_as_it_is() {
 #[test]
 fn a_database_that_is_gone_is_not_made_anew() {
     let Some(place) = served() else { return };
-    std::fs::remove_file(place.path("data/countersign.db")).expect("removed");
-    let before = names(&place);
-    for command in ["serve", "doctor"] {
-        let said = says(&place, command);
-        assert!(said.contains("countersign.db is gone") && said.contains("countersign restore FILE"), "{said}");
-        assert!(!said.contains("countersign init"), "{said}");
-        assert_eq!(names(&place), before, "{command}");
+    let file = place.path("data/countersign.db");
+    for left in [Some(0), None] {
+        match left {
+            Some(bytes) => std::fs::write(&file, vec![0; bytes]).expect("written"),
+            None => std::fs::remove_file(&file).expect("removed"),
+        }
+        let before = names(&place);
+        for command in ["serve", "doctor"] {
+            let said = says(&place, command);
+            assert!(said.contains("countersign.db is gone") && said.contains("countersign restore FILE"), "{said}");
+            assert!(!said.contains("countersign init"), "{said}");
+            assert_eq!(names(&place), before, "{command}");
+        }
+        for command in ["migrate", "init"] {
+            let (_, said) = place.ends(&[command, "--data", "data"], 1);
+            assert!(said.contains("countersign.db is gone"), "{said}");
+            assert_eq!(names(&place), before, "{command}");
+        }
+        assert_eq!(std::fs::metadata(&file).ok().map(|found| found.len()), left.map(|_| 0));
     }
-    let (_, said) = place.ends(&["migrate", "--data", "data"], 1);
-    assert!(said.contains("countersign.db is gone"), "{said}");
     // It never served: nothing tells whether there was anything.
     std::fs::remove_file(place.path("data/audit.chain")).expect("removed");
     let said = says(&place, "serve");
@@ -109,7 +119,10 @@ fn doctor_names_an_empty_or_damaged_database_and_what_to_do() {
     let file = place.path("data/countersign.db");
     let bytes = std::fs::read(&file).expect("is there");
     std::fs::write(&file, "").expect("written");
+    // Nothing tells that it ever served.
+    std::fs::rename(place.path("data/audit.chain"), place.path("chain")).expect("moved");
     let said = says(&place, "doctor");
+    std::fs::rename(place.path("chain"), place.path("data/audit.chain")).expect("moved back");
     assert!(said.contains("the database is empty: run `countersign init --data data`"), "{said}");
     assert!(!said.contains("no such table"), "{said}");
     let mut spoiled = bytes;

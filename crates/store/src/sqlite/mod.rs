@@ -21,6 +21,7 @@ mod options;
 mod owed;
 mod paid_order;
 mod payment_order;
+mod presence;
 mod queries;
 mod readers;
 mod redelivery;
@@ -57,6 +58,7 @@ use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
 use nonces::{Hold, MarkNeed, Nonces};
+use presence::Presence;
 use readers::Readers;
 use writer::{Message, Task};
 
@@ -74,6 +76,7 @@ const ROWS_READ_HERE: usize = 512;
 pub struct SqliteStore {
     path: PathBuf,
     nonces: Arc<Nonces>,
+    presence: Arc<Presence>,
     readers: Arc<Readers>,
     queue: SyncSender<Message>,
     /// What lines of the audit log are linked with.
@@ -145,6 +148,8 @@ impl SqliteStore {
             return Ok(());
         }
         self.nonces.close()?;
+        // A new file in its place would say that there never was a deployment.
+        self.presence.check_database()?;
         open::note_clean_end(&self.path)
     }
 

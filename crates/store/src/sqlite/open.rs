@@ -18,6 +18,7 @@ use super::fault::fault;
 use super::journal::{Damaged, FILE_MODE, Journal};
 use super::nonces::Nonces;
 use super::options::SqliteOptions;
+use super::presence::Presence;
 use super::readers::Readers;
 use super::rows::Fields;
 use super::schema;
@@ -206,6 +207,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         spawn("store-checkpoint", move || checkpoint::run(&copier, &readers, &gate, &log, &wanted))?
     };
     let chain = Arc::new(OnceLock::new());
+    let presence = Arc::new(Presence::of(path));
     let shared = Shared {
         nonces: Arc::clone(&nonces),
         commits,
@@ -213,6 +215,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         log,
         checkpoint,
         group_max: group_max.max(1),
+        presence: Arc::clone(&presence),
         chain: Arc::clone(&chain),
     };
     let writer = spawn("store-writer", move || {
@@ -222,6 +225,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     Ok(SqliteStore {
         path: path.to_owned(),
         nonces,
+        presence,
         readers,
         queue,
         chain,

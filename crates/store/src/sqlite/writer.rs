@@ -16,6 +16,7 @@ use super::checkpoint::LogSize;
 use super::fault::{fault, may_be_done};
 use super::heads::Marks;
 use super::nonces::Nonces;
+use super::presence::Presence;
 use super::statements::{Kept, Sql};
 use crate::batch::{Batch, Committed};
 use crate::chain::ChainKey;
@@ -80,6 +81,7 @@ pub(super) struct Shared {
     pub(super) log: Arc<LogSize>,
     pub(super) checkpoint: SyncSender<()>,
     pub(super) group_max: usize,
+    pub(super) presence: Arc<Presence>,
     /// What lines of the audit log are linked with.
     pub(super) chain: Arc<OnceLock<ChainKey>>,
 }
@@ -147,6 +149,9 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
     if jobs.is_empty() {
         return None;
     }
+    if let Err(gone) = shared.presence.check() {
+        return answer(&shared.nonces, jobs.drain(..).map(|job| (job, Err(CommitError::Store(gone.clone())))));
+    }
     match together(applier, shared, jobs) {
         Ok(answers) => answer(&shared.nonces, jobs.drain(..).zip(answers)),
         Err(Failure { error, stage: Stage::Commit(answers) }) if may_be_done(&error) => {
@@ -160,12 +165,13 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
             answer(&shared.nonces, failed.into_iter())
         }
         Err(Failure { error, stage: Stage::Begin }) => {
-            tracing::warn!(%error, batches = jobs.len(), "a group of batches could not begin");
+            tracing::debug!(%error, batches = jobs.len(), "a group of batches could not begin");
             let why = fault(error);
             answer(&shared.nonces, jobs.drain(..).map(|job| (job, Err(CommitError::Store(why.clone())))))
         }
         Err(failure) => {
-            tracing::warn!(error = %failure.error, batches = jobs.len(), "a group of batches failed; each runs alone now");
+            // Whoever is refused tells it; on a full disk this happens a hundred times in a second.
+            tracing::debug!(error = %failure.error, batches = jobs.len(), "a group of batches failed; each runs alone now");
             for job in jobs.drain(..) {
                 group(applier, shared, &mut vec![job]);
             }
