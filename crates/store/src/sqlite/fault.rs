@@ -7,7 +7,7 @@ use crate::contract::StoreError;
 /// The store's word for an error of SQLite.
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
 pub(super) fn fault(error: Error) -> StoreError {
-    if let Some(why) = no_room(&error) {
+    if let Some(why) = hint(&error) {
         return StoreError::Unavailable(format!("{error}: {why}"));
     }
     match code(&error) {
@@ -40,8 +40,13 @@ pub(super) fn may_be_done(error: &Error) -> bool {
     code(error) == Some(ErrorCode::SystemIoFailure) && extended(error) != Some(ffi::SQLITE_IOERR_WRITE)
 }
 
-/// What the general words of SQLite leave out where a file may not grow.
-fn no_room(error: &Error) -> Option<&'static str> {
+/// What the general words of SQLite leave out: which file may not grow, or may not be written.
+fn hint(error: &Error) -> Option<&'static str> {
+    if code(error) == Some(ErrorCode::ReadOnly) {
+        return Some(
+            "whoever runs this must be able to write the file, those beside it that end in -wal and -shm, and the folder",
+        );
+    }
     match extended(error)? {
         ffi::SQLITE_IOERR_WRITE => {
             Some("a file cannot be written or may not grow; look for a quota, a size limit, a failing disk")
@@ -84,6 +89,14 @@ mod tests {
             let error = Error::SqliteFailure(ffi::Error::new(failed), None);
             assert_eq!(may_be_done(&error), open, "{failed}");
             assert!(matches!(fault(error), StoreError::Unavailable(_)), "{failed}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_written_is_said_to_have_others_beside_it() {
+        for code in [ffi::SQLITE_READONLY, ffi::SQLITE_READONLY_DIRECTORY] {
+            let said = fault(Error::SqliteFailure(ffi::Error::new(code), None));
+            assert!(matches!(&said, StoreError::Unavailable(why) if why.contains("-wal and -shm")), "{said}");
         }
     }
 }
