@@ -30,9 +30,16 @@ impl Check {
     /// Each of them, under a name of its own.
     pub(super) fn must_refuse_each(self, reactions: &[(&str, Reaction)]) -> Finding {
         let all: Vec<Reaction> = reactions.iter().map(|(_, reaction)| reaction.clone()).collect();
-        let told: Vec<String> =
-            reactions.iter().map(|(what, reaction)| format!("{what} {}", reaction.told())).collect();
-        self.found(refused(&all), told.join("; "))
+        let told = match all.split_first() {
+            Some((first, rest)) if !rest.is_empty() && rest.iter().all(|other| other == first) => {
+                format!("all {}: {}", all.len(), first.told())
+            }
+            _ => {
+                let each = reactions.iter().map(|(what, reaction)| format!("{what} {}", reaction.told()));
+                each.collect::<Vec<_>>().join("; ")
+            }
+        };
+        self.found(refused(&all), told)
     }
 
     pub(super) fn had_better_take(self, reaction: &Reaction) -> Finding {

@@ -299,6 +299,9 @@ mod tests {
         assert_eq!([stale(unreached(), silent()), stale(silent(), unreached())], [Verdict::Untold; 2]);
         assert_eq!(HALF.must_refuse_each(&[("a", silent()), ("b", unreached())]).verdict, Verdict::Untold);
         assert_eq!(HALF.must_refuse_each(&[("a", taken()), ("b", unreached())]).verdict, Verdict::Fail);
+        let told = |reactions: &[(&str, Reaction)]| HALF.must_refuse_each(reactions).came;
+        assert_eq!(told(&[("a:", silent()), ("b:", silent())]), "all 2: no answer: closed");
+        assert_eq!(told(&[("a:", silent()), ("b:", unreached())]), "a: no answer: closed; b: not reached: refused");
         assert_eq!(ROTATION.had_better_take(&unreached()).verdict, Verdict::Untold);
         assert_eq!(ROTATION.had_better_take(&silent()).verdict, Verdict::Advice);
         assert_eq!(GOOD.must_take(&unreached()).verdict, Verdict::Fail);
