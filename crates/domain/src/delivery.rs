@@ -140,7 +140,16 @@ pub const RETRY_AFTER_MS_MAX: i64 = 3_600_000;
 const JITTER_DIVISOR: i64 = 5;
 const SPREAD_MAX: i64 = u16::MAX as i64;
 
+/// No attempt is put off for longer: the longest delay with its jitter, and what a Retry-After may add.
+const PUT_OFF_MS_MAX: i64 = DELAY_MS_MAX + DELAY_MS_MAX / JITTER_DIVISOR + RETRY_AFTER_MS_MAX;
+
 const _: () = assert!(DELAY_MS_MAX < i64::MAX / SPREAD_MAX, "a delay times the spread fits");
+
+/// When an attempt is due that the store has down for `due_at`. Farther ahead than anything is put off only a clock wrote it that was ahead:
+/// it is due now.
+pub fn due(due_at: UnixMillis, now: UnixMillis) -> UnixMillis {
+    if due_at.0.saturating_sub(now.0) > PUT_OFF_MS_MAX { now } else { due_at }
+}
 
 /// How long to wait before each attempt after the first.
 #[derive(Clone, Debug, PartialEq, Eq)]

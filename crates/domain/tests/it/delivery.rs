@@ -1,5 +1,5 @@
 use countersign_domain::delivery::{
-    DeliveryState, Outcome, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt,
+    DeliveryState, Outcome, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt, due,
 };
 use countersign_domain::time::UnixMillis;
 
@@ -153,4 +153,15 @@ fn outcomes_and_states_are_known_by_name() {
     assert!(Outcome::ALL.into_iter().all(|o| Outcome::from_name(o.name()) == Some(o)));
     assert!(DeliveryState::ALL.into_iter().all(|s| DeliveryState::from_name(s.name()) == Some(s)));
     assert_eq!((Outcome::from_name("Fail"), DeliveryState::from_name("")), (None, None));
+}
+
+#[test]
+fn what_lies_farther_ahead_than_any_attempt_is_put_off_is_due_now() {
+    let schedule = Schedule::parse(&["7d"]).expect("the longest delay");
+    let verdict = after_attempt(1, Outcome::HttpStatus, Some(503), Some(i64::MAX), &schedule, NOW, u16::MAX);
+    let Verdict::Retry { due_at: farthest } = verdict else { panic!("{verdict:?}") };
+    assert_eq!(due(farthest, NOW), farthest);
+    assert_eq!(due(farthest.plus_ms(1), NOW), NOW);
+    assert_eq!(due(UnixMillis(i64::MAX), UnixMillis(i64::MIN)), UnixMillis(i64::MIN));
+    assert_eq!(due(UnixMillis(5), NOW), UnixMillis(5), "what is due is due since then");
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use countersign_domain::delivery::due;
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
@@ -109,9 +110,10 @@ impl Dispatcher {
         let mut after = None;
         while !lanes.is_empty() {
             let owed = self.app.store.owed(lanes, Cursor { after, limit: OWED_PAGE }).await?;
+            let now = self.app.clock.now();
             let mut desk = self.desk.lock().await;
             for row in &owed {
-                desk.lineup.note(row.tenant, row.application, row.due_at);
+                desk.lineup.note(row.tenant, row.application, due(row.due_at, now));
             }
             drop(desk);
             match owed.last() {
@@ -186,13 +188,16 @@ impl Dispatcher {
         limit: u32,
         now: UnixMillis,
     ) -> Result<(), StoreError> {
-        let rows = match self.app.store.pending_of(of.clone(), limit).await {
+        let mut rows = match self.app.store.pending_of(of.clone(), limit).await {
             Ok(rows) => rows,
             Err(error) => {
                 desk.lineup.unread(&of, now.plus_ms(i64::try_from(STORE_PAUSE.as_millis()).unwrap_or(i64::MAX)));
                 return Err(error);
             }
         };
+        for row in &mut rows {
+            row.due_at = row.due_at.map(|at| due(at, now));
+        }
         let mut last = None;
         for row in rows.iter().filter(|row| last.replace(row.application) != Some(row.application)) {
             // What cannot be read now is told where the event is handled.

@@ -70,6 +70,27 @@ async fn a_later_callback_waits_for_one_that_is_still_to_be_released() {
 }
 
 #[tokio::test]
+async fn what_a_clock_wrote_that_was_years_ahead_goes_when_it_is_right_again() {
+    const AHEAD_MS: i64 = 300 * 365 * 86_400_000;
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    endpoint.script([Reply::Fail]);
+    bench.clock.advance_ms(AHEAD_MS);
+    let tried = bench.emit(&owner, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    let untried = bench.emit(&owner, "another").await;
+    bench.clock.advance_ms(-AHEAD_MS);
+    for event in [&tried, &untried] {
+        assert!(bench.row(event).await.due_at.is_some_and(|at| at.0 - START.0 >= AHEAD_MS));
+    }
+    assert_eq!(bench.deliver().await, 2);
+    for event in [&tried, &untried] {
+        assert_eq!(bench.row(event).await.state, DeliveryState::Delivered);
+    }
+}
+
+#[tokio::test]
 async fn a_later_callback_goes_when_the_earlier_one_is_dead() {
     let schedule = countersign_domain::delivery::Schedule::parse(&["5s"]).expect("a schedule");
     let bench = Bench::with(DispatchSettings { schedule, ..settings() }).await;
