@@ -168,7 +168,11 @@ pub fn parse_rfc3339(text: &str) -> Option<UnixMillis> {
         13 | 16 => byte == b':',
         _ => byte.is_ascii_digit(),
     });
-    let number = |from: usize, to: usize| civil[from..to].parse::<i64>().ok().filter(|_| is_form);
+    // All of it is ASCII from here on.
+    if !is_form {
+        return None;
+    }
+    let number = |from: usize, to: usize| civil[from..to].parse::<i64>().ok();
     let day = [number(0, 4)?, number(5, 7)?, number(8, 10)?];
     let time = [number(11, 13)?, number(14, 16)?, number(17, 19)?];
     let (fraction_ms, offset) = match rest.strip_prefix('.') {

@@ -177,6 +177,16 @@ fn an_instant_is_read_with_any_offset_and_nothing_else_is_read_as_one() {
     ] {
         assert_eq!(parse_rfc3339(text), None, "{text}");
     }
+    // A letter of two bytes and one of four, at each place.
+    let text = "2026-01-02T00:00:00.000+00:00";
+    for at in 0..text.len() {
+        for letter in ["\u{e9}", "\u{1f600}"] {
+            for end in at + 1..(at + 5).min(text.len()) {
+                let text = [&text[..at], letter, &text[end..]].concat();
+                assert_eq!(parse_rfc3339(&text), None, "{text}");
+            }
+        }
+    }
 }
 
 #[test]

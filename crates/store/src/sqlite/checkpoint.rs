@@ -110,6 +110,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::super::open::connect;
+    use super::super::presence::Presence;
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,7 +119,8 @@ mod tests {
         let path = dir.path().join("db");
         let conn = connect(&path, 5000).expect("opens");
         conn.execute_batch("CREATE TABLE t (x)").expect("is written");
-        let readers = Arc::new(Readers::new(&path, Arc::new(AtomicU64::new(0))));
+        let presence = Arc::new(Presence::of(&path).expect("is there"));
+        let readers = Arc::new(Readers::new(&path, Arc::new(AtomicU64::new(0)), presence));
         let (begun, has_begun) = channel();
         let (end, may_end) = channel::<()>();
         let list = tokio::spawn({

@@ -187,7 +187,8 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     let replay = replay(&mut conn, window_key, &boot_id)?;
     let nonces = Arc::new(nonces(&conn, &folder(path), &replay)?);
     let commits = Arc::new(AtomicU64::new(0));
-    let readers = Arc::new(Readers::new(path, Arc::clone(&commits)));
+    let presence = Arc::new(Presence::of(path)?);
+    let readers = Arc::new(Readers::new(path, Arc::clone(&commits), Arc::clone(&presence)));
     let gate = Arc::new(Mutex::new(()));
     let log = Arc::new(LogSize::new(checkpoint_pages));
     let (checkpoint, wanted) = sync_channel(1);
@@ -207,7 +208,6 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         spawn("store-checkpoint", move || checkpoint::run(&copier, &readers, &gate, &log, &wanted))?
     };
     let chain = Arc::new(OnceLock::new());
-    let presence = Arc::new(Presence::of(path));
     let shared = Shared {
         nonces: Arc::clone(&nonces),
         commits,

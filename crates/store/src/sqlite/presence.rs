@@ -4,7 +4,7 @@
 //! notices it as little as the file system.
 
 use std::ffi::OsString;
-use std::fs::{Metadata, metadata};
+use std::fs::{Metadata, canonicalize, metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -13,59 +13,76 @@ use crate::contract::StoreError;
 
 /// The database file and its log, by what the file system calls them.
 #[derive(Debug)]
-pub(super) struct Presence([(PathBuf, Option<Id>); 2]);
-
-/// Device and number of a file.
-type Id = (u64, u64);
-
-fn id(of: &Metadata) -> Id {
-    (of.dev(), of.ino())
+pub(super) struct Presence {
+    database: Opened,
+    log: Opened,
 }
 
-/// The file that SQLite keeps the log of a database in.
-fn log(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push("-wal");
-    PathBuf::from(name)
+#[derive(Debug)]
+struct Opened {
+    path: PathBuf,
+    /// Device and number.
+    id: (u64, u64),
+    /// Whether a file of no bytes is none.
+    has_bytes: bool,
 }
 
 impl Presence {
     /// Of the files as they are now: the database is open, and something was written to it.
-    pub(super) fn of(path: &Path) -> Self {
-        Self([path.to_owned(), log(path)].map(|path| {
-            let id = metadata(&path).ok().map(|found| id(&found));
-            (path, id)
-        }))
+    pub(super) fn of(path: &Path) -> Result<Self, StoreError> {
+        let unseen = |error| StoreError::Unavailable(format!("{} cannot be looked at: {error}", path.display()));
+        // SQLite follows links, and keeps the log beside the file that it finds.
+        let mut log = OsString::from(canonicalize(path).map_err(unseen)?);
+        log.push("-wal");
+        Ok(Self { database: Opened::of(path, true)?, log: Opened::of(Path::new(&log), false)? })
     }
 
-    /// `Unavailable` where one of them was removed, moved or replaced since.
+    /// `Unavailable` where one of them was removed, moved or replaced since, or nothing is left of the database.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.0.iter().try_for_each(still_there)
+        self.check_database()?;
+        self.log.check()
     }
 
     /// The same for the database file alone: a log that is gone leaves nothing behind once everybody has closed.
     pub(super) fn check_database(&self) -> Result<(), StoreError> {
-        still_there(&self.0[0])
+        self.database.check()
     }
 }
 
-fn still_there((path, opened): &(PathBuf, Option<Id>)) -> Result<(), StoreError> {
-    let what = match metadata(path) {
-        Ok(found) if opened.is_none_or(|opened| opened == id(&found)) => return Ok(()),
-        Ok(_) => "was replaced",
-        Err(error) if error.kind() == ErrorKind::NotFound => "was removed or moved",
-        // It says nothing of the file, and whoever uses it will see.
-        Err(_) => return Ok(()),
-    };
-    Err(StoreError::Unavailable(format!(
-        "{} {what} while it is in use, so nothing that is written now would last: bring it back",
-        path.display()
-    )))
+fn id(of: &Metadata) -> (u64, u64) {
+    (of.dev(), of.ino())
+}
+
+impl Opened {
+    fn of(path: &Path, has_bytes: bool) -> Result<Self, StoreError> {
+        let found = metadata(path)
+            .map_err(|error| StoreError::Unavailable(format!("{} cannot be looked at: {error}", path.display())))?;
+        Ok(Self { path: path.to_owned(), id: id(&found), has_bytes })
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        let what = match metadata(&self.path) {
+            // Anybody may empty the log who has it moved to the database before.
+            Ok(found) if id(&found) == self.id && (found.len() > 0 || !self.has_bytes) => return Ok(()),
+            Ok(found) if id(&found) == self.id => "was emptied",
+            Ok(_) => "was replaced",
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                "was removed or moved"
+            }
+            // It says nothing of the file, and whoever uses it will see.
+            Err(_) => return Ok(()),
+        };
+        Err(StoreError::Unavailable(format!(
+            "{} {what} while it is in use, so nothing that is written now would last; docs/OPERATING.md says what to do",
+            self.path.display()
+        )))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::{copy, remove_file, rename};
+    use std::sync::Arc;
 
     use super::*;
     use crate::batch::{Batch, Write};
@@ -93,7 +110,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let (path, away) = (dir.path().join("db"), dir.path().join("away"));
         let store = open(&path);
-        for moved in [path.clone(), log(&path)] {
+        for moved in [path.clone(), dir.path().join("db-wal")] {
             set(&store, "before").await.expect("all is well");
             rename(&moved, &away).expect("moves");
             says(set(&store, "gone").await, "was removed or moved while it is in use");
@@ -118,5 +135,47 @@ mod tests {
         let refused = store.close().expect_err("nothing is left to be closed");
         assert!(matches!(&refused, StoreError::Unavailable(why) if why.contains("was removed")), "{refused}");
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_database_behind_a_link_is_used_as_any_other_and_an_emptied_one_is_not() {
+        let (dir, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("another"));
+        let (path, real) = (dir.path().join("db"), other.path().join("real"));
+        std::os::unix::fs::symlink(&real, &path).expect("links");
+        let store = open(&path);
+        set(&store, "one").await.expect("all is well");
+        rename(&real, other.path().join("away")).expect("moves");
+        says(set(&store, "gone").await, "was removed or moved");
+        rename(other.path().join("away"), &real).expect("moves back");
+        set(&store, "two").await.expect("all is well again");
+        std::fs::OpenOptions::new().write(true).truncate(true).open(&path).expect("opens");
+        says(set(&store, "lost").await, "was emptied");
+    }
+
+    #[tokio::test]
+    async fn nobody_begins_to_read_a_file_that_has_come_in_its_place() {
+        let (dir, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("another"));
+        let (path, away) = (dir.path().join("db"), dir.path().join("away"));
+        let foreign = open(&other.path().join("db"));
+        set(&foreign, "foreign").await.expect("is written");
+        foreign.close().expect("closes");
+        let store = Arc::new(open(&path));
+        set(&store, "ours").await.expect("is written");
+        rename(&path, &away).expect("moves");
+        copy(other.path().join("db"), &path).expect("copies");
+        // Each on a thread that has not read yet.
+        let reads = |store: &Arc<SqliteStore>| {
+            let store = Arc::clone(store);
+            let read = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                runtime.block_on(store.setting("name"))
+            };
+            std::thread::spawn(read).join().expect("no panic")
+        };
+        assert!(matches!(reads(&store), Err(StoreError::Unavailable(why)) if why.contains("was replaced")));
+        rename(&away, &path).expect("moves back");
+        assert_eq!(reads(&store).expect("reads").as_deref(), Some("ours"));
+        assert_eq!(store.setting("name").await.expect("reads").as_deref(), Some("ours"));
+        set(&store, "more").await.expect("all is well again");
     }
 }

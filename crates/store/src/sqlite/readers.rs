@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use super::fault::fault;
 use super::open::stable_plans;
+use super::presence::Presence;
 use crate::contract::StoreError;
 
 /// Page cache of one reading connection.
@@ -56,6 +58,7 @@ pub(super) struct Readers {
     store: u64,
     path: PathBuf,
     commits: Arc<AtomicU64>,
+    presence: Arc<Presence>,
     slots: Mutex<Vec<Weak<Slot>>>,
     /// For long reads: connections without a snapshot, lent to whoever has a permit.
     spare: Mutex<Vec<Connection>>,
@@ -79,6 +82,8 @@ fn open(path: &Path) -> Result<Connection, StoreError> {
     conn.busy_timeout(Duration::from_secs(1)).map_err(fault)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     stable_plans(&conn)?;
+    // Whoever closes last would move the log to the file, and remove it: that is for the writer's to do.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(fault)?;
     for (name, value) in [("query_only", 1), ("cache_size", -READ_CACHE_KIB), ("mmap_size", 0)] {
         conn.pragma_update(None, name, value).map_err(fault)?;
     }
@@ -119,11 +124,12 @@ impl Reader {
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path, commits: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(path: &Path, commits: Arc<AtomicU64>, presence: Arc<Presence>) -> Self {
         Self {
             store: NEXT_STORE.fetch_add(1, Ordering::Relaxed),
             path: path.to_owned(),
             commits,
+            presence,
             slots: Mutex::default(),
             spare: Mutex::default(),
             permits: Arc::new(Semaphore::new(LISTS_MAX)),
@@ -142,7 +148,7 @@ impl Readers {
             };
             let mut slot = lock(&mine[at].1.0);
             if matches!(*slot, Place::NotYet) {
-                *slot = Place::Open(Reader { conn: open(&self.path)?, snapshot: None });
+                *slot = Place::Open(Reader { conn: self.open()?, snapshot: None });
             }
             match &mut *slot {
                 // The count is read before the snapshot is opened: at worst the snapshot is newer than it says.
@@ -150,6 +156,14 @@ impl Readers {
                 Place::NotYet | Place::Closed => Err(closed()),
             }
         })
+    }
+
+    /// A connection to the file that the store was opened with, and to none that has come in its place.
+    fn open(&self) -> Result<Connection, StoreError> {
+        self.presence.check()?;
+        let conn = open(&self.path)?;
+        self.presence.check()?;
+        Ok(conn)
     }
 
     /// Makes a slot for this thread, and drops those of stores that are closed.
@@ -179,7 +193,7 @@ impl Readers {
             let spare = lock(&readers.spare).pop();
             let conn = match spare {
                 Some(conn) => conn,
-                None => open(&readers.path)?,
+                None => readers.open()?,
             };
             let list = readers.lists.read().unwrap_or_else(PoisonError::into_inner);
             run(&conn, "BEGIN")?;

@@ -19,9 +19,9 @@ const TURN_TIME_MAX: Duration = Duration::from_secs(15);
 /// How long a walk is kept for the next call, and how many are.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 const KEPT_MAX: usize = 4;
-/// One that nobody has gone on with for so long makes room for a new one. Whoever goes on waits no longer than this for his turn.
-const RIPE_AFTER: Duration = Duration::from_secs(20);
-const _: () = assert!(TURN_TIME_MAX.as_secs() < RIPE_AFTER.as_secs() && RIPE_AFTER.as_secs() < KEPT_FOR.as_secs());
+/// One that nobody has gone on with for so long makes room for a new one: somebody may wait for his turn twice.
+const RIPE_AFTER: Duration = Duration::from_secs(40);
+const _: () = assert!(2 * TURN_TIME_MAX.as_secs() < RIPE_AFTER.as_secs() && RIPE_AFTER.as_secs() < KEPT_FOR.as_secs());
 /// Heads of one walk.
 const HEADS_MAX: usize = 100_000;
 const ID_BYTES: usize = 16;
@@ -53,9 +53,10 @@ pub struct Asked {
 impl Walks {
     /// Walks on, or begins.
     pub async fn verify(&self, app: &App, asked: Asked) -> Result<Verified, AppError> {
-        let Ok(mut parked) = timeout(TURN_TIME_MAX, self.0.lock()).await else { return Err(crowded()) };
+        let Ok(mut parked) = timeout(TURN_TIME_MAX, self.0.lock()).await else { return Err(waited()) };
         let now = Instant::now();
         parked.retain(|walk| now.duration_since(walk.since) < KEPT_FOR);
+        let mut gives_way = None;
         let (id, mut verifying) = match asked.after {
             Some(id) => {
                 let at = parked.iter().position(|walk| walk.id == id);
@@ -64,7 +65,7 @@ impl Walks {
             }
             None => match key(&app.vault, &app.store).await? {
                 Some(key) => {
-                    make_room(&mut parked, now)?;
+                    gives_way = room(&parked, now)?;
                     (app.chance.hex(ID_BYTES), Verifying::new(key))
                 }
                 None => return Ok(without_key()),
@@ -82,6 +83,9 @@ impl Walks {
         if !asked.more_heads && verifying.go_on(&app.store, &portion, |_| {}).await? {
             return Ok(verifying.end(&app.store).await?);
         }
+        if let Some(at) = gives_way {
+            parked.swap_remove(at);
+        }
         let so_far = Verified::so_far(verifying.lines(), id.clone());
         parked.push(Parked { id, since: Instant::now(), verifying });
         Ok(so_far)
@@ -92,19 +96,19 @@ fn gone() -> AppError {
     AppError::InvalidParameter("after: this walk is not known here (any more): begin again without it".to_owned())
 }
 
-/// Room for one more: of as many as may be kept, the one that has waited longest is given up, if that was long enough.
-fn make_room(parked: &mut Vec<Parked>, now: Instant) -> Result<(), AppError> {
+/// Whether there is room for one more, and which one gives way to it: of as many as may be kept the one that was left alone longest, if that
+/// was long enough.
+fn room(parked: &[Parked], now: Instant) -> Result<Option<usize>, AppError> {
     if parked.len() < KEPT_MAX {
-        return Ok(());
+        return Ok(None);
     }
-    let longest = parked.iter().enumerate().min_by_key(|(_, walk)| walk.since).map(|(at, walk)| (at, walk.since));
-    match longest {
-        Some((at, since)) if now.duration_since(since) >= RIPE_AFTER => {
-            parked.swap_remove(at);
-            Ok(())
-        }
-        Some(_) | None => Err(crowded()),
-    }
+    let longest = parked.iter().enumerate().min_by_key(|(_, walk)| walk.since);
+    let ripe = longest.filter(|(_, walk)| now.duration_since(walk.since) >= RIPE_AFTER);
+    ripe.map(|(at, _)| Some(at)).ok_or_else(crowded)
+}
+
+fn waited() -> AppError {
+    AppError::Crowded("other walks over the audit log have their turn: repeat this call".to_owned())
 }
 
 fn crowded() -> AppError {
@@ -132,7 +136,9 @@ mod tests {
     fn left(ages: &[u64]) -> Option<Vec<String>> {
         let now = Instant::now() + KEPT_FOR;
         let mut parked = parked(now, ages);
-        make_room(&mut parked, now).ok()?;
+        if let Some(at) = room(&parked, now).ok()? {
+            parked.swap_remove(at);
+        }
         let mut left: Vec<_> = parked.into_iter().map(|walk| walk.id).collect();
         left.sort();
         Some(left)
@@ -141,8 +147,8 @@ mod tests {
     #[test]
     fn a_new_walk_takes_the_place_of_the_one_that_was_left_alone_longest_and_of_no_other() {
         assert_eq!(left(&[1, 2, 3]).expect("there is room"), ["1", "2", "3"]);
-        assert_eq!(left(&[1, 25, 30, 3]).expect("one has waited long enough"), ["1", "25", "3"]);
-        assert_eq!(left(&[20, 1, 2, 3]).expect("just long enough"), ["1", "2", "3"]);
-        assert_eq!(left(&[19, 18, 17, 16]), None);
+        assert_eq!(left(&[1, 45, 50, 3]).expect("one has waited long enough"), ["1", "3", "45"]);
+        assert_eq!(left(&[40, 1, 2, 3]).expect("just long enough"), ["1", "2", "3"]);
+        assert_eq!(left(&[39, 18, 17, 16]), None);
     }
 }

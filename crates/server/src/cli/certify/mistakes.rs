@@ -20,6 +20,8 @@ struct Mistake {
     made: fn(&Courier, &str, Letter) -> Option<Letter>,
 }
 
+const LOOKS_AT_NONE: &str = "does not go by the signature: it takes callbacks that somebody else has signed, and refuses some good ones for another reason";
+
 const MISTAKES: &[Mistake] = &[
     Mistake {
         told: "leaves out the LF behind the body",
@@ -128,6 +130,14 @@ const MISTAKES: &[Mistake] = &[
 
 /// Tries one after the other, and gives the first that the receiver takes; none where it takes none, or answers no more.
 pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static str> {
+    // Whoever takes a stranger's takes each of them, and shows nothing by it.
+    let letter = courier.good();
+    let strange = Letter { signature: Some(courier.signature_of_a_stranger(&letter)), ..letter };
+    match courier.bring(&strange).await {
+        Reaction::Taken { .. } => return Some(LOOKS_AT_NONE),
+        Reaction::NotTaken(_) => {}
+        Reaction::Silent(_) | Reaction::Unreached(_) => return None,
+    }
     for mistake in MISTAKES {
         let Some(letter) = (mistake.made)(courier, secret, courier.good()) else { continue };
         match courier.bring(&letter).await {

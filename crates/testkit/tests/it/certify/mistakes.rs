@@ -111,6 +111,26 @@ async fn a_receiver_that_writes_the_body_with_blanks_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_takes_what_a_stranger_signs_is_blamed_for_that_alone() {
+    let (_, named) =
+        said_of(|t, n, b, s| s != hex(SECRET.as_bytes(), &joined([t.as_bytes(), n.as_bytes(), b], b"\n"))).await;
+    assert!(named.as_str().is_some_and(|named| named.starts_with("does not go by the signature")), "{named}");
+}
+
+/// It is not awake yet when the first one comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_refuses_the_first_alone_is_advised_and_checked() {
+    let verifier = example::verifier(Some(SECRET.to_owned()), None).expect("has a secret");
+    let is_awake = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let sleepy = axum::middleware::from_fn(move |request: axum::extract::Request, next: axum::middleware::Next| {
+        let was_awake = is_awake.swap(true, std::sync::atomic::Ordering::SeqCst);
+        async move { if was_awake { next.run(request).await } else { StatusCode::SERVICE_UNAVAILABLE.into_response() } }
+    });
+    let (found, code) = found(example::routes(verifier).layer(sleepy)).await;
+    assert_eq!((found, code), (vec![pair("good", "advice")], Some(0)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_receiver_that_takes_nothing_no_mistake_is_made_up() {
     let (people, named) = said_of(|_, _, _, _| false).await;
     assert_eq!(named, Value::Null);

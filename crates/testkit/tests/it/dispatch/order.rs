@@ -79,15 +79,16 @@ async fn what_a_clock_wrote_that_was_years_ahead_goes_when_it_is_right_again() {
     bench.clock.advance_ms(AHEAD_MS);
     let tried = bench.emit(&owner, "order").await;
     assert_eq!(bench.deliver().await, 1);
+    bench.clock.advance_ms(-AHEAD_MS);
+    assert!(bench.row(&tried).await.due_at.is_some_and(|at| at.0 - START.0 > AHEAD_MS));
+    // Nobody rings for it.
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.row(&tried).await.state, DeliveryState::Delivered);
+    bench.clock.advance_ms(AHEAD_MS);
     let untried = bench.emit(&owner, "another").await;
     bench.clock.advance_ms(-AHEAD_MS);
-    for event in [&tried, &untried] {
-        assert!(bench.row(event).await.due_at.is_some_and(|at| at.0 - START.0 >= AHEAD_MS));
-    }
-    assert_eq!(bench.deliver().await, 2);
-    for event in [&tried, &untried] {
-        assert_eq!(bench.row(event).await.state, DeliveryState::Delivered);
-    }
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.row(&untried).await.state, DeliveryState::Delivered);
 }
 
 #[tokio::test]
