@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 use super::Usage;
 use super::courier::{Courier, Letter};
-use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, SignatureForm, header_names, required};
+use super::sign::{self, SignatureForm, header_names};
 use crate::cli::numbers::whole;
 use crate::clock::Clock;
 
@@ -67,8 +67,8 @@ pub struct ListenArgs {
 
 /// Listens until it is interrupted, or until nothing is to be had any more.
 pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-    let client_id = required(environment, CLIENT_ID_VARIABLE)?;
-    let secret = required(environment, SECRET_VARIABLE)?;
+    let client_id = sign::client_id(environment)?;
+    let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.forward, names, client_id, secret, args.encoding.into())?;
     let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build();

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use countersign_protocol::callback;
 use countersign_protocol::headers::{Header, HeaderNames, Prefixes, RESERVED_NONCE_PREFIX, is_nonce};
@@ -82,13 +82,31 @@ pub struct VerifyArgs {
     tolerance_ms: Option<i64>,
 }
 
-/// A variable that must be set, and to more than white space, with its name in the refusal and its value nowhere.
-pub fn required<'a>(environment: &'a BTreeMap<String, String>, name: &str) -> anyhow::Result<&'a str> {
-    environment
-        .get(name)
-        .map(String::as_str)
-        .filter(|value| !value.trim().is_empty())
-        .ok_or_else(|| anyhow!("set {name} in the environment"))
+/// A variable that must be set, and to more than white space, with its name in the refusal and its value nowhere. White space around the value
+/// is what `$(cat FILE)` and environment files leave there, and no part of it.
+fn required<'a>(environment: &'a BTreeMap<String, String>, name: &str) -> anyhow::Result<&'a str> {
+    let value = environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+    let value = value.ok_or_else(|| anyhow!("set {name} in the environment"))?;
+    ensure!(
+        !value.starts_with('\u{feff}'),
+        "{name} begins with a byte order mark (U+FEFF), which is not seen and no part of it: set it without that"
+    );
+    Ok(value)
+}
+
+/// The ClientId, which a header can hold.
+pub fn client_id(environment: &BTreeMap<String, String>) -> anyhow::Result<&str> {
+    let client_id = required(environment, CLIENT_ID_VARIABLE)?;
+    ensure!(
+        client_id.bytes().all(|byte| byte.is_ascii_graphic()),
+        "{CLIENT_ID_VARIABLE} is no ClientId: there is a line feed, a space or another character in it that none has; set it to the ClientId alone"
+    );
+    Ok(client_id)
+}
+
+/// The Payment API Secret. What it has inside is its own.
+pub fn secret(environment: &BTreeMap<String, String>) -> anyhow::Result<&str> {
+    required(environment, SECRET_VARIABLE)
 }
 
 /// The bytes of a body; none without a file.
@@ -144,8 +162,8 @@ pub fn sign(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyhow::
 }
 
 fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<String> {
-    let client_id = required(environment, CLIENT_ID_VARIABLE)?;
-    let secret = required(environment, SECRET_VARIABLE)?;
+    let client_id = client_id(environment)?;
+    let secret = secret(environment)?;
     if args.timestamp.as_ref().is_some_and(|t| t.len() != 13 || !t.bytes().all(|b| b.is_ascii_digit())) {
         bail!(Usage("--timestamp: 13 digits are wanted, Unix milliseconds".to_owned()));
     }
@@ -179,7 +197,7 @@ pub fn verify(args: &VerifyArgs, environment: &BTreeMap<String, String>) -> anyh
 }
 
 fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) -> anyhow::Result<String> {
-    let secret = required(environment, SECRET_VARIABLE)?;
+    let secret = secret(environment)?;
     let body = body_of(Some(&args.body))?;
     let stamped: i64 = args
         .timestamp
@@ -205,9 +223,9 @@ fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) 
 
 /// A sentence where the variable names another application than the body does.
 fn for_another(body: &[u8], environment: &BTreeMap<String, String>) -> Option<String> {
-    let set = environment.get(CLIENT_ID_VARIABLE).filter(|id| !id.is_empty())?;
+    let set = environment.get(CLIENT_ID_VARIABLE).map(|id| id.trim()).filter(|id| !id.is_empty())?;
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
-    let named = body.get("client_id")?.as_str().filter(|named| named != set)?;
+    let named = body.get("client_id")?.as_str().filter(|named| *named != set)?;
     Some(format!("It is for the application {named}, which is not {set} of {CLIENT_ID_VARIABLE}.\n"))
 }
 
@@ -261,6 +279,30 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_around_a_variable_is_no_part_of_it_and_what_stands_inside_is() {
+        let set = |name: &str, value: &str| {
+            let mut environment = environment();
+            environment.insert(name.to_owned(), value.to_owned());
+            environment
+        };
+        for around in ["\n", "\r\n", " ", "\t"] {
+            let padded = |text: &str| format!("{around}{text}{around}");
+            assert_eq!(secret(&set(SECRET_VARIABLE, &padded("sk a\tb"))).expect("is taken"), "sk a\tb", "{around:?}");
+            assert_eq!(client_id(&set(CLIENT_ID_VARIABLE, &padded("app_1"))).expect("is taken"), "app_1", "{around:?}");
+        }
+        for text in ["canary\n1", "canary 1", "canary\t1", "canary\u{e4}", "canary\u{7f}"] {
+            let refused = client_id(&set(CLIENT_ID_VARIABLE, text)).expect_err("no header holds it").to_string();
+            assert!(refused.starts_with("COUNTERSIGN_CLIENT_ID is no ClientId: "), "{refused}");
+            assert!(!refused.contains("canary"), "{refused}");
+        }
+        for text in ["\u{feff}canary", "\n\u{feff}canary\n"] {
+            let refused = secret(&set(SECRET_VARIABLE, text)).expect_err("nobody means it").to_string();
+            assert!(refused.starts_with("COUNTERSIGN_SECRET begins with a byte order mark (U+FEFF)"), "{refused}");
+            assert!(!refused.contains("canary"), "{refused}");
+        }
+    }
+
+    #[test]
     fn verify_takes_the_genuine_callback_and_refuses_each_change_of_it() {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = folder.path().join("body.json");
@@ -309,5 +351,7 @@ mod tests {
             assert_eq!(said(body), None, "{body}");
         }
         assert_eq!(for_another(br#"{"client_id":"app_2"}"#, &BTreeMap::new()), None, "nobody is expected");
+        let padded = BTreeMap::from([(CLIENT_ID_VARIABLE.to_owned(), "app_1\r\n".to_owned())]);
+        assert_eq!(for_another(br#"{"client_id":"app_1"}"#, &padded), None, "it is the one that is expected");
     }
 }

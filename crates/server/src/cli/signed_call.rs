@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::Usage;
 use super::http::{self, Answer, Ask};
 use super::pretty::{Layout, pretty};
-use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, Signed, body_of, header_names, required, signed};
+use super::sign::{self, Signed, body_of, header_names, signed};
 
 /// Flags of `call`.
 #[derive(Debug, Args)]
@@ -94,8 +94,8 @@ struct EnvelopeHead {
 
 /// Makes the call and shows status line and envelope. A FAIL is exit code 1.
 pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-    let client_id = required(environment, CLIENT_ID_VARIABLE)?;
-    let secret = required(environment, SECRET_VARIABLE)?;
+    let client_id = sign::client_id(environment)?;
+    let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
     ensure!(args.path.starts_with('/'), Usage("the path must begin with a slash".to_owned()));
     let method = match args.method.to_ascii_uppercase().as_str() {

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::courier::Courier;
-use super::sign::{CLIENT_ID_VARIABLE, SECRET_VARIABLE, SignatureForm, header_names, required};
+use super::sign::{self, SignatureForm, header_names};
 
 mod catalogue;
 mod checks;
@@ -83,8 +83,8 @@ struct Report<'a> {
 
 /// Runs every check. Exit code 1 where one failed.
 pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-    let client_id = required(environment, CLIENT_ID_VARIABLE)?;
-    let secret = required(environment, SECRET_VARIABLE)?;
+    let client_id = sign::client_id(environment)?;
+    let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.url, names, client_id, secret, args.encoding.into())?;
     let (mut head, mut unsaid) = (Some(format!("The receiver at {}\n\n", args.url)), None);
