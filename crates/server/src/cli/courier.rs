@@ -12,7 +12,7 @@ use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use hyper::{Method, Uri};
 
 use super::Usage;
-use super::http::{Answer, Ask, Unreached, exchange, exchange_in_pieces};
+use super::http::{Answer, Ask, Unreached, demand_nobody, exchange, exchange_in_pieces};
 use crate::app::events::public_id;
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -258,6 +258,7 @@ impl Courier {
 
 /// `https://host:port` and the path with its query.
 fn split(url: &str) -> anyhow::Result<(String, String)> {
+    demand_nobody(url)?;
     let no_url = || Usage(format!("{url:?} is no URL such as https://shop.example/callback"));
     let uri: Uri = url.parse().map_err(|_| no_url())?;
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { bail!(no_url()) };
@@ -322,6 +323,16 @@ mod tests {
         let courier = Courier::new("http://127.0.0.1:1/", names, "app_1", "sk_1", Encoding::Hex).expect("a courier");
         let (one, other) = (courier.good().event_id, courier.good().event_id);
         assert!(parse_public_id(&one).is_some() && one != other, "{one} {other}");
+    }
+
+    #[test]
+    fn a_url_that_names_somebody_is_refused_and_its_password_repeated_by_nobody() {
+        assert!(split("http://127.0.0.1:1/@a?of=me@shop.example").is_ok(), "path and query may have one");
+        for url in ["http://me:canary@127.0.0.1:1/callback", "https://me@shop.example", "ftp://me:canary@h"] {
+            let refused = split(url).expect_err(url);
+            assert!(refused.is::<Usage>() && !refused.to_string().contains("canary"), "{refused}");
+            assert!(refused.to_string().starts_with("no user name"), "{refused}");
+        }
     }
 
     #[test]

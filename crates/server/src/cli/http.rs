@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
@@ -19,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, interval};
 
+use super::Usage;
 use crate::tls_fault;
 
 const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -189,21 +191,40 @@ pub async fn stream(
     Ok(Answer { status, body: String::new(), request_id: answer.request_id.take() })
 }
 
+/// The address of a server: `http://host:port` or `https://host`, with nothing of who calls. What may be a password is repeated by no refusal.
+pub fn address(base: &str) -> anyhow::Result<Uri> {
+    demand_nobody(base)?;
+    let uri: Uri = base
+        .trim_end_matches('/')
+        .parse()
+        .map_err(|error| Usage(format!("{base:?} is no address such as http://127.0.0.1:8080: {error}")))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        bail!(Usage(format!("{base:?} must begin with http:// or https://")));
+    }
+    Ok(uri)
+}
+
+/// Refuses a URL in which somebody is named: nothing here sends that, and the URL stands in messages.
+pub fn demand_nobody(url: &str) -> anyhow::Result<()> {
+    let uri = url.parse::<Uri>().ok();
+    // In what is no URL, or has a port that is none, any @ may be that of a password.
+    let is_whole = |place: &&Authority| place.host() == place.as_str() || place.port_u16().is_some();
+    let place = uri.as_ref().and_then(Uri::authority).filter(is_whole).map_or(url, Authority::as_str);
+    ensure!(
+        !place.contains('@'),
+        Usage("no user name and no password belong into a URL: write it without what stands up to the @".to_owned())
+    );
+    Ok(())
+}
+
 async fn begin<B>(base: &str, ask: &Ask, body: B) -> anyhow::Result<Arriving>
 where
     B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
 {
-    let base: Uri = base
-        .trim_end_matches('/')
-        .parse()
-        .with_context(|| format!("{base:?} is no address such as http://127.0.0.1:8080"))?;
-    let host = base.host().ok_or_else(|| anyhow!("{base} names no host"))?;
+    let base = address(base)?;
+    let host = base.host().unwrap_or_default();
     let bare_host = host.trim_matches(['[', ']']);
-    let tls = match base.scheme_str() {
-        Some("http") => false,
-        Some("https") => true,
-        _ => bail!("{base} must begin with http:// or https://"),
-    };
+    let tls = base.scheme_str() == Some("https");
     let port = base.port_u16().unwrap_or(if tls { 443 } else { 80 });
     let tcp = TcpStream::connect((bare_host, port))
         .await
@@ -261,4 +282,35 @@ fn trust() -> anyhow::Result<Arc<rustls::ClientConfig>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_none_or_names_somebody_is_wrong_usage_and_no_password_is_repeated() {
+        for good in ["http://127.0.0.1:8080", "https://pay.example/", "http://[::1]:1", "https://pay.example/a/b"] {
+            assert!(address(good).is_ok(), "{good}");
+        }
+        let refused = |text: &str| {
+            let error = address(text).expect_err(text);
+            assert!(error.is::<Usage>(), "{text}");
+            error.to_string()
+        };
+        for named in [
+            "http://me:canary@127.0.0.1:1",
+            "http://me@127.0.0.1",
+            "http://me:can ary@127.0.0.1:1",
+            "http://me:can/ary@127.0.0.1:1",
+            "ftp://me:canary@h",
+            "me:canary@h",
+        ] {
+            let wanted = "no user name and no password belong into a URL: write it without what stands up to the @";
+            assert_eq!(refused(named), wanted, "{named}");
+        }
+        assert!(refused("http://a b").starts_with("\"http://a b\" is no address such as http://127.0.0.1:8080: "));
+        assert_eq!(refused("nonsense"), "\"nonsense\" must begin with http:// or https://");
+        assert_eq!(refused("ftp://h"), "\"ftp://h\" must begin with http:// or https://");
+    }
 }

@@ -24,6 +24,7 @@ use tokio::time::sleep;
 
 use super::Usage;
 use super::courier::{Courier, Letter};
+use super::http;
 use super::sign::{self, SignatureForm, header_names};
 use crate::cli::numbers::whole;
 use crate::clock::Clock;
@@ -71,6 +72,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.forward, names, client_id, secret, args.encoding.into())?;
+    http::demand_nobody(&args.url).map_err(|error| error.context("--url"))?;
     let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build();
     let client = client.map_err(|error| match error {
         // Nothing else that was given to it can be wrong here.

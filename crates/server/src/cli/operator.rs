@@ -197,6 +197,7 @@ impl<'a> Direct<'a> {
                 "{TOKEN_VARIABLE} is no operator token: there is a line feed, a space or another character in it that no token has; set it to the token alone"
             );
         }
+        http::address(&operator.operator_url).map_err(|error| error.context("--operator-url"))?;
         Ok(Self { url: &operator.operator_url, token })
     }
 

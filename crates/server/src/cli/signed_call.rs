@@ -97,6 +97,7 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let client_id = sign::client_id(environment)?;
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
+    http::address(&args.url).map_err(|error| error.context("--url"))?;
     ensure!(args.path.starts_with('/'), Usage("the path must begin with a slash".to_owned()));
     let method = match args.method.to_ascii_uppercase().as_str() {
         "GET" => Method::GET,

@@ -188,12 +188,20 @@ fn wrong_usage_is_2() {
         &["certify", "x"],
         &["listen", "--forward", "ftp://127.0.0.1/"],
         &["application", "update", "app_1"],
+        &["merchant", "list", "--operator-url", "http://me:canary@127.0.0.1:1"],
+        &["merchant", "list", "--operator-url", "nonsense"],
+        &["call", "GET", "/v1/time", "--url", "http://me:canary@127.0.0.1:1"],
+        &["listen", "--forward", "http://me:canary@127.0.0.1:1/"],
+        &["listen", "--forward", "http://127.0.0.1:1/", "--url", "http://me:canary@127.0.0.1:1"],
+        &["certify", "http://me:canary@127.0.0.1:1/"],
     ] {
         let mut command = place.command(arguments);
-        let out = command.envs([("COUNTERSIGN_CLIENT_ID", "app_1"), ("COUNTERSIGN_SECRET", "s")]).output();
-        let out = out.expect("the binary runs");
+        let set =
+            [("COUNTERSIGN_CLIENT_ID", "app_1"), ("COUNTERSIGN_SECRET", "s"), ("COUNTERSIGN_OPERATOR_TOKEN", "t")];
+        let out = command.envs(set).output().expect("the binary runs");
         let said = String::from_utf8_lossy(&out.stderr);
         assert_eq!((out.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
+        assert!(!said.contains("canary") && out.stdout.is_empty(), "{arguments:?}: {said}");
     }
 }
 
