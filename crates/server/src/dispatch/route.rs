@@ -17,6 +17,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use zeroize::Zeroizing;
 
 use super::faults;
+use crate::visible::misleads;
 
 /// Longest head of a proxy's answer, in bytes.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -37,6 +38,11 @@ pub enum ProxyRefused {
         "the credentials must be one line of printable signs, NAME:PASSWORD, of at most {CREDENTIALS_BYTES_MAX} bytes"
     )]
     Credentials,
+    /// A byte order mark, a space of no width, or the like.
+    #[error(
+        "the credentials have a character that is not seen, such as a byte order mark (U+FEFF) before the name: write them without it"
+    )]
+    Unseen,
 }
 
 /// An HTTP proxy that takes `CONNECT`.
@@ -84,6 +90,10 @@ impl Proxy {
         let is_line = line.contains(':') && line.len() <= CREDENTIALS_BYTES_MAX && !line.contains(char::is_control);
         if !is_line {
             return Err(ProxyRefused::Credentials);
+        }
+        // An editor's byte order mark, or what was copied along: the proxy would refuse a name that looks right.
+        if line.contains(misleads) {
+            return Err(ProxyRefused::Unseen);
         }
         let encoded = Zeroizing::new(STANDARD.encode(line));
         Ok(Self { authorization: Some(Zeroizing::new(format!("Basic {}", *encoded))), ..self })
@@ -264,6 +274,10 @@ mod tests {
         for line in ["", "canary", "me:can\nary", "me:\u{7f}", &format!("me:{}", "a".repeat(CREDENTIALS_BYTES_MAX))] {
             assert_eq!(proxy.clone().with_credentials(line), Err(ProxyRefused::Credentials), "{line:?}");
         }
+        for line in ["\u{feff}me:canary", "me:\u{200b}canary", "me:can\u{ad}ary"] {
+            assert_eq!(proxy.clone().with_credentials(line), Err(ProxyRefused::Unseen), "{line:?}");
+        }
+        assert!(proxy.with_credentials("m\u{fc}ller:p\u{e4}ss w\u{f6}rd").is_ok(), "letters of any language are seen");
     }
 
     #[test]

@@ -83,6 +83,8 @@ mod tests {
         assert!(said().contains("may be read by others (mode 644): run `chmod 600 "), "{}", said());
         write("canary\n", 0o600);
         assert!(said().contains("NAME:PASSWORD") && !said().contains("canary"), "{}", said());
+        write("\u{feff}me:canary\n", 0o600);
+        assert!(said().contains("byte order mark (U+FEFF)") && !said().contains("canary"), "{}", said());
         write("me:canary\n", 0o600);
         let route = way_out(&with_file(&file)).expect("a way out");
         assert!(route.proxy.is_some() && !format!("{route:?}").contains("canary"), "{route:?}");
