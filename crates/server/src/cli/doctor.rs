@@ -181,7 +181,7 @@ fn examine_database(
             return Ok(());
         }
         Err(error) => {
-            findings.note(Verdict::Fail, "database", error.to_string());
+            findings.note(Verdict::Fail, "database", format!("{:#}", anyhow::Error::from(error)));
             return Ok(());
         }
     };

@@ -32,6 +32,19 @@ fn served() -> Option<Place> {
 }
 
 #[test]
+fn a_lock_that_cannot_be_opened_is_told_with_its_cause_by_doctor_as_by_serve() {
+    let Some(place) = served() else { return };
+    let lock = place.path("data/lock");
+    std::fs::remove_file(&lock).expect("there is one");
+    // Nobody may write to a folder, whoever runs this.
+    std::fs::create_dir(&lock).expect("made");
+    for command in ["serve", "doctor"] {
+        let said = says(&place, command);
+        assert!(said.contains("data/lock cannot be opened: Is a directory"), "{command}: {said}");
+    }
+}
+
+#[test]
 fn a_folder_without_a_deployment_is_told_to_make_one_and_stays_as_it_is() {
     let place = Place::fresh();
     if place.has_database() {
