@@ -8,6 +8,7 @@ use countersign_domain::delivery::Schedule;
 use countersign_domain::fees::MarkupUnit;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use toml::Value;
 use zeroize::Zeroizing;
 
 /// A period of time, written `250ms`, `5s`, `10m`, `24h`, `7d`.
@@ -122,5 +123,11 @@ pub(super) fn markup_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 
 /// Reads the schedule of callbacks.
 pub(super) fn schedule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Schedule, D::Error> {
-    Schedule::parse(&Vec::<String>::deserialize(deserializer)?).map_err(D::Error::custom)
+    let text = |delay: Value| match delay {
+        Value::String(text) => text,
+        // It is refused as the text that it looks like is: in words about delays.
+        other => other.to_string(),
+    };
+    let delays: Vec<String> = Vec::deserialize(deserializer)?.into_iter().map(text).collect();
+    Schedule::parse(&delays).map_err(D::Error::custom)
 }

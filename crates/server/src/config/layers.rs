@@ -173,6 +173,9 @@ fn syntax(error: &toml::de::Error, text: &str, origin: &str) -> ConfigRefused {
 /// What is said of a text in the place of an address to listen on.
 pub(crate) const ADDRESS_WANTED: &str = "an IP address and its port are wanted, such as \"127.0.0.1:8080\"";
 
+/// What is wanted where a number is beyond all that TOML has.
+const ANY_VALUE: &str = "any valid TOML value";
+
 /// What is wrong with a value. Of a number that is too small or too large serde says only the kind that Rust has for it.
 pub(super) fn in_words(error: &str) -> String {
     let line = first_line(error);
@@ -181,6 +184,11 @@ pub(super) fn in_words(error: &str) -> String {
     }
     if line.contains("invalid IP address syntax") {
         return "an IP address is wanted, such as \"198.51.100.7\"".to_owned();
+    }
+    let kinds = line.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "));
+    if let Some((found, wanted)) = kinds.filter(|(_, wanted)| *wanted != ANY_VALUE) {
+        // A setting of another kind was refused before: this is inside of a list.
+        return format!("each of its entries must be {}, not {}", wanted_kind(wanted), found_kind(found));
     }
     let number = line.split_once("integer `").and_then(|(_, rest)| rest.split_once('`'));
     let Some((number, (_, expected))) = number.and_then(|(number, rest)| Some((number, rest.split_once("expected ")?)))
@@ -193,10 +201,32 @@ pub(super) fn in_words(error: &str) -> String {
         "u32" => i64::from(u32::MAX),
         // No larger number can be written in TOML.
         "u64" | "usize" => i64::MAX,
-        "any valid TOML value" => return format!("{number} is further from 0 than any number that TOML has"),
+        ANY_VALUE => return format!("{number} is further from 0 than any number that TOML has"),
         _ => return line.to_owned(),
     };
     format!("{number} is too small or too large: a whole number from 0 to {most} is wanted")
+}
+
+/// A kind as serde names what it has found, in our words; the value itself is left out.
+fn found_kind(found: &str) -> &str {
+    match found.split_once(' ').map_or(found, |(first, _)| first) {
+        "integer" => "a whole number",
+        "floating" => "a number with a point",
+        "string" => "a text",
+        "boolean" => "true or false",
+        "sequence" => "a list",
+        "map" => "a section",
+        other => other,
+    }
+}
+
+/// The same of what it wants.
+fn wanted_kind(wanted: &str) -> &str {
+    match wanted {
+        "a string" | "IP address" => "a text",
+        "u16" => "a whole number",
+        other => other,
+    }
 }
 
 /// Refuses a settings file that everybody may read and that holds the password of the database.
