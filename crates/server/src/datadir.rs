@@ -1,8 +1,10 @@
 //! The data folder: who may read it, the master key in it, and the lock that keeps a second server out.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -60,6 +62,16 @@ pub enum DataRefused {
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
+    },
+    /// A folder has no key in it, and a pipe may never have one.
+    #[error("{what} {} is {is}: name a regular file", path.display())]
+    NotAFile {
+        /// What the file should hold.
+        what: &'static str,
+        /// Which one.
+        path: PathBuf,
+        /// What it is.
+        is: &'static str,
     },
     /// Not 32 hex digits.
     #[error("{} does not hold the name of a node: remove it, and this node gets a new one", .0.display())]
@@ -243,6 +255,17 @@ pub fn mode_of(path: &Path) -> Result<u32, DataRefused> {
     std::fs::metadata(path).map(|metadata| metadata.mode() & 0o777).map_err(io(path, "cannot be read"))
 }
 
+/// What stands where a file should; none: a file, as itself or behind a link.
+fn no_file(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_fifo() => Some("a pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
+    }
+}
+
 /// Whether permission bits let anybody but the owner in.
 pub const fn is_open_to_others(mode: u32) -> bool {
     mode & 0o077 != 0
@@ -274,7 +297,12 @@ pub fn read_secret(
     credentials: Option<&Path>,
     what: &'static str,
 ) -> Result<Zeroizing<String>, DataRefused> {
-    let mode = mode_of(path)?;
+    // Before it is opened: that of a pipe waits for whoever writes to it.
+    let metadata = std::fs::metadata(path).map_err(io(path, "cannot be read"))?;
+    if let Some(is) = no_file(metadata.file_type()) {
+        return Err(DataRefused::NotAFile { what, path: path.to_path_buf(), is });
+    }
+    let mode = metadata.mode() & 0o777;
     let is_only_shown = mode & 0o077 == 0o040 && is_credential(path, credentials);
     if is_open_to_others(mode) && !is_only_shown {
         return Err(DataRefused::KeyIsOpen { what, path: path.to_path_buf(), mode });

@@ -1,6 +1,7 @@
 //! Commands and their exit codes: 0 done, 1 refused with one clear sentence, 2 wrong usage.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use super::{Place, database, mode};
 
@@ -157,6 +158,27 @@ fn a_master_key_that_others_may_read_or_that_is_another_one_is_refused() {
     std::fs::write(&key, "00".repeat(32)).expect("written");
     let (_, stderr) = place.ends(&serve, 1);
     assert!(stderr.contains("not the master key"), "{stderr}");
+}
+
+#[test]
+fn a_secret_that_is_no_regular_file_is_refused_by_what_it_is() {
+    let place = Place::fresh();
+    place.init();
+    let made = Command::new("mkfifo").args(["-m", "600"]).arg(place.path("pipe")).status().expect("mkfifo runs");
+    assert!(made.success());
+    std::fs::create_dir(place.path("folder")).expect("made");
+    std::os::unix::fs::symlink("data/master.key", place.path("link.key")).expect("made");
+    let settings =
+        |name: &str| format!("callback_proxy = \"http://h:1\"\ncallback_proxy_credentials_file = \"{name}\"\n");
+    for (name, is) in [("folder", "a folder"), ("pipe", "a pipe"), ("/dev/null", "a device")] {
+        let (said, _) = place.ends(&["doctor", "--data", "data", "--master-key", name], 1);
+        assert!(said.contains(&format!("the master key file {name} is {is}: name a regular file")), "{said}");
+        std::fs::write(place.path("c.toml"), settings(name)).expect("written");
+        let (said, _) = place.ends(&["doctor", "--data", "data", "--config", "c.toml"], 1);
+        let wanted = format!("the file of callback_proxy_credentials {name} is {is}: name a regular file");
+        assert!(said.contains(&wanted), "{said}");
+    }
+    place.ends(&["doctor", "--data", "data", "--master-key", "link.key"], 0);
 }
 
 #[test]
