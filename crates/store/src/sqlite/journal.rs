@@ -115,15 +115,16 @@ impl Journal {
     ) -> io::Result<Self> {
         let (mut older, mut damaged) = (Vec::new(), Vec::new());
         let mut next_number = 1;
-        for entry in fs::read_dir(dir)? {
-            let path = entry?.path();
+        for entry in fs::read_dir(dir).map_err(named(dir))? {
+            let path = entry.map_err(named(dir))?.path();
             let Some(number) = number_of(&path).filter(|_| path.is_file()) else { continue };
             next_number = next_number.max(number + 1);
             let mut newest = i64::MIN;
             let records = read_segment(&path, &key, |hash, stamped_at| {
                 newest = newest.max(stamped_at);
                 recall(hash, stamped_at);
-            })?;
+            })
+            .map_err(named(&path))?;
             if records > 0 {
                 damaged.push(Damaged { path: path.clone(), records });
             }
@@ -131,7 +132,7 @@ impl Journal {
             if newest > horizon || records > 0 {
                 older.push(Segment { path, newest });
             } else {
-                fs::remove_file(&path)?;
+                fs::remove_file(&path).map_err(named(&path))?;
             }
         }
         let files = Files {
@@ -295,6 +296,11 @@ fn read_segment(path: &Path, key: &[u8; 16], mut found: impl FnMut(ClaimHash, i6
     Ok(bad)
 }
 
+/// What the system said, with the file of which it said so.
+fn named(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 fn record(key: &[u8; 16], hash: ClaimHash, stamped_at: i64) -> [u8; RECORD_LEN] {
     let mut record = [0; RECORD_LEN];
     record[..16].copy_from_slice(&hash.to_bytes());
@@ -325,6 +331,19 @@ mod tests {
     fn segments(dir: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(dir).expect("reads");
         entries.map(|e| e.expect("reads").path()).filter(|p| number_of(p).is_some()).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_by_its_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join(format!("{PREFIX}1{SUFFIX}"));
+        // Reading its first byte is an error for every user.
+        std::os::unix::fs::symlink("/proc/self/mem", &file).expect("made");
+        let refused = Journal::open(dir.path(), KEY, 0, |_, _| {}).expect_err("it cannot be read").to_string();
+        assert!(refused.starts_with(&format!("{}: ", file.display())), "{refused}");
+        let none = dir.path().join("none");
+        let refused = Journal::open(&none, KEY, 0, |_, _| {}).expect_err("it is not there").to_string();
+        assert!(refused.starts_with(&format!("{}: No such file", none.display())), "{refused}");
     }
 
     #[tokio::test]
