@@ -130,3 +130,26 @@ fn doctor_misses_the_key_of_the_chain_as_serve_does() {
     let (said, _) = place.ends(&["doctor", "--data", "data", "--config", "c.toml", "--database-url", &url], 1);
     assert!(said.contains("fail  audit log    the database has no key for a chain of the audit log"), "{said}");
 }
+
+#[test]
+fn doctor_names_the_schema_that_a_search_path_leads_away_from() {
+    let primary = Server::start(ServerOptions::default());
+    let url = primary.url("postgres");
+    let place = ready(&url);
+    let ask = ["doctor", "--data", "data", "--config", "c.toml", "--database-url", &url];
+    primary.ask("postgres", "CREATE SCHEMA beside");
+    for (path, here) in [("nowhere", "no schema that is there"), ("beside", "the schema beside, where none is")] {
+        primary.ask("postgres", &format!("ALTER ROLE postgres SET search_path = '{path}'"));
+        let (said, _) = place.ends(&ask, 1);
+        let wanted = format!(
+            "a deployment is in the schema public, and the search_path of this role or address leads to {here}: put public first"
+        );
+        assert!(said.contains(&wanted) && !said.contains("the database is empty"), "{said}");
+    }
+    primary.ask("postgres", "ALTER ROLE postgres RESET search_path");
+    place.ends(&ask, 0);
+    primary.ask("postgres", "CREATE DATABASE empty");
+    let url = primary.url("empty");
+    let (said, _) = place.ends(&[&ask[..6], &[&url]].concat(), 1);
+    assert!(said.contains("the database is empty: run `countersign init"), "{said}");
+}

@@ -173,6 +173,11 @@ impl PostgresStore {
         schema::state(&Dial::new(&options.url, options.tls.clone())?).await
     }
 
+    /// For a schema that is empty: another one of the database where our tables are, and the one that is looked into, if that is there.
+    pub async fn elsewhere(options: &PostgresOptions) -> Result<Option<(String, Option<String>)>, StoreError> {
+        schema::elsewhere(&Dial::new(&options.url, options.tls.clone())?).await
+    }
+
     /// A look at a database server, which changes nothing. `Unfit` and `Unavailable` as [`PostgresStore::open`].
     pub async fn server_state(options: &PostgresOptions) -> Result<ServerState, StoreError> {
         durability::state(&Dial::new(&options.url, options.tls.clone())?).await
