@@ -80,6 +80,29 @@ fn what_a_read_found_and_left_is_read_later_though_nobody_rings_again() {
 }
 
 #[test]
+fn what_is_left_alone_or_not_recorded_yet_does_not_hide_what_is_owed_behind_it() {
+    // Rows so large that a read of them never asks for more than the least.
+    let large = |no| EventRow { body: vec![0; 5_000], ..event(no, 101) };
+    let many = 2 * i64::try_from(PORTION_MIN).expect("small");
+    let begun = || {
+        let mut bench = Bench::new(1_000, 100);
+        bench.emit_all((1..=many).map(large));
+        assert_eq!(bench.begun(NOW).len(), 64);
+        bench
+    };
+    let mut parked = begun();
+    (1..=many).for_each(|no| parked.lineup.park(&Flight::of(&large(no)), later(60_000)));
+    parked.emit(large(900), NOW);
+    assert_eq!(parked.begun(NOW), [900]);
+    let mut unrecorded = begun();
+    for no in 1..=many {
+        unrecorded.lineup.answered(&Flight::of(&large(no)), NOW);
+    }
+    unrecorded.emit(large(900), NOW);
+    assert_eq!(unrecorded.begun(NOW), [900]);
+}
+
+#[test]
 fn several_that_are_read_at_once_are_read_in_small_portions_and_so_is_one_where_the_memory_is_filled() {
     let read = |applications: i64, ready_bytes: usize| {
         let mut bench = Bench::new(64, 2);

@@ -68,6 +68,7 @@ impl Bench {
                 Next::Begin(event) => return Some(*event),
                 Next::Read(of, limit) => {
                     self.reads += 1;
+                    assert!(self.reads < 10_000, "it reads the same again and again");
                     let limit_rows = usize::try_from(limit).expect("small");
                     let mut found = Vec::new();
                     for (_, application) in &of {
@@ -343,6 +344,18 @@ fn lanes_that_are_gone_take_what_was_ready_with_them() {
     assert_eq!(bench.begun(NOW), [4]);
     bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
     assert_eq!(bench.begun(NOW), [2], "until it is noted again");
+}
+
+#[test]
+fn what_was_left_alone_in_a_lane_that_went_and_came_back_goes_at_once() {
+    let mut bench = Bench::new(9, 1);
+    bench.emit(event(1, 101), NOW);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.lineup.park(&Flight::of(&event(1, 101)), later(60_000));
+    bench.lineup.keep_lanes(LaneSet::NONE);
+    bench.lineup.keep_lanes(LaneSet::ALL);
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
+    assert_eq!(bench.begun(NOW), [1]);
 }
 
 #[test]
