@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use countersign_protocol::endpoint::Endpoint;
 use countersign_testkit::backing::StoreKind;
 use countersign_testkit::wire::{Draft, Signer, fresh_nonce, once};
 use countersign_testkit::world::World;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::journey_convert::{carry_out, put_rate};
 use crate::journey_rule_upgrade::{UPGRADE, bank, date};
 
 /// Rounds of 64 equal requests at once; on PostgreSQL each loser may have asked the database, too.
@@ -80,6 +82,41 @@ async fn a_used_nonce_stays_used_through_a_restart_and_an_unused_one_stays_good(
         "000000",
         "signed before the restart, sent after it"
     );
+}
+
+#[tokio::test]
+async fn whatever_changes_something_uses_its_nonce_up_for_good_also_where_it_was_done_before() {
+    let (world, signer) = bank().await;
+    put_rate(&world, "GT_USDT", json!({"rate": "22.4"})).await;
+    let mut sent = Vec::new();
+    let mut post = async |path: &'static str, body: &Value| {
+        let draft = world.draft(&signer, "POST", path, &body.to_string());
+        let answer = world.send(&draft).await.expect("an answer");
+        assert_eq!(answer.code(), "000000", "{path} {body}");
+        sent.push((path, draft));
+        answer.json()["data"].clone()
+    };
+    let rule = json!({"sub_merchant_id": "bank-1", "r_markup": 0.3, "effective_date": date(&world, -10)});
+    post("/rate/commission_rule", &rule).await;
+    post(UPGRADE, &rule).await;
+    let selling = json!({"sellCurrency": "GT", "buyCurrency": "USDT", "sellAmount": "2"});
+    let quote = post("/v1/pay/convert/preview", &selling).await;
+    let order = |trade_no: &str| json!({"merchantTradeNo": trade_no, "currency": "USDT", "orderAmount": "10.50"});
+    for _once_more in 0..2 {
+        post("/v1/pay/convert", &carry_out("r-1", &quote)).await;
+        post("/v1/pay/order", &order("t-1")).await;
+        post("/v1/pay/transactions/native", &order("t-2")).await;
+    }
+    for _once_more in 0..2 {
+        post("/v1/pay/order/close", &json!({"merchantTradeNo": "t-1"})).await;
+    }
+    for endpoint in Endpoint::ALL.iter().filter(|endpoint| endpoint.changes()) {
+        assert!(sent.iter().any(|(path, _)| *path == endpoint.path()), "{} is not among them", endpoint.path());
+    }
+    let world = world.restart().await.expect("it starts again");
+    for (at, (path, draft)) in sent.iter().enumerate() {
+        assert_eq!(world.send(draft).await.expect("an answer").code(), "400021", "request {at}, {path}");
+    }
 }
 
 #[tokio::test]
