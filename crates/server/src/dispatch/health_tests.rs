@@ -1,0 +1,176 @@
+use super::*;
+
+fn at(ms: i64) -> UnixMillis {
+    UnixMillis(1_000_000 + ms)
+}
+
+fn bad(health: &mut Health, times: u32, now: i64) {
+    for _ in 0..times {
+        health.ended(Sign::Bad, at(now), Some(at(now + 60_000)), true);
+    }
+}
+
+#[test]
+fn a_good_attempt_raises_the_limit_by_one_and_a_bad_one_halves_it() {
+    let mut health = Health::new(8);
+    bad(&mut health, 2, 0);
+    assert_eq!(health.limit(), 2);
+    health.ended(Sign::Good, at(0), None, true);
+    assert_eq!(health.limit(), 3);
+    for _ in 0..20 {
+        health.ended(Sign::Good, at(0), None, true);
+    }
+    assert_eq!(health.limit(), 8);
+    assert_eq!((health.may(7, at(0)), health.may(8, at(0))), (May::Begin, May::WhenLanded));
+}
+
+#[test]
+fn some_bad_ones_in_a_row_open_the_breaker_and_one_probe_goes_after_the_pause() {
+    let mut health = Health::new(8);
+    bad(&mut health, 9, 0);
+    assert_eq!(health.may(0, at(0)), May::Begin);
+    bad(&mut health, 1, 0);
+    assert_eq!(health.may(0, at(999)), May::At(at(1_000)));
+    assert_eq!(health.may(0, at(1_000)), May::Begin);
+    health.begins();
+    assert_eq!(health.may(1, at(1_000)), May::WhenLanded);
+    bad(&mut health, 1, 1_000);
+    assert_eq!(health.may(0, at(2_000)), May::At(at(3_000)), "the pause doubles");
+    health.begins();
+    health.ended(Sign::Good, at(3_000), None, true);
+    assert_eq!((health.limit(), health.class()), (1, Class::Proven), "it drains from one at once");
+    assert!(!health.is_open());
+}
+
+#[test]
+fn the_pause_has_a_bound_and_never_outlasts_the_schedule_of_the_event() {
+    let mut health = Health::new(8);
+    bad(&mut health, 10, 0);
+    for _ in 0..9 {
+        health.begins();
+        bad(&mut health, 1, 0);
+    }
+    assert_eq!(health.may(0, at(0)), May::At(at(PAUSE_MS_MAX)));
+    health.begins();
+    health.ended(Sign::Bad, at(0), Some(at(100)), true);
+    assert_eq!(health.may(0, at(0)), May::At(at(100)));
+}
+
+#[test]
+fn an_endpoint_with_nothing_else_waiting_sees_its_schedule_and_no_pause() {
+    let mut health = Health::new(8);
+    for _ in 0..99 {
+        health.ended(Sign::Bad, at(0), Some(at(5)), false);
+    }
+    assert_eq!((health.may(0, at(0)), health.may(1, at(0))), (May::Begin, May::WhenLanded));
+    health.ended(Sign::Bad, at(0), Some(at(5)), true);
+    assert_eq!(health.may(0, at(0)), May::At(at(5)));
+}
+
+#[test]
+fn the_pause_of_one_that_answers_with_an_error_does_not_grow() {
+    let mut health = Health::new(8);
+    bad(&mut health, 10, 0);
+    for _ in 0..5 {
+        health.begins();
+        health.ended(Sign::Ill, at(0), None, true);
+        assert_eq!(health.may(0, at(0)), May::At(at(1_000)));
+    }
+}
+
+#[test]
+fn an_error_that_may_be_of_one_event_slows_down_and_never_opens() {
+    let mut health = Health::new(8);
+    for _ in 0..50 {
+        health.ended(Sign::Failed, at(0), Some(at(5_000)), true);
+    }
+    assert_eq!((health.may(0, at(0)), health.may(1, at(0))), (May::Begin, May::WhenLanded), "one after the other");
+    assert_eq!(health.class(), Class::Suspect);
+    bad(&mut health, 9, 0);
+    health.ended(Sign::Neutral, at(0), None, true);
+    bad(&mut health, 9, 0);
+    assert_eq!(health.may(0, at(0)), May::Begin, "somebody answered between");
+    bad(&mut health, 1, 0);
+    assert!(health.is_open());
+    health.begins();
+    health.ended(Sign::Failed, at(1_000), None, true);
+    assert_eq!((health.is_open(), health.limit(), health.class()), (false, 1, Class::Suspect), "it is there again");
+}
+
+#[test]
+fn what_lands_late_does_not_lengthen_the_pause() {
+    let mut health = Health::new(8);
+    bad(&mut health, 10, 0);
+    bad(&mut health, 3, 500);
+    assert_eq!(health.may(0, at(999)), May::At(at(1_000)));
+}
+
+#[test]
+fn endpoints_are_told_apart_by_what_is_known_of_them() {
+    let mut health = Health::new(8);
+    assert_eq!(health.class(), Class::New);
+    health.ended(Sign::Good, at(0), None, true);
+    assert_eq!(health.class(), Class::Proven);
+    bad(&mut health, 2, 0);
+    assert_eq!(health.class(), Class::Proven, "some failures are forgiven");
+    bad(&mut health, 1, 0);
+    assert_eq!(health.class(), Class::Suspect);
+    let mut stranger = Health::new(8);
+    bad(&mut stranger, 1, 0);
+    assert_eq!(stranger.class(), Class::Suspect);
+    stranger.ended(Sign::Neutral, at(0), None, true);
+    assert_eq!(stranger.class(), Class::Suspect, "that says nothing");
+}
+
+#[test]
+fn an_honest_fail_is_the_events_fault_and_a_refusal_says_nothing() {
+    let sign = |outcome, status| Sign::of(outcome, status, false);
+    assert_eq!(sign(Outcome::Fail, Some(200)), Sign::Good);
+    assert_eq!(sign(Outcome::HttpStatus, Some(404)), Sign::Neutral);
+    assert_eq!(sign(Outcome::HttpStatus, Some(429)), Sign::Ill);
+    for status in [502, 503, 504] {
+        assert_eq!(sign(Outcome::HttpStatus, Some(status)), Sign::Ill);
+    }
+    for status in [500, 501, 505, 599] {
+        assert_eq!(sign(Outcome::HttpStatus, Some(status)), Sign::Failed);
+    }
+    assert_eq!(sign(Outcome::Timeout, None), Sign::Bad);
+}
+
+#[test]
+fn a_kept_connection_that_was_closed_says_nothing_of_its_endpoint() {
+    assert_eq!(Sign::of(Outcome::ConnectFailed, None, true), Sign::None);
+    assert_eq!(Sign::of(Outcome::ConnectFailed, None, false), Sign::Bad);
+    assert_eq!(Sign::of(Outcome::Timeout, None, true), Sign::Bad);
+    let mut health = Health::new(8);
+    let none = |health: &mut Health| health.ended(Sign::None, at(0), Some(at(60_000)), true);
+    bad(&mut health, 9, 0);
+    for _ in 0..9 {
+        none(&mut health);
+    }
+    assert!(!health.is_open(), "no outage");
+    bad(&mut health, 1, 0);
+    assert!(health.is_open(), "nor the end of one");
+    health.begins();
+    none(&mut health);
+    assert_eq!((health.is_open(), health.may(0, at(0))), (true, May::Begin), "another attempt decides");
+    let mut fresh = Health::new(8);
+    none(&mut fresh);
+    assert_eq!((fresh.limit(), fresh.is_unknown()), (8, true));
+}
+
+#[test]
+fn a_pace_spreads_attempts_evenly_and_gives_nothing_back_for_idle_time() {
+    let mut pace = Pace::default();
+    assert_eq!(pace.wait(at(0)), None);
+    pace.set(Some(4));
+    pace.begins(at(0));
+    assert_eq!(pace.wait(at(249)), Some(at(250)));
+    assert_eq!(pace.wait(at(250)), None);
+    pace.begins(at(10_000));
+    assert_eq!(pace.wait(at(10_000)), Some(at(10_250)));
+    let mut fast = Pace::default();
+    fast.set(Some(2_000));
+    let begun = (0..10).filter(|_| fast.wait(at(0)).is_none().then(|| fast.begins(at(0))).is_some()).count();
+    assert_eq!(begun, 2);
+}
