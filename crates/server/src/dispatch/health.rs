@@ -253,7 +253,6 @@ impl Health {
                     Breaker::Closed | Breaker::HalfOpen { .. } => PAUSE_MS_MIN,
                 };
                 let until = next.into_iter().chain([now.plus_ms(pause_ms)]).min().unwrap_or(now);
-                self.is_proven = false;
                 self.breaker = Breaker::Open { until, pause_ms };
             }
         }

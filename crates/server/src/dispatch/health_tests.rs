@@ -98,6 +98,43 @@ fn an_error_that_may_be_of_one_event_slows_down_and_never_opens() {
 }
 
 #[test]
+fn whoever_answers_between_begins_the_count_anew() {
+    for sign in [Sign::Good, Sign::Failed, Sign::Neutral] {
+        let mut health = Health::new(8);
+        bad(&mut health, 9, 0);
+        health.ended(sign, at(0), None, true);
+        bad(&mut health, 9, 0);
+        assert!(!health.is_open(), "{sign:?}");
+        bad(&mut health, 1, 0);
+        health.begins();
+        health.ended(sign, at(1_000), None, true);
+        bad(&mut health, 9, 1_000);
+        assert!(!health.is_open(), "{sign:?} after a pause");
+    }
+    let mut health = Health::new(8);
+    for _ in 0..9 {
+        health.ended(Sign::Good, at(0), None, true);
+        bad(&mut health, 2, 0);
+        assert_eq!(health.class(), Class::Proven, "and so for what is forgiven");
+    }
+}
+
+#[test]
+fn what_is_allowed_holds_at_once_and_a_recovered_endpoint_begins_with_one_all_the_same() {
+    let mut health = Health::new(8);
+    bad(&mut health, 1, 0);
+    assert_eq!(health.limit(), 4);
+    health.allow(3);
+    assert_eq!((health.may(2, at(0)), health.may(3, at(0))), (May::Begin, May::WhenLanded));
+    let mut raised = Health::new(1);
+    bad(&mut raised, 10, 0);
+    raised.allow(8);
+    raised.begins();
+    raised.ended(Sign::Good, at(1_000), None, true);
+    assert_eq!(raised.limit(), 1);
+}
+
+#[test]
 fn what_lands_late_does_not_lengthen_the_pause() {
     let mut health = Health::new(8);
     bad(&mut health, 10, 0);
