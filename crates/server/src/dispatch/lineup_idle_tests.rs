@@ -28,6 +28,17 @@ fn a_merchant_with_nothing_under_way_waits_for_nobody_who_hangs() {
 }
 
 #[test]
+fn a_merchant_whose_attempts_all_hang_gets_nothing_of_what_is_left_for_others() {
+    let mut bench = Bench::new(32, 8);
+    bench.emit_all((1..=4).map(|no| event(no, 200 + no)));
+    assert_eq!(bench.begun(NOW).len(), 4);
+    bench.emit_all((11..=60).map(|no| event(no, 100 + no - 10)));
+    assert_eq!(bench.begun(later(1_000)).len(), 21, "the four are slow by now");
+    bench.emit_all([event(91, 251), event(92, 301)]);
+    assert_eq!(bench.begun(later(1_000)), [92]);
+}
+
+#[test]
 fn a_new_endpoint_of_a_busy_merchant_is_as_new_as_any_other() {
     let mut bench = Bench::new(32, 2);
     bench.emit(event(1, 201), NOW);

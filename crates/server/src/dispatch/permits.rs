@@ -225,6 +225,21 @@ mod tests {
     }
 
     #[test]
+    fn the_slow_of_all_classes_have_a_bound_and_those_that_fail_leave_a_part_of_it() {
+        let slow = |classes: [Class; 8]| {
+            let mut permits = Permits::new(BOUNDS);
+            for (event, class) in (1..).zip(classes) {
+                permits.take(Held { class, ..held(event) }, UnixMillis(0));
+            }
+            permits.age(UnixMillis(9_000));
+            permits.slow
+        };
+        assert_eq!(slow([Class::Suspect; 8]), [0, 0, 3]);
+        let [proven, new] = [Class::Proven, Class::New];
+        assert_eq!(slow([proven, new, proven, new, proven, new, proven, Class::Suspect]), [4, 0, 0]);
+    }
+
+    #[test]
     fn what_was_given_back_while_there_was_no_room_among_the_slow_turns_nothing_slow_later() {
         let mut permits = Permits::new(Bounds { slow: 1, ..BOUNDS });
         permits.take(held(1), UnixMillis(0));
