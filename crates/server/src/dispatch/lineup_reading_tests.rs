@@ -92,8 +92,8 @@ fn what_is_left_alone_or_not_recorded_yet_does_not_hide_what_is_owed_behind_it()
     };
     let mut parked = begun();
     (1..=many).for_each(|no| parked.lineup.park(&Flight::of(&large(no)), later(60_000)));
-    parked.emit(large(900), NOW);
-    assert_eq!(parked.begun(NOW), [900]);
+    parked.emit_all([large(900), event(901, 202)]);
+    assert_eq!(parked.begun(NOW), [900, 901], "though it is read together with one that has nothing in memory");
     let mut unrecorded = begun();
     for no in 1..=many {
         unrecorded.lineup.answered(&Flight::of(&large(no)), NOW);
@@ -132,4 +132,16 @@ fn events_that_wait_take_a_bounded_part_of_the_memory() {
     let begun = bench.begun(NOW);
     assert_eq!(begun.len(), 8);
     assert!(bench.lineup.ready_bytes <= READY_BYTES_MAX + 8 * 5 * 1024 * 1024, "{}", bench.lineup.ready_bytes);
+}
+
+#[test]
+fn what_has_begun_or_was_dropped_takes_no_memory_any_more() {
+    let mut bench = Bench::new(64, 1);
+    bench.emit_all([event(1, 101), event(2, 101), event(3, 102), event(4, 102)]);
+    assert_eq!(bench.begun(NOW), [1, 3]);
+    assert!(bench.lineup.ready_bytes > 0, "one of each is ready");
+    bench.deliver(1);
+    assert_eq!(bench.begun(NOW), [2]);
+    bench.lineup.drop_ready(ApplicationNo(102));
+    assert_eq!(bench.lineup.ready_bytes, 0);
 }

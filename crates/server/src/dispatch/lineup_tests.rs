@@ -180,6 +180,7 @@ fn what_takes_long_gives_its_permit_back_where_there_is_room_among_the_slow() {
     assert_eq!(bench.begun(later(1_000)).len(), 2);
     assert_eq!(bench.begun(later(2_000)).len(), 2);
     assert_eq!(bench.begun(later(9_000)), [] as [i64; 0], "four may be slow, and are");
+    assert_eq!(bench.lineup.first_at(), None, "until one of them lands");
     assert_eq!(bench.lineup.flights(), 6);
     bench.deliver(1);
     assert_eq!(bench.begun(later(9_000)).len(), 1);
@@ -282,34 +283,6 @@ fn an_application_rests_until_something_of_it_is_due() {
 }
 
 #[test]
-fn what_waits_behind_an_event_is_looked_for_when_that_is_over() {
-    let mut bench = Bench::new(9, 9);
-    bench.emit_all([event(1, 101), event(2, 101)]);
-    assert_eq!(bench.begun(NOW), [1, 2]);
-    bench.rows.retain(|e| e.no.0 != 2);
-    bench.rows.push(EventRow { behind: Some(EventNo(1)), due_at: Some(later(600_000)), ..event(2, 101) });
-    bench.lineup.waits(&Flight::of(&event(2, 101)), EventNo(1), NOW);
-    assert_eq!(bench.begun(NOW), [] as [i64; 0]);
-    // The store makes it due with the end of the first.
-    bench.rows.retain(|e| e.no.0 != 2);
-    bench.rows.push(event(2, 101));
-    bench.deliver(1);
-    assert_eq!(bench.begun(NOW), [2]);
-}
-
-#[test]
-fn who_waits_is_known_after_a_restart_from_the_rows() {
-    let mut bench = Bench::new(9, 9);
-    let waits = EventRow { behind: Some(EventNo(1)), due_at: Some(later(600_000)), ..event(2, 101) };
-    bench.emit_all([event(1, 101), waits]);
-    assert_eq!(bench.begun(NOW), [1]);
-    bench.rows.retain(|e| e.no.0 != 2);
-    bench.rows.push(event(2, 101));
-    bench.deliver(1);
-    assert_eq!(bench.begun(NOW), [2]);
-}
-
-#[test]
 fn a_parked_event_is_left_alone_and_its_neighbours_go() {
     let mut bench = Bench::new(9, 1);
     bench.emit_all([event(1, 101), event(2, 101)]);
@@ -317,6 +290,9 @@ fn a_parked_event_is_left_alone_and_its_neighbours_go() {
     bench.lineup.park(&Flight::of(&event(1, 101)), later(60_000));
     assert_eq!(bench.begun(NOW), [2]);
     bench.deliver(2);
+    bench.emit(event(3, 101), later(30_000));
+    assert_eq!(bench.begun(later(30_000)), [3], "what is new is looked for, and the other one still left alone");
+    bench.deliver(3);
     assert_eq!(bench.begun(later(59_999)), [] as [i64; 0]);
     assert_eq!(bench.begun(later(60_000)), [1]);
 }
@@ -330,6 +306,17 @@ fn a_parked_application_loses_what_was_ready_and_gets_it_back() {
     bench.deliver(3);
     bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
     assert_eq!(bench.begun(NOW), [] as [i64; 0], "a ring does not end the rest");
+    assert_eq!(bench.begun(later(5_000)), [1]);
+}
+
+#[test]
+fn an_application_with_one_event_rests_as_well_though_somebody_rings() {
+    let mut bench = Bench::new(9, 1);
+    bench.emit(event(1, 101), NOW);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.lineup.park_application(&Flight::of(&event(1, 101)), later(5_000));
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
+    assert_eq!(bench.begun(later(4_999)), [] as [i64; 0]);
     assert_eq!(bench.begun(later(5_000)), [1]);
 }
 
@@ -370,7 +357,11 @@ fn another_url_is_another_endpoint() {
         }
     }
     assert_eq!(bench.lineup.open_endpoints(), 1);
+    let last = |bench: &Bench| bench.lineup.view(ApplicationNo(101), NOW).expect("it is remembered").last;
+    bench.lineup.came(ApplicationNo(101), NOW, Outcome::Timeout);
+    assert_eq!(last(&bench), Some((NOW, Outcome::Timeout)));
     bench.lineup.knows(ApplicationNo(101), "app_101", 2, ALLOWS);
+    assert_eq!(last(&bench), None);
     bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
     assert_eq!((bench.begun(NOW).len(), bench.lineup.open_endpoints()), (8, 0));
 }
@@ -430,24 +421,6 @@ fn an_endpoint_with_nothing_to_say_of_it_is_forgotten() {
 }
 
 #[test]
-fn an_event_that_waits_for_another_is_read_when_that_one_is_over_and_not_when_it_has_failed() {
-    let mut bench = Bench::new(9, 9);
-    let behind = EventRow { behind: Some(EventNo(1)), due_at: Some(later(60_000)), ..event(2, 101) };
-    bench.emit_all([event(1, 101), behind]);
-    assert_eq!(bench.begun(NOW), [1]);
-    bench.land(1, Sign::Good, Some(later(5_000)), NOW);
-    let reads = bench.reads;
-    assert_eq!((bench.begun(later(4_999)), bench.reads), (vec![], reads), "nothing has become due");
-    assert_eq!(bench.begun(later(5_000)), [1]);
-    bench.land(1, Sign::Good, None, later(5_000));
-    // As the batch that ends the first one leaves it in the store.
-    for row in &mut bench.rows {
-        (row.behind, row.due_at) = (None, Some(later(5_000)));
-    }
-    assert_eq!(bench.begun(later(5_000)), [2]);
-}
-
-#[test]
 fn an_open_endpoint_that_is_forgotten_is_not_counted_any_more() {
     let mut bench = Bench::new(64, 20);
     bench.emit_all((1..=25).map(|no| event(no, 101)));
@@ -473,3 +446,6 @@ mod idle;
 
 #[path = "lineup_unrecorded_tests.rs"]
 mod unrecorded;
+
+#[path = "lineup_waiting_tests.rs"]
+mod waiting;

@@ -62,6 +62,20 @@ fn what_was_answered_and_could_not_be_recorded_is_owed_again() {
 }
 
 #[test]
+fn an_endpoint_that_moves_before_its_answer_is_recorded_gets_nothing_twice() {
+    let mut bench = Bench::new(8, 1);
+    bench.emit(event(1, 101), NOW);
+    assert_eq!(bench.begun(NOW), [1]);
+    bench.lineup.knows(ApplicationNo(101), "app_101", 1, ALLOWS);
+    bench.answered(1, NOW);
+    bench.lineup.knows(ApplicationNo(101), "app_101", 2, ALLOWS);
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
+    assert_eq!((bench.begun(NOW), bench.lineup.flights()), (vec![], 1), "the store still has it as owed");
+    bench.deliver(1);
+    assert_eq!(bench.lineup.flights(), 0);
+}
+
+#[test]
 fn all_together_have_a_bound() {
     let mut bench = Bench::new(1_000, 100);
     bench.emit_all((1..=300).map(|no| event(no, 101 + no % 10)));

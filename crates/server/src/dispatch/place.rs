@@ -267,11 +267,9 @@ impl Place {
         self.rests_until.take().is_some()
     }
 
-    /// Takes out what is ready; the store still has it.
+    /// Takes out what is ready; the store still has it. Whoever drops it notes when to look again, or gives up.
     pub(super) fn drop_ready(&mut self) -> Chain<Drain<'_, EventRow>, Drain<'_, EventRow>> {
         let [first, again] = &mut self.kinds;
-        (first.has_more, again.has_more) =
-            (first.has_more || !first.ready.is_empty(), again.has_more || !again.ready.is_empty());
         first.ready.drain(..).chain(again.ready.drain(..))
     }
 
