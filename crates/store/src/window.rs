@@ -322,3 +322,33 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_that_is_on_its_way_into_the_journal_is_nobody_elses() {
+        let (window, hash) = (Window::new(0, 0), ClaimHash::from_bytes([7; 16]));
+        assert_eq!(window.reserve(hash, 5), Seen::Taken);
+        assert_eq!(window.settling(hash, 5), Seen::Taken);
+        assert_eq!(window.settling(hash, 5), Seen::Used);
+        assert!(matches!(window.claim(hash, 5), Err(Seen::Used)));
+        window.release(hash, 5);
+        assert_eq!(window.reserve(hash, 5), Seen::Used);
+        window.unsettled(hash, 5);
+        assert_eq!(window.settling(hash, 5), Seen::Taken, "the journal could not take it");
+        window.settled(hash, 5);
+        assert_eq!(window.settling(hash, 5), Seen::Used);
+    }
+
+    #[test]
+    fn a_reservation_is_given_back_by_its_own_request_only() {
+        let (window, hash) = (Window::new(0, 0), ClaimHash::from_bytes([7; 16]));
+        assert_eq!(window.reserve(hash, 5), Seen::Taken);
+        window.release(hash, 6);
+        assert_eq!(window.reserve(hash, 6), Seen::Used);
+        window.release(hash, 5);
+        assert_eq!(window.reserve(hash, 6), Seen::Taken);
+    }
+}

@@ -96,8 +96,12 @@ fn answer_one(nonces: &Nonces, job: Job, answer: Answer, others: Option<Others>)
 mod tests {
     use std::sync::OnceLock;
 
+    use countersign_domain::ids::{ApplicationNo, TenantNo};
+    use countersign_domain::time::UnixMillis;
+
     use super::*;
-    use crate::batch::{Batch, Committed};
+    use crate::batch::{Batch, Committed, Conflict, Write};
+    use crate::contract::{ClaimKey, Claimed, StoreError};
     use crate::sqlite::{SqliteOptions, SqliteStore};
 
     fn nonces() -> Arc<Nonces> {
@@ -137,6 +141,30 @@ mod tests {
         let others = answer(&nonces(), [first, second].into_iter().map(done));
         assert!(is_told(&mut stays));
         drop(others);
+    }
+
+    #[test]
+    fn of_one_who_went_away_what_was_not_used_is_given_back() {
+        let (nonces, stamped_at) = (nonces(), UnixMillis(5));
+        let claim = |text: &str| ClaimKey {
+            tenant: TenantNo(1),
+            application: ApplicationNo(1),
+            nonce: text.to_owned(),
+            stamped_at,
+        };
+        for (text, why, after) in [
+            ("refused", CommitError::Conflict(Conflict::NonceUsed), Claimed::Fresh),
+            ("failed", CommitError::Store(StoreError::Unavailable(String::new())), Claimed::Fresh),
+            ("unknown", CommitError::Unknown, Claimed::Used),
+        ] {
+            assert_eq!(nonces.reserve(&claim(text)), Claimed::Fresh);
+            let (answer, gone) = Waiting::new();
+            drop(gone);
+            let batch = Batch(vec![Write::ClaimNonce(claim(text))]);
+            let job = Job { task: Task::commit(batch, &OnceLock::new()), answer };
+            drop(super::answer(&nonces, [(job, Err(why))].into_iter()));
+            assert_eq!(nonces.reserve(&claim(text)), after, "{text}");
+        }
     }
 
     #[test]

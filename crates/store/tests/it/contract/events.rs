@@ -279,7 +279,9 @@ pub async fn only_what_is_over_is_delivered_again(store: Any) {
     commit(&*store, vec![attempt(2, 1, DeliveryState::Delivered, None)]).await;
     commit(&*store, vec![attempt(3, 1, DeliveryState::Dead, None)]).await;
     let again = |no| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(80) };
-    for no in [1, 404] {
+    let held = EventRow { state: DeliveryState::Held, due_at: None, ..event(4, "a") };
+    commit(&*store, vec![enqueue(held)]).await;
+    for no in [1, 4, 404] {
         assert_eq!(conflict(&*store, vec![again(no)]).await, Conflict::Moved(Key::Delivery(EventNo(no))));
     }
     commit(&*store, vec![again(2), again(3)]).await;
