@@ -142,6 +142,9 @@ pub async fn events_are_forgotten_up_to_the_first_that_is_open_or_young(store: A
     assert_eq!(gone, Conflict::Moved(Key::Delivery(EventNo(2))));
     commit(&*store, vec![forget_events(99)]).await;
     assert_eq!(seqs(&store).await, [4, 5, 6, 7], "what is owed stays, and all behind it");
+    commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }, forget_events(99)]).await;
+    assert_eq!(seqs(&store).await, [4, 5, 6, 7], "what is held is owed as well");
+    assert_eq!(store.old_events(at(99), 9, all()).await.expect("reads"), []);
 }
 
 pub async fn the_last_event_of_an_application_is_never_forgotten(store: Any) {

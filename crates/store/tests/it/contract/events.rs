@@ -158,6 +158,17 @@ pub async fn an_event_waits_behind_a_pending_one_until_that_is_over(store: Any) 
     }
 }
 
+pub async fn an_event_that_went_out_of_turn_keeps_to_its_own_schedule(store: Any) {
+    for no in [1, 2] {
+        commit(&*store, vec![enqueue(event(no, "a"))]).await;
+    }
+    commit(&*store, vec![defer(2, 1, 500)]).await;
+    commit(&*store, vec![attempt(2, 1, DeliveryState::Pending, Some(at(900)))]).await;
+    assert_eq!(one(&store, 2).await.behind, None, "it waits for nobody any more");
+    commit(&*store, vec![attempt(1, 1, DeliveryState::Delivered, None)]).await;
+    assert_eq!(one(&store, 2).await.due_at, Some(at(900)));
+}
+
 pub async fn an_event_waits_behind_nothing_that_is_over_or_not_there(store: Any) {
     for no in 1..=2 {
         commit(&*store, vec![enqueue(event(no, "a"))]).await;

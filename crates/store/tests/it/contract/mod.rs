@@ -114,6 +114,7 @@ contract! {
         pending_events_come_by_kind_and_due_time,
         who_is_owed_something_comes_once_with_the_first_due_time,
         an_event_waits_behind_a_pending_one_until_that_is_over,
+        an_event_that_went_out_of_turn_keeps_to_its_own_schedule,
         an_event_waits_behind_nothing_that_is_over_or_not_there,
         an_event_waits_behind_one_that_is_held_as_behind_a_pending_one,
         the_open_event_before_one_is_of_its_own_business,
