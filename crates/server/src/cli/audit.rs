@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use countersign_store::AnyStore;
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -28,8 +28,6 @@ const COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "reques
 const PAGE: u32 = 500;
 /// Heads sent at a time: well below the largest body.
 const HEADS_PER_CALL: usize = 500;
-/// How often a call is repeated that another walk held off: it waits for its turn by itself.
-const REPEATS_MAX: usize = 2;
 /// How often a long walk says how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -273,15 +271,7 @@ fn ask_until_the_end(direct: &Direct<'_>, kept: &[KeptHead]) -> anyhow::Result<S
             .raw("heads", Some(serde_json::to_string(page)?))
             .raw("more_heads", Some(pages.peek().is_some().to_string()))
             .text("after", after.as_deref());
-        let mut answer = direct.send(&call)?;
-        // Somebody else's walk has its turn, for which this call has waited already.
-        for _ in 0..REPEATS_MAX {
-            if answer.status != StatusCode::SERVICE_UNAVAILABLE {
-                break;
-            }
-            answer = direct.send(&call)?;
-        }
-        let answer = accepted(&answer)?.to_owned();
+        let answer = accepted(&direct.send(&call)?)?.to_owned();
         let verdict: Verdict = serde_json::from_str(&answer).context("the answer cannot be read")?;
         progress.show(verdict.lines);
         match verdict.next {

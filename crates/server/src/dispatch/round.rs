@@ -195,7 +195,8 @@ impl Dispatcher {
                 return Err(error);
             }
         };
-        for row in &mut rows {
+        // One that waits behind another is looked at when that one is over.
+        for row in rows.iter_mut().filter(|row| row.behind.is_none()) {
             row.due_at = row.due_at.map(|at| due(at, now));
         }
         let mut last = None;

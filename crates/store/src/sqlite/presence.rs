@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{Metadata, canonicalize, metadata};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,13 @@ use crate::contract::StoreError;
 pub(super) struct Presence {
     database: Opened,
     log: Opened,
+}
+
+/// Where SQLite keeps the log of a database: it follows links, and takes the folder of the file that it finds.
+fn log_of(path: &Path) -> io::Result<PathBuf> {
+    let mut log = OsString::from(canonicalize(path)?);
+    log.push("-wal");
+    Ok(PathBuf::from(log))
 }
 
 #[derive(Debug)]
@@ -31,16 +38,17 @@ impl Presence {
     /// Of the files as they are now: the database is open, and something was written to it.
     pub(super) fn of(path: &Path) -> Result<Self, StoreError> {
         let unseen = |error| StoreError::Unavailable(format!("{} cannot be looked at: {error}", path.display()));
-        // SQLite follows links, and keeps the log beside the file that it finds.
-        let mut log = OsString::from(canonicalize(path).map_err(unseen)?);
-        log.push("-wal");
-        Ok(Self { database: Opened::of(path, true)?, log: Opened::of(Path::new(&log), false)? })
+        Ok(Self { database: Opened::of(path, true)?, log: Opened::of(&log_of(path).map_err(unseen)?, false)? })
     }
 
     /// `Unavailable` where one of them was removed, moved or replaced since, or nothing is left of the database.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         self.check_database()?;
-        self.log.check()
+        self.log.check().or_else(|gone| {
+            // The folder may be known by another name by now.
+            let is_there = log_of(&self.database.path).and_then(metadata).is_ok_and(|found| id(&found) == self.log.id);
+            if is_there { Ok(()) } else { Err(gone) }
+        })
     }
 
     /// The same for the database file alone: a log that is gone leaves nothing behind once everybody has closed.
@@ -127,6 +135,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn to_close_saves_what_was_in_a_log_that_was_removed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("db");
+        let store = open(&path);
+        set(&store, "acknowledged").await.expect("all is well");
+        assert!(store.setting("name").await.expect("reads").is_some());
+        remove_file(dir.path().join("db-wal")).expect("removes");
+        says(set(&store, "refused").await, "was removed or moved");
+        store.close().expect("closes");
+        drop(store);
+        assert_eq!(open(&path).setting("name").await.expect("reads").as_deref(), Some("acknowledged"));
+    }
+
+    #[tokio::test]
     async fn to_close_makes_no_file_in_the_place_of_one_that_was_removed() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("db");
@@ -148,8 +170,15 @@ mod tests {
         says(set(&store, "gone").await, "was removed or moved");
         rename(other.path().join("away"), &real).expect("moves back");
         set(&store, "two").await.expect("all is well again");
+        rename(other.path(), other.path().with_extension("renamed")).expect("moves the folder");
+        remove_file(&path).expect("removes the link");
+        let real = other.path().with_extension("renamed").join("real");
+        std::os::unix::fs::symlink(&real, &path).expect("links");
+        set(&store, "three").await.expect("the same files, by another name");
         std::fs::OpenOptions::new().write(true).truncate(true).open(&path).expect("opens");
         says(set(&store, "lost").await, "was emptied");
+        drop(store);
+        std::fs::remove_dir_all(other.path().with_extension("renamed")).expect("removes");
     }
 
     #[tokio::test]

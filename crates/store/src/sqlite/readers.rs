@@ -82,8 +82,6 @@ fn open(path: &Path) -> Result<Connection, StoreError> {
     conn.busy_timeout(Duration::from_secs(1)).map_err(fault)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     stable_plans(&conn)?;
-    // Whoever closes last would move the log to the file, and remove it: that is for the writer's to do.
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(fault)?;
     for (name, value) in [("query_only", 1), ("cache_size", -READ_CACHE_KIB), ("mmap_size", 0)] {
         conn.pragma_update(None, name, value).map_err(fault)?;
     }
@@ -162,7 +160,12 @@ impl Readers {
     fn open(&self) -> Result<Connection, StoreError> {
         self.presence.check()?;
         let conn = open(&self.path)?;
+        // Whoever is the last to close a file moves the log that lies beside it there, and removes it: not where the log is another file's.
+        let closes_without_log =
+            |yes| conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, yes).map_err(fault);
+        closes_without_log(true)?;
         self.presence.check()?;
+        closes_without_log(false)?;
         Ok(conn)
     }
 

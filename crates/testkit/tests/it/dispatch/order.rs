@@ -92,6 +92,25 @@ async fn what_a_clock_wrote_that_was_years_ahead_goes_when_it_is_right_again() {
 }
 
 #[tokio::test]
+async fn what_waits_behind_another_is_not_tried_for_years_of_a_clock_either() {
+    const AHEAD_MS: i64 = 300 * 365 * 86_400_000;
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    endpoint.script([Reply::Fail, Reply::Fail]);
+    bench.clock.advance_ms(AHEAD_MS);
+    let first = bench.emit(&owner, "order").await;
+    let second = bench.emit(&owner, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    bench.clock.advance_ms(-AHEAD_MS);
+    // The first fails again; the second is left alone, and nothing goes round and round.
+    assert_eq!(tokio::time::timeout(SOON, bench.deliver()).await.expect("ends"), 1);
+    assert_eq!(bench.row(&second).await.attempts, 0);
+    assert_eq!(bench.deliver_next(&first).await, 2);
+    assert_eq!(sequences(&endpoint), ["1/1", "1/2", "1/3", "2/1"]);
+}
+
+#[tokio::test]
 async fn a_later_callback_goes_when_the_earlier_one_is_dead() {
     let schedule = countersign_domain::delivery::Schedule::parse(&["5s"]).expect("a schedule");
     let bench = Bench::with(DispatchSettings { schedule, ..settings() }).await;
