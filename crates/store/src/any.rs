@@ -15,7 +15,7 @@ use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, Store, StoreError,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, Store, StoreError,
     TokenRow, TurningRow,
 };
 use crate::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, RateRow};
@@ -288,8 +288,8 @@ impl Store for AnyStore {
         either!(self, s => s.owed(lanes, page).await)
     }
 
-    async fn pending_of(&self, of: Vec<(TenantNo, ApplicationNo)>, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        either!(self, s => s.pending_of(of, limit).await)
+    async fn pending_of(&self, portion: Portion) -> Result<Vec<EventRow>, StoreError> {
+        either!(self, s => s.pending_of(portion).await)
     }
 
     async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {

@@ -98,6 +98,17 @@ pub struct OwedRow {
     pub due_at: UnixMillis,
 }
 
+/// Which pending events are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// Those of these applications.
+    pub of: Vec<(TenantNo, ApplicationNo)>,
+    /// But for these.
+    pub known: Vec<EventNo>,
+    /// Of each application the first due ones that were never attempted, at most so many, and as many of those that were.
+    pub limit: u32,
+}
+
 /// An application with open events that are still to be held or released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurningRow {
@@ -298,13 +309,8 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
         page: Cursor<ApplicationNo>,
     ) -> impl Future<Output = Result<Vec<OwedRow>, StoreError>> + Send;
 
-    /// Pending events of these applications, whether they are due or not: of each the `limit` first due ones that were never attempted and
-    /// as many of those that were. By application, first attempts first, then by due time and number.
-    fn pending_of(
-        &self,
-        of: Vec<(TenantNo, ApplicationNo)>,
-        limit: u32,
-    ) -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
+    /// Pending events, whether they are due or not. By application, first attempts first, then by due time and number.
+    fn pending_of(&self, portion: Portion) -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
 
     /// An event of the same application and `biz_id` that has a lower `sequence` and is not over (pending, or held and about to be released); where
     /// there are several, one of them.

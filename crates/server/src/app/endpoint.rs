@@ -3,7 +3,7 @@
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use countersign_store::backlog::Backlogs as _;
-use countersign_store::contract::ApplicationView;
+use countersign_store::contract::{ApplicationView, Portion};
 
 use super::App;
 use super::error::AppError;
@@ -104,7 +104,8 @@ pub async fn look(app: &App, client_id: &str) -> Result<Endpoint, AppError> {
     let (open, none) = (Count::of(backlog.open), Count::of(0));
     // What is open goes by its application as it is now: a large backlog is held or released in portions, and some rows are late.
     let goes_out = view.goes_out();
-    let first = if goes_out { app.store.pending_of(vec![(tenant, of)], 1).await? } else { Vec::new() };
+    let next = Portion { of: vec![(tenant, of)], known: Vec::new(), limit: 1 };
+    let first = if goes_out { app.store.pending_of(next).await? } else { Vec::new() };
     Ok(Endpoint {
         flow: Flow::of(app, &view),
         pending: if goes_out { open } else { none },

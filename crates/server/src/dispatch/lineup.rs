@@ -1,7 +1,7 @@
 //! Which callback goes next: bookkeeping in memory, without IO and without a clock.
 //!
-//! Invariant: an event that is ready or in flight here is not taken a second time. A caller lands what has ended *before* it
-//! reads what is owed, so that a row read before an attempt was recorded can never begin that attempt again.
+//! Invariant: an event that is ready or in flight here is not taken a second time: a read leaves it out. A caller lands what has ended
+//! *before* it reads what is owed, so that a row read before an attempt was recorded can never begin that attempt again.
 //!
 //! Who waits for whom:
 //! - An application waits for its own attempts: it has so many at once as its endpoint stands ([`Health`]).
@@ -16,7 +16,7 @@ use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
-use countersign_store::contract::EventRow;
+use countersign_store::contract::{EventRow, Portion};
 use foldhash::HashMap;
 
 use super::flight::Flight;
@@ -46,8 +46,8 @@ const AWAITED_MAX: usize = 65_536;
 pub(super) enum Next {
     /// Begin this attempt.
     Begin(Box<EventRow>),
-    /// Read these applications' pending events, so many of each kind, and offer them.
-    Read(Vec<(TenantNo, ApplicationNo)>, u32),
+    /// Read what is pending, and offer it.
+    Read(Portion),
 }
 
 /// The breaker of an endpoint has turned.
@@ -142,12 +142,17 @@ impl Lineup {
         if self.reading.is_empty() {
             return None;
         }
-        let mut reading = std::mem::take(&mut self.reading);
-        reading.sort_unstable_by_key(|(_, application)| *application);
-        let places = || reading.iter().filter_map(|(_, application)| self.places.get(application));
-        let known = places().map(Place::known).max().unwrap_or(0);
-        let limit = known + places().map(Place::portion).min().unwrap_or(0).min(self.portion_max(reading.len()));
-        Some(Next::Read(reading, u32::try_from(limit).unwrap_or(u32::MAX)))
+        let mut of = std::mem::take(&mut self.reading);
+        of.sort_unstable_by_key(|(_, application)| *application);
+        for (_, application) in &of {
+            if let Some(place) = self.places.get_mut(application) {
+                place.unpark(now);
+            }
+        }
+        let places = || of.iter().filter_map(|(_, application)| self.places.get(application));
+        let known = places().flat_map(Place::known).collect();
+        let limit = places().map(Place::portion).min().unwrap_or(0).min(self.portion_max(of.len()));
+        Some(Next::Read(Portion { of, known, limit: u32::try_from(limit).unwrap_or(u32::MAX) }))
     }
 
     /// Rows that are read of each of so many applications at the most, beyond those in memory.
@@ -219,11 +224,11 @@ impl Lineup {
         let mut rows = rows.into_iter().peekable();
         for (tenant, application) in asked {
             let mut counts = [0_usize; 2];
-            let mut later = None;
             let Some(place) = self.places.get_mut(application) else { continue };
             place.stands = Stands::Out;
             place.expect_nothing();
             let (mut cut, ready, mut read) = ([false; 2], place.ready_of_each(), 0);
+            let mut later = place.parked_until();
             while let Some(row) = rows.next_if(|row| row.application == *application) {
                 let repeated = usize::from(row.attempts > 0);
                 counts[repeated] += 1;
@@ -238,15 +243,12 @@ impl Lineup {
                     continue;
                 }
                 cut[repeated] |= counts[repeated] >= limit;
-                if let Some(until) = place.parked_until(row.no, now) {
-                    later = later.into_iter().chain([until]).min();
-                    continue;
-                }
                 // Of what there is enough is read again when that has gone.
                 let is_filled = place.has_ready(repeated) && self.ready_bytes + bytes > READY_BYTES_MAX;
                 if is_filled || ready[repeated] >= PORTION_MIN {
                     cut[repeated] = true;
-                } else if place.take(row, repeated, ready) {
+                } else {
+                    place.take(row, repeated);
                     self.ready_bytes += bytes;
                 }
             }
@@ -459,7 +461,7 @@ impl Lineup {
             self.drop_ready(application);
             if let Some(place) = self.places.get_mut(&application) {
                 place.expect_nothing();
-                place.unpark();
+                place.unpark_all();
             }
         }
         // Their ends are seen elsewhere.

@@ -114,7 +114,7 @@ fn several_that_are_read_at_once_are_read_in_small_portions_and_so_is_one_where_
         }
         bench.lineup.ready_bytes = ready_bytes;
         match bench.lineup.next(NOW) {
-            Some(Next::Read(of, limit)) => (of.len(), limit),
+            Some(Next::Read(Portion { of, limit, .. })) => (of.len(), limit),
             other => panic!("{other:?}"),
         }
     };

@@ -66,14 +66,16 @@ impl Bench {
         loop {
             match self.lineup.next(now)? {
                 Next::Begin(event) => return Some(*event),
-                Next::Read(of, limit) => {
+                Next::Read(Portion { of, known, limit }) => {
                     self.reads += 1;
                     assert!(self.reads < 10_000, "it reads the same again and again");
                     let limit_rows = usize::try_from(limit).expect("small");
                     let mut found = Vec::new();
                     for (_, application) in &of {
                         for again in [false, true] {
-                            let asked = |e: &&EventRow| e.application == *application && (e.attempts > 0) == again;
+                            let asked = |e: &&EventRow| {
+                                e.application == *application && (e.attempts > 0) == again && !known.contains(&e.no)
+                            };
                             let mut rows: Vec<EventRow> = self.rows.iter().filter(asked).cloned().collect();
                             rows.sort_by_key(|e| (e.due_at, e.no));
                             rows.truncate(limit_rows);

@@ -150,12 +150,14 @@ impl Place {
         Considered::Begin(Box::new(event))
     }
 
-    /// Events of it in memory.
-    pub(super) fn known(&self) -> usize {
-        self.ready() + self.in_flight.len() + self.unrecorded.len() + self.parked.len()
+    /// Events of it in memory, which are owed as long as they are not recorded.
+    pub(super) fn known(&self) -> impl Iterator<Item = EventNo> {
+        let ready = self.kinds.iter().flat_map(|kind| kind.ready.iter().map(|event| event.no));
+        let parked = self.parked.iter().map(|(event, _)| *event);
+        ready.chain(self.in_flight.iter().copied()).chain(self.unrecorded.iter().copied()).chain(parked)
     }
 
-    /// Rows that a read of it asks for beyond those in memory, which come again: they are owed as long as they are not recorded.
+    /// Rows that a read of it asks for beyond those in memory.
     pub(super) const fn portion(&self) -> usize {
         self.portion
     }
@@ -171,18 +173,23 @@ impl Place {
         self.parked.push((event, until));
     }
 
-    /// Until when an event is left alone; none: it may go.
-    pub(super) fn parked_until(&mut self, event: EventNo, now: UnixMillis) -> Option<UnixMillis> {
+    /// When the first one of those that are left alone may go.
+    pub(super) fn parked_until(&self) -> Option<UnixMillis> {
+        self.parked.iter().map(|(_, until)| *until).min()
+    }
+
+    /// What was to be left alone until now may go.
+    pub(super) fn unpark(&mut self, now: UnixMillis) {
         self.parked.retain(|(_, until)| now < *until);
-        self.parked.iter().find(|(of, _)| *of == event).map(|(_, until)| *until)
     }
 
     /// Nothing is left alone any more.
-    pub(super) fn unpark(&mut self) {
+    pub(super) fn unpark_all(&mut self) {
         self.parked.clear();
     }
 
     /// Events of it that wait for their turn only.
+    #[cfg(test)]
     pub(super) fn ready(&self) -> usize {
         self.kinds.iter().map(|kind| kind.ready.len()).sum()
     }
@@ -196,16 +203,9 @@ impl Place {
         self.kinds.each_ref().map(|kind| kind.ready.len())
     }
 
-    /// Takes a due event, unless it is in flight, or was ready before the read that found it: `ready` of each kind were. A read finds no row
-    /// twice.
-    pub(super) fn take(&mut self, row: EventRow, repeated: usize, ready: [usize; 2]) -> bool {
-        let mut before = self.kinds.iter().zip(ready).flat_map(|(kind, ready)| kind.ready.iter().take(ready));
-        let is_known =
-            self.in_flight.contains(&row.no) || self.unrecorded.contains(&row.no) || before.any(|e| e.no == row.no);
-        if !is_known {
-            self.kinds[repeated].ready.push_back(row);
-        }
-        !is_known
+    /// Takes a due event, which is not in memory.
+    pub(super) fn take(&mut self, row: EventRow, repeated: usize) {
+        self.kinds[repeated].ready.push_back(row);
     }
 
     /// The store may have more of both kinds.

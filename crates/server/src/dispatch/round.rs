@@ -5,10 +5,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use countersign_domain::delivery::due;
-use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
-use countersign_store::contract::{Cursor, EventRow};
+use countersign_store::contract::{Cursor, EventRow, Portion};
 use countersign_store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -148,7 +147,7 @@ impl Dispatcher {
             match desk.lineup.next(now) {
                 None => break,
                 Some(Next::Begin(event)) => self.begin(&mut desk, *event),
-                Some(Next::Read(of, limit)) => self.read(&mut desk, of, limit, now).await?,
+                Some(Next::Read(portion)) => self.read(&mut desk, portion, now).await?,
             }
         }
         let under_way = desk.lineup.under_way();
@@ -181,14 +180,9 @@ impl Dispatcher {
     }
 
     /// Reads what these applications have waiting.
-    async fn read(
-        &self,
-        desk: &mut Desk,
-        of: Vec<(TenantNo, ApplicationNo)>,
-        limit: u32,
-        now: UnixMillis,
-    ) -> Result<(), StoreError> {
-        let mut rows = match self.app.store.pending_of(of.clone(), limit).await {
+    async fn read(&self, desk: &mut Desk, portion: Portion, now: UnixMillis) -> Result<(), StoreError> {
+        let (of, limit) = (portion.of.clone(), portion.limit);
+        let mut rows = match self.app.store.pending_of(portion).await {
             Ok(rows) => rows,
             Err(error) => {
                 desk.lineup.unread(&of, now.plus_ms(i64::try_from(STORE_PAUSE.as_millis()).unwrap_or(i64::MAX)));

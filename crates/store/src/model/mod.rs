@@ -29,7 +29,7 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, SecretRow, Store,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, SecretRow, Store,
     StoreError, TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -276,14 +276,14 @@ impl Store for ModelStore {
         Ok(page(rest, cursor.limit))
     }
 
-    async fn pending_of(&self, of: Vec<(TenantNo, ApplicationNo)>, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    async fn pending_of(&self, Portion { of, known, limit }: Portion) -> Result<Vec<EventRow>, StoreError> {
         let state = self.state();
         let mut found = Vec::new();
         for of in of {
             for repeated in [false, true] {
                 let asked = |e: &&EventRow| (e.tenant, e.application) == of && (e.attempts > 0) == repeated;
-                let mut pending: Vec<&EventRow> =
-                    state.events.values().filter(|e| e.state == DeliveryState::Pending).filter(asked).collect();
+                let new = |e: &&EventRow| e.state == DeliveryState::Pending && !known.contains(&e.no);
+                let mut pending: Vec<&EventRow> = state.events.values().filter(new).filter(asked).collect();
                 pending.sort_by_key(|e| (e.due_at, e.no));
                 found.extend(page(pending.into_iter().cloned(), limit));
             }

@@ -61,7 +61,7 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, Store, StoreError,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, Store, StoreError,
     TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -353,8 +353,8 @@ impl Store for PostgresStore {
         queries::owed(&self.readers, lanes, &page).await
     }
 
-    async fn pending_of(&self, of: Vec<(TenantNo, ApplicationNo)>, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        queries::pending_of(&self.readers, &of, limit).await
+    async fn pending_of(&self, portion: Portion) -> Result<Vec<EventRow>, StoreError> {
+        queries::pending_of(&self.readers, &portion).await
     }
 
     async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {

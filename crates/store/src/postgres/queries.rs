@@ -18,7 +18,7 @@ use super::statements::{EVENTS, Sql};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
+    MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -224,9 +224,10 @@ pub(super) async fn owed(from: &Readers, lanes: LaneSet, page: &Cursor<Applicati
     many(from, Sql::Owed, &[&numbers(lanes), &after, &i64::from(page.limit)], rows::owed).await
 }
 
-pub(super) async fn pending_of(from: &Readers, of: &[(TenantNo, ApplicationNo)], limit: u32) -> Found<Vec<EventRow>> {
-    let (tenants, applications): (Vec<i64>, Vec<i64>) = of.iter().map(|(tenant, of)| (tenant.0, of.0)).unzip();
-    many(from, Sql::PendingOf, &[&tenants, &applications, &i64::from(limit)], rows::event).await
+pub(super) async fn pending_of(from: &Readers, portion: &Portion) -> Found<Vec<EventRow>> {
+    let (limit, known) = (i64::from(portion.limit), portion.known.iter().map(|event| event.0).collect::<Vec<i64>>());
+    let (tenants, applications): (Vec<i64>, Vec<i64>) = portion.of.iter().map(|(tenant, of)| (tenant.0, of.0)).unzip();
+    many(from, Sql::PendingOf, &[&tenants, &applications, &limit, &known], rows::event).await
 }
 
 pub(super) async fn open_before(from: &Readers, event: &EventRow) -> Found<Option<EventNo>> {

@@ -51,7 +51,7 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, RuleFilter, RulePage, SealedSecret, Store, StoreError,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, Store, StoreError,
     TokenRow, TurningRow,
 };
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -357,12 +357,12 @@ impl Store for SqliteStore {
         self.readers.away(move |conn| owed::owed(conn, &page)).await
     }
 
-    async fn pending_of(&self, of: Vec<(TenantNo, ApplicationNo)>, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    async fn pending_of(&self, portion: Portion) -> Result<Vec<EventRow>, StoreError> {
         // Some rows are sooner read than handed to another thread.
-        if of.len().saturating_mul(limit as usize) <= ROWS_READ_HERE {
-            return self.readers.here(|conn| owed::pending_of(conn, &of, limit));
+        if portion.of.len().saturating_mul(portion.limit as usize) <= ROWS_READ_HERE {
+            return self.readers.here(|conn| owed::pending_of(conn, &portion));
         }
-        self.readers.away(move |conn| owed::pending_of(conn, &of, limit)).await
+        self.readers.away(move |conn| owed::pending_of(conn, &portion)).await
     }
 
     async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {

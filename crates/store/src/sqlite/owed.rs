@@ -1,11 +1,12 @@
 //! What is owed: which applications have pending deliveries, and which of theirs comes first.
 
-use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo};
 use rusqlite::{Connection, params};
 
+use super::fault::fault;
 use super::queries::{Found, event_columns, many, one};
 use super::rows;
-use crate::contract::{Cursor, EventRow, OwedRow};
+use crate::contract::{Cursor, EventRow, OwedRow, Portion};
 use crate::words::before;
 
 /// A walk from one application to the next, whatever each has waiting.
@@ -28,18 +29,35 @@ pub(super) fn owed(conn: &Connection, page: &Cursor<ApplicationNo>) -> Found<Vec
     many(conn, sql, params![after, page.limit, i64::MAX], rows::owed)
 }
 
-pub(super) fn pending_of(conn: &Connection, of: &[(TenantNo, ApplicationNo)], limit: u32) -> Found<Vec<EventRow>> {
-    let sql = concat!(
+/// Which ones there are is seen in the index alone, so that one that is known costs a step there.
+pub(super) fn pending_of(conn: &Connection, portion: &Portion) -> Found<Vec<EventRow>> {
+    let numbers = "SELECT d.event_no FROM delivery d INDEXED BY delivery_next
+                   WHERE d.state = 'pending' AND d.application_no = ?1 AND min(d.attempts, 1) = ?2
+                   ORDER BY d.due_at, d.event_no";
+    let row = concat!(
         "SELECT ",
         event_columns!(),
-        "FROM delivery d INDEXED BY delivery_next CROSS JOIN event e ON e.event_no = d.event_no
-         WHERE d.state = 'pending' AND d.application_no = ?1 AND min(d.attempts, 1) = ?2 AND d.tenant_no = ?3
-         ORDER BY d.due_at, d.event_no LIMIT ?4"
+        "FROM delivery d CROSS JOIN event e ON e.event_no = d.event_no
+         WHERE d.event_no = ?1 AND d.tenant_no = ?2 AND d.state = 'pending' AND min(d.attempts, 1) = ?3"
     );
-    let mut found = Vec::new();
-    for (tenant, application) in of {
+    let (mut known, mut found) = (portion.known.clone(), Vec::new());
+    known.sort_unstable();
+    let (mut numbers, mut row) =
+        (conn.prepare_cached(numbers).map_err(fault)?, conn.prepare_cached(row).map_err(fault)?);
+    for (tenant, application) in &portion.of {
         for repeated in [0, 1] {
-            found.extend(many(conn, sql, params![application.0, repeated, tenant.0, limit], rows::event)?);
+            let (mut new, mut left) = (numbers.query([application.0, repeated]).map_err(fault)?, portion.limit);
+            while left > 0
+                && let Some(number) = new.next().map_err(fault)?
+            {
+                let event = rows::Fields::new(number, "delivery", 0, 0).int()?;
+                if known.binary_search(&EventNo(event)).is_err()
+                    && let Some(event) = row.query([event, tenant.0, repeated]).map_err(fault)?.next().map_err(fault)?
+                {
+                    found.push(rows::event(event)?);
+                    left -= 1;
+                }
+            }
         }
     }
     Ok(found)

@@ -12,7 +12,9 @@ use countersign_domain::payment_order::PaymentStatus;
 use countersign_domain::rules::RuleVersion;
 use countersign_store::backlog::Backlogs as _;
 use countersign_store::batch::{Batch, Write};
-use countersign_store::contract::{CommitError, Cursor, EventFilter, RuleFilter, SecretUses, StoreError, Uses};
+use countersign_store::contract::{
+    CommitError, Cursor, EventFilter, Portion, RuleFilter, SecretUses, StoreError, Uses,
+};
 use countersign_store::conversion::ConvertOrderFilter;
 use countersign_store::paid_order::{PaidOrders as _, PaidSpan, Payee};
 use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
@@ -91,7 +93,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.convert_moves(TENANT, order),
         store.convert_orders(ConvertOrderFilter::default(), Cursor { after: None, limit: 9 }, 9),
         store.owed(LaneSet::ALL, Cursor { after: None, limit: 10 }),
-        store.pending_of(vec![(TENANT, APP)], 10),
+        store.pending_of(Portion { of: vec![(TENANT, APP)], known: Vec::new(), limit: 10 }),
         store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }),
         store.event(SortedId(1)),
         store.attempt_bytes(TENANT, EventNo(1), 1, at(1)),

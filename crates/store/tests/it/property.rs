@@ -7,7 +7,8 @@ use countersign_domain::lanes::{Fence, LaneSet};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::{
-    ApplicationRow, ClaimKey, CommitError, Cursor, EventFilter, EventRow, RuleFilter, SecretRow, StoreError, TokenRow,
+    ApplicationRow, ClaimKey, CommitError, Cursor, EventFilter, EventRow, Portion, RuleFilter, SecretRow, StoreError,
+    TokenRow,
 };
 use countersign_store::conversion::{ConvertOrderFilter, ConvertWrite};
 use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
@@ -222,7 +223,13 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.events(EventFilter::default(), all()).await.expect("reads")),
         format!("{:?}", store.events_after(TENANT, APP, 1, 3).await.expect("reads")),
         format!("{:?}", store.owed(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
-        format!("{:?}", store.pending_of(vec![(TENANT, APP)], 3).await.expect("reads")),
+        format!(
+            "{:?}",
+            store
+                .pending_of(Portion { of: vec![(TENANT, APP)], known: vec![EventNo(2)], limit: 3 })
+                .await
+                .expect("reads")
+        ),
         format!("{:?}", store.turning(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
         format!("{:?}", store.old_bytes(at(3), 9, all()).await.expect("reads")),
         format!("{:?}", store.old_events(at(1), 9, all()).await.expect("reads")),

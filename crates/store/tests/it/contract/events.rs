@@ -7,7 +7,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_store::batch::{Batch, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Guard, Key, Write};
-use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow, TurningRow};
+use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow, Portion, TurningRow};
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -21,7 +21,7 @@ async fn one(store: &Any, no: u128) -> EventRow {
 /// What is due by then, first attempts first.
 async fn due(store: &Any, now_ms: i64) -> Vec<i64> {
     let of = vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)];
-    let pending = store.pending_of(of, 10_000).await.expect("reads");
+    let pending = store.pending_of(Portion { of, known: Vec::new(), limit: 10_000 }).await.expect("reads");
     pending.into_iter().filter(|e| e.due_at <= Some(at(now_ms))).map(|e| e.no.0).collect()
 }
 
@@ -92,18 +92,21 @@ pub async fn pending_events_come_by_kind_and_due_time(store: Any) {
     commit(&*store, vec![enqueue(of_other(8, "a"))]).await;
     commit(&*store, vec![attempt(6, 1, DeliveryState::Pending, Some(at(15)))]).await;
     commit(&*store, vec![attempt(7, 1, DeliveryState::Pending, Some(at(9)))]).await;
-    let pending = |of: Vec<_>, limit| {
-        let store = Arc::clone(&store);
+    let pending = |of: Vec<_>, known: &[i64], limit| {
+        let (store, known) = (Arc::clone(&store), known.iter().copied().map(EventNo).collect());
         async move {
-            let rows = store.pending_of(of, limit).await.expect("reads");
+            let rows = store.pending_of(Portion { of, known, limit }).await.expect("reads");
             rows.into_iter().map(|e| e.no.0).collect::<Vec<_>>()
         }
     };
-    assert_eq!(pending(vec![(TENANT, APP)], 9).await, [2, 4, 3, 1, 5, 7, 6]);
-    assert_eq!(pending(vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)], 2).await, [2, 4, 7, 6, 8]);
-    assert_eq!(pending(vec![(TENANT, APP)], 1).await, [2, 7]);
-    assert_eq!(pending(vec![(OTHER_TENANT, APP)], 9).await, [] as [i64; 0], "another tenant's application");
-    assert_eq!(pending(Vec::new(), 9).await, [] as [i64; 0]);
+    let both = || vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)];
+    assert_eq!(pending(vec![(TENANT, APP)], &[], 9).await, [2, 4, 3, 1, 5, 7, 6]);
+    assert_eq!(pending(both(), &[], 2).await, [2, 4, 7, 6, 8]);
+    assert_eq!(pending(vec![(TENANT, APP)], &[], 1).await, [2, 7]);
+    assert_eq!(pending(vec![(OTHER_TENANT, APP)], &[], 9).await, [] as [i64; 0], "another tenant's application");
+    assert_eq!(pending(Vec::new(), &[], 9).await, [] as [i64; 0]);
+    assert_eq!(pending(both(), &[4, 7, 2, 99], 2).await, [3, 1, 6, 8], "those that are known take no place");
+    assert_eq!(pending(both(), &[8, 7, 6, 5, 4, 3, 2, 1], 9).await, [] as [i64; 0]);
 }
 
 pub async fn who_is_owed_something_comes_once_with_the_first_due_time(store: Any) {

@@ -6,7 +6,7 @@ use countersign::app::identity::MerchantChange;
 use countersign_domain::ids::{EventNo, time_ordered};
 use countersign_domain::lanes::LaneSet;
 use countersign_store::batch::{Batch, DELIVERIES_TURNED_MAX, Write};
-use countersign_store::contract::{Cursor, EventFilter};
+use countersign_store::contract::{Cursor, EventFilter, Portion};
 use countersign_testkit::patience;
 use countersign_testkit::receiver::Reply;
 use tokio::sync::watch;
@@ -48,7 +48,12 @@ async fn due(bench: &Bench) -> usize {
     let mut due = 0;
     for owed in bench.app.store.owed(LaneSet::ALL, Cursor { after: None, limit: 100 }).await.expect("the store reads") {
         let of = vec![(owed.tenant, owed.application)];
-        let pending = bench.app.store.pending_of(of, 40_000).await.expect("the store reads");
+        let pending = bench
+            .app
+            .store
+            .pending_of(Portion { of, known: Vec::new(), limit: 40_000 })
+            .await
+            .expect("the store reads");
         due += pending.iter().filter(|event| event.due_at <= Some(bench.clock.now())).count();
     }
     due
