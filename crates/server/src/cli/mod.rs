@@ -47,7 +47,7 @@ pub use settings::{DataArgs, SettingsArgs};
 #[command(
     name = "countersign",
     version,
-    about = "The merchant-facing edge of a payment platform: signed API, fee rules, convert orders, callbacks.",
+    about = "The merchant-facing edge of a payment platform: signed API, fee rules, payment orders, convert orders, callbacks.",
     propagate_version = true
 )]
 pub struct Cli {
@@ -93,7 +93,7 @@ pub enum Command {
     Listen(listen::ListenArgs),
     /// Institutions: main merchants with sub-accounts
     Institution(operator::Group<provision::Institution>),
-    /// Plain merchants
+    /// Merchants: plain ones are made here, every kind is listed, shown and changed
     Merchant(operator::Group<provision::Merchant>),
     /// Sub-accounts of institutions
     SubAccount(operator::Group<provision::SubAccount>),

@@ -127,7 +127,7 @@ fn attempt(number: i64, outcome: &str, answer: &[u8]) -> Entry {
         at: at("2026-01-02T00:10:01.000Z"),
         outcome: outcome.to_owned(),
         http_status: Some(200),
-        duration_ms: 4,
+        duration_ms: 1,
         address: Some("127.0.0.1:9000".to_owned()),
         detail: String::new(),
         dns_us: None,
@@ -140,7 +140,7 @@ fn attempt(number: i64, outcome: &str, answer: &[u8]) -> Entry {
         sent_head: Some(Octets::of(b"POST /callback HTTP/1.1\r\n\r\n")),
         answer_head: Some(Octets::of(b"HTTP/1.1 200 OK\r\n\r\n")),
         answer_body: Some(Octets::of(answer)),
-        answer_body_bytes: Some(2),
+        answer_body_bytes: Some(i64::try_from(answer.len()).expect("small")),
         answer_body_is_cut: false,
     }))
 }

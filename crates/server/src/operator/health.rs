@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -11,11 +12,15 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use countersign_protocol::code::Code;
 use serde::Serialize;
+use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use super::Desk;
 use super::problem::{Problem, ProblemDocument};
-use crate::app::{forgotten, operators};
+use crate::app::{App, forgotten, operators};
+
+/// A store that has not answered by then counts as one that is away, so that a scrape ends in time.
+const ASK_MAX: Duration = Duration::from_secs(2);
 
 /// How it is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -38,27 +43,29 @@ pub async fn alive() -> Json<Health> {
 #[utoipa::path(get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
-    if desk.app.leaving.load(Ordering::Relaxed) {
-        return Err(Problem::new(Code::ServiceUnavailable, "this node was told to stop, and ends soon"));
+    match why_not_ready(&desk.app).await {
+        None => Ok(Json(Health { status: "ready", delivery: desk.app.due.is_paused().then_some("held") })),
+        Some(why) => Err(Problem::new(Code::ServiceUnavailable, why)),
     }
-    if let Some(why) = desk.app.clock.trouble() {
-        return Err(Problem::new(Code::ServiceUnavailable, why));
+}
+
+/// Why this node takes no requests, in words; none: it does.
+async fn why_not_ready(app: &App) -> Option<String> {
+    if app.leaving.load(Ordering::Relaxed) {
+        return Some("this node was told to stop, and ends soon".to_owned());
     }
-    if let Some(why) = desk.app.trouble.why_not_ready() {
-        return Err(Problem::new(Code::ServiceUnavailable, why));
+    let trouble = app.clock.trouble().or_else(|| app.trouble.why_not_ready());
+    if let Some(why) = trouble.or_else(|| forgotten::trouble(&app.store, app.clock.now())) {
+        return Some(why);
     }
-    if let Some(why) = forgotten::trouble(&desk.app.store, desk.app.clock.now()) {
-        return Err(Problem::new(Code::ServiceUnavailable, why));
-    }
-    match operators::ping(&desk.app).await {
-        Ok(()) => Ok(Json(Health { status: "ready", delivery: desk.app.due.is_paused().then_some("held") })),
-        Err(_) => Err(Problem::new(Code::ServiceUnavailable, "the store does not answer")),
-    }
+    operators::ping(app).await.is_err().then(|| "the store does not answer".to_owned())
 }
 
 /// What is counted, as Prometheus text.
 #[utoipa::path(get, path = "/metrics", tag = "Health", operation_id = "metrics", security(()),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(desk): State<Arc<Desk>>) -> Response<Body> {
+    let is_ready = matches!(timeout(ASK_MAX, why_not_ready(&desk.app)).await, Ok(None));
+    metrics::gauge!("countersign_ready").set(f64::from(u8::from(is_ready)));
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], desk.settings.metrics.render()).into_response()
 }

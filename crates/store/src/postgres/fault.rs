@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{Severity, SqlState};
 
 use crate::contract::StoreError;
 
@@ -121,6 +121,9 @@ pub(super) fn fault(error: Error) -> StoreError {
 /// The error with its cause. What PostgreSQL adds as detail is left out: it may quote a row.
 pub(super) fn words(error: &Error) -> String {
     match (error.as_db_error(), error.source()) {
+        (Some(db), _) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => {
+            format!("{} (42501): the role has to own the database, or a schema made for it", db.message())
+        }
         (Some(db), _) => format!("{} ({})", db.message(), db.code().code()),
         (None, Some(cause)) => format!("{error}: {cause}"),
         (None, None) => error.to_string(),

@@ -2,7 +2,7 @@
 
 use countersign_store::postgres::Durability;
 use countersign_store::testing::{Server, ServerOptions};
-use countersign_store::{PostgresOptions, PostgresStore, Store};
+use countersign_store::{PostgresOptions, PostgresStore, Store, StoreError};
 
 use crate::fixtures::*;
 
@@ -39,9 +39,23 @@ async fn what_was_acknowledged_without_waiting_for_the_standby_can_be_lost() {
     assert_eq!(store.merchant("inst").await.expect("reads"), None);
 }
 
-async fn store_on(server: &Server, user: &str) -> PostgresStore {
+async fn open_on(server: &Server, user: &str) -> Result<PostgresStore, StoreError> {
     let url = server.url("postgres").replace("postgres://postgres@", &format!("postgres://{user}@"));
-    PostgresStore::open(PostgresOptions::new(url, [1; 16], [1; 16])).await.expect("opens")
+    PostgresStore::open(PostgresOptions::new(url, [1; 16], [1; 16])).await
+}
+
+async fn store_on(server: &Server, user: &str) -> PostgresStore {
+    open_on(server, user).await.expect("opens")
+}
+
+#[tokio::test]
+async fn a_role_that_may_make_nothing_is_told_what_it_needs() {
+    let server = Server::start(ServerOptions::default());
+    server.ask("postgres", "CREATE ROLE guest LOGIN");
+    let Err(StoreError::Unfit(why)) = open_on(&server, "guest").await else { panic!("it was not refused") };
+    assert!(why.contains("(42501)") && why.contains("has to own the database, or a schema made for it"), "{why}");
+    server.ask("postgres", "CREATE SCHEMA AUTHORIZATION guest");
+    store_on(&server, "guest").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,9 +29,16 @@ async fn health(server: &Server, path: &str) -> (u16, String) {
 /// Told to stop, and heard it.
 async fn leaves(server: &Server) {
     assert_eq!(health(server, "/readyz").await.0, 200);
+    assert!(counted_ready(server, 1).await);
     server.tell_to_stop().expect("it is there");
     let heard = async || Ok((health(server, "/readyz").await.0 == 503).then_some(()));
     until("it is not ready", PATIENCE, heard).await.expect("it says so");
+    assert!(counted_ready(server, 0).await);
+}
+
+/// Whether metrics say that it is ready, 1, or is not, 0.
+async fn counted_ready(server: &Server, is_ready: u8) -> bool {
+    health(server, "/metrics").await.1.lines().any(|line| line == format!("countersign_ready {is_ready}"))
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The rules of the house that no compiler keeps. Each rule is a function from the project's files to complaints;
 //! each test shows that the project has none, and that a planted violation has one.
 
+mod actions;
 mod metrics;
 mod source;
 

@@ -41,6 +41,8 @@ async fn a_full_disk_is_told_once_makes_the_node_unready_and_ends_when_there_is_
     })
     .await
     .expect("not ready");
+    let metrics = cramped.server.access.call("GET", "/metrics", None).await.expect("an answer");
+    assert!(String::from_utf8_lossy(&metrics.body).contains("\ncountersign_ready 0\n"));
     for _ in 0..200 {
         assert_eq!(upgrade(&cramped, &signer).await, "300503");
     }
