@@ -122,7 +122,15 @@ fn until_stopped(config: Config, sink: LogSink) -> anyhow::Result<()> {
         // Before the first line: whoever reads it may send SIGTERM at once.
         let mut stop = StopSignals::catch()?;
         process::outlive_file_size_limit().context("signals cannot be waited for")?;
-        let running = run::start_in(config, run::Surroundings { clock: crate::clock::Clock::System, log: sink }).await?;
+        let surroundings = run::Surroundings { clock: crate::clock::Clock::System, log: sink };
+        let running = tokio::select! {
+            running = run::start_in(config, surroundings) => running?,
+            // A step of the schema may take hours, and what it had done is undone.
+            () = stop.wait() => {
+                tracing::info!("Told to stop before it served");
+                return Ok(());
+            }
+        };
         let addresses = json!({ "listen": running.listen.to_string(), "operator_listen": running.operator_listen.to_string() });
         // Whoever waits for the line goes without it; those who call are served.
         if let Err(error) = super::say(&format!("{addresses}\n")) {

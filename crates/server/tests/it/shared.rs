@@ -1,9 +1,11 @@
 //! What `doctor` and `serve` say of a database that nodes share.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use countersign_store::testing::{Server, ServerOptions, Tampering};
+use countersign_store::testing::{Database, Server, ServerOptions, Tampering};
+use tokio::time::{sleep, timeout};
 
 use super::Place;
 
@@ -152,4 +154,27 @@ fn doctor_names_the_schema_that_a_search_path_leads_away_from() {
     let url = primary.url("empty");
     let (said, _) = place.ends(&[&ask[..6], &[&url]].concat(), 1);
     assert!(said.contains("the database is empty: run `countersign init"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_told_to_stop_before_it_serves_ends_at_once() {
+    let database = Database::new().await;
+    let place = ready(&database.url());
+    let (holder, watch) = (database.client().await, database.client().await);
+    holder.batch_execute("BEGIN; LOCK TABLE schema_step IN ACCESS EXCLUSIVE MODE").await.expect("is held");
+    let url = database.url();
+    let mut command = place.command(&["serve", "--data", "data", "--config", "c.toml", "--database-url", &url]);
+    let server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waiting = async {
+        while watch.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), waiting).await.expect("it looks at the schema");
+    assert!(Command::new("kill").args(["-TERM", &server.id().to_string()]).status().expect("runs").success());
+    let ended = server.wait_with_output().expect("it ends");
+    holder.batch_execute("COMMIT").await.expect("was held all the time");
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(0) && ended.stdout.is_empty() && log.contains("Told to stop"), "{log}");
 }

@@ -145,36 +145,42 @@ pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
     }
 }
 
-/// Applies what is pending, in one transaction.
+/// Applies what is pending, in one transaction. That may take hours, and nobody can tell a step that is at work from a server that is silent.
 async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
+    let state = state(dial).await?;
+    // Nodes that run are not held up where there is nothing to do.
+    if state.applied == state.known {
+        return Ok(state);
+    }
     let mut session = dial.session().await?;
     let transaction = session.transaction().await.map_err(fault)?;
-    usable(&transaction).await?;
-    // Nodes that run are not held up where there is nothing to do.
-    if !pending(&applied(&transaction).await?, STEPS)?.is_empty() {
-        // Another node may migrate for longer than statements may wait elsewhere; the steps themselves must not wait so long.
-        transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(fault)?;
-        transaction.batch_execute(LOCK).await.map_err(fault)?;
-        let patience = format!("SET LOCAL lock_timeout = {}", dial.limits().lock().as_millis());
-        transaction.batch_execute(&patience).await.map_err(fault)?;
-        let steps = pending(&applied(&transaction).await?, STEPS)?;
-        expect_free(&transaction, steps).await?;
-        let make = "CREATE TABLE IF NOT EXISTS schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
-        transaction.batch_execute(make).await.map_err(fault)?;
-        for step in steps {
-            transaction.batch_execute(step.sql).await.map_err(fault)?;
-            let insert = "INSERT INTO schema_step VALUES ($1, $2, $3)";
-            let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-                [&i64::from(step.number), &step.name, &sha256(step.sql)];
-            transaction.execute(insert, &row).await.map_err(fault)?;
-        }
+    // Another node may migrate for longer than statements may wait elsewhere; the steps themselves must not wait so long.
+    transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(fault)?;
+    transaction.batch_execute(LOCK).await.map_err(fault)?;
+    let patience = format!("SET LOCAL lock_timeout = {}", dial.limits().lock().as_millis());
+    transaction.batch_execute(&patience).await.map_err(fault)?;
+    let steps = pending(&applied(&transaction).await?, STEPS)?;
+    expect_free(&transaction, steps).await?;
+    let make =
+        "CREATE TABLE IF NOT EXISTS schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
+    transaction.batch_execute(make).await.map_err(fault)?;
+    for step in steps {
+        transaction.batch_execute(step.sql).await.map_err(fault)?;
+        let insert = "INSERT INTO schema_step VALUES ($1, $2, $3)";
+        let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&i64::from(step.number), &step.name, &sha256(step.sql)];
+        transaction.execute(insert, &row).await.map_err(fault)?;
     }
     transaction.commit().await.map_err(fault)?;
     Ok(SchemaState { applied: known(), known: known() })
 }
 
-/// Where a database stands, without changing it.
+/// Where a database stands, without changing it. `Unavailable` also: it does not answer in time.
 pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
+    dial.in_time(look(dial)).await
+}
+
+async fn look(dial: &Dial) -> Result<SchemaState, StoreError> {
     let mut session = dial.session().await?;
     let transaction = session.transaction().await.map_err(fault)?;
     // One moment: what another node makes meanwhile would be taken for somebody else's.
@@ -188,6 +194,10 @@ pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
 
 /// Another schema of the database where our tables are, and the one that is looked into, if that is there; none: nowhere else.
 pub(super) async fn elsewhere(dial: &Dial) -> Result<Option<(String, Option<String>)>, StoreError> {
+    dial.in_time(look_elsewhere(dial)).await
+}
+
+async fn look_elsewhere(dial: &Dial) -> Result<Option<(String, Option<String>)>, StoreError> {
     let mut session = dial.session().await?;
     let transaction = session.transaction().await.map_err(fault)?;
     // The catalog tells everybody, whoever may read the tables.

@@ -17,7 +17,7 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, Row, Socket, Statement, Transaction};
 
-use super::fault::words;
+use super::fault::{Failure, words};
 use super::hosts::{each_host, guarded};
 use super::limits::Limits;
 use super::statements::{Sql, TEXTS};
@@ -151,6 +151,12 @@ impl Dial {
         let one = self.hosts.first();
         let name = one.and_then(|one| one.get_dbname().or(one.get_user())).unwrap_or_default();
         format!("{}/{name}", hosts.join(","))
+    }
+
+    /// What some short reads come to, unless the server falls silent.
+    pub(super) async fn in_time<T>(&self, look: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let silent = || Err(StoreError::Unavailable(Failure::silent().why));
+        timeout(self.limits.commit(), look).await.unwrap_or_else(|_| silent())
     }
 
     /// A new connection, set up.

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::breaks::{SHORT_SECOND, counted};
 use crate::fixtures::*;
 use crate::postgres::{END_ALL, behind_proxy, two_nodes, waits};
-use crate::proxy::Break;
+use crate::proxy::{Break, Proxy};
 
 fn short(url: String) -> PostgresOptions {
     PostgresOptions { second: SHORT_SECOND, ..PostgresOptions::new(url, [1; 16], [3; 16]) }
@@ -190,6 +190,17 @@ async fn a_node_whose_clock_is_ahead_does_not_make_all_nodes_refuse() {
     }
     let old = nodes[1].settle(stamped(-36_000)).await;
     assert_eq!(old.expect("answers"), Claimed::TooOld, "as far as the database's own time allows");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_falls_silent_while_its_schema_is_looked_at_holds_up_no_start() {
+    let database = Database::new().await;
+    let proxy = Proxy::before(database.folder());
+    proxy.set(Break::Silent);
+    let opening = PostgresStore::open(short(proxy.url(&database.url())));
+    let opened = tokio::time::timeout(SHORT_SECOND * 60, opening).await.expect("it is given up");
+    assert!(matches!(&opened, Err(StoreError::Unavailable(why)) if why.contains("does not answer")), "{opened:?}");
+    assert_eq!(proxy.mode(), Break::Silent, "nothing was committed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
