@@ -29,16 +29,16 @@ pub fn type_refusal(headers: &HeaderMap) -> Option<&'static str> {
     (!fits).then_some("send the header Content-Type: application/json")
 }
 
-/// Why a body could not be read to its end.
-pub fn body_refusal(error: &(dyn Error + 'static)) -> &'static str {
+/// What is said of a body that ended too early, where somebody is there to hear it.
+pub const BROKE_OFF: &str = "the body broke off";
+
+/// What is wrong with a body that could not be read to its end; none: it broke off.
+pub fn body_refusal(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let causes = std::iter::successors(Some(error), |cause| (*cause).source());
     let kind = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind).next();
-    match kind {
-        Some(ErrorKind::InvalidInput | ErrorKind::InvalidData) => {
-            "the chunks of the body cannot be read: each is its size in hex digits, CR LF, that many bytes, CR LF, and the last one has the size 0"
-        }
-        Some(_) | None => "the body broke off",
-    }
+    matches!(kind, Some(ErrorKind::InvalidInput | ErrorKind::InvalidData)).then_some(
+        "the chunks of the body cannot be read: each is its size in hex digits, CR LF, that many bytes, CR LF, and the last one has the size 0",
+    )
 }
 
 /// Why a head is refused that two readers of the same bytes could understand differently, such as a proxy and we. None where it is fine.

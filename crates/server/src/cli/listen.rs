@@ -109,8 +109,10 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id
     told(&format!("bringing events after seq {after} to {}", args.forward))?;
     let mut walk = EventWalk::new(client.clone(), after);
     let mut may_be_beyond = known.or(args.after).is_some();
+    let mut server = Server::Unknown;
     loop {
-        let events = pulled(&mut walk, args.cursor.as_deref()).await?;
+        let events = pulled(&mut walk, args.cursor.as_deref(), server).await?;
+        server = Server::HasAnswered;
         let may_wait_long = std::mem::take(&mut may_be_beyond) && events.is_empty();
         for event in &events {
             bring(courier, event).await?;
@@ -161,13 +163,13 @@ async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
 }
 
 /// The next events, as often as it takes to ask. Where some are missing, that is the end: whoever listens must know.
-async fn pulled(walk: &mut EventWalk, cursor: Option<&Path>) -> anyhow::Result<Vec<Event>> {
+async fn pulled(walk: &mut EventWalk, cursor: Option<&Path>, server: Server) -> anyhow::Result<Vec<Event>> {
     let mut waits = Waits::default();
     loop {
         match walk.pull().await {
             Ok(events) => return Ok(events),
             Err(PullError::Missing(gap)) => bail!("{gap}; to go on without them, {}", gone_on(&gap, cursor)),
-            Err(PullError::Call(error)) => wait(error, walk.after(), &mut waits).await?,
+            Err(PullError::Call(error)) => wait(error, walk.after(), server, &mut waits).await?,
             Err(other) => return Err(other.into()),
         }
     }
@@ -186,14 +188,14 @@ async fn page(client: &Client, request: Request) -> anyhow::Result<Response> {
     loop {
         match client.events(&request).await {
             Ok(page) => return Ok(page),
-            Err(error) => wait(error, request.after, &mut waits).await?,
+            Err(error) => wait(error, request.after, Server::Unknown, &mut waits).await?,
         }
     }
 }
 
 /// Waits before the next question; an error where that is of no use.
-async fn wait(error: Error, after: i64, waits: &mut Waits) -> anyhow::Result<()> {
-    if !may_pass(&error) {
+async fn wait(error: Error, after: i64, server: Server, waits: &mut Waits) -> anyhow::Result<()> {
+    if !may_pass(&error, server) {
         return Err(error).with_context(|| format!("events after seq {after} cannot be had"));
     }
     told(&format!("no events now: {}; asking again", causes(&error)))?;
@@ -201,13 +203,25 @@ async fn wait(error: Error, after: i64, waits: &mut Waits) -> anyhow::Result<()>
     Ok(())
 }
 
-fn may_pass(error: &Error) -> bool {
+/// What is known of the address that is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    /// Nothing: it may be that of something else.
+    Unknown,
+    /// The service has answered there.
+    HasAnswered,
+}
+
+fn may_pass(error: &Error, server: Server) -> bool {
     match error {
         Error::Transport(_) => true,
+        // Something in between has sent the question twice. The next one has a nonce of its own.
+        Error::Refused { code: Code::NonceReused, .. } => true,
         Error::Refused { http_status, .. } | Error::RefusedNewly { http_status, .. } => {
             *http_status >= 500 || *http_status == 429
         }
-        Error::Unreadable { http_status, .. } => *http_status >= 500,
+        // What stands in between answers in its place, such as the sign-in page of a network.
+        Error::Unreadable { http_status, .. } => *http_status >= 500 || server == Server::HasAnswered,
         // Built wrongly, or newer than this program knows.
         _ => false,
     }
@@ -340,5 +354,26 @@ mod tests {
         // A cursor that is there counts before --after.
         assert_eq!(gone_on(&gap(Some(5)), Some(Path::new("/tmp/seq"))), "remove /tmp/seq and say --after 5");
         assert_eq!(gone_on(&gap(None), None), "say --after with the last seq that is missing");
+    }
+
+    #[test]
+    fn what_stands_in_between_ends_nothing_once_the_service_has_answered() {
+        let refused = |code: Code, http_status| Error::Refused {
+            code,
+            label: String::new(),
+            message: String::new(),
+            http_status,
+            request_id: None,
+            retry_after_s: None,
+        };
+        let page = |http_status| Error::Unreadable { http_status, why: String::new(), request_id: None };
+        for server in [Server::Unknown, Server::HasAnswered] {
+            // A balancer that sent the question a second time.
+            assert!(may_pass(&refused(Code::NonceReused, 400), server));
+            assert!(may_pass(&refused(Code::ServiceUnavailable, 503), server) && may_pass(&page(502), server));
+            assert!(!may_pass(&refused(Code::InvalidParameter, 400), server));
+        }
+        assert!(may_pass(&page(200), Server::HasAnswered) && may_pass(&page(302), Server::HasAnswered));
+        assert!(!may_pass(&page(200), Server::Unknown), "it may be the wrong address");
     }
 }

@@ -234,7 +234,8 @@ impl<'a> Direct<'a> {
 
 /// Sends a call with its bearer token.
 pub async fn send(base: &str, token: &str, call: &Call) -> anyhow::Result<Answer> {
-    http::exchange(base, &ask(token, call, None)?).await.context("the operator API did not answer")
+    let answer = http::exchange(base, &ask(token, call, None)?).await;
+    answer.map_err(|error| http::lost(error, &call.method, "the operator API did not answer"))
 }
 
 /// Refused where an id in the path is empty, as that of a variable that is not set: it would be another path.

@@ -13,6 +13,9 @@ use super::IntakeLimits;
 use super::answer::Failure;
 use crate::edges;
 
+/// The reason of a request whose client has gone before all of it was there, or before it was answered.
+pub const CLIENT_GONE: &str = "client_gone";
+
 /// The endpoint of a path and method: 404, then 405.
 pub fn endpoint(head: &Parts) -> Result<Endpoint, Failure> {
     let path = head.uri.path();
@@ -102,8 +105,7 @@ where
     let mut first: Option<Bytes> = None;
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|e| Failure::new(Code::InvalidParameter, edges::body_refusal(&e)).because("body_broken"))?;
+        let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         let have = first.as_ref().map_or(0, Bytes::len) + all.len();
         if have + data.len() > limits.body_bytes_max {
@@ -120,6 +122,15 @@ where
         }
     }
     Ok(first.unwrap_or_else(|| all.freeze()))
+}
+
+fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
+    let (sentence, reason) = match edges::body_refusal(error) {
+        Some(sentence) => (sentence, "body_broken"),
+        // It may have ended its half alone: whoever is there still gets an answer.
+        None => (edges::BROKE_OFF, CLIENT_GONE),
+    };
+    Failure::new(Code::InvalidParameter, sentence).because(reason)
 }
 
 fn too_large(limits: &IntakeLimits) -> Failure {

@@ -194,7 +194,7 @@ impl Drop for Told<'_> {
         let (status, code, reason) = match self.outcome {
             Outcome::Success => (200, countersign_protocol::code::SUCCESS, ""),
             Outcome::Failure(code, reason) => (code.http_status(), code.code(), reason),
-            Outcome::Gone => (CLIENT_GONE, "", "client_gone"),
+            Outcome::Gone => (CLIENT_GONE, "", intake::CLIENT_GONE),
         };
         match self.outcome {
             Outcome::Success => self.edge.meters.count(self.trace.endpoint, None, took),
@@ -305,6 +305,7 @@ impl Edge {
     fn finish(&self, mut told: Told<'_>, outcome: Result<Vec<u8>, Failure>) -> Response<Full<Bytes>> {
         told.outcome = match &outcome {
             Ok(_) => Outcome::Success,
+            Err(failure) if failure.reason == intake::CLIENT_GONE => Outcome::Gone,
             Err(failure) => Outcome::Failure(failure.code, failure.reason),
         };
         if let Err(Failure { trouble: Some(cause), .. }) = &outcome {

@@ -155,7 +155,9 @@ async fn read(desk: &Desk, headers: &HeaderMap, body: Body) -> Result<Bytes, Pro
     let bytes = match read {
         Ok(collected) => collected.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(too_large()),
-        Err(error) => return Err(Problem::new(Code::InvalidParameter, edges::body_refusal(&*error))),
+        Err(error) => {
+            return Err(Problem::new(Code::InvalidParameter, edges::body_refusal(&*error).unwrap_or(edges::BROKE_OFF)));
+        }
     };
     if !bytes.is_empty() {
         edges::type_refusal(headers).map_or(Ok(()), |s| Err(Problem::new(Code::UnsupportedContentType, s)))?;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use countersign_store::testing::{Database, Server, ServerOptions, Tampering};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::Place;
 
@@ -111,7 +111,7 @@ fn what_a_database_without_a_deployment_is_told_can_be_done_as_it_is_printed() {
     let (_, stderr) = place.ends(&serve, 1);
     let printed = stderr.split('`').nth(1).expect("a command").to_owned();
     assert!(printed.starts_with("countersign init --data own --database-url "), "{stderr}");
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = Command::new("sh");
     shell.args(["-c", &printed.replacen("countersign", super::BINARY, 1)]).current_dir(place.path(""));
     let out = shell.output().expect("runs");
     let said = String::from_utf8_lossy(&out.stdout);
@@ -160,21 +160,14 @@ fn doctor_names_the_schema_that_a_search_path_leads_away_from() {
 async fn a_server_that_is_told_to_stop_before_it_serves_ends_at_once() {
     let database = Database::new().await;
     let place = ready(&database.url());
-    let (holder, watch) = (database.client().await, database.client().await);
-    holder.batch_execute("BEGIN; LOCK TABLE schema_step IN ACCESS EXCLUSIVE MODE").await.expect("is held");
+    let holder = database.hold_steps().await;
     let url = database.url();
     let mut command = place.command(&["serve", "--data", "data", "--config", "c.toml", "--database-url", &url]);
     let server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let waiting = async {
-        while watch.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(60), waiting).await.expect("it looks at the schema");
+    timeout(Duration::from_secs(60), database.somebody_waits()).await.expect("it looks at the schema");
     assert!(Command::new("kill").args(["-TERM", &server.id().to_string()]).status().expect("runs").success());
     let ended = server.wait_with_output().expect("it ends");
-    holder.batch_execute("COMMIT").await.expect("was held all the time");
+    drop(holder);
     let log = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.code() == Some(0) && ended.stdout.is_empty() && log.contains("Told to stop"), "{log}");
 }

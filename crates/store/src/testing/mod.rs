@@ -17,7 +17,9 @@ use std::os::unix::process::{CommandExt as _, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use tokio::time::sleep;
 use tokio_postgres::{Client, Config, NoTls};
 
 pub use chosen::{Chosen, VARIABLE};
@@ -136,6 +138,23 @@ impl Database {
         self.client().await.batch_execute(end).await.expect("are ended");
     }
 
+    /// Holds the table of the schema's steps, so that nobody can look at it, until what is given is dropped.
+    pub async fn hold_steps(&self) -> Client {
+        let holder = self.client().await;
+        holder.batch_execute("BEGIN; LOCK TABLE schema_step IN ACCESS EXCLUSIVE MODE").await.expect("is held");
+        holder
+    }
+
+    /// Waits until somebody waits for a lock.
+    pub async fn somebody_waits(&self) {
+        let client = self.client().await;
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while client.query_one(waiting, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// A plain connection to it.
     pub async fn client(&self) -> Client {
         connect(&self.folder, &self.name).await
@@ -209,7 +228,7 @@ fn start(folder: &Path) {
     // A group of its own: an interrupt at the terminal is for the tests, and the keeper ends after them.
     keeper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     drop(keeper.spawn().expect("a shell can be started"));
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let answers = |folder: PathBuf| {
         std::thread::spawn(move || runtime().block_on(async { try_connect(&folder, "postgres").await.is_ok() }))

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use countersign::app::turns::TurnKey;
 use countersign_store::Store as _;
+use countersign_testkit::backing::Backing;
 use countersign_testkit::patience::until;
+use countersign_testkit::process::Deployment;
 use countersign_testkit::wire::{Connection, once};
 use countersign_testkit::world::World;
 use serde_json::json;
@@ -52,4 +54,23 @@ async fn answer_now(world: &World, bytes: &[u8]) -> anyhow::Result<Option<String
         Ok(answer) => Ok(Some(answer?.code())),
         Err(_) => Ok(None),
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_client_goes_away_within_its_body_is_counted_as_cut_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backing = Backing::of_this_run().await;
+    let server = Deployment::init_on(&folder.path().join("data"), &backing).and_then(|d| d.serve()).expect("it starts");
+    let signer = server.access.institution("bank", 1, None).await.expect("provisioned");
+    let bytes = signer.draft("POST", UPGRADE, b"{\"sub_merchant_id\":\"bank-1\"}").bytes();
+    let mut cut_off = Connection::open(server.listen).await.expect("connects");
+    cut_off.write(&bytes[..bytes.len() - 5]).await.expect("is sent");
+    drop(cut_off);
+    let counted = async || {
+        let metrics = server.access.call("GET", "/metrics", None).await?;
+        let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+        Ok(metrics.lines().any(|line| line == "countersign_requests_cut_off_total 1").then_some(metrics))
+    };
+    let (metrics, _) = until("it is counted", SOON, counted).await.expect("it is");
+    assert!(!metrics.lines().any(|line| line.starts_with("countersign_requests_total{")), "{metrics}");
 }
