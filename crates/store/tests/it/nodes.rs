@@ -1,19 +1,23 @@
 //! What nodes that share a database tell each other: who delivers, what the time is, what has changed.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, EventNo};
 use countersign_domain::lanes::{Fence, LANES, Lane, LaneSet};
-use countersign_store::batch::{Conflict, Guard, Write};
-use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventRow};
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
+use countersign_store::contract::{ApplicationRow, AttemptRow, ClaimKey, Claimed, CommitError, Cursor, EventRow};
 use countersign_store::nodes::{NodeId, Signal, Stage, Tend, Tended};
+use countersign_store::redelivery::{Redeliveries, RedeliveryRow, Sought};
 use countersign_store::testing::Database;
 use countersign_store::{PostgresStore, Store};
 use tokio::time::timeout;
 
 use crate::fixtures::*;
+use crate::postgres::{begin, waits};
 
 /// Long enough for every test.
 const LEASE_MS: i64 = 600_000;
@@ -43,6 +47,14 @@ pub fn heartbeat(node: u8, held: &[(Lane, Fence)]) -> Tend {
 
 async fn tend(store: &PostgresStore, tend: Tend) -> Tended {
     store.tend_lanes(tend).await.expect("the heart beats")
+}
+
+/// A second application of the first one's merchant, in the next lane.
+async fn neighbour(store: &PostgresStore) -> ApplicationNo {
+    let no = ApplicationNo(APP.0 + 1);
+    let row = application(no, "app_three", INSTITUTION, TENANT);
+    commit(store, vec![Write::InsertApplication(Box::new(row))]).await;
+    no
 }
 
 /// Lets the leases of a node end, and its last heartbeat be long ago.
@@ -203,9 +215,7 @@ fn attempt_at(fence: Fence) -> Write {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_looks_in_its_own_lanes_only() {
     let (_database, [one, _two]) = two_nodes().await;
-    let neighbour = countersign_domain::ids::ApplicationNo(APP.0 + 1);
-    let row = ApplicationRow { no: neighbour, ..application(neighbour, "app_three", INSTITUTION, TENANT) };
-    commit(&*one, vec![Write::InsertApplication(Box::new(row))]).await;
+    let neighbour = neighbour(&one).await;
     for (no, application, client_id) in [(1, APP, "app_one"), (2, neighbour, "app_three"), (3, APP, "app_one")] {
         let due_at = Some(at(10 * no));
         let event = EventRow { application, client_id: client_id.to_owned(), due_at, ..event(no, "a") };
@@ -227,6 +237,66 @@ async fn a_node_looks_in_its_own_lanes_only() {
     assert_eq!(owed(of(neighbour), None, 10).await, [theirs]);
     assert_eq!(owed(of(neighbour), Some(neighbour), 10).await, []);
     assert!(owed(LaneSet::NONE, None, 10).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_be_turned_or_sent_again_is_found_in_its_own_lanes_only() {
+    let (_database, [one, _two]) = two_nodes().await;
+    let neighbour = neighbour(&one).await;
+    for (id, application, client_id) in [(1, APP, "app_one"), (2, neighbour, "app_three")] {
+        let begun = redelivery(id);
+        let sought = Sought { application, ..begun.sought };
+        let begun = RedeliveryRow { sought, client_id: client_id.to_owned(), ..begun };
+        commit(&*one, vec![Write::Turn { tenant: TENANT, application, due_at: at(0) }, start(begun)]).await;
+    }
+    let found = |lanes, after: Option<ApplicationNo>| {
+        let (one, after) = (Arc::clone(&one), after.map(|no| (TENANT, no)));
+        async move {
+            let noted = one.turning(lanes, Cursor { after, limit: 10 }).await.expect("reads");
+            let running = one.redeliveries(Redeliveries::Running { lanes, after }, 10).await.expect("reads");
+            let running: Vec<_> = running.into_iter().map(|row| row.sought.application).collect();
+            assert_eq!(noted.into_iter().map(|row| row.application).collect::<Vec<_>>(), running);
+            running
+        }
+    };
+    let of = |no| LaneSet::NONE.with(Lane::of(no));
+    assert_eq!(found(LaneSet::ALL, None).await, [APP, neighbour]);
+    assert_eq!(found(LaneSet::ALL, Some(APP)).await, [neighbour]);
+    assert_eq!(found(of(APP), None).await, [APP]);
+    assert_eq!(found(of(neighbour), None).await, [neighbour]);
+    assert_eq!(found(of(neighbour), Some(neighbour)).await, []);
+    assert_eq!(found(LaneSet::NONE, None).await, []);
+}
+
+/// Else it would wait behind what is over until its patience ends: nobody follows any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comes_to_wait_for_an_event_that_ends_in_this_moment_hears_of_its_end() {
+    let (database, [one, _two]) = two_nodes().await;
+    commit(&*one, vec![enqueue(event(1, "a")), enqueue(event(2, "a"))]).await;
+    let other = database.client().await;
+    other
+        .batch_execute("BEGIN; UPDATE delivery SET state = 'delivered', due_at = NULL WHERE event_no = 1")
+        .await
+        .expect("ends it");
+    let mut deferred = pin!(one.commit(Batch(vec![defer(2, 1, 500)])));
+    begin(deferred.as_mut()).await;
+    waits(&database).await;
+    other.batch_execute("COMMIT").await.expect("is written");
+    let Err(CommitError::Conflict(refused)) = deferred.await else { panic!("it waits behind what is over") };
+    assert_eq!(refused, Conflict::Moved(Key::Delivery(EventNo(1))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nonces_of_the_databases_last_seconds_are_forgotten_for_no_node_whose_clock_is_ahead() {
+    let (database, [one, two]) = two_nodes().await;
+    let now = one.database_time().await.expect("answers").expect("it has a clock");
+    let stamped = |text: &str, ago_ms: i64| ClaimKey { stamped_at: now.plus_ms(-ago_ms), ..nonce(text, 0) };
+    commit(&*two, vec![Write::ClaimNonce(stamped("used", 0))]).await;
+    one.purge_nonces(now.plus_ms(86_400_000)).await.expect("purges");
+    let three = open_postgres(&database, 3).await;
+    assert_eq!(three.settle(stamped("used", 0)).await.expect("answers"), Claimed::Used);
+    assert_eq!(three.settle(stamped("new", 0)).await.expect("answers"), Claimed::Fresh);
+    assert_eq!(three.settle(stamped("old", 86_400_000)).await.expect("answers"), Claimed::TooOld);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -337,7 +407,7 @@ async fn the_databases_clock_decides_however_wrong_a_nodes_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_changes_with_a_merchant_is_a_change_of_each_of_its_applications() {
     let (_database, [one, two]) = two_nodes().await;
-    let neighbour = countersign_domain::ids::ApplicationNo(APP.0 + 1);
+    let neighbour = ApplicationNo(APP.0 + 1);
     commit(&*one, vec![Write::InsertApplication(Box::new(application(neighbour, "app_three", SUB, TENANT)))]).await;
     let before = two.directory_changes(i64::MAX).await.expect("reads").revision;
     commit(&*one, vec![Write::Reassess { tenant: TENANT, merchant: None, due_at: at(1) }]).await;

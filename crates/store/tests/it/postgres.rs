@@ -201,6 +201,8 @@ async fn the_horizon_of_one_node_is_every_nodes() {
     let (database, nodes) = two_nodes().await;
     commit(&*nodes[0], vec![claim("old", 10)]).await;
     nodes[0].purge_nonces(at(10)).await.expect("purges");
+    // Whoever has not heard of it does not take it back.
+    nodes[1].purge_nonces(at(5)).await.expect("purges");
     assert_eq!(nodes[1].settle(nonce("old", 10)).await.expect("answers"), Claimed::TooOld);
     assert_eq!(conflict(&*nodes[1], vec![claim("older", 9)]).await, Conflict::NonceUsed);
     assert_eq!(nodes[1].settle(nonce("old", 11)).await.expect("answers"), Claimed::Fresh);
@@ -373,7 +375,14 @@ async fn a_connection_that_breaks_in_a_commit_does_nothing_twice_and_loses_nothi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_whose_commit_was_not_answered_is_never_said_to_be_fresh_twice() {
-    let (_database, proxy, store) = behind_proxy().await;
+    let (database, proxy, store) = behind_proxy().await;
+    commit(&open_postgres(&database, 2).await, vec![claim("taken", 0)]).await;
+    proxy.set(Break::BeforeCommit);
+    assert_eq!(
+        store.settle(nonce("taken", 0)).await.expect("answers"),
+        Claimed::Used,
+        "another node's row is not its own"
+    );
     proxy.set(Break::BeforeCommit);
     assert_eq!(store.settle(nonce("before", 0)).await.expect("answers"), Claimed::Fresh, "claimed on the second try");
     proxy.set(Break::AfterCommit);

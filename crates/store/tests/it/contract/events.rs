@@ -90,8 +90,10 @@ pub async fn pending_events_come_by_kind_and_due_time(store: Any) {
         commit(&*store, vec![enqueue(EventRow { due_at: Some(at(due_ms)), ..event(no, "a") })]).await;
     }
     commit(&*store, vec![enqueue(of_other(8, "a"))]).await;
-    commit(&*store, vec![attempt(6, 1, DeliveryState::Pending, Some(at(15)))]).await;
-    commit(&*store, vec![attempt(7, 1, DeliveryState::Pending, Some(at(9)))]).await;
+    // However often it was repeated.
+    for (no, made, due_ms) in [(6, 1, 15), (7, 1, 8), (7, 2, 9)] {
+        commit(&*store, vec![attempt(no, made, DeliveryState::Pending, Some(at(due_ms)))]).await;
+    }
     let pending = |of: Vec<_>, known: &[i64], limit| {
         let (store, known) = (Arc::clone(&store), known.iter().copied().map(EventNo).collect());
         async move {
@@ -122,12 +124,14 @@ pub async fn who_is_owed_something_comes_once_with_the_first_due_time(store: Any
         commit(&*store, vec![enqueue(EventRow { due_at: Some(at(due_ms)), ..event(no, "a") })]).await;
     }
     commit(&*store, vec![enqueue(of_other(4, "a"))]).await;
-    commit(&*store, vec![attempt(3, 1, DeliveryState::Pending, Some(at(7)))]).await;
+    for (no, made, due_ms) in [(1, 1, 30), (3, 1, 9), (3, 2, 7)] {
+        commit(&*store, vec![attempt(no, made, DeliveryState::Pending, Some(at(due_ms)))]).await;
+    }
     let (ours, theirs) = ((TENANT, APP, 7), (OTHER_TENANT, OTHER_APP, 0));
     assert_eq!(owed(None, 9).await, [ours, theirs], "by number; repeated attempts count, too");
     assert_eq!(owed(None, 1).await, [ours]);
     assert_eq!(owed(Some(APP), 9).await, [theirs]);
-    commit(&*store, vec![attempt(3, 2, DeliveryState::Delivered, None)]).await;
+    commit(&*store, vec![attempt(3, 3, DeliveryState::Delivered, None)]).await;
     assert_eq!(owed(None, 1).await, [(TENANT, APP, 10)]);
     commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
     assert_eq!(owed(None, 9).await, [theirs]);
