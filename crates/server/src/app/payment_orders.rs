@@ -322,3 +322,78 @@ pub fn checkout(app: &App, order: &PaymentOrder) -> Option<String> {
         PaymentKind::Native => Some(format!("{}/{}", app.policy.checkout_url, order.prepay_id)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use countersign_domain::lanes::Fence;
+    use countersign_store::contract::ApplicationView;
+
+    use super::*;
+    use crate::app::fixtures::{application, nobody};
+    use crate::app::identity::find_application;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{close_store, initialise, open_app};
+
+    fn claim(of: &ApplicationRow, nonce: &str, at: UnixMillis) -> ClaimKey {
+        ClaimKey { tenant: of.tenant, application: of.no, nonce: nonce.to_owned(), stamped_at: at }
+    }
+
+    async fn ordered(app: &App, of: &ApplicationView, trade_no: &str) -> PaymentOrderRow {
+        let wanted = Wanted {
+            trade_no: trade_no.to_owned(),
+            content: Content {
+                kind: PaymentKind::Order,
+                currency: currency("currency", "USDT").expect("a currency"),
+                amount: amount("amount", "1", PaymentKind::Order).expect("an amount"),
+                merchant_user_id: None,
+                channel_id: None,
+                goods_name: None,
+                goods_detail: None,
+            },
+            terminal_type: None,
+            return_url: None,
+            cancel_url: None,
+            expires_at: None,
+            received: Received { head: String::new(), body: Vec::new() },
+        };
+        let claim = claim(&of.application, trade_no, app.clock.now());
+        create(app, &of.merchant, &of.application, &wanted, &claim, &nobody()).await.expect("is made")
+    }
+
+    /// Else the merchant would hear of it at the dispatcher's own next look.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_moves_an_order_rings_for_its_application_and_what_expires_did_so_at_its_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let clock = Clock::manual(Clock::System.now());
+        let app = open_app(&config, clock.clone(), None).await.expect("it opens");
+        let client_id = application(&app, "till", Some("https://till.example/callback")).await;
+        let of = find_application(&app, &client_id).await.expect("is there");
+        let (tenant, no) = (of.application.tenant, of.application.no);
+        let rung = || std::mem::take(&mut app.due.take().applications);
+        let [paid, closed, late] =
+            [ordered(&app, &of, "paid").await, ordered(&app, &of, "closed").await, ordered(&app, &of, "late").await];
+        rung();
+
+        let step = Step { to: PaymentStatus::Paid, actual_amount: None, transact_at: None };
+        advance(&app, paid.order.prepay_id, step, &|_| None, &nobody()).await.expect("is paid");
+        assert_eq!(rung(), HashMap::from([(no, tenant)]), "paid");
+        let named = Named { prepay_id: None, trade_no: Some("closed") };
+        let claim = claim(&of.application, "close", app.clock.now());
+        close(&app, &of.merchant, &named, &claim, &nobody()).await.expect("is closed");
+        assert_eq!(rung(), HashMap::from([(no, tenant)]), "closed");
+
+        clock.advance_ms(late.order.expires_at.0 - clock.now().0 + 5_000);
+        expire(&app, &late, Guard::Lane { application: no, fence: Fence(0) }).await.expect("is noted");
+        assert_eq!(rung(), HashMap::from([(no, tenant)]), "expired");
+        let (_, _, moves) = show(&app, late.order.prepay_id).await.expect("is there");
+        assert_eq!(moves.iter().map(|step| step.at).collect::<Vec<_>>(), [late.order.expires_at]);
+        let (_, _, moves) = show(&app, closed.order.prepay_id).await.expect("is there");
+        assert_eq!(moves.len(), 1);
+        close_store(&app.store).expect("it closes");
+    }
+}
