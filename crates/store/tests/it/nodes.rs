@@ -101,7 +101,10 @@ async fn a_node_that_begins_again_waits_for_no_lease_of_its_own() {
     assert_eq!((again.held.len(), again.nodes_alive), (32, 2));
     assert!(again.held.iter().all(|(_, fence)| *fence == Fence(2)));
     let late = tend(&one, heartbeat(1, &before.held)).await;
-    assert!(!late.held.iter().any(|(_, fence)| *fence == Fence(1)), "what was held before the start is nobody's word");
+    assert_eq!(late.held, [], "what was held before the start is nobody's word");
+    let late = tend(&one, Tend { give_back: before.held, ..heartbeat(1, &again.held) }).await;
+    assert_eq!(late.held.len(), 32);
+    assert!(late.held.iter().all(|(_, fence)| *fence == Fence(2)), "nor is it given back by it");
     let names = database.client().await.query("SELECT name FROM node ORDER BY name", &[]).await.expect("reads");
     assert_eq!(names.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), ["node 1", "node 2"]);
 }
@@ -284,6 +287,22 @@ async fn whoever_comes_to_wait_for_an_event_that_ends_in_this_moment_hears_of_it
     other.batch_execute("COMMIT").await.expect("is written");
     let Err(CommitError::Conflict(refused)) = deferred.await else { panic!("it waits behind what is over") };
     assert_eq!(refused, Conflict::Moved(Key::Delivery(EventNo(1))));
+}
+
+/// Else an event would be written as held that nothing will release.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_rests_on_an_application_waits_for_a_change_of_it_that_is_under_way() {
+    let (database, [one, _two]) = two_nodes().await;
+    let other = database.client().await;
+    let change = "BEGIN; UPDATE application SET revision = revision + 1 WHERE client_id = 'app_one'";
+    other.batch_execute(change).await.expect("changes it");
+    let guard = Guard::Application { application: APP, client_id: "app_one".to_owned(), revision: 1 };
+    let mut written = pin!(one.commit(Batch(vec![Write::Guard(guard), enqueue(event(1, "a"))])));
+    begin(written.as_mut()).await;
+    waits(&database).await;
+    other.batch_execute("COMMIT").await.expect("is written");
+    let Err(CommitError::Conflict(refused)) = written.await else { panic!("it rests on what is no more") };
+    assert_eq!(refused, Conflict::Moved(Key::Application("app_one".to_owned())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

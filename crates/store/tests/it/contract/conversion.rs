@@ -56,6 +56,9 @@ pub async fn a_rate_changes_by_revision_and_comes_back_digit_for_digit(store: An
         ..rate("GT_USDT", 2)
     };
     commit(&*store, vec![put_rate(fine.clone())]).await;
+    for revision in [2, 4] {
+        assert_eq!(conflict(&*store, vec![put_rate(rate("GT_USDT", revision))]).await, moved("GT_USDT"), "{revision}");
+    }
     assert_eq!(rate_of(&store, "GT_USDT").await, Some(fine));
     assert_eq!(rate_of(&store, "USDT_GT").await, None, "the other way round is another pair");
     unfit(&*store, vec![put_rate(RateRow { rate: rust_decimal::Decimal::ZERO, ..rate("GT_USDT", 3) })]).await;
@@ -84,7 +87,13 @@ pub async fn that_a_rate_is_too_old_is_told_once_for_each_revision(store: Any) {
     commit(&*store, vec![put_rate(rate("GT_USDT", 2))]).await;
     assert_eq!(rate_of(&store, "GT_USDT").await.map(|row| row.stale_told), Some(1), "a new rate does not change it");
     assert_eq!(conflict(&*store, vec![tell("GT_USDT", 1)]).await, moved("GT_USDT"), "it has come anew meanwhile");
-    commit(&*store, vec![tell("GT_USDT", 2)]).await;
+    commit(&*store, vec![put_rate(rate("GT_USDT", 3))]).await;
+    assert_eq!(
+        conflict(&*store, vec![tell("GT_USDT", 2)]).await,
+        moved("GT_USDT"),
+        "nor is one told of that is no more"
+    );
+    commit(&*store, vec![tell("GT_USDT", 3)]).await;
 }
 
 pub async fn a_quote_is_seen_by_its_merchant_only(store: Any) {

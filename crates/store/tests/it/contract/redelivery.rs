@@ -88,6 +88,7 @@ pub async fn events_that_are_meant_are_found_by_state_business_and_age_in_order(
     assert_eq!(found(&store, span(sought(), 0, i64::MAX, 9)).await, [1, 3, 5]);
     assert_eq!(found(&store, span(sought(), 0, i64::MAX, 2)).await, [1, 3]);
     assert_eq!(found(&store, span(sought(), 1, 4, 9)).await, [3], "behind one seq, through another");
+    assert_eq!(found(&store, span(sought(), 1, 3, 9)).await, [3], "which belongs to it");
     let delivered = Sought { state: DeliveryState::Delivered, ..sought() };
     assert_eq!(found(&store, span(delivered, 0, 9, 9)).await, [2]);
     let of_a = Sought { biz_id: Some("a".to_owned()), ..sought() };
@@ -110,6 +111,10 @@ pub async fn events_that_are_meant_are_counted_among_the_first_of_a_stretch(stor
     assert_eq!(count(span(sought(), 1, i64::MAX, 2)).await, some, "what is looked at has a bound");
     assert_eq!(count(span(sought(), 5, i64::MAX, 9)).await, Counted::default());
     assert_eq!(count(span(sought(), 0, 2, 9)).await.looked, 2);
+    // What is not meant is looked at, too, and counting goes on behind it.
+    let other = Sought { state: DeliveryState::Delivered, ..sought() };
+    let one = Counted { looked: 5, found: 1, oldest_at: Some(at(98)), first: Some(2), last: Some(5) };
+    assert_eq!(count(span(other, 0, i64::MAX, 9)).await, one);
     let foreign = Sought { tenant: OTHER_TENANT, ..sought() };
     assert_eq!(count(span(foreign, 0, 9, 9)).await, Counted::default());
 }
