@@ -214,9 +214,8 @@ enum Server {
 
 fn may_pass(error: &Error, server: Server) -> bool {
     match error {
-        Error::Transport(_) => true,
-        // Something in between has sent the question twice. The next one has a nonce of its own.
-        Error::Refused { code: Code::NonceReused, .. } => true,
+        // The latter: something in between has sent the question twice, and the next one has a nonce of its own.
+        Error::Transport(_) | Error::Refused { code: Code::NonceReused, .. } => true,
         Error::Refused { http_status, .. } | Error::RefusedNewly { http_status, .. } => {
             *http_status >= 500 || *http_status == 429
         }

@@ -177,7 +177,7 @@ async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
 
 /// Where a database stands, without changing it. `Unavailable` also: it does not answer in time.
 pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
-    dial.in_time(look(dial)).await
+    dial.in_time(Box::pin(look(dial))).await
 }
 
 async fn look(dial: &Dial) -> Result<SchemaState, StoreError> {
@@ -194,7 +194,7 @@ async fn look(dial: &Dial) -> Result<SchemaState, StoreError> {
 
 /// Another schema of the database where our tables are, and the one that is looked into, if that is there; none: nowhere else.
 pub(super) async fn elsewhere(dial: &Dial) -> Result<Option<(String, Option<String>)>, StoreError> {
-    dial.in_time(look_elsewhere(dial)).await
+    dial.in_time(Box::pin(look_elsewhere(dial))).await
 }
 
 async fn look_elsewhere(dial: &Dial) -> Result<Option<(String, Option<String>)>, StoreError> {
