@@ -60,6 +60,7 @@ fn why(line: &Map<String, Value>) -> String {
     let reason = match (text("code"), text("reason")) {
         ("000000", _) => "It was accepted.".to_owned(),
         (_, "client_gone") => "Its caller went away before there was an answer.".to_owned(),
+        (_, "body_cut_off") => "Its body ended too early: its caller went away, or announced more than it sent.".to_owned(),
         (_, "unknown_client") => {
             format!("No application has the ClientId {client:?}: it was mistyped, or belongs to another deployment.")
         }

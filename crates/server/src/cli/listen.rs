@@ -220,7 +220,9 @@ fn may_pass(error: &Error, server: Server) -> bool {
             *http_status >= 500 || *http_status == 429
         }
         // What stands in between answers in its place, such as the sign-in page of a network.
-        Error::Unreadable { http_status, .. } => *http_status >= 500 || server == Server::HasAnswered,
+        Error::Unreadable { http_status, request_id, .. } => {
+            *http_status >= 500 || (server == Server::HasAnswered && request_id.is_none())
+        }
         // Built wrongly, or newer than this program knows.
         _ => false,
     }
@@ -365,7 +367,8 @@ mod tests {
             request_id: None,
             retry_after_s: None,
         };
-        let page = |http_status| Error::Unreadable { http_status, why: String::new(), request_id: None };
+        let unreadable = |http_status, request_id| Error::Unreadable { http_status, why: String::new(), request_id };
+        let page = |http_status| unreadable(http_status, None);
         for server in [Server::Unknown, Server::HasAnswered] {
             // A balancer that sent the question a second time.
             assert!(may_pass(&refused(Code::NonceReused, 400), server));
@@ -374,5 +377,7 @@ mod tests {
         }
         assert!(may_pass(&page(200), Server::HasAnswered) && may_pass(&page(302), Server::HasAnswered));
         assert!(!may_pass(&page(200), Server::Unknown), "it may be the wrong address");
+        let own = unreadable(200, Some("ab".to_owned()));
+        assert!(!may_pass(&own, Server::HasAnswered), "the service itself says what this program does not know");
     }
 }

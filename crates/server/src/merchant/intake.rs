@@ -13,8 +13,8 @@ use super::IntakeLimits;
 use super::answer::Failure;
 use crate::edges;
 
-/// The reason of a request whose client has gone before all of it was there, or before it was answered.
-pub const CLIENT_GONE: &str = "client_gone";
+/// The reason of a request whose body ended too early: its client has gone, or announced more than it sent.
+pub const CUT_OFF: &str = "body_cut_off";
 
 /// The endpoint of a path and method: 404, then 405.
 pub fn endpoint(head: &Parts) -> Result<Endpoint, Failure> {
@@ -128,7 +128,7 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
     let (sentence, reason) = match edges::body_refusal(error) {
         Some(sentence) => (sentence, "body_broken"),
         // It may have ended its half alone: whoever is there still gets an answer.
-        None => (edges::BROKE_OFF, CLIENT_GONE),
+        None => (edges::BROKE_OFF, CUT_OFF),
     };
     Failure::new(Code::InvalidParameter, sentence).because(reason)
 }

@@ -146,8 +146,8 @@ pub struct Admitted<B> {
 /// How a request ended.
 #[derive(Clone, Copy)]
 enum Outcome {
-    /// Its client has gone before there was an answer.
-    Gone,
+    /// Its client has gone before there was an answer, or before all of it was there: the reason for the log.
+    Gone(&'static str),
     /// Success was answered.
     Success,
     /// A failure was answered: its code, and the reason for the log.
@@ -194,12 +194,12 @@ impl Drop for Told<'_> {
         let (status, code, reason) = match self.outcome {
             Outcome::Success => (200, countersign_protocol::code::SUCCESS, ""),
             Outcome::Failure(code, reason) => (code.http_status(), code.code(), reason),
-            Outcome::Gone => (CLIENT_GONE, "", intake::CLIENT_GONE),
+            Outcome::Gone(reason) => (CLIENT_GONE, "", reason),
         };
         match self.outcome {
             Outcome::Success => self.edge.meters.count(self.trace.endpoint, None, took),
             Outcome::Failure(code, _) => self.edge.meters.count(self.trace.endpoint, Some(code), took),
-            Outcome::Gone => metrics::counter!("countersign_requests_cut_off_total").increment(1),
+            Outcome::Gone(_) => metrics::counter!("countersign_requests_cut_off_total").increment(1),
         }
         // A path that we know, and a ClientId that has signed, are no secrets.
         let path = if self.trace.endpoint.is_some() { Cow::Borrowed(&*self.path) } else { log::blinded(&self.path) };
@@ -297,7 +297,7 @@ impl Edge {
             method: request.method().clone(),
             path: kept_path(request.uri().path()),
             trace: Trace { request_id: self.request_ids.next(), source: Some(source), ..Trace::default() },
-            outcome: Outcome::Gone,
+            outcome: Outcome::Gone("client_gone"),
         }
     }
 
@@ -305,7 +305,7 @@ impl Edge {
     fn finish(&self, mut told: Told<'_>, outcome: Result<Vec<u8>, Failure>) -> Response<Full<Bytes>> {
         told.outcome = match &outcome {
             Ok(_) => Outcome::Success,
-            Err(failure) if failure.reason == intake::CLIENT_GONE => Outcome::Gone,
+            Err(failure) if failure.reason == intake::CUT_OFF => Outcome::Gone(failure.reason),
             Err(failure) => Outcome::Failure(failure.code, failure.reason),
         };
         if let Err(Failure { trouble: Some(cause), .. }) = &outcome {

@@ -19,7 +19,8 @@ use super::Desk;
 use super::problem::{Problem, ProblemDocument};
 use crate::app::{App, forgotten, operators};
 
-/// A store that has not answered by then counts as one that is away, so that a scrape ends in time.
+const SILENT: &str = "the store does not answer";
+/// A store that has not answered by then counts as one that is away.
 const ASK_MAX: Duration = Duration::from_secs(2);
 
 /// How it is.
@@ -43,10 +44,15 @@ pub async fn alive() -> Json<Health> {
 #[utoipa::path(get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
-    match why_not_ready(&desk.app).await {
+    match why_not_in_time(&desk.app).await {
         None => Ok(Json(Health { status: "ready", delivery: desk.app.due.is_paused().then_some("held") })),
         Some(why) => Err(Problem::new(Code::ServiceUnavailable, why)),
     }
+}
+
+/// The same, soon enough for whoever scrapes.
+async fn why_not_in_time(app: &App) -> Option<String> {
+    timeout(ASK_MAX, why_not_ready(app)).await.unwrap_or_else(|_| Some(SILENT.to_owned()))
 }
 
 /// Why this node takes no requests, in words; none: it does.
@@ -58,14 +64,14 @@ async fn why_not_ready(app: &App) -> Option<String> {
     if let Some(why) = trouble.or_else(|| forgotten::trouble(&app.store, app.clock.now())) {
         return Some(why);
     }
-    operators::ping(app).await.is_err().then(|| "the store does not answer".to_owned())
+    operators::ping(app).await.is_err().then(|| SILENT.to_owned())
 }
 
 /// What is counted, as Prometheus text.
 #[utoipa::path(get, path = "/metrics", tag = "Health", operation_id = "metrics", security(()),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(desk): State<Arc<Desk>>) -> Response<Body> {
-    let is_ready = matches!(timeout(ASK_MAX, why_not_ready(&desk.app)).await, Ok(None));
+    let is_ready = why_not_in_time(&desk.app).await.is_none();
     metrics::gauge!("countersign_ready").set(f64::from(u8::from(is_ready)));
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], desk.settings.metrics.render()).into_response()
 }

@@ -132,7 +132,7 @@ impl PostgresStore {
         let dial = Arc::new(Dial::new(&url, tls)?.within(second));
         schema::migrate(&dial).await?;
         moving::refuse_unfinished(&dial).await?;
-        let (key, horizon) = purge::begin(&dial, window_key).await?;
+        let (key, horizon) = dial.in_time(Box::pin(purge::begin(&dial, window_key))).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));
         let herald = Arc::new(Herald::default());
         let calling = tokio::spawn(Arc::clone(&herald).run(Arc::clone(&dial))).abort_handle();

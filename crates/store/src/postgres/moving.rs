@@ -38,8 +38,8 @@ pub(crate) struct Target {
 
 /// Refuses a database that a move has begun to fill and not finished.
 pub(super) async fn refuse_unfinished(dial: &Dial) -> Result<(), StoreError> {
-    let look = Box::pin(async { record(&dial.session().await?).await });
-    match dial.in_time(look).await? {
+    let session = dial.session().await?;
+    match dial.in_time(Box::pin(record(&session))).await? {
         Some(Record { is_complete: false, .. }) => Err(StoreError::Unfit(
             "a move into this database was begun and is not finished: run the same `countersign move` again, or use another database"
                 .to_owned(),

@@ -4,7 +4,7 @@ use tokio::time::sleep;
 use tokio_postgres::GenericClient;
 
 use super::fault::fault;
-use super::session::Dial;
+use super::session::{Dial, Session};
 use crate::contract::StoreError;
 use crate::steps::{Applied, SchemaState, Step, pending, sha256};
 
@@ -153,6 +153,8 @@ async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
         return Ok(state);
     }
     let mut session = dial.session().await?;
+    // Whoever ends this process ends the step that is at work, too; a server that cannot see that lets it go on and undoes it.
+    let _ = session.client().batch_execute("SET client_connection_check_interval = '5s'").await;
     let transaction = session.transaction().await.map_err(fault)?;
     // Another node may migrate for longer than statements may wait elsewhere; the steps themselves must not wait so long.
     transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(fault)?;
@@ -177,11 +179,11 @@ async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
 
 /// Where a database stands, without changing it. `Unavailable` also: it does not answer in time.
 pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
-    dial.in_time(Box::pin(look(dial))).await
+    let mut session = dial.session().await?;
+    dial.in_time(Box::pin(look(&mut session))).await
 }
 
-async fn look(dial: &Dial) -> Result<SchemaState, StoreError> {
-    let mut session = dial.session().await?;
+async fn look(session: &mut Session) -> Result<SchemaState, StoreError> {
     let transaction = session.transaction().await.map_err(fault)?;
     // One moment: what another node makes meanwhile would be taken for somebody else's.
     let moment = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -194,11 +196,11 @@ async fn look(dial: &Dial) -> Result<SchemaState, StoreError> {
 
 /// Another schema of the database where our tables are, and the one that is looked into, if that is there; none: nowhere else.
 pub(super) async fn elsewhere(dial: &Dial) -> Result<Option<(String, Option<String>)>, StoreError> {
-    dial.in_time(Box::pin(look_elsewhere(dial))).await
+    let mut session = dial.session().await?;
+    dial.in_time(Box::pin(look_elsewhere(&mut session))).await
 }
 
-async fn look_elsewhere(dial: &Dial) -> Result<Option<(String, Option<String>)>, StoreError> {
-    let mut session = dial.session().await?;
+async fn look_elsewhere(session: &mut Session) -> Result<Option<(String, Option<String>)>, StoreError> {
     let transaction = session.transaction().await.map_err(fault)?;
     // The catalog tells everybody, whoever may read the tables.
     let select = "SELECT n.nspname::text, current_schema()::text

@@ -153,7 +153,8 @@ impl Dial {
         format!("{}/{name}", hosts.join(","))
     }
 
-    /// What some short reads come to, unless the server falls silent. They are boxed: no caller carries room for them while it does other things.
+    /// What some short reads on a session come to, unless the server falls silent. Making the session has limits of its own, for each host. They are
+    /// boxed: no caller carries room for them while it does other things.
     pub(super) async fn in_time<T>(&self, look: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let silent = || Err(StoreError::Unavailable(Failure::silent().why));
         timeout(self.limits.commit(), look).await.unwrap_or_else(|_| silent())

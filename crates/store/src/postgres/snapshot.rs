@@ -1,9 +1,5 @@
 //! The whole database as it is at one moment, read row by row while nodes run on it.
 
-use std::future::Future;
-use std::time::Duration;
-
-use tokio::time::timeout;
 use tokio_postgres::Statement;
 
 use super::fault::fault;
@@ -18,18 +14,6 @@ use crate::moving::{Cell, Table, read};
 const SETTINGS: &str =
     "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_bitmapscan = on; SET plan_cache_mode = auto;
     SET work_mem = '64MB'; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
-
-/// A server that says nothing for so long, though it has only to read on, is not going to.
-const SILENCE_MAX: Duration = Duration::from_secs(600);
-
-async fn answered<T>(asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, StoreError> {
-    match timeout(SILENCE_MAX, asked).await {
-        Ok(answer) => answer.map_err(fault),
-        Err(_) => {
-            Err(StoreError::Unavailable(format!("the database has not answered for {} s", SILENCE_MAX.as_secs())))
-        }
-    }
-}
 
 /// A moment of a database.
 #[derive(Debug)]
@@ -66,15 +50,15 @@ impl Snapshot {
             columns.join(", "),
             table.name
         );
-        answered(self.session.client().batch_execute(&declare)).await?;
+        self.session.client().batch_execute(&declare).await.map_err(fault)?;
         let fetch = format!("FETCH {} FROM copied", table.rows_per_fetch());
-        let fetch = answered(self.session.client().prepare(&fetch)).await?;
+        let fetch = self.session.client().prepare(&fetch).await.map_err(fault)?;
         Ok(Rows { snapshot: self, table, fetch })
     }
 
     /// Key and horizon of nonces.
     pub(crate) async fn replay(&self) -> Result<([u8; 16], i64), StoreError> {
-        let row = answered(self.session.client().query_opt("SELECT hash_key, horizon FROM replay", &[])).await?;
+        let row = self.session.client().query_opt("SELECT hash_key, horizon FROM replay", &[]).await.map_err(fault)?;
         // Whoever opens the database first writes it.
         let row = row.ok_or_else(|| StoreError::Unfit("the database holds no deployment of Countersign".to_owned()))?;
         let key: &[u8] = row.try_get(0).map_err(fault)?;
@@ -94,7 +78,7 @@ pub(crate) struct Rows<'s> {
 impl Rows<'_> {
     /// The next ones; none is the end.
     pub(crate) async fn next(&self) -> Result<Vec<Vec<Cell>>, StoreError> {
-        let rows = answered(self.snapshot.session.client().query(&self.fetch, &[])).await?;
+        let rows = self.snapshot.session.client().query(&self.fetch, &[]).await.map_err(fault)?;
         let cells = rows.iter().map(|row| read(row, self.table.columns));
         cells.collect::<Result<_, _>>().map_err(|at| {
             StoreError::Unfit(format!("{}.{} is of another type", self.table.name, self.table.columns[at].name))

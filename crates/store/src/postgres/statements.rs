@@ -126,7 +126,7 @@ statements! {
          CROSS JOIN unnest(ARRAY[0, 1]::bigint[]) AS c (repeated) CROSS JOIN LATERAL (SELECT * FROM delivery p
          WHERE p.tenant_no = a.tenant_no AND (p.application_no & 63) = (a.application_no & 63)
          AND p.application_no = a.application_no AND least(p.attempts, 1) = c.repeated AND p.state = 'pending'
-         AND p.event_no <> ALL($4::bigint[]) ORDER BY p.due_at, p.event_no LIMIT $3) d
+         AND p.event_no NOT IN (SELECT unnest($4::bigint[])) ORDER BY p.due_at, p.event_no LIMIT $3) d
          CROSS JOIN LATERAL (SELECT e.* FROM event e WHERE e.tenant_no = a.tenant_no AND e.event_no = d.event_no LIMIT 1) e
          ORDER BY d.application_no, least(d.attempts, 1), d.due_at, d.event_no"
     );
