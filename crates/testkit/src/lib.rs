@@ -27,6 +27,7 @@ pub mod patience;
 pub mod process;
 pub mod queued;
 pub mod receiver;
+pub mod refusing;
 pub mod rewraps;
 pub mod rotation;
 pub mod strace;

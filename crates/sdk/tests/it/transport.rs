@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use countersign_sdk::{Client, Error};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -33,8 +33,10 @@ async fn one_exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &
 
 #[tokio::test]
 async fn where_nobody_listens_nothing_was_done() {
-    let (listener, port) = listener().await;
-    drop(listener);
+    // Bound and not listened on: a port that was freed may be another's by now.
+    let refusing = TcpSocket::new_v4().expect("a socket");
+    refusing.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let port = refusing.local_addr().expect("bound").port();
     let error = client(port).call("POST", "/x", b"{}").await.expect_err("nobody is there");
     assert!(matches!(error, Error::Transport(_)) && !error.may_have_been_done(), "{error:?}");
 }

@@ -3,13 +3,13 @@
 //! A shell watches the process that made it, and ends and removes the cluster when that is gone, however it went.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::port::free_port;
 use super::programs::{command, given_folder, initdb, programs};
 
 /// Waits for the end of process $2, which made the cluster in folder $1, unless the folder goes before.
@@ -285,12 +285,6 @@ impl Server {
 fn tell(signal: &str, process: u32) {
     let told = Command::new("kill").args([signal, &process.to_string()]).status();
     assert!(told.is_ok_and(|told| told.success()), "a process of the server can be told {signal}");
-}
-
-/// A port that nobody uses now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 impl Drop for Server {

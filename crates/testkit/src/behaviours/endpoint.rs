@@ -14,6 +14,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::interval;
 use tokio_rustls::TlsAcceptor;
 
+use crate::refusing::Refusing;
+
 /// Between two bytes that are dripped.
 const DRIP_EVERY: Duration = Duration::from_secs(1);
 /// What goes out at once where there is no end of it.
@@ -79,12 +81,20 @@ impl Does {
 pub struct Endpoint {
     url: String,
     trusted: Option<String>,
-    task: Option<AbortHandle>,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Listens(AbortHandle),
+    /// Held, so that it goes on to refuse.
+    #[expect(dead_code, reason = "held, not read")]
+    Refuses(Refusing),
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
+        if let Work::Listens(task) = &self.work {
             task.abort();
         }
     }
@@ -93,12 +103,12 @@ impl Drop for Endpoint {
 impl Endpoint {
     /// Listens on a free loopback port.
     pub async fn start(does: &Does) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a loopback port")?;
-        let address = listener.local_addr()?;
-        let url = url(does, address);
         if *does == Does::Refuse {
-            return Ok(Self { url, trusted: None, task: None });
+            let port = Refusing::take()?;
+            return Ok(Self { url: url(does, port.address()?), trusted: None, work: Work::Refuses(port) });
         }
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("a loopback port")?;
+        let url = url(does, listener.local_addr()?);
         let (tls, trusted) = match does {
             Does::Show(flaw) => {
                 let (acceptor, pem) = flawed(*flaw)?;
@@ -113,7 +123,7 @@ impl Endpoint {
             | Does::Greet(_) => (None, None),
         };
         let task = tokio::spawn(accept(listener, tls, Arc::new(does.clone())));
-        Ok(Self { url, trusted, task: Some(task.abort_handle()) })
+        Ok(Self { url, trusted, work: Work::Listens(task.abort_handle()) })
     }
 
     /// The callback URL.

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use countersign_store::testing::free_port;
 use tokio::net::TcpStream;
 
 use crate::patience::until;
@@ -30,7 +31,7 @@ impl Nginx {
         let program = PROGRAMS.iter().find(|path| Path::new(path).exists()).context(
             "this needs nginx on this machine: `cargo xtask test` installs it on Debian, or install the package nginx-light",
         )?;
-        let listen = free_address()?;
+        let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let config = folder.join("nginx.conf");
         std::fs::write(&config, text(folder, listen, behind))?;
         let log = File::create(folder.join("nginx.out"))?;
@@ -55,10 +56,6 @@ impl Drop for Nginx {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_address() -> Result<SocketAddr> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// One process without workers, so that ending it ends everything.

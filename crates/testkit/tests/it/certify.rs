@@ -13,6 +13,7 @@ use axum::routing::post;
 use countersign_protocol::signing::SigningKey;
 use countersign_sdk::{CallbackVerifier, callback};
 use countersign_testkit::process::bare;
+use countersign_testkit::refusing::Refusing;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -199,7 +200,8 @@ async fn a_receiver_that_remembers_nothing_is_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_is_not_there_is_one_sentence() {
-    let address = TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr().expect("has one");
+    let port = Refusing::take().expect("a free port");
+    let address = port.address().expect("has one");
     let output = certify(address, &[]).await;
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("countersign: the receiver gave no answer to a good callback:"), "{said}");
@@ -229,6 +231,9 @@ async fn a_receiver_that_goes_away_passes_nothing_that_did_not_reach_it() {
                 format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
             let _ = stream.write_all(answer.as_bytes()).await;
         }
+        drop(listener);
+        let _refuses = Refusing::after(address).expect("is free");
+        std::future::pending::<()>().await;
     });
     let output = certify(address, &["--json"]).await;
     let report: Value = serde_json::from_slice(&output.stdout).expect("prints JSON");

@@ -2,6 +2,7 @@
 
 use countersign_domain::time::UnixMillis;
 use countersign_testkit::receiver::Reply;
+use countersign_testkit::refusing::Refusing;
 
 use super::*;
 
@@ -89,7 +90,8 @@ async fn an_endpoint_that_is_not_reached_says_why() {
     let roots = [old.ca_pem(), misnamed.ca_pem()].concat();
     let bench = Bench::with(DispatchSettings { extra_roots: roots, ..settings() }).await;
     let plain = receiver().await;
-    let nobody = { receiver().await.url() };
+    let refusing = Refusing::take().expect("a loopback port");
+    let nobody = format!("http://{}/", refusing.address().expect("has one"));
     let silent = format!("https://{}/", silent.local_addr().expect("an address"));
     for (url, outcome, words) in [
         (nobody, Outcome::ConnectFailed, "the connection was refused; nobody listens there"),
@@ -132,7 +134,8 @@ async fn an_endpoint_that_is_not_reached_has_its_own_outcome() {
     let bench = Bench::new().await;
     let plain = receiver().await;
     let tls_to_plain = plain.url().replace("http://", "https://");
-    let nobody = { receiver().await.url() };
+    let refusing = Refusing::take().expect("a loopback port");
+    let nobody = format!("http://{}/", refusing.address().expect("has one"));
     for (url, outcome) in [
         (nobody, ConnectFailed),
         (tls_to_plain, TlsFailed),

@@ -2,6 +2,7 @@
 
 use countersign_store::attempt_log::AttemptBytes;
 use countersign_testkit::receiver::Reply;
+use countersign_testkit::refusing::Refusing;
 
 use super::*;
 
@@ -134,9 +135,8 @@ async fn what_came_is_kept_also_where_it_is_no_http_or_only_a_part() {
 #[tokio::test]
 async fn where_nothing_went_over_the_wire_nothing_is_kept() {
     let bench = Bench::new().await;
-    let endpoint = receiver().await;
-    let url = endpoint.url();
-    drop(endpoint);
+    let refusing = Refusing::take().expect("a loopback port");
+    let url = format!("http://{}/", refusing.address().expect("has one"));
     let owner = bench.owner(Some(url)).await;
     let event = bench.emit(&owner, "order").await;
     assert_eq!(bench.deliver().await, 1);
