@@ -44,11 +44,11 @@ pub struct Ask {
 #[error("{0}")]
 pub struct Unreached(String);
 
-/// What is said where no answer came: of a change that may have been done all the same, that too.
-pub fn lost(error: anyhow::Error, method: &Method, said: &'static str) -> anyhow::Error {
+/// What is said where no answer came: of a change that may have been done all the same, that too, and what to do then.
+pub fn lost(error: anyhow::Error, method: &Method, said: &str, then: &str) -> anyhow::Error {
     let is_not_done = *method == Method::GET || error.is::<Unreached>() || error.is::<Usage>();
-    let also = if is_not_done { "" } else { ", and it may have been done: look before you do it again" };
-    error.context(format!("{said}{also}"))
+    let said = said.to_owned();
+    error.context(if is_not_done { said } else { format!("{said}, and it may have been done: {then}") })
 }
 
 /// What came back.
@@ -323,12 +323,9 @@ mod tests {
 
     #[test]
     fn a_change_whose_answer_was_lost_may_have_been_done_and_whoever_asked_is_told() {
-        let said = |error: anyhow::Error, method| lost(error, &method, "it did not answer").to_string();
+        let said = |error: anyhow::Error, method| lost(error, &method, "it did not answer", "look").to_string();
         let broke_off = || anyhow!("h broke off");
-        assert_eq!(
-            said(broke_off(), Method::POST),
-            "it did not answer, and it may have been done: look before you do it again"
-        );
+        assert_eq!(said(broke_off(), Method::POST), "it did not answer, and it may have been done: look");
         assert_eq!(said(broke_off(), Method::GET), "it did not answer");
         let unreached = anyhow!("refused").context(Unreached("h cannot be reached".to_owned()));
         assert_eq!(said(unreached, Method::POST), "it did not answer");

@@ -6,14 +6,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
 use super::Usage;
 use super::http::{self, Answer, Arriving, Ask};
 use super::tables::Members;
 pub use super::tables::table;
+use crate::chance::Chance;
 use crate::cli::numbers::whole;
+use crate::operator::KEY_BYTES_MAX;
 
 /// The variable of the bearer token.
 pub const TOKEN_VARIABLE: &str = "COUNTERSIGN_OPERATOR_TOKEN";
@@ -41,6 +43,9 @@ pub struct Group<C: Subcommand> {
     /// How the operator API is reached.
     #[command(flatten)]
     pub operator: OperatorArgs,
+    /// Of a change: whatever is sent under one key is done once [default: a new one each time]
+    #[arg(long, global = true, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
     /// Which call.
     #[command(subcommand)]
     pub command: C,
@@ -70,12 +75,14 @@ pub struct Call {
     pub body: Vec<(&'static str, String)>,
     /// Columns of the table, for lists; others go by member.
     pub columns: &'static [&'static str],
+    /// The `Idempotency-Key` of a change.
+    pub key: Option<String>,
 }
 
 impl Call {
     /// A call without query, body and columns.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), query: Vec::new(), body: Vec::new(), columns: &[] }
+        Self { method, path: path.into(), query: Vec::new(), body: Vec::new(), columns: &[], key: None }
     }
 
     /// A list.
@@ -104,6 +111,22 @@ impl Call {
     pub fn raw(mut self, name: &'static str, value: Option<String>) -> Self {
         self.body.extend(value.map(|value| (name, value)));
         self
+    }
+
+    /// What to do where it may have been done without an answer that says so.
+    fn then(&self) -> String {
+        self.key.as_ref().map_or_else(
+            || "look before you do it again".to_owned(),
+            |key| format!("the same command with --idempotency-key {key} does it once, and says what came of it"),
+        )
+    }
+
+    /// What an answer says of a change that failed within, or that a proxy gave up on.
+    fn unsure(&self, answer: &Answer, said: anyhow::Error) -> anyhow::Error {
+        let may_be_done = self.method != Method::GET
+            && answer.status.is_server_error()
+            && (answer.status != StatusCode::SERVICE_UNAVAILABLE || answer.request_id.is_none());
+        if may_be_done { anyhow!("{said} (it may have been done: {})", self.then()) } else { said }
     }
 
     /// The body's bytes. Numbers stay digit for digit as they were typed.
@@ -159,16 +182,38 @@ pub trait IntoCall {
 impl<C: Subcommand + IntoCall> Group<C> {
     /// Makes the call and shows what came back.
     pub fn run(&self, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-        let call = self.command.call()?;
+        let mut call = self.command.call()?;
+        call.key = if call.method == Method::GET { self.refuse_key().map(|()| None)? } else { Some(self.key()?) };
         let direct = Direct::new(&self.operator, environment)?;
         if let Some((call, judge)) = self.command.before() {
             judge(accepted(&direct.send(&call)?)?)?;
         }
         let answer = direct.send(&call)?;
-        let body = accepted(&answer)?;
+        let body = accepted(&answer).map_err(|said| call.unsure(&answer, said))?;
         super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) })?;
         self.command.judge(body)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl<C: Subcommand> Group<C> {
+    /// The key that was given. A new one else: a proxy that sends a request twice has it done once, and whoever gets no answer can ask again.
+    fn key(&self) -> anyhow::Result<String> {
+        let key = self.idempotency_key.clone().unwrap_or_else(|| Chance::default().hex(16));
+        if (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Ok(key);
+        }
+        bail!(Usage(format!("--idempotency-key: must be 1 to {KEY_BYTES_MAX} visible ASCII characters")))
+    }
+
+    /// For commands that change nothing through the operator API.
+    pub fn refuse_key(&self) -> anyhow::Result<()> {
+        if self.idempotency_key.is_some() {
+            bail!(Usage(
+                "--idempotency-key: is for commands that change something through the operator API".to_owned()
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -235,7 +280,7 @@ impl<'a> Direct<'a> {
 /// Sends a call with its bearer token.
 pub async fn send(base: &str, token: &str, call: &Call) -> anyhow::Result<Answer> {
     let answer = http::exchange(base, &ask(token, call, None)?).await;
-    answer.map_err(|error| http::lost(error, &call.method, "the operator API did not answer"))
+    answer.map_err(|error| http::lost(error, &call.method, "the operator API did not answer", &call.then()))
 }
 
 /// Refused where an id in the path is empty, as that of a variable that is not set: it would be another path.
@@ -247,6 +292,7 @@ fn ask(token: &str, call: &Call, accept: Option<&str>) -> anyhow::Result<Ask> {
     let body = call.body_bytes();
     let mut headers = vec![("authorization".to_owned(), format!("Bearer {token}"))];
     headers.extend(accept.map(|accept| ("accept".to_owned(), accept.to_owned())));
+    headers.extend(call.key.as_ref().map(|key| ("idempotency-key".to_owned(), key.clone())));
     if body.is_some() {
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
     }
@@ -309,8 +355,6 @@ fn somebody_else(answer: &Answer) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use hyper::StatusCode;
-
     use super::*;
 
     fn answer(status: u16, body: &str) -> Answer {

@@ -12,6 +12,7 @@ use crate::run;
 /// Runs a command about tokens: one is done at the machine, the others are calls.
 pub fn token(group: &Group<Token>, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     if let Token::Recover(args) = &group.command {
+        group.refuse_key()?;
         return recover(args, group.operator.json, environment);
     }
     group.run(environment)

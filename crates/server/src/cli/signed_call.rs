@@ -114,7 +114,8 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
     };
     let ask = ask(&caller, method, &in_a_request(&args.path), body, &signed);
     let answer = super::small_runtime()?.block_on(http::exchange(&args.url, &ask));
-    let answer = answer.map_err(|error| http::lost(error, &ask.method, "the merchant API did not answer"))?;
+    let then = "look before you do it again";
+    let answer = answer.map_err(|error| http::lost(error, &ask.method, "the merchant API did not answer", then))?;
     super::say(&format!("HTTP {}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
     success(&answer).map_err(|error| match &answer.request_id {
         Some(id) => anyhow!("{error}; its operator learns more with `countersign explain {id}`"),

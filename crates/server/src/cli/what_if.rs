@@ -59,6 +59,7 @@ fn svg(text: &str) -> Result<PathBuf, String> {
 /// Runs a command about fee rules: a what-if is streamed, the others are calls.
 pub fn fee_rule(group: &Group<FeeRule>, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let FeeRule::WhatIf(args) = &group.command else { return group.run(environment) };
+    group.refuse_key()?;
     let direct = Direct::new(&group.operator, environment)?;
     let answer = ask(&direct, &args.call())?;
     let report = Report::read(&answer)?;

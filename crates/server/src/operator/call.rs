@@ -30,7 +30,7 @@ use crate::edges;
 pub type Reply = Result<Response<Body>, Problem>;
 
 /// Longest `Idempotency-Key`.
-const KEY_BYTES_MAX: usize = 255;
+pub const KEY_BYTES_MAX: usize = 255;
 const KEY_HEADER: &str = "idempotency-key";
 
 /// A write call that was let in, with its whole body.

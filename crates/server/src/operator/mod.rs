@@ -70,6 +70,7 @@ pub mod tokens;
 pub mod what_if;
 
 pub use auth::Gate;
+pub use call::KEY_BYTES_MAX;
 pub use doors::{Door, doors};
 pub use problem::{Problem, ProblemDocument};
 

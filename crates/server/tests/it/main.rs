@@ -2,8 +2,10 @@
 
 mod absent;
 mod commands;
+mod desk;
 mod full;
 mod hardening;
+mod lost_answers;
 mod mistakes;
 mod moving;
 mod shared;

@@ -3,51 +3,13 @@
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Place, Serving};
-
-struct Desk {
-    place: Place,
-    token: String,
-    serving: Serving,
-}
-
-impl Desk {
-    fn open() -> Self {
-        let place = Place::fresh();
-        let token = place.init()["operator_token"].as_str().expect("a token").to_owned();
-        let serving = place.serve(&["--allow-private-callbacks"]);
-        Self { place, token, serving }
-    }
-
-    fn command(&self, words: &str) -> std::process::Command {
-        let mut command = self.place.command(&words.split(' ').collect::<Vec<_>>());
-        command
-            .env("COUNTERSIGN_OPERATOR_TOKEN", &self.token)
-            .env("COUNTERSIGN_OPERATOR_URL", format!("http://{}", self.serving.operator_listen));
-        command
-    }
-
-    /// What is said on stdout and stderr, and the exit code.
-    fn says(&self, words: &str) -> (String, String, Option<i32>) {
-        told(&self.command(words).output().expect("runs"))
-    }
-
-    fn made(&self, words: &str) -> Value {
-        let (stdout, stderr, code) = self.says(&format!("{words} --json"));
-        assert_eq!(code, Some(0), "{stderr}");
-        serde_json::from_str(&stdout).expect("JSON")
-    }
-}
-
-fn told(output: &Output) -> (String, String, Option<i32>) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr), output.status.code())
-}
+use super::Place;
+use super::desk::{Desk, told};
 
 /// A receiver of one callback that answers with this.
 fn answers_once(answer: &'static str) -> String {
