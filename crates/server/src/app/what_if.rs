@@ -41,6 +41,10 @@ pub struct Trying {
 pub async fn begin(app: &App, question: &Question) -> Result<Trying, AppError> {
     let sub = find_sub_account(app, &question.sub_merchant_id).await?;
     let now = app.clock.now();
+    if question.from.is_some_and(|from| from >= now) {
+        let why = "field from: must be before now, since it is tried on orders that were paid";
+        return Err(AppError::InvalidParameter(why.to_owned()));
+    }
     let span = PaidSpan {
         of: Payee::Merchant(sub.tenant, sub.no),
         from: question.from.unwrap_or(UnixMillis(i64::MIN)),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
 
+use super::Database;
 use crate::config::{Config, without_password};
 use crate::datadir::{DataDir, DataRefused};
 use crate::keys;
@@ -86,6 +87,15 @@ pub fn demand_database(config: &Config, data: &DataDir) -> anyhow::Result<()> {
         command("init", config)
     );
     bail!("there is no deployment in {folder}: make one with `{}`", command("init", config));
+}
+
+/// Whether nothing of a deployment is in a folder, or ever was served from it.
+pub fn is_bare(config: &Config, data: &DataDir) -> bool {
+    matches!(Database::of(config), Ok(Database::Sqlite))
+        && !keys::is_named(config)
+        && !data.master_key().exists()
+        && matches!(size_of(&data.database()), Ok(None))
+        && matches!(data.chain_key_seen(), Ok(None))
 }
 
 /// Refuses a folder in which a deployment was served from a SQLite database that is not there any more, or of which nothing is left.

@@ -58,6 +58,7 @@ fn a_folder_without_a_deployment_is_told_to_make_one_and_stays_as_it_is() {
             said.contains("there is no deployment in data: make one with `countersign init --data data`"),
             "{command}: {said}"
         );
+        assert!(!said.contains("master key"), "none was made yet: {said}");
         assert_eq!(names(&place), [] as [&str; 0], "{command}");
     }
 }

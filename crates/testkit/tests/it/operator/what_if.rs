@@ -151,6 +151,7 @@ async fn what_cannot_be_tried_is_refused_in_the_words_of_rules_that_are_made() {
             "400001",
             "later than from",
         ),
+        ("sub_merchant_id=s1&r_markup=1&from=9000-01-01T00:00:00Z", 400, "400001", "field from: must be before now"),
         ("sub_merchant_id=nobody&r_markup=1", 404, "400702", "no sub-account has this sub_merchant_id"),
         ("sub_merchant_id=bank&r_markup=1", 404, "400702", "no sub-account has this sub_merchant_id"),
         ("sub_merchant_id=m&r_markup=1", 404, "400702", "no sub-account has this sub_merchant_id"),
