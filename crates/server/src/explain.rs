@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::log::names;
+use crate::merchant::CUT_OFF;
 
 /// A refused request and why.
 #[derive(Debug, Serialize, ToSchema)]
@@ -60,7 +61,7 @@ fn why(line: &Map<String, Value>) -> String {
     let reason = match (text("code"), text("reason")) {
         ("000000", _) => "It was accepted.".to_owned(),
         (_, "client_gone") => "Its caller went away before there was an answer.".to_owned(),
-        (_, "body_cut_off") => "Its body ended too early: its caller went away, or announced more than it sent.".to_owned(),
+        (_, CUT_OFF) => "Its body ended too early: its caller went away, or announced more than it sent.".to_owned(),
         (_, "unknown_client") => {
             format!("No application has the ClientId {client:?}: it was mistyped, or belongs to another deployment.")
         }

@@ -53,6 +53,7 @@ mod time;
 
 pub use answer::Failure;
 pub use budget::{Budget, FailedAuthentications};
+pub use intake::CUT_OFF;
 pub(crate) use source::block_of;
 pub use source::{Network, Sources};
 
@@ -305,7 +306,7 @@ impl Edge {
     fn finish(&self, mut told: Told<'_>, outcome: Result<Vec<u8>, Failure>) -> Response<Full<Bytes>> {
         told.outcome = match &outcome {
             Ok(_) => Outcome::Success,
-            Err(failure) if failure.reason == intake::CUT_OFF => Outcome::Gone(failure.reason),
+            Err(failure) if failure.reason == CUT_OFF => Outcome::Gone(failure.reason),
             Err(failure) => Outcome::Failure(failure.code, failure.reason),
         };
         if let Err(Failure { trouble: Some(cause), .. }) = &outcome {

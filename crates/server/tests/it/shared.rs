@@ -1,6 +1,7 @@
 //! What `doctor` and `serve` say of a database that nodes share.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -60,6 +61,23 @@ fn serve_warns_at_its_start_of_a_standby_that_nobody_waits_for() {
     assert!(warned.contains("WARN") && warned.contains("set synchronous_standby_names"), "{warned}");
     server.kill().expect("it runs");
     server.wait().expect("it ends");
+}
+
+#[test]
+fn serve_that_is_told_to_stop_while_its_database_says_nothing_ends_at_once_and_well() {
+    let primary = Server::start(ServerOptions::default());
+    let place = ready(&primary.url("postgres"));
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("postgres://u@{}/d?sslmode=disable", silent.local_addr().expect("has one"));
+    let mut command = place.command(&["serve", "--data", "data", "--config", "c.toml", "--database-url", &url]);
+    let server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let _connection = silent.accept().expect("it comes");
+    let told = Command::new("kill").args(["-TERM", &server.id().to_string()]).status().expect("kill runs");
+    assert!(told.success());
+    let out = server.wait_with_output().expect("it ends");
+    let log = String::from_utf8_lossy(&out.stderr);
+    assert_eq!((out.status.code(), out.stdout.len()), (Some(0), 0), "{log}");
+    assert!(log.contains("Told to stop before it served"), "{log}");
 }
 
 #[test]

@@ -35,8 +35,8 @@ pub enum Break {
     Closed,
     /// From a `BEGIN` to its `COMMIT` no answer of the database arrives.
     Mute,
-    /// From the first look at the steps of its schema on no answer of the database arrives.
-    Silent,
+    /// From the first message with these words on no answer of the database arrives.
+    Silent(&'static str),
 }
 
 /// A proxy; its connections live as long as the runtime.
@@ -181,9 +181,9 @@ fn at_commit(line: &Line) -> AtCommit {
     let now = line.mode();
     line.set(Break::Never);
     match now {
-        Break::Never | Break::Late | Break::Mute | Break::Silent => AtCommit::GoesOn,
-        Break::Fate => {
-            line.set(Break::Fate);
+        Break::Never | Break::Late | Break::Mute => AtCommit::GoesOn,
+        Break::Fate | Break::Silent(_) => {
+            line.set(now);
             AtCommit::GoesOn
         }
         Break::BeforeCommit => AtCommit::Cut,
@@ -232,7 +232,7 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std
                     }
                     is_mute = line.mode() == Break::Mute;
                 }
-                is_mute |= line.mode() == Break::Silent && has(bytes, b"schema_step");
+                is_mute |= matches!(line.mode(), Break::Silent(from) if has(bytes, from.as_bytes()));
                 if line.mode() == Break::Fate && ASKS_FATE.iter().all(|part| has(bytes, part)) {
                     ends_with_the_fate = true;
                 }
