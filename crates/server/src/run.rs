@@ -205,7 +205,7 @@ fn warn_of_danger(config: &Config, data: &DataDir) -> anyhow::Result<()> {
         tracing::warn!("The data folder {folder} may be entered by its group: run `chmod 700 {folder}`");
     }
     if let Some(told) = nameless_boot(config) {
-        tracing::warn!("{told}");
+        tracing::warn!("This machine's boot has no name: {told}");
     }
     for danger in dangers::unsafe_settings(config) {
         tracing::warn!("Less safe than it could be: {danger}");

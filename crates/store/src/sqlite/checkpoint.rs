@@ -52,7 +52,7 @@ pub(super) fn run(conn: &Connection, readers: &Arc<Readers>, gate: &Mutex<()>, l
     let mut file = opened(conn);
     while wanted.recv().is_ok() {
         let emptied = once(conn, file.as_ref(), readers, gate, held_back).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the log could not be checkpointed; it grows until it can");
+            tracing::warn!(%error, "The database's log could not be copied into its file; it grows until it can");
             false
         });
         held_back = !emptied;

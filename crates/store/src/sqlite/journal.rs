@@ -195,7 +195,7 @@ impl Journal {
             && files.said_at.is_none_or(|at| at.elapsed() >= SAID_EVERY)
         {
             files.said_at = Some(Instant::now());
-            tracing::error!(%error, "nonce journal cannot be written");
+            tracing::error!(%error, "The nonce journal cannot be written");
         }
         batch.ticket.0.store(if outcome.is_ok() { WRITTEN } else { FAILED }, Ordering::Release);
         ticket.outcome()
@@ -250,7 +250,7 @@ impl Files {
         if let Err(error) = current.file.write_all(&batch.bytes) {
             // Nothing of a refused write may be read back, and nothing may follow half a record: cut it off, begin a new file.
             if let Err(error) = current.file.set_len(current.len) {
-                tracing::error!(%error, "nonce journal cannot be cut back: some nonces may be refused after a restart");
+                tracing::error!(%error, "The nonce journal cannot be cut back: some nonces may be refused after a restart");
             }
             self.older.push(current.segment);
             return Err(error);

@@ -115,7 +115,7 @@ impl Reader {
         if self.snapshot.take().is_some() && !self.conn.is_autocommit() {
             // A read transaction has nothing to lose: if it cannot be ended it is over already.
             if let Err(error) = run(&self.conn, "ROLLBACK") {
-                tracing::warn!(%error, "a read snapshot could not be ended");
+                tracing::warn!(%error, "A read snapshot could not be ended");
             }
         }
     }

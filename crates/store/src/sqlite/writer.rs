@@ -155,7 +155,7 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
     match together(applier, shared, jobs) {
         Ok(answers) => answer(&shared.nonces, jobs.drain(..).zip(answers)),
         Err(Failure { error, stage: Stage::Commit(answers) }) if may_be_done(&error) => {
-            tracing::error!(%error, batches = jobs.len(), "a commit failed in a way that leaves its fate open");
+            tracing::error!(%error, batches = jobs.len(), "A commit failed in a way that leaves its fate open");
             // Not each alone: one that failed then would be taken for not done, though the commit of all of them may still be in the log.
             let told = answers.into_iter().map(|answer| Err(in_doubt(answer.is_ok(), &error)));
             answer(&shared.nonces, jobs.drain(..).zip(told))
@@ -210,7 +210,7 @@ fn together(applier: &mut Applier<'_>, shared: &Shared, jobs: &[Job]) -> Result<
             if !conn.is_autocommit()
                 && let Err(error) = conn.execute_batch("ROLLBACK")
             {
-                tracing::error!(%error, "a transaction could not be rolled back");
+                tracing::error!(%error, "A transaction could not be rolled back");
             }
             applier.rolled_back();
             Err(failure)

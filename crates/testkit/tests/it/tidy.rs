@@ -2,6 +2,7 @@
 //! each test shows that the project has none, and that a planted violation has one.
 
 mod actions;
+mod log_lines;
 mod metrics;
 mod source;
 
