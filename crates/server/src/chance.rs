@@ -8,6 +8,8 @@ use countersign_domain::time::UnixMillis;
 
 /// What a thread asks the operating system for at once, in bytes.
 const STOCK_BYTES: usize = 512;
+/// How far the number of an order may be ahead of its making, in ms. Lists by that instant allow for twice as much.
+const ORDER_LEAD_MS_MAX: i64 = 5_000;
 
 /// Random bytes that a thread has asked for and not used: a system call for each id would cost more than the id. Each is used once.
 struct Stock {
@@ -37,6 +39,7 @@ fn draw<const N: usize>() -> [u8; N] {
 #[derive(Debug, Default)]
 pub struct Chance {
     last_number: AtomicI64,
+    last_order: AtomicI64,
 }
 
 impl Chance {
@@ -57,12 +60,14 @@ impl Chance {
 
     /// A number that grows with time and with each call of this process, 1 to 18 digits.
     pub fn number(&self, now: UnixMillis) -> i64 {
-        let fresh = time_ordered(now, self.bits64());
-        let before = self
-            .last_number
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(fresh.max(last + 1)))
-            .unwrap_or_else(|last| last);
-        fresh.max(before + 1)
+        following(&self.last_number, time_ordered(now, self.bits64()), i64::MAX)
+    }
+
+    /// The same for orders, which are found by the instant of their making: the number of one is never farther ahead of that than
+    /// [`ORDER_LEAD_MS_MAX`], so that it goes back with a clock that was ahead.
+    pub fn order_number(&self, now: UnixMillis) -> i64 {
+        let (fresh, most) = (time_ordered(now, self.bits64()), time_ordered(now.plus_ms(ORDER_LEAD_MS_MAX), 0));
+        following(&self.last_order, fresh, most)
     }
 
     /// An id that sorts by creation.
@@ -76,6 +81,13 @@ impl Chance {
         self.fill(&mut raw);
         hex(&raw)
     }
+}
+
+/// `fresh`, or what follows `last` where that is not smaller and not beyond `most`.
+fn following(last: &AtomicI64, fresh: i64, most: i64) -> i64 {
+    let next = |last: i64| if (fresh..most).contains(&last) { last + 1 } else { fresh };
+    let before = last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
+    next(before.unwrap_or_else(|last| last))
 }
 
 /// The bytes that hex digits say; none where they are no pairs of digits.
@@ -100,6 +112,20 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn numbers_grow_with_each_draw_and_those_of_orders_go_back_with_a_clock_that_was_ahead() {
+        let (chance, now) = (Chance::default(), UnixMillis(1_800_000_000_000));
+        for (ahead_ms, goes_back) in [(4_000, false), (6_000, true), (86_400_000, true)] {
+            let later = now.plus_ms(ahead_ms);
+            assert!(chance.number(later) < chance.number(now), "numbers of what is told in order never go back");
+            let (before, after) = (chance.order_number(later), chance.order_number(now));
+            assert_eq!(after < before, goes_back, "{ahead_ms}");
+            assert!(after < time_ordered(now.plus_ms(10_000), 0), "found by the instant of its making");
+            let next = chance.order_number(now);
+            assert!(next != after && next < time_ordered(now.plus_ms(10_000), 0), "{ahead_ms}");
+        }
+    }
 
     #[test]
     fn no_two_draws_of_any_size_share_bytes() {

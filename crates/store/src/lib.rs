@@ -16,6 +16,7 @@ pub mod model;
 pub mod moving;
 pub mod nodes;
 pub mod paid_order;
+mod payment_listing;
 pub mod payment_order;
 pub mod postgres;
 pub mod redelivery;

@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use countersign_domain::fees::{Fee, OrderFee};
-use countersign_domain::ids::{ApplicationNo, MerchantNo, SortedId, TenantNo, time_ordered};
+use countersign_domain::ids::{ApplicationNo, MerchantNo, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::payment_order::{Content, PaymentKind, PaymentOrder, PaymentStatus, PrepayId};
@@ -145,9 +145,6 @@ pub struct PaymentOrderFilter {
     /// Only of this amount or less.
     pub amount_to: Option<Amount>,
 }
-
-/// Numbers are drawn before the time of making is noted, and a clock may be set back: a number may lie this far from its order's time, in ms.
-const NUMBER_SLACK_MS: i64 = 10_000;
 
 impl PaymentOrderFilter {
     /// Whether an order is one that the index leads to.
@@ -359,142 +356,4 @@ pub(crate) fn read_move<R: Columns>(row: &R) -> Result<PaymentMoveRow, StoreErro
 pub(crate) fn read_received<R: Columns>(row: &R) -> Result<Received, StoreError> {
     let mut f = Fields::new(row, "payment_order_request", 1, 0);
     Ok(Received { head: f.text()?, body: f.blob()?.to_vec() })
-}
-
-/// What a list is asked with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
-    Int(i64),
-    Text(String),
-}
-
-/// The two statements of a page behind `SELECT ... FROM payment_order p WHERE true`: where the look ends, and what is found before that.
-/// What is not asked for is not in them, so that the plan fits.
-#[derive(Clone, Debug)]
-pub(crate) struct Listing {
-    /// Conditions that an index leads to, each with its value.
-    led: Vec<(&'static str, Value)>,
-    /// The others.
-    meant: Vec<(String, Option<Value>)>,
-    /// One order of its own for each index, which no other index has.
-    order: &'static str,
-    sign: char,
-}
-
-/// A statement's end and its values, in order.
-pub(crate) type Asked = (String, Vec<Value>);
-
-impl Listing {
-    /// `sign` begins a parameter: `?` or `$`.
-    pub(crate) fn new(filter: &PaymentOrderFilter, now: UnixMillis, after: Option<PrepayId>, sign: char) -> Self {
-        let mut led = Vec::new();
-        let before = after.unwrap_or_else(|| PrepayId::new(i64::MAX, 0));
-        let slack = |at: UnixMillis, ms| time_ordered(at.plus_ms(ms), 0);
-        let least = filter.from.map(|from| slack(from, -NUMBER_SLACK_MS));
-        let most = filter.to.map(|to| slack(to, NUMBER_SLACK_MS));
-        let order = if let Some(trade_no) = &filter.trade_no {
-            led.push(("p.trade_no = #", Value::Text(trade_no.clone())));
-            // Few have it, and an index by number must not look for them.
-            "p.order_no + 0 DESC, p.tail DESC"
-        } else if filter.of.is_some() {
-            "p.merchant_no DESC, p.order_no DESC"
-        } else {
-            "p.order_no DESC, p.tail DESC"
-        };
-        let top = before.number().min(most.unwrap_or(i64::MAX));
-        if let Some((tenant, merchant)) = filter.of {
-            // Two ranges of both columns, not an equality of one: then no other index gives that order.
-            led.push(("p.tenant_no = #", Value::Int(tenant.0)));
-            led.push(("(p.merchant_no, p.order_no) <= (#", Value::Int(merchant.0)));
-            led.push((", #)", Value::Int(top)));
-            led.push(("(p.merchant_no, p.order_no) >= (#", Value::Int(merchant.0)));
-            led.push((", #)", Value::Int(least.unwrap_or(0))));
-        } else {
-            led.push(("p.order_no <= #", Value::Int(top)));
-            led.extend(least.map(|least| ("p.order_no >= #", Value::Int(least))));
-        }
-        if after.is_some() {
-            led.push(("(p.order_no, p.tail) < (#", Value::Int(before.number())));
-            led.push((", #)", Value::Int(before.tail())));
-        }
-        led.extend(filter.from.map(|from| ("p.created_at >= #", Value::Int(from.0))));
-        led.extend(filter.to.map(|to| ("p.created_at < #", Value::Int(to.0))));
-        Self { led, meant: meant(filter, now), order, sign }
-    }
-
-    /// The first order that is not looked at; none: all are.
-    pub(crate) fn edge(&self, looked_max: u32) -> Option<Asked> {
-        if self.meant.is_empty() {
-            return None;
-        }
-        let mut asked = self.led();
-        self.close(&mut asked, " LIMIT 1 OFFSET #", i64::from(looked_max));
-        Some(asked)
-    }
-
-    /// What is meant of what is looked at.
-    pub(crate) fn rows(&self, edge: Option<PrepayId>, limit: u32) -> Asked {
-        let mut asked = self.led();
-        for (condition, value) in &self.meant {
-            self.also(&mut asked, " AND ", condition, value.clone());
-        }
-        if let Some(edge) = edge {
-            self.also(&mut asked, " AND ", "(p.order_no, p.tail) > (#", Some(Value::Int(edge.number())));
-            self.also(&mut asked, "", ", #)", Some(Value::Int(edge.tail())));
-        }
-        self.close(&mut asked, " LIMIT #", i64::from(limit) + 1);
-        asked
-    }
-
-    fn led(&self) -> Asked {
-        let mut asked = (String::new(), Vec::new());
-        for (condition, value) in &self.led {
-            let and = if condition.starts_with(',') { "" } else { " AND " };
-            self.also(&mut asked, and, condition, Some(value.clone()));
-        }
-        asked
-    }
-
-    fn close(&self, asked: &mut Asked, end: &str, value: i64) {
-        asked.0.push_str(" ORDER BY ");
-        asked.0.push_str(self.order);
-        self.also(asked, "", end, Some(Value::Int(value)));
-    }
-
-    /// Adds a condition; `#` stands for its value.
-    fn also(&self, (sql, values): &mut Asked, and: &str, condition: &str, value: Option<Value>) {
-        values.extend(value);
-        sql.push_str(and);
-        sql.push_str(&condition.replace('#', &format!("{}{}", self.sign, values.len())));
-    }
-}
-
-fn meant(filter: &PaymentOrderFilter, now: UnixMillis) -> Vec<(String, Option<Value>)> {
-    let mut all = Vec::new();
-    match filter.status {
-        None => {}
-        Some(PaymentStatus::Pending) => {
-            all.push(("p.status = 'PENDING' AND p.expire_at > #".to_owned(), Some(Value::Int(now.0))));
-        }
-        Some(PaymentStatus::Expired) => {
-            let condition = "(p.status = 'EXPIRED' OR p.status = 'PENDING' AND p.expire_at <= #)";
-            all.push((condition.to_owned(), Some(Value::Int(now.0))));
-        }
-        Some(other @ (PaymentStatus::Process | PaymentStatus::Paid | PaymentStatus::Closed)) => {
-            all.push((format!("p.status = '{}'", other.name()), None));
-        }
-    }
-    let amount = |amount: Amount| Some(Value::Int(amount.micros()));
-    all.extend(filter.amount_from.map(|least| ("p.amount >= #".to_owned(), amount(least))));
-    all.extend(filter.amount_to.map(|most| ("p.amount <= #".to_owned(), amount(most))));
-    all
-}
-
-/// The page of what the two statements found: one more than `limit` was asked for.
-pub(crate) fn page(mut orders: Vec<(String, PaymentOrderRow)>, limit: u32, edge: Option<PrepayId>) -> PaymentOrderPage {
-    let limit = limit as usize;
-    let has_more = orders.len() > limit;
-    orders.truncate(limit);
-    let last = orders.last().map(|(_, last)| last.order.prepay_id);
-    PaymentOrderPage { orders, next: if has_more { last } else { edge.map(PrepayId::next) } }
 }

@@ -206,7 +206,7 @@ fn terms_of(order: &ConvertOrder) -> Terms {
 
 fn order_of(app: &App, owner: &MerchantRow, quote: Quote, now: UnixMillis) -> Result<ConvertOrder, AppError> {
     Ok(ConvertOrder {
-        order_id: OrderId::new(app.chance.number(now)).ok_or(AppError::Busy)?,
+        order_id: OrderId::new(app.chance.order_number(now)).ok_or(AppError::Busy)?,
         user_id: owner.user_id,
         sell_currency: quote.sell_currency,
         buy_currency: quote.buy_currency,

@@ -118,7 +118,7 @@ fn new_order(
     let expires_at = machine::expiry(wanted.content.kind, wanted.expires_at, now)
         .map_err(|refused| AppError::InvalidParameter(format!("field orderExpireTime: {refused}")))?;
     let order = PaymentOrder {
-        prepay_id: PrepayId::new(app.chance.number(now), app.chance.bits64()),
+        prepay_id: PrepayId::new(app.chance.order_number(now), app.chance.bits64()),
         trade_no: wanted.trade_no.clone(),
         content: wanted.content.clone(),
         terminal_type: wanted.terminal_type.clone(),

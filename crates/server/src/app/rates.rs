@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const PAGE: u32 = 500;
 /// How often a rate is set anew because of others who set it at the same time: nodes, since within one they take turns.
 const TRIES_MAX: u32 = 16;
+/// How far a rate may be ahead of now: as far as the clocks of a ready node and its database are apart.
+const AHEAD_MS_MAX: i64 = 1_000;
 /// Rates that became too old.
 pub const GONE_STALE: &str = "countersign_rates_gone_stale_total";
 
@@ -39,10 +41,11 @@ pub struct PricePolicy {
 }
 
 impl PricePolicy {
-    /// Whether a rate is too old to be quoted.
+    /// Whether a rate is too old to be quoted, or of a clock that was ahead: nobody knows how old that is.
     pub fn is_stale(&self, rate: &RateRow, now: UnixMillis) -> bool {
-        let age = u64::try_from(now.0.saturating_sub(rate.updated_at.0)).unwrap_or(0);
-        Duration::from_millis(age) >= self.rate_max_age
+        let age_ms = now.0.saturating_sub(rate.updated_at.0);
+        let age = Duration::from_millis(u64::try_from(age_ms).unwrap_or(0));
+        age >= self.rate_max_age || age_ms < -AHEAD_MS_MAX
     }
 }
 
@@ -158,7 +161,11 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
             Ok(_) => {
                 let age_ms = now.0 - row.updated_at.0;
                 metrics::counter!(GONE_STALE).increment(1);
-                tracing::warn!(%pair, age_ms, "The rate of {pair} is {age_ms} ms old: it cannot be quoted until a newer one is put");
+                if age_ms < 0 {
+                    tracing::warn!(%pair, age_ms, "The rate of {pair} was put by a clock that was ahead: it cannot be quoted until it is put again");
+                } else {
+                    tracing::warn!(%pair, age_ms, "The rate of {pair} is {age_ms} ms old: it cannot be quoted until a newer one is put");
+                }
                 told += 1;
             }
             // Another node told, or a newer one came.

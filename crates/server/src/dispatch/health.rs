@@ -158,7 +158,7 @@ impl Health {
     pub(super) fn breaker(&self, now: UnixMillis) -> BreakerState {
         match self.breaker {
             Breaker::Closed => BreakerState::Closed,
-            Breaker::Open { until, .. } if now < until => BreakerState::Open { until },
+            Breaker::Open { until, .. } if rests(until, now) => BreakerState::Open { until },
             Breaker::Open { .. } | Breaker::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
@@ -205,7 +205,7 @@ impl Health {
     /// Whether an attempt may begin beside so many.
     pub(super) fn may(&self, in_flight: usize, now: UnixMillis) -> May {
         let most = match self.breaker {
-            Breaker::Open { until, .. } if now < until => return May::At(until),
+            Breaker::Open { until, .. } if rests(until, now) => return May::At(until),
             Breaker::Open { .. } | Breaker::HalfOpen { .. } => 1,
             Breaker::Closed => self.limit,
         };
@@ -259,6 +259,11 @@ impl Health {
     }
 }
 
+/// Whether a pause goes on. One that would take longer than any does was begun by a clock that was ahead.
+fn rests(until: UnixMillis, now: UnixMillis) -> bool {
+    (1..=PAUSE_MS_MAX).contains(&until.0.saturating_sub(now.0))
+}
+
 /// So many attempts in a second, evenly spread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
@@ -276,18 +281,31 @@ impl Pace {
 
     /// When the next attempt may begin; none: now.
     pub(super) fn wait(&self, now: UnixMillis) -> Option<UnixMillis> {
+        let per_s = self.per_s?;
         // The clock tells milliseconds: within one all of its microseconds have come.
-        let due = self.per_s.is_some() && self.free_us > now.0.saturating_mul(1_000).saturating_add(999);
-        due.then(|| UnixMillis(self.free_us.div_euclid(1_000)))
+        let free_us = self.free_from(per_s, now);
+        (free_us > now.0.saturating_mul(1_000).saturating_add(999)).then(|| UnixMillis(free_us.div_euclid(1_000)))
+    }
+
+    /// No attempt is put off by more than its share of a second and the millisecond that it began in: where it seems so, the clock was ahead.
+    fn free_from(&self, per_s: u32, now: UnixMillis) -> i64 {
+        let now_us = now.0.saturating_mul(1_000);
+        let latest = now_us.saturating_add(1_000 + share_us(per_s));
+        if self.free_us <= latest { self.free_us } else { now_us }
     }
 
     /// An attempt begins.
     pub(super) fn begins(&mut self, now: UnixMillis) {
         if let Some(per_s) = self.per_s {
-            let from = self.free_us.max(now.0.saturating_mul(1_000));
-            self.free_us = from + 1_000_000 / i64::from(per_s.max(1));
+            let from = self.free_from(per_s, now).max(now.0.saturating_mul(1_000));
+            self.free_us = from + share_us(per_s);
         }
     }
+}
+
+/// How long after one attempt the next may begin.
+fn share_us(per_s: u32) -> i64 {
+    1_000_000 / i64::from(per_s.max(1))
 }
 
 #[cfg(test)]

@@ -211,3 +211,27 @@ fn a_pace_spreads_attempts_evenly_and_gives_nothing_back_for_idle_time() {
     let begun = (0..10).filter(|_| fast.wait(at(0)).is_none().then(|| fast.begins(at(0))).is_some()).count();
     assert_eq!(begun, 2);
 }
+
+#[test]
+fn a_pause_that_a_clock_which_was_ahead_began_is_over_when_the_clock_goes_back() {
+    for ahead in [PAUSE_MS_MAX + 1_000, 3_600_000, 30 * 86_400_000] {
+        let mut health = Health::new(8);
+        bad(&mut health, 10, ahead);
+        assert_eq!(health.may(0, at(ahead)), May::At(at(ahead + 1_000)));
+        assert_eq!((health.may(0, at(0)), health.breaker(at(0))), (May::Begin, BreakerState::HalfOpen), "{ahead}");
+    }
+    let mut health = Health::new(8);
+    bad(&mut health, 10, 5_000);
+    assert_eq!(health.may(0, at(0)), May::At(at(6_000)), "that may be a pause of now");
+}
+
+#[test]
+fn a_pace_that_a_clock_which_was_ahead_has_kept_begins_anew_when_the_clock_goes_back() {
+    let mut pace = Pace::default();
+    pace.set(Some(2));
+    pace.begins(at(60_000));
+    assert_eq!(pace.wait(at(60_000)), Some(at(60_500)));
+    assert_eq!(pace.wait(at(0)), None);
+    pace.begins(at(0));
+    assert_eq!((pace.wait(at(0)), pace.wait(at(499)), pace.wait(at(500))), (Some(at(500)), Some(at(500)), None));
+}

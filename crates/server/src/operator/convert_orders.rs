@@ -98,7 +98,7 @@ fn order_id(app: &App, fields: &Fields<'_>, now: UnixMillis) -> Result<OrderId, 
     match fields.text("order_id")? {
         Some(text) => OrderId::parse(&text)
             .ok_or_else(|| Problem::field("order_id", "must be 1 to 18 digits without a leading zero")),
-        None => OrderId::new(app.chance.number(now)).ok_or_else(Problem::internal),
+        None => OrderId::new(app.chance.order_number(now)).ok_or_else(Problem::internal),
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) mod moving;
 mod nodes;
 mod nonces;
 mod options;
+#[cfg(all(test, feature = "testing"))]
+mod order_plans;
 mod paid_order;
 mod payment_order;
 mod payment_sql;

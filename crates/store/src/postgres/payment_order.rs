@@ -22,9 +22,10 @@ use super::session::Params;
 use super::statements::Sql;
 use crate::batch::{Conflict, Key};
 use crate::contract::{CommitError, Cursor, MerchantRow, StoreError};
+use crate::payment_listing::{Asked, Listing, Value, page};
 use crate::payment_order::{
-    Asked, Listing, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow,
-    PaymentOrderWrite, PaymentOrders, Received, Value, page, read, read_listed, read_move, read_received,
+    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite, PaymentOrders,
+    Received, read, read_listed, read_move, read_received,
 };
 
 /// The orders that the guards of a group are about.

@@ -16,12 +16,13 @@ pub(super) const ONE: &str = concat!(
     payment_order_columns!(),
     " FROM payment_order p WHERE p.tenant_no = $1 AND p.merchant_no = $2 AND p.order_no = $3 AND p.tail = $4"
 );
-// The order is the key's by trade number, and no other index has it: whatever is known of the table, that one is taken.
+// The order is the key's by trade number, and what is asked for beside it is no condition of any other index: a plan that takes few orders of
+// a merchant for granted would read all of them.
 pub(super) const BY_TRADE_NO: &str = concat!(
     "SELECT ",
     payment_order_columns!(),
     " FROM payment_order p WHERE (p.trade_no, p.tenant_no, p.merchant_no) >= ($3, $1, $2)
-     AND (p.trade_no, p.tenant_no, p.merchant_no) <= ($3, $1, $2) AND p.tenant_no = $1 AND p.merchant_no = $2
+     AND (p.trade_no, p.tenant_no, p.merchant_no) <= ($3, $1, $2) AND $1 = p.tenant_no + 0 AND $2 = p.merchant_no + 0
      ORDER BY p.trade_no, p.tenant_no, p.merchant_no LIMIT 1"
 );
 pub(super) const OWNER: &str = concat!(
@@ -80,13 +81,13 @@ pub(super) const LATE_OF_TENANT: &str = paid_of_tenant!(paid_late!());
 pub(super) const TAKEN: &str =
     "SELECT p.tenant_no, p.merchant_no, p.order_no, p.trade_no FROM unnest($1::bigint[], $2::bigint[], $3::text[])
     AS a (tenant_no, merchant_no, trade_no) CROSS JOIN LATERAL (SELECT q.tenant_no, q.merchant_no, q.order_no, q.trade_no
-    FROM payment_order q WHERE q.tenant_no = a.tenant_no AND q.merchant_no = a.merchant_no
+    FROM payment_order q WHERE a.tenant_no = q.tenant_no + 0 AND a.merchant_no = q.merchant_no + 0
     AND (q.trade_no, q.tenant_no, q.merchant_no) >= (a.trade_no COLLATE \"C\", a.tenant_no, a.merchant_no)
     AND (q.trade_no, q.tenant_no, q.merchant_no) <= (a.trade_no COLLATE \"C\", a.tenant_no, a.merchant_no)
     ORDER BY q.trade_no, q.tenant_no, q.merchant_no LIMIT 1) p
     UNION SELECT p.tenant_no, p.merchant_no, p.order_no, p.trade_no FROM unnest($1::bigint[], $4::bigint[]) AS a (tenant_no, order_no)
     CROSS JOIN LATERAL (SELECT q.tenant_no, q.merchant_no, q.order_no, q.trade_no FROM payment_order q
-    WHERE q.tenant_no = a.tenant_no AND (q.order_no, q.tenant_no) >= (a.order_no, a.tenant_no)
+    WHERE a.tenant_no = q.tenant_no + 0 AND (q.order_no, q.tenant_no) >= (a.order_no, a.tenant_no)
     AND (q.order_no, q.tenant_no) <= (a.order_no, a.tenant_no) ORDER BY q.order_no, q.tenant_no LIMIT 1) p";
 pub(super) const LOCK: &str = "SELECT p.tenant_no, p.merchant_no, p.order_no, p.revision FROM payment_order p
     JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS a (tenant_no, merchant_no, order_no)

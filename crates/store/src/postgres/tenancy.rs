@@ -240,8 +240,16 @@ fn no_statement_about_what_is_a_tenants_stands_elsewhere() {
         let path = file.expect("a file").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
         // What the parts in columns.rs and the texts in their own files say is checked in the statements that they are parts of.
-        if ["statements.rs", "backlog_texts.rs", "convert_texts.rs", "columns.rs", "payment_sql.rs", "tenancy.rs"]
-            .contains(&name.as_str())
+        if [
+            "statements.rs",
+            "backlog_texts.rs",
+            "convert_texts.rs",
+            "columns.rs",
+            "order_plans.rs",
+            "payment_sql.rs",
+            "tenancy.rs",
+        ]
+        .contains(&name.as_str())
         {
             continue;
         }
@@ -322,14 +330,14 @@ fn a_plan_that_reads_a_whole_table_is_found_out() {
 #[cfg(feature = "testing")]
 #[tokio::test]
 async fn statements_about_what_grows_find_their_rows_by_whole_keys() {
-    let (_database, session) = empty().await;
+    let (_database, session) = super::order_plans::empty().await;
     let client = session.client();
     for (name, text) in statements() {
         let types = client.prepare(text).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         let nulls = vec!["NULL"; types.params().len()].join(", ");
         let call = if nulls.is_empty() { String::new() } else { format!("({nulls})") };
         client.batch_execute(&format!("PREPARE asked AS {text}")).await.expect("is prepared");
-        let plan = lines(client, &format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await;
+        let plan = super::order_plans::lines(client, &format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await;
         client.batch_execute("DEALLOCATE asked").await.expect("is let go");
         let lines: Vec<&str> = plan.iter().map(String::as_str).collect();
         // Rows that an index found by half a key and a join then throws away: a sub-account's every version for its newest.
@@ -339,126 +347,6 @@ async fn statements_about_what_grows_find_their_rows_by_whole_keys() {
         for line in whole(&lines) {
             let of = line.split(" on ").nth(1).and_then(|of| of.split(' ').next()).expect("a table");
             assert!(!OF_TENANTS.contains(&of) || READS_ALL.contains(&name), "{name}: {line} in {lines:#?}");
-        }
-    }
-}
-
-/// Twenty merchants of a tenant, of whom every second has orders, a second apart; all but every fiftieth were paid at once, those two days later.
-/// As many were never paid. And a merchant of another tenant with as many, drawn at the same instants.
-#[cfg(feature = "testing")]
-const MANY_PAID: &str = "
-    INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
-      SELECT n, CASE WHEN n = 21 THEN 21 ELSE 1 END, 'm' || n, CASE n WHEN 1 THEN 'institution' ELSE 'sub_account' END, 'm', '0', 0, n, true, 1, 0
-      FROM generate_series(1, 21) n;
-    INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency, amount, status,
-      created_at, expire_at, paid_at, revision, actor, request_id)
-      SELECT m.tenant_no, ((n::bigint * 1000) << 19) + m.merchant_no, 0, m.merchant_no, 1, 'app', 'T-' || n, 'order', 'USDT', 1, 'PAID', 0, 0,
-        1735689600000 + n * 1000 + CASE n % 50 WHEN 0 THEN 172800000 ELSE 500 END, 2, '', ''
-      FROM generate_series(1, 4000) n, merchant m WHERE m.merchant_no % 2 = 1;
-    INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency, amount, status,
-      created_at, expire_at, paid_at, revision, actor, request_id)
-      SELECT tenant_no, order_no + 100, 0, merchant_no, 1, 'app', 'U' || trade_no, 'order', 'USDT', 1, 'EXPIRED', 0, 0, NULL, 2, '', ''
-      FROM payment_order;";
-
-/// A database with all tables and no rows, for as long as the first is kept.
-#[cfg(feature = "testing")]
-async fn empty() -> (crate::testing::Database, super::session::Session) {
-    let database = crate::testing::Database::new().await;
-    let dial = super::session::Dial::new(&database.url(), None).expect("an address");
-    super::schema::migrate(&dial).await.expect("makes the schema");
-    let session = dial.session().await.expect("connects");
-    (database, session)
-}
-
-/// The lines of a plan.
-#[cfg(feature = "testing")]
-async fn lines(client: &tokio_postgres::Client, asked: &str) -> Vec<String> {
-    let found = client.simple_query(asked).await.expect("is planned");
-    let line = |message: &tokio_postgres::SimpleQueryMessage| match message {
-        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    };
-    found.iter().filter_map(line).collect()
-}
-
-#[cfg(feature = "testing")]
-#[tokio::test]
-async fn paid_orders_are_walked_over_by_their_indexes_whatever_is_known_of_the_tables() {
-    let (_database, session) = empty().await;
-    let client = session.client();
-    let walks = [
-        ("PaidOrdersOfMerchant", "payment_order_paid_of_merchant"),
-        ("LateOrdersOfMerchant", "payment_order_late"),
-        ("PaidOrdersOfTenant", "payment_order_paid_of_tenant"),
-        ("LateOrdersOfTenant", "payment_order_late_of_tenant"),
-    ];
-    let execute = |name: &str| {
-        let of = if name.ends_with("Tenant") { "1" } else { "1, 11" };
-        let (after, end) = (1_000_i64 << 19, i64::MAX);
-        format!("EXECUTE {name}({of}, {after}, {end}, 1735689601000, {end}, 70)")
-    };
-    // Planned while there is nothing, as by a server that starts anew.
-    for (name, _) in walks {
-        let (_, text) = statements().find(|(of, _)| *of == name).expect("it is there");
-        client.batch_execute(&format!("PREPARE {name} AS {text}; {}", execute(name))).await.expect("is prepared");
-    }
-    for step in [MANY_PAID, "ANALYZE payment_order, merchant"] {
-        client.batch_execute(step).await.expect("is done");
-        for (name, index) in walks {
-            let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) {}", execute(name));
-            let plan = lines(client, &asked).await;
-            let walk = plan.iter().find(|line| line.contains("payment_order p")).expect("a walk");
-            // No more is read than the page has, but for the late ones among the others.
-            assert!(walk.contains(&format!("Index Scan using {index} on")) && walk.contains("rows=70"), "{plan:#?}");
-            assert!(!plan.iter().any(|line| line.contains("Sort")), "{plan:#?}");
-            let thrown = plan.iter().filter_map(|line| line.trim().strip_prefix("Rows Removed by Filter: "));
-            assert!(thrown.map(|rows| rows.parse::<usize>().expect("a number")).sum::<usize>() < 30, "{plan:#?}");
-        }
-    }
-}
-
-/// Orders of three institutions in turns, of which nine are open.
-#[cfg(feature = "testing")]
-const MANY_CONVERTED: &str = "
-    INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
-      SELECT n, n, 'm' || n, 'institution', 'm', '0', 0, n, true, 1, 0 FROM generate_series(1, 3) n;
-    INSERT INTO order_directory (order_id, tenant_no) SELECT n * 1000, 1 + n % 3 FROM generate_series(1, 30000) n;
-    INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency, sell_amount, buy_amount, status, rate,
-      quote_id, created_at, revision)
-      SELECT tenant_no, order_id, tenant_no, 1, 'A', 'B', 1, 1, CASE WHEN order_id % 3000000 = 0 THEN 1 ELSE 3 END, '1', 'q', 0, 1
-      FROM order_directory;";
-
-#[cfg(feature = "testing")]
-#[tokio::test]
-async fn convert_orders_are_listed_by_their_indexes_whatever_is_known_of_the_tables() {
-    let (_database, session) = empty().await;
-    let client = session.client();
-    let lists = [
-        ("ConvertOrders", "order_directory_pkey", "9000000000000, 0, 51, NULL"),
-        ("ConvertOrdersOpen", "convert_order_open", "9000000000000, 0, 51, 1"),
-        ("ConvertOrdersOf", "convert_order_by_merchant", "9000000000000, 0, 51, NULL, 2, 2"),
-        ("ConvertOrdersEdge", "order_directory_pkey", "9000000000000, 5000"),
-        ("ConvertOrdersOfEdge", "convert_order_by_merchant", "9000000000000, 5000, 2, 2"),
-    ];
-    for (name, _, values) in lists {
-        let (_, text) = statements().find(|(of, _)| *of == name).expect("it is there");
-        let prepared = format!("PREPARE {name} AS {text}; EXECUTE {name}({values})");
-        client.batch_execute(&prepared).await.expect("is prepared");
-    }
-    for step in [MANY_CONVERTED, "ANALYZE convert_order, order_directory, merchant"] {
-        client.batch_execute(step).await.expect("is done");
-        for (name, index, values) in lists {
-            let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE {name}({values})");
-            let plan = lines(client, &asked).await;
-            assert!(plan.iter().any(|line| line.contains(&format!(" using {index} on"))), "{name}: {plan:#?}");
-            let is_bad = |line: &String| ["Sort", "Seq Scan", "Hash"].iter().any(|word| line.contains(word));
-            assert!(!plan.iter().any(is_bad), "{name}: {plan:#?}");
-            let thrown = plan.iter().filter_map(|line| line.trim().strip_prefix("Rows Removed by Filter: "));
-            assert_eq!(
-                thrown.map(|rows| rows.parse::<usize>().expect("a number")).sum::<usize>(),
-                0,
-                "{name}: {plan:#?}"
-            );
         }
     }
 }

@@ -12,10 +12,10 @@ use super::queries::{Found, many, merchant_columns, one};
 use super::statements::{Kept, Sql};
 use super::{SqliteStore, rows};
 use crate::contract::{Cursor, MerchantRow, StoreError};
+use crate::payment_listing::{Asked, Listing, Value, page};
 use crate::payment_order::{
-    Asked, Listing, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow,
-    PaymentOrderWrite, PaymentOrders, Received, Value, page, payment_order_columns, read, read_listed, read_move,
-    read_received,
+    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite, PaymentOrders,
+    Received, payment_order_columns, read, read_listed, read_move, read_received,
 };
 
 /// Does a write whose guard held.
@@ -155,7 +155,7 @@ fn values(values: Vec<Value>) -> impl Iterator<Item = SqlValue> {
 fn list(conn: &Connection, listing: &Listing, limit: u32, looked_max: u32) -> Found<PaymentOrderPage> {
     let mut edge = None;
     if let Some((end, asked)) = listing.edge(looked_max) {
-        let sql = format!("SELECT p.order_no, p.tail FROM payment_order p WHERE true{end}");
+        let sql = format!("SELECT p.order_no, p.tail FROM payment_order p{} WHERE true{end}", listing.walks());
         edge = one(conn, &sql, params_from_iter(values(asked)), |row| {
             let mut f = rows::Fields::new(row, "payment_order", 0, 0);
             PrepayId::from_parts(f.int()?, f.int()?).ok_or_else(|| f.corrupt())
@@ -165,9 +165,12 @@ fn list(conn: &Connection, listing: &Listing, limit: u32, looked_max: u32) -> Fo
     let begin = concat!(
         "SELECT ",
         payment_order_columns!(),
-        ", (SELECT m.merchant_id FROM merchant m WHERE m.merchant_no = p.merchant_no) FROM payment_order p WHERE true"
+        ", (SELECT m.merchant_id FROM merchant m WHERE m.merchant_no = p.merchant_no) FROM payment_order p"
     );
-    let found = many(conn, &format!("{begin}{end}"), params_from_iter(values(asked)), |row| read_listed(row))?;
+    let found =
+        many(conn, &format!("{begin}{} WHERE true{end}", listing.walks()), params_from_iter(values(asked)), |row| {
+            read_listed(row)
+        })?;
     Ok(page(found, limit, edge))
 }
 
@@ -225,5 +228,43 @@ impl PaymentOrders for SqliteStore {
         limit: u32,
     ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
         self.readers.here(|conn| expired(conn, now, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::money::Amount;
+    use countersign_domain::payment_order::PrepayId;
+
+    use super::*;
+    use crate::sqlite::schema;
+
+    #[test]
+    fn a_merchants_orders_are_walked_over_from_where_a_page_begins_to_where_it_ends() {
+        let mut conn = Connection::open_in_memory().expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        let of = PaymentOrderFilter { of: Some((TenantNo(1), MerchantNo(2))), ..PaymentOrderFilter::default() };
+        let (from, to) = (Some(UnixMillis(1_800_000_000_000)), Some(UnixMillis(1_900_000_000_000)));
+        let amount_from = Some(Amount::from_micros(1));
+        for filter in
+            [of.clone(), PaymentOrderFilter { from, to, ..of.clone() }, PaymentOrderFilter { amount_from, ..of }]
+        {
+            for after in [None, Some(PrepayId::new(1 << 60, 7))] {
+                let listing = Listing::new(&filter, UnixMillis(0), after, '?');
+                for (end, asked) in
+                    [listing.rows(Some(PrepayId::new(1 << 59, 7)), 9)].into_iter().chain(listing.edge(9))
+                {
+                    let sql = format!(
+                        "EXPLAIN QUERY PLAN SELECT p.tail FROM payment_order p{} WHERE true{end}",
+                        listing.walks()
+                    );
+                    let mut plan = conn.prepare(&sql).expect("prepares");
+                    let lines = plan.query_map(params_from_iter(values(asked)), |row| row.get(3)).expect("reads");
+                    let lines: Vec<String> = lines.map(|line| line.expect("reads")).collect();
+                    let walk = "SEARCH p USING INDEX payment_order_by_merchant (merchant_no=? AND order_no";
+                    assert!(lines.len() == 1 && lines[0].starts_with(walk), "{lines:#?}");
+                }
+            }
+        }
     }
 }

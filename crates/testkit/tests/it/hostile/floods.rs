@@ -82,7 +82,7 @@ async fn frames_without_anything_in_them_tire_nobody() {
 
 #[tokio::test]
 async fn requests_that_never_end_have_a_bound_over_all_connections_and_others_are_served() {
-    const CONNECTIONS: usize = 64;
+    const CONNECTIONS: usize = 32;
     const SHARE: usize = 256;
     let address = |n| IpAddr::V4(Ipv4Addr::new(127, 0, 0, n));
     let (_folder, server) = server_with("limit_loopback = true\nfailed_auth_per_s = 0\n");

@@ -1,0 +1,177 @@
+//! How lists of payment orders are asked for: the words behind `SELECT ... FROM payment_order p WHERE true`, in both dialects.
+
+use countersign_domain::ids::{MerchantNo, time_ordered};
+use countersign_domain::money::Amount;
+use countersign_domain::payment_order::{PaymentStatus, PrepayId};
+use countersign_domain::time::UnixMillis;
+
+use crate::payment_order::{PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow};
+
+/// Numbers are drawn before the time of making is noted, and go on for a while where a clock is set back: so far a number may lie from its
+/// order's time, in ms.
+const NUMBER_SLACK_MS: i64 = 10_000;
+/// The order of one merchant's orders.
+const OF_MERCHANT: &str = "p.merchant_no DESC, p.order_no DESC";
+/// What begins a parameter of PostgreSQL. There ranges are of merchant and number together: then no other index gives the order of the two.
+/// SQLite would take the merchant for the whole of such a range.
+const POSTGRES: char = '$';
+const LEAST: [&str; 2] = ["p.order_no >= #", "(p.merchant_no, p.order_no) >= (#"];
+
+/// What a list is asked with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Int(i64),
+    Text(String),
+}
+
+/// The two statements of a page behind `SELECT ... FROM payment_order p WHERE true`: where the look ends, and what is found before that.
+/// What is not asked for is not in them, so that the plan fits.
+#[derive(Clone, Debug)]
+pub(crate) struct Listing {
+    /// Conditions that an index leads to, each with its value.
+    led: Vec<(&'static str, Value)>,
+    /// The others.
+    meant: Vec<(String, Option<Value>)>,
+    /// One order of its own for each index, which no other index has.
+    order: &'static str,
+    sign: char,
+    /// Whose, where ranges are of merchant and number together.
+    pair_of: Option<MerchantNo>,
+}
+
+/// A statement's end and its values, in order.
+pub(crate) type Asked = (String, Vec<Value>);
+
+impl Listing {
+    /// `sign` begins a parameter: `?` or `$`.
+    pub(crate) fn new(filter: &PaymentOrderFilter, now: UnixMillis, after: Option<PrepayId>, sign: char) -> Self {
+        let mut led = Vec::new();
+        let before = after.unwrap_or_else(|| PrepayId::new(i64::MAX, 0));
+        let slack = |at: UnixMillis, ms| time_ordered(at.plus_ms(ms), 0);
+        let least = filter.from.map(|from| slack(from, -NUMBER_SLACK_MS));
+        let most = filter.to.map(|to| slack(to, NUMBER_SLACK_MS));
+        let order = if let Some(trade_no) = &filter.trade_no {
+            led.push(("p.trade_no = #", Value::Text(trade_no.clone())));
+            // Few have it, and an index by number must not look for them.
+            "p.order_no + 0 DESC, p.tail DESC"
+        } else if filter.of.is_some() {
+            OF_MERCHANT
+        } else {
+            "p.order_no DESC, p.tail DESC"
+        };
+        let top = before.number().min(most.unwrap_or(i64::MAX));
+        let pair_of = filter.of.filter(|_| sign == POSTGRES).map(|(_, merchant)| merchant);
+        if let Some((tenant, merchant)) = filter.of {
+            led.push(("p.tenant_no = #", Value::Int(tenant.0)));
+            if pair_of.is_none() {
+                led.push(("p.merchant_no = #", Value::Int(merchant.0)));
+            }
+        }
+        led.extend(bound(pair_of, ["p.order_no <= #", "(p.merchant_no, p.order_no) <= (#"], top));
+        // Of a pair the lower end says whose orders they are, too.
+        let least = least.or(pair_of.map(|_| 0));
+        led.extend(least.into_iter().flat_map(|least| bound(pair_of, LEAST, least)));
+        if after.is_some() {
+            led.push(("(p.order_no, p.tail) < (#", Value::Int(before.number())));
+            led.push((", #)", Value::Int(before.tail())));
+        }
+        led.extend(filter.from.map(|from| ("p.created_at >= #", Value::Int(from.0))));
+        led.extend(filter.to.map(|to| ("p.created_at < #", Value::Int(to.0))));
+        Self { led, meant: meant(filter, now), order, sign, pair_of }
+    }
+
+    /// The first order that is not looked at; none: all are.
+    pub(crate) fn edge(&self, looked_max: u32) -> Option<Asked> {
+        if self.meant.is_empty() {
+            return None;
+        }
+        let mut asked = self.led();
+        self.close(&mut asked, " LIMIT 1 OFFSET #", i64::from(looked_max));
+        Some(asked)
+    }
+
+    /// What is meant of what is looked at.
+    pub(crate) fn rows(&self, edge: Option<PrepayId>, limit: u32) -> Asked {
+        let mut asked = self.led();
+        for (condition, value) in &self.meant {
+            self.also(&mut asked, " AND ", condition, value.clone());
+        }
+        if let Some(edge) = edge {
+            // Where the walk ends: the pair behind it is looked at row by row.
+            self.all_of(&mut asked, bound(self.pair_of, LEAST, edge.number()));
+            self.also(&mut asked, " AND ", "(p.order_no, p.tail) > (#", Some(Value::Int(edge.number())));
+            self.also(&mut asked, "", ", #)", Some(Value::Int(edge.tail())));
+        }
+        self.close(&mut asked, " LIMIT #", i64::from(limit) + 1);
+        asked
+    }
+
+    /// The index that SQLite walks along for the orders of one merchant. By itself it may take the order of the numbers of all for as good.
+    pub(crate) fn walks(&self) -> &'static str {
+        if self.order == OF_MERCHANT { " INDEXED BY payment_order_by_merchant" } else { "" }
+    }
+
+    fn led(&self) -> Asked {
+        let mut asked = (String::new(), Vec::new());
+        self.all_of(&mut asked, self.led.iter().cloned());
+        asked
+    }
+
+    fn all_of(&self, asked: &mut Asked, conditions: impl IntoIterator<Item = (&'static str, Value)>) {
+        for (condition, value) in conditions {
+            let and = if condition.starts_with(',') { "" } else { " AND " };
+            self.also(asked, and, condition, Some(value));
+        }
+    }
+
+    fn close(&self, asked: &mut Asked, end: &str, value: i64) {
+        asked.0.push_str(" ORDER BY ");
+        asked.0.push_str(self.order);
+        self.also(asked, "", end, Some(Value::Int(value)));
+    }
+
+    /// Adds a condition; `#` stands for its value.
+    fn also(&self, (sql, values): &mut Asked, and: &str, condition: &str, value: Option<Value>) {
+        values.extend(value);
+        sql.push_str(and);
+        sql.push_str(&condition.replace('#', &format!("{}{}", self.sign, values.len())));
+    }
+}
+
+/// A bound of the walk: of numbers, or of merchant and number.
+fn bound(pair_of: Option<MerchantNo>, [one, pair]: [&'static str; 2], number: i64) -> Vec<(&'static str, Value)> {
+    match pair_of {
+        None => vec![(one, Value::Int(number))],
+        Some(merchant) => vec![(pair, Value::Int(merchant.0)), (", #)", Value::Int(number))],
+    }
+}
+
+fn meant(filter: &PaymentOrderFilter, now: UnixMillis) -> Vec<(String, Option<Value>)> {
+    let mut all = Vec::new();
+    match filter.status {
+        None => {}
+        Some(PaymentStatus::Pending) => {
+            all.push(("p.status = 'PENDING' AND p.expire_at > #".to_owned(), Some(Value::Int(now.0))));
+        }
+        Some(PaymentStatus::Expired) => {
+            let condition = "(p.status = 'EXPIRED' OR p.status = 'PENDING' AND p.expire_at <= #)";
+            all.push((condition.to_owned(), Some(Value::Int(now.0))));
+        }
+        Some(other @ (PaymentStatus::Process | PaymentStatus::Paid | PaymentStatus::Closed)) => {
+            all.push((format!("p.status = '{}'", other.name()), None));
+        }
+    }
+    let amount = |amount: Amount| Some(Value::Int(amount.micros()));
+    all.extend(filter.amount_from.map(|least| ("p.amount >= #".to_owned(), amount(least))));
+    all.extend(filter.amount_to.map(|most| ("p.amount <= #".to_owned(), amount(most))));
+    all
+}
+
+/// The page of what the two statements found: one more than `limit` was asked for.
+pub(crate) fn page(mut orders: Vec<(String, PaymentOrderRow)>, limit: u32, edge: Option<PrepayId>) -> PaymentOrderPage {
+    let limit = limit as usize;
+    let has_more = orders.len() > limit;
+    orders.truncate(limit);
+    let last = orders.last().map(|(_, last)| last.order.prepay_id);
+    PaymentOrderPage { orders, next: if has_more { last } else { edge.map(PrepayId::next) } }
+}
