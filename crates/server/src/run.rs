@@ -149,7 +149,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let gate = operator.gate.clone();
     let entrance = Entrance { throng: throng(&config), sources: operator.sources.clone() };
     let router = operator::router(app.clone(), operator)?;
-    let settings = listen_settings(&config, tls);
+    let settings = listen_settings(&config, tls, app.clock.clone());
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
     let (shutdown, ended) = watch::channel(false);
     let mut parts = Parts::new();
@@ -297,7 +297,7 @@ fn certificate(config: &Config) -> anyhow::Result<Option<Renewal>> {
     }
 }
 
-fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>) -> ListenSettings {
+fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>, clock: Clock) -> ListenSettings {
     let limits = &config.limits;
     ListenSettings {
         tls,
@@ -307,6 +307,7 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>) -> L
         head_timeout: limits.head_timeout.0,
         handshake_timeout: limits.tls_handshake_timeout.0,
         drain: limits.drain_timeout.0,
+        clock,
         ..ListenSettings::default()
     }
 }

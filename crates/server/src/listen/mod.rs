@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{CONNECTION, DATE, HeaderValue};
 use hyper::service::{Service, service_fn};
 use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,13 +21,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::clock::Clock;
 use crowd::Refusals;
+use date::date;
 use doings::Doings;
 use linger::Lingering;
 use long::Long;
 use upload::Drains;
 
 mod crowd;
+mod date;
 mod doings;
 mod expiry;
 mod linger;
@@ -65,6 +68,8 @@ pub struct ListenSettings {
     pub handshake_timeout: Duration,
     /// How long answers under way are waited for at the end.
     pub drain: Duration,
+    /// What `Date` goes by.
+    pub clock: Clock,
 }
 
 impl Default for ListenSettings {
@@ -78,6 +83,7 @@ impl Default for ListenSettings {
             request_timeout: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(5),
             drain: Duration::from_secs(10),
+            clock: Clock::System,
         }
     }
 }
@@ -205,7 +211,9 @@ impl Connection {
         let Self { settings, builder, drains, watcher, shutdown } = self;
         let doings = Arc::new(Doings::default());
         let stream = TokioIo::new(Lingering::new(stream, doings.clone()));
-        let connection = builder.serve_connection(stream, watched(service, doings.clone(), drains)).into_owned();
+        let connection = builder
+            .serve_connection(stream, watched(service, doings.clone(), drains, settings.clock.clone()))
+            .into_owned();
         tokio::select! {
             () = until_idle(watcher.watch(connection), &doings, settings.head_timeout, settings.request_timeout) => {}
             () = told_and_idle(&doings, shutdown) => {}
@@ -218,6 +226,7 @@ fn watched<S, B>(
     service: S,
     doings: Arc<Doings>,
     drains: Arc<Drains>,
+    clock: Clock,
 ) -> impl Service<Request<Incoming>, Response = Response<Long<B>>, Error = Infallible, Future: Send + 'static> + Send
 where
     S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
@@ -227,11 +236,12 @@ where
     service_fn(move |request: Request<Incoming>| {
         let is_http_1 = request.version() < Version::HTTP_2;
         let (request, unfinished) = Upload::watch(request);
-        let (doings, drains, answer) = (doings.clone(), drains.clone(), service.call(request));
+        let (doings, drains, clock, answer) = (doings.clone(), drains.clone(), clock.clone(), service.call(request));
         doings.asked.fetch_add(1, Ordering::Relaxed);
         doings.is_http_1.fetch_or(is_http_1, Ordering::Relaxed);
         async move {
             let Ok(mut answer) = answer.await;
+            answer.headers_mut().insert(DATE, date(clock.now()));
             let leaves_unread = match unfinished {
                 Some(unfinished) => !drains.finish(unfinished).await,
                 None => false,

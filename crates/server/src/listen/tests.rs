@@ -115,3 +115,25 @@ async fn a_long_answer_that_is_read_goes_on_to_its_end() {
     assert_eq!(answer.matches("part ").count(), 40, "it takes longer than a request may");
     drop(ends);
 }
+
+#[tokio::test]
+async fn the_date_of_answers_is_the_clocks_and_goes_back_with_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let clock = Clock::manual(countersign_domain::time::UnixMillis(1_790_003_600_000));
+    let settings = ListenSettings { clock: clock.clone(), ..ListenSettings::default() };
+    let (ends, ended) = watch::channel(false);
+    let service =
+        |_| service_fn(|_: Request<Upload>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
+    tokio::spawn(serve(listener, settings, service, ended));
+    for wanted in ["Mon, 21 Sep 2026 15:13:20 GMT", "Mon, 21 Sep 2026 14:13:20 GMT"] {
+        let mut peer = TcpStream::connect(address).await.expect("connects");
+        peer.write_all(b"GET / HTTP/1.0\r\n\r\n").await.expect("is sent");
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).await.expect("is read");
+        let dates: Vec<&str> = answer.lines().filter_map(|line| line.strip_prefix("date: ")).collect();
+        assert_eq!(dates, [wanted], "{answer}");
+        clock.advance_ms(-3_600_000);
+    }
+    drop(ends);
+}

@@ -18,6 +18,7 @@ mod fault;
 mod group;
 mod hosts;
 mod lane;
+mod lane_texts;
 mod limits;
 mod line;
 pub(crate) mod moving;

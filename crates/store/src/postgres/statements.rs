@@ -7,6 +7,7 @@
 
 use super::backlog_texts as backlog;
 use super::convert_texts as texts;
+use super::lane_texts as lanes;
 use super::payment_sql as payment;
 use crate::redelivery::redelivery_columns;
 
@@ -459,23 +460,14 @@ statements! {
          clock_ahead_ms = excluded.clock_ahead_ms,
          started_at = CASE WHEN $4 THEN excluded.started_at ELSE n.started_at END"
     );
-    NodesAlive: concat!("SELECT count(*) FROM node WHERE seen_at > ", now!(), " - $1::bigint");
+    NodesAlive: lanes::ALIVE;
     // No key is changed, so commits that are guarded by the lane go on.
     LanesRenew: concat!(
         "UPDATE delivery_lane l SET expires_at = ", now!(), " + $4::bigint
          FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
          WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1 RETURNING l.lane, l.fence"
     );
-    // What others are about to renew, to take or to commit under is locked, and left alone until the next heartbeat.
-    LanesTake: concat!(
-        "WITH alive AS (SELECT greatest(count(*), 1) AS nodes FROM node WHERE seen_at > ", now!(), " - $2::bigint),
-         free AS (SELECT lane FROM delivery_lane WHERE node IS NULL OR expires_at <= ", now!(), " ORDER BY lane
-           LIMIT greatest(0, least($3::bigint, (SELECT (63 + nodes) / nodes FROM alive))
-             - (SELECT count(*) FROM delivery_lane WHERE node = $1 AND expires_at > ", now!(), "))
-           FOR UPDATE SKIP LOCKED)
-         UPDATE delivery_lane l SET node = $1, fence = l.fence + 1, expires_at = ", now!(), " + $2::bigint
-         FROM free WHERE l.lane = free.lane RETURNING l.lane, l.fence"
-    );
+    LanesTake: lanes::TAKE;
 
     SettingIs: "SELECT 1::bigint FROM setting WHERE name = $1 AND value = $2 FOR SHARE";
     SettingAdd: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING 1::bigint";

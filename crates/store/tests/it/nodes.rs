@@ -122,6 +122,27 @@ async fn a_lease_that_ended_unseen_is_renewed_under_its_fence_and_one_that_was_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_term_of_a_database_clock_that_was_ahead_ends_within_a_minute_and_its_node_does_not_count() {
+    let (database, [one, two]) = two_nodes().await;
+    let held = tend(&one, heartbeat(1, &[])).await.held;
+    let client = database.client().await;
+    for ahead in
+        ["UPDATE delivery_lane SET expires_at = expires_at + 3600000", "UPDATE node SET seen_at = seen_at + 3600000"]
+    {
+        client.execute(ahead, &[]).await.expect("is written");
+    }
+    let beside = tend(&two, heartbeat(2, &[])).await;
+    assert_eq!((beside.held.len(), beside.nodes_alive), (0, 1), "nothing is taken from whoever may be there");
+    let left = "SELECT max(expires_at) - (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM delivery_lane";
+    let left: i64 = client.query_one(left, &[]).await.expect("reads").get(0);
+    assert!((1..=60_000).contains(&left), "{left} ms");
+    assert_eq!(tend(&one, heartbeat(1, &held)).await, Tended { held: held.clone(), nodes_alive: 2 }, "it is there");
+    let left =
+        client.execute("UPDATE delivery_lane SET expires_at = 0 WHERE expires_at > 0", &[]).await.expect("is written");
+    assert_eq!((left, tend(&two, heartbeat(2, &[])).await.held.len()), (64, 32), "and when they end, half go over");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_nodes_that_take_at_once_no_two_get_the_same_lane_under_one_fence() {
     let database = Arc::new(Database::new().await);
     let mut nodes = Vec::new();

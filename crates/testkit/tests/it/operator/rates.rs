@@ -99,6 +99,21 @@ async fn that_a_rate_goes_stale_is_told_once_for_each_turn() {
 }
 
 #[tokio::test]
+async fn a_rate_of_a_clock_that_was_ahead_is_stale_until_it_is_put_again() {
+    let house = House::open().await;
+    put(&house, "GT_USDT", json!({"rate": 2})).await.ok();
+    let is_stale = async || house.get("/rates/GT_USDT").await.ok().json()["stale"].clone();
+    // As far as clocks of one deployment may be apart.
+    house.app.clock.advance_ms(-1_000);
+    assert_eq!(is_stale().await, false);
+    house.app.clock.advance_ms(-1);
+    assert_eq!(is_stale().await, true);
+    assert_eq!(rates::tell_stale(&house.app).await.expect("looks"), 1);
+    put(&house, "GT_USDT", json!({"rate": 2})).await.ok();
+    assert_eq!(is_stale().await, false);
+}
+
+#[tokio::test]
 async fn of_rates_put_at_once_each_has_its_revision_and_its_line() {
     let house = std::sync::Arc::new(House::open().await);
     let mut all = tokio::task::JoinSet::new();

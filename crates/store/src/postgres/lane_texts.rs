@@ -1,0 +1,33 @@
+//! The SQL of heartbeats that has to stand a clock of the database which was ahead.
+
+/// Who was seen within a lease of now. Later than now nobody was: such a row is of before the clock went back.
+macro_rules! alive {
+    ($lease:literal) => {
+        concat!(" FROM node WHERE seen_at > ", now!(), " - ", $lease, " AND seen_at < ", now!(), " + ", $lease)
+    };
+}
+
+pub(super) const ALIVE: &str = concat!("SELECT count(*)", alive!("$1::bigint"));
+
+// What others are about to renew, to take or to commit under is locked, and left alone until the next heartbeat. A term that ends later than the
+// longest lease from now, a minute, was begun while the clock was ahead: it ends then, which is not before whoever has it stops believing in it.
+pub(super) const TAKE: &str = concat!(
+    "WITH far AS (SELECT lane FROM delivery_lane WHERE expires_at > ",
+    now!(),
+    " + 60000 FOR UPDATE SKIP LOCKED),
+     shortened AS (UPDATE delivery_lane s SET expires_at = ",
+    now!(),
+    " + 60000 FROM far WHERE s.lane = far.lane),
+     alive AS (SELECT greatest(count(*), 1) AS nodes",
+    alive!("$2::bigint"),
+    "),
+     free AS (SELECT lane FROM delivery_lane WHERE node IS NULL OR expires_at <= ",
+    now!(),
+    " ORDER BY lane LIMIT greatest(0, least($3::bigint, (SELECT (63 + nodes) / nodes FROM alive))
+         - (SELECT count(*) FROM delivery_lane WHERE node = $1 AND expires_at > ",
+    now!(),
+    ")) FOR UPDATE SKIP LOCKED)
+     UPDATE delivery_lane l SET node = $1, fence = l.fence + 1, expires_at = ",
+    now!(),
+    " + $2::bigint FROM free WHERE l.lane = free.lane RETURNING l.lane, l.fence"
+);
