@@ -8,9 +8,11 @@ const AHEAD_MS_MIN: i64 = 60_000;
 
 /// Until when every signed request is refused for its timestamp, where that is no matter of seconds.
 pub fn refused_through(store: &AnyStore, now: UnixMillis) -> Option<UnixMillis> {
-    // A shared database's own clock decides there, and its nodes are not served with another one.
-    let AnyStore::Sqlite(store) = store else { return None };
-    let horizon = store.horizon();
+    let horizon = match store {
+        AnyStore::Sqlite(store) => store.horizon(),
+        AnyStore::Postgres(store) => store.horizon(),
+        AnyStore::Model(_) => return None,
+    };
     (horizon.0.saturating_sub(now.0) > AHEAD_MS_MIN).then_some(horizon)
 }
 
@@ -18,7 +20,7 @@ pub fn refused_through(store: &AnyStore, now: UnixMillis) -> Option<UnixMillis> 
 pub fn trouble(store: &AnyStore, now: UnixMillis) -> Option<String> {
     let through = rfc3339(refused_through(store, now)?);
     Some(format!(
-        "every signed request is refused (400003) until {through}: nonces stamped up to then are forgotten, since this machine's clock was ahead of \
+        "every signed request is refused (400003) until {through}: nonces stamped up to then are forgotten, since the clock was ahead of \
          now ({}) when they were used; see \"A clock that was ahead\" in docs/OPERATING.md",
         rfc3339(now)
     ))

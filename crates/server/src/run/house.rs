@@ -37,22 +37,29 @@ fn tell(app: &App, said: Option<Instant>) -> Option<Instant> {
     Some(Instant::now())
 }
 
-/// The horizon of a store in a file moves no farther than to the newest nonce that is forgotten: a clock that is ahead for a while, without
-/// a request at that time, must not make the requests of the time after it too old.
+/// The horizon moves no farther than to the newest nonce that is forgotten: a clock that is ahead for a while, without a request at that time,
+/// must not make the requests of the time after it too old.
 async fn forget_nonces(app: &App) {
     let through = UnixMillis(app.clock.now().0 - app.policy.timestamp_tolerance_ms - NONCE_MARGIN_MS);
-    let horizon = match &app.store {
-        AnyStore::Sqlite(store) => store.newest_nonce_through(through),
-        AnyStore::Postgres(_) | AnyStore::Model(_) => Some(through),
-    };
-    let done = match horizon {
-        Some(horizon) => app.store.purge_nonces(horizon).await.map_err(|error| error.to_string()),
-        // A disk that is full is found out while nobody asks for anything.
-        None => trouble::try_a_change(app).await.map_err(|error| error.to_string()),
-    };
-    if let Err(error) = done {
+    if let Err(error) = forget_through(app, through).await {
         app.trouble.met(&format!("old nonces could not be forgotten: {error}"));
     }
+}
+
+async fn forget_through(app: &App, through: UnixMillis) -> Result<(), String> {
+    let horizon = match &app.store {
+        AnyStore::Sqlite(store) => store.newest_nonce_through(through),
+        AnyStore::Postgres(store) => store.newest_nonce_through(through).await.map_err(|error| error.to_string())?,
+        AnyStore::Model(_) => Some(through),
+    };
+    if horizon.is_none() {
+        // A disk that is full is found out while nobody asks for anything.
+        trouble::try_a_change(app).await.map_err(|error| error.to_string())?;
+    }
+    // What else a shared store forgets then is forgotten in any case.
+    let horizon = horizon.or(app.store.is_shared().then_some(UnixMillis(i64::MIN)));
+    let Some(horizon) = horizon else { return Ok(()) };
+    app.store.purge_nonces(horizon).await.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -61,10 +68,11 @@ mod tests {
 
     use countersign_domain::ids::{ApplicationNo, TenantNo};
     use countersign_store::contract::ClaimKey;
+    use countersign_store::testing::Database;
 
     use super::*;
     use crate::clock::Clock;
-    use crate::config::Config;
+    use crate::config::{Config, Optional};
     use crate::run::{initialise, open_app};
 
     const WEEK_MS: i64 = 7 * 86_400_000;
@@ -107,5 +115,32 @@ mod tests {
         assert_eq!(forgotten::refused_through(&app.store, now), Some(now.plus_ms(WEEK_MS)));
         assert!(tell(&app, None).is_some(), "the log says so");
         assert_eq!(forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 30_000)), None, "it passes soon");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn so_it_is_in_a_database_that_nodes_share() {
+        let (folder, database) = (tempfile::tempdir().expect("a folder"), Database::new().await);
+        let config = Config {
+            data: folder.path().join("data"),
+            database_url: Optional(Some(database.url())),
+            ..Config::default()
+        };
+        initialise(&config).await.expect("is made");
+        let app = open_app(&config, Clock::manual(Clock::System.now()), None).await.expect("opens");
+        let AnyStore::Postgres(store) = &app.store else { panic!("it is in a database") };
+        let before = store.horizon();
+        forget_nonces(&app).await;
+        assert_eq!(store.horizon(), before, "nothing was used");
+
+        let stamped_at = app.clock.now().plus_ms(-90_000);
+        let claim = ClaimKey { tenant: TenantNo(1), application: ApplicationNo(1), nonce: "a".to_owned(), stamped_at };
+        app.store.reserve(&claim).await.expect("answers");
+        app.store.settle(claim).await.expect("answers");
+        forget_nonces(&app).await;
+        assert_eq!(store.horizon(), stamped_at, "and no farther than what was");
+        assert_eq!(forgotten::trouble(&app.store, app.clock.now()), None);
+        // The clock goes back by an hour.
+        let told = forgotten::trouble(&app.store, stamped_at.plus_ms(-3_600_000)).expect("every request is too old");
+        assert!(told.contains("every signed request is refused"), "{told}");
     }
 }

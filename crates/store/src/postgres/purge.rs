@@ -8,6 +8,7 @@ use super::fault::{Failure, fault};
 use super::limits::Limits;
 use super::line::Line;
 use super::nonces::Nonces;
+use super::queries::one;
 use super::rows::Fields;
 use super::session::{Dial, Session, Step, in_order};
 use super::statements::Sql;
@@ -36,6 +37,19 @@ pub(super) async fn begin(dial: &Dial, new_key: [u8; 16]) -> Result<([u8; 16], i
     }
     let mut f = Fields::new(found.first().ok_or_else(missing)?, "replay", 1, 0);
     Ok((f.bytes()?, f.int()?))
+}
+
+impl super::PostgresStore {
+    /// What is stamped at or before this is too old, whatever the clock says: as far as this node has heard.
+    pub fn horizon(&self) -> UnixMillis {
+        UnixMillis(self.nonces.horizon())
+    }
+
+    /// The largest timestamp of a nonce that a purge up to `horizon` would forget; none: it would forget nothing.
+    pub async fn newest_nonce_through(&self, horizon: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+        let read = |row: &Row| Fields::new(row, "nonce", 0, 0).int().map(UnixMillis);
+        one(&self.readers, Sql::NonceNewest, &[&horizon.0], read).await
+    }
 }
 
 fn missing() -> StoreError {

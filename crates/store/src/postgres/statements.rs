@@ -202,6 +202,7 @@ statements! {
                         WHERE n.settled_by = excluded.settled_by RETURNING n.tenant_no, n.claim";
     NoncesGiveBack: "DELETE FROM nonce n USING unnest($1::bigint[], $2::bytea[]) AS a (tenant_no, claim)
                      WHERE n.tenant_no = a.tenant_no AND n.claim = a.claim";
+    NonceNewest: "SELECT n.stamped_at FROM nonce n WHERE n.stamped_at <= $1 ORDER BY n.stamped_at DESC LIMIT 1";
     NoncesForget: "DELETE FROM nonce WHERE ctid = ANY(ARRAY(SELECT ctid FROM nonce
                    WHERE stamped_at <= (SELECT horizon FROM replay) LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING 1::bigint";
 

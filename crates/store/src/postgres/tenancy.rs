@@ -52,7 +52,7 @@ const OTHERS: [&str; 15] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 22] = [
+const ACROSS: [(&str, &str); 23] = [
     ("Waiting", "a metric of all that waits"),
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
@@ -73,6 +73,7 @@ const ACROSS: [(&str, &str); 22] = [
     ("AuditHeads", "as AuditChain"),
     ("OldBytes", "housekeeping: a look at each tenant in turn"),
     ("OldEvents", "housekeeping: a look at each application in turn"),
+    ("NonceNewest", "as NoncesForget"),
     ("NoncesForget", "housekeeping: what is behind the horizon, in transactions of its own"),
     ("MarksForget", "housekeeping: what lanes that are gone left behind"),
 ];
