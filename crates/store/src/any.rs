@@ -19,6 +19,7 @@ use crate::contract::{
     TokenRow, TurningRow,
 };
 use crate::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, RateRow};
+use crate::event_list::EventPage;
 use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::paid_order::{PaidOrder, PaidOrders, PaidSpan};
@@ -336,8 +337,8 @@ impl Store for AnyStore {
         either!(self, s => s.old_events(created_before, most, page).await)
     }
 
-    async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {
-        either!(self, s => s.events(filter, page).await)
+    async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {
+        either!(self, s => s.events(filter, page, looked_max).await)
     }
 
     async fn events_after(

@@ -16,6 +16,7 @@ use crate::backlog::Backlogs;
 use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::conversion::ConvertStore;
+use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::paid_order::PaidOrders;
 use crate::payment_order::PaymentOrders;
@@ -356,12 +357,14 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> impl Future<Output = Result<Vec<OldEvents>, StoreError>> + Send;
 
-    /// Events of all tenants for the operator, newest first. `after` is an `EventNo`.
+    /// Events of all tenants for the operator, newest first. `after` is an `EventNo`, of this same list. Where the filter asks for more than an
+    /// index leads to, at most `looked_max` (1 or more) are looked at.
     fn events(
         &self,
         filter: EventFilter,
         page: Cursor,
-    ) -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
+        looked_max: u32,
+    ) -> impl Future<Output = Result<EventPage, StoreError>> + Send;
 
     /// An application's events with `seq` greater than `after`, in order.
     fn events_after(

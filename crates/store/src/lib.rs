@@ -12,6 +12,7 @@ pub mod batch;
 pub mod chain;
 pub mod contract;
 pub mod conversion;
+pub mod event_list;
 pub mod model;
 pub mod moving;
 pub mod nodes;

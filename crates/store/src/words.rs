@@ -5,13 +5,13 @@ use countersign_domain::ids::{TenantNo, time_ordered};
 
 use crate::contract::{AuditKey, EventRow, MerchantKind, Role, SignatureEncoding, Vocabulary};
 
-/// Whether callbacks of an event `e` go out, in words of both dialects. As a value and not as a join: a plan that guesses how many
-/// applications do has been seen to read every delivery for every event.
+/// Whether callbacks of a delivery `d` go out, in words of both dialects. As a value and not as a join: a plan that guesses how many
+/// applications do has been seen to read every delivery for every event. By the delivery: it is asked of those that are open alone.
 macro_rules! goes_out {
     () => {
         "(SELECT a.callback_url IS NOT NULL AND a.callback_enabled AND m.enabled AND t.enabled FROM application a \
          JOIN merchant m ON m.merchant_no = a.merchant_no JOIN merchant t ON t.merchant_no = a.tenant_no \
-         WHERE a.application_no = e.application_no)"
+         WHERE a.application_no = d.application_no)"
     };
 }
 
@@ -25,13 +25,14 @@ pub(crate) const fn before(event: &EventRow) -> [(i64, i64); 2] {
     [(i64::MIN, event.no.0), (event.no.0, latest)]
 }
 
-/// A condition on an event `e` with its delivery `d`: whether it stands so. What is open goes by its application, as it is now.
+/// A condition on an event `e` with its delivery `d`: whether it stands so. What is open goes by its application, as it is now. It is one that
+/// could hold of no delivery, too: else the outer join would be taken for an inner one, and a plan could begin with all deliveries.
 pub(crate) const fn stands_in(state: DeliveryState) -> &'static str {
     match state {
-        DeliveryState::Pending => concat!(" AND d.state IN ('pending', 'held') AND ", goes_out!()),
-        DeliveryState::Held => concat!(" AND d.state IN ('pending', 'held') AND NOT ", goes_out!()),
-        DeliveryState::Delivered => " AND d.state = 'delivered'",
-        DeliveryState::Dead => " AND d.state = 'dead'",
+        DeliveryState::Pending => concat!(" AND coalesce(d.state, '') IN ('pending', 'held') AND ", goes_out!()),
+        DeliveryState::Held => concat!(" AND coalesce(d.state, '') IN ('pending', 'held') AND NOT ", goes_out!()),
+        DeliveryState::Delivered => " AND coalesce(d.state, '') = 'delivered'",
+        DeliveryState::Dead => " AND coalesce(d.state, '') = 'dead'",
     }
 }
 

@@ -13,11 +13,13 @@ use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, ApplicationView, AttemptRow, CommitError, Cursor, EventFilter, EventRow,
 };
+use countersign_store::event_list::EventPage;
 use serde_json::json;
 
 use super::callers::KnownApplication;
 use super::error::AppError;
 use super::operators::{Keep, kept};
+use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
 use super::{Actor, App, delivery};
 
@@ -267,10 +269,10 @@ fn no_event(event_id: SortedId) -> AppError {
 }
 
 /// Events, newest first. `after`: the number of the last one seen, which age may have freed since.
-pub async fn list(app: &App, filter: EventFilter, after: Option<i64>, limit: u32) -> Result<Vec<EventRow>, AppError> {
-    let rows = app.store.events(filter, Cursor { after, limit }).await?;
+pub async fn list(app: &App, filter: EventFilter, after: Option<i64>, limit: u32) -> Result<EventPage, AppError> {
+    let EventPage { events, next } = app.store.events(filter, Cursor { after, limit }, LOOKED_MAX).await?;
     let mut known: HashMap<String, bool> = HashMap::new();
-    for row in rows.iter().filter(|row| is_open(row.state)) {
+    for row in events.iter().filter(|row| is_open(row.state)) {
         if !known.contains_key(&row.client_id) {
             known.insert(row.client_id.clone(), goes_out(app, &row.client_id).await?);
         }
@@ -280,7 +282,7 @@ pub async fn list(app: &App, filter: EventFilter, after: Option<i64>, limit: u32
         let goes_out = known.get(&row.client_id).is_some_and(|goes_out| *goes_out);
         as_it_stands(row, goes_out, now)
     };
-    Ok(rows.into_iter().map(stands).collect())
+    Ok(EventPage { events: events.into_iter().map(stands).collect(), next })
 }
 
 /// Makes a delivered or dead event pending again, due now.

@@ -232,7 +232,7 @@ pub async fn emit(call: Call) -> Reply {
 
 const MARK: Mark<i64> = lettered::<'e'>();
 
-/// Events, newest first.
+/// Events, newest first. A page may hold fewer events than `limit` and yet have a `next`: so many are looked at for a page, and no more.
 #[utoipa::path(get, path = "/operator/v1/events", tag = "Events", operation_id = "list_events",
     params(("client_id" = Option<String>, Query, description = "Only of this application"), ("bizId" = Option<String>, Query, description = "Only of this bizId"),
         ("state" = Option<String>, Query, description = "Only in this state: pending, held, delivered or dead"),
@@ -244,8 +244,8 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
         biz_id: asked.filters.words("bizId", BIZ_ID_CHARS_MAX)?,
         state: asked.filters.read("state", DeliveryState::from_name, "must be pending, held, delivered or dead")?,
     };
-    let rows = events::list(&desk.app, filter, asked.after(&MARK)?, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, &MARK, |row| row.no.0, |row| Event::from(row))))
+    let page = events::list(&desk.app, filter, asked.after(&MARK)?, asked.limit).await?;
+    Ok(json(&Page { items: page.events.iter().map(Event::from).collect(), next: page.next.as_ref().map(MARK.write) }))
 }
 
 /// One event with all its attempts.

@@ -32,6 +32,7 @@ use crate::contract::{
     IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, SecretRow, Store,
     StoreError, TokenRow, TurningRow,
 };
+use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::page::PageBuilder;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
@@ -352,15 +353,10 @@ impl Store for ModelStore {
         Ok(self.state().old_events(created_before, most, &page))
     }
 
-    async fn events(&self, filter: EventFilter, cursor: Cursor) -> Result<Vec<EventRow>, StoreError> {
+    async fn events(&self, filter: EventFilter, cursor: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {
         let state = self.state();
-        let rows = state.events.values().rev().filter(|e| {
-            filter.client_id.as_ref().is_none_or(|id| e.client_id == *id)
-                && filter.biz_id.as_ref().is_none_or(|id| e.biz_id == *id)
-                && filter.state.is_none_or(|wanted| state.stands(e) == wanted)
-                && cursor.after.is_none_or(|after| e.no.0 < after)
-        });
-        Ok(page(rows.cloned(), cursor.limit))
+        let stands = |event: &EventRow| state.stands(event);
+        Ok(filter.page(state.events.values(), stands, (cursor.after, cursor.limit), looked_max))
     }
 
     async fn events_after(

@@ -14,6 +14,8 @@ mod backlog_texts;
 mod conversion;
 mod convert_texts;
 mod durability;
+mod event_list;
+mod event_texts;
 mod fault;
 mod group;
 mod hosts;
@@ -25,8 +27,6 @@ pub(crate) mod moving;
 mod nodes;
 mod nonces;
 mod options;
-#[cfg(all(test, feature = "testing"))]
-mod order_plans;
 mod paid_order;
 mod payment_order;
 mod payment_sql;
@@ -67,6 +67,7 @@ use crate::contract::{
     IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, Store, StoreError,
     TokenRow, TurningRow,
 };
+use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
@@ -404,8 +405,8 @@ impl Store for PostgresStore {
         attempt_log::old_events(&self.readers, created_before, most, &page).await
     }
 
-    async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {
-        queries::events(&self.readers, &filter, &page).await
+    async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {
+        event_list::events(&self.readers, filter, &page, looked_max).await
     }
 
     async fn events_after(

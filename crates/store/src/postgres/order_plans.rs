@@ -1,6 +1,6 @@
 //! Plans of orders' statements, in sessions as ours and with rows in the tables, before and after it is known how many there are.
 
-use super::statements::{NAMES, TEXTS};
+use crate::postgres::statements::{NAMES, TEXTS};
 
 fn text(name: &str) -> &'static str {
     let found = NAMES.iter().zip(TEXTS).find(|(of, _)| **of == name);
@@ -30,16 +30,16 @@ const MANY_PAID: &str = "
       FROM payment_order;";
 
 /// A database with all tables and no rows, for as long as the first is kept.
-pub(super) async fn empty() -> (crate::testing::Database, super::session::Session) {
+pub async fn empty() -> (crate::testing::Database, crate::postgres::session::Session) {
     let database = crate::testing::Database::new().await;
-    let dial = super::session::Dial::new(&database.url(), None).expect("an address");
-    super::schema::migrate(&dial).await.expect("makes the schema");
+    let dial = crate::postgres::session::Dial::new(&database.url(), None).expect("an address");
+    crate::postgres::schema::migrate(&dial).await.expect("makes the schema");
     let session = dial.session().await.expect("connects");
     (database, session)
 }
 
 /// The lines of a plan.
-pub(super) async fn lines(client: &tokio_postgres::Client, asked: &str) -> Vec<String> {
+pub async fn lines(client: &tokio_postgres::Client, asked: &str) -> Vec<String> {
     let found = client.simple_query(asked).await.expect("is planned");
     let line = |message: &tokio_postgres::SimpleQueryMessage| match message {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),

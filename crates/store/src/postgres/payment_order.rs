@@ -274,7 +274,7 @@ fn typed(value: &Value) -> (&(dyn ToSql + Sync), Type) {
 }
 
 /// The rows of a list's statement, whose end was made for what is asked.
-async fn listed(from: &Readers, begin: &str, (end, values): Asked) -> Found<Vec<Row>> {
+pub(super) async fn listed(from: &Readers, begin: &str, (end, values): Asked) -> Found<Vec<Row>> {
     let (sql, values) = (Arc::new(format!("{begin}{end}")), Arc::new(values));
     let found = from.read(|session| {
         let (sql, values) = (Arc::clone(&sql), Arc::clone(&values));

@@ -1,24 +1,21 @@
 //! Every read: which statement, and what its rows mean.
 
-use std::sync::Arc;
-
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
 
 use super::nodes::numbers;
 use super::readers::Readers;
 use super::rows;
 use super::session::Params;
-use super::statements::{EVENTS, Sql};
+use super::statements::Sql;
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
+    OwedRow, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -258,36 +255,6 @@ pub(super) async fn event(from: &Readers, event_id: SortedId) -> Found<Option<(E
     };
     let attempts = many(from, Sql::Attempts, &[&event.tenant.0, &event.no.0], rows::attempt).await?;
     Ok(Some((event, attempts)))
-}
-
-/// The statement for this filter: a condition that is not asked for is not in it, so that the plan fits.
-pub(super) async fn events(from: &Readers, filter: &EventFilter, page: &Cursor) -> Found<Vec<EventRow>> {
-    let mut sql = EVENTS.to_owned();
-    sql.push_str(filter.state.map_or("", words::stands_in));
-    let mut values: Vec<(Box<dyn ToSql + Send + Sync>, Type)> = Vec::new();
-    let mut also = |condition: &str, value: Option<(Box<dyn ToSql + Send + Sync>, Type)>| {
-        if let Some(value) = value {
-            values.push(value);
-            sql.push_str(condition);
-            sql.push_str(&values.len().to_string());
-        }
-    };
-    also(" AND e.client_id = $", filter.client_id.clone().map(|id| (Box::new(id) as _, Type::TEXT)));
-    also(" AND e.biz_id = $", filter.biz_id.clone().map(|id| (Box::new(id) as _, Type::TEXT)));
-    also(" AND e.event_no < $", page.after.map(|after| (Box::new(after) as _, Type::INT8)));
-    also(" ORDER BY e.event_no DESC LIMIT $", Some((Box::new(i64::from(page.limit)) as _, Type::INT8)));
-    let (sql, values) = (Arc::new(sql), Arc::new(values));
-    let found = from
-        .read(|session| {
-            let (sql, values) = (Arc::clone(&sql), Arc::clone(&values));
-            async move {
-                let params: Vec<(&(dyn ToSql + Sync), Type)> =
-                    values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect();
-                session.client().query_typed(&sql, &params).await
-            }
-        })
-        .await?;
-    found.iter().map(rows::event).collect()
 }
 
 pub(super) async fn events_after(

@@ -7,6 +7,7 @@
 
 use super::backlog_texts as backlog;
 use super::convert_texts as texts;
+use super::event_texts as events;
 use super::lane_texts as lanes;
 use super::payment_sql as payment;
 use crate::redelivery::redelivery_columns;
@@ -25,13 +26,6 @@ macro_rules! statements {
         pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
-
-/// How a list of events for operators begins; what is asked for is added to it.
-pub(super) const EVENTS: &str = concat!(
-    "SELECT ",
-    event_columns!(),
-    " FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE true"
-);
 
 statements! {
     Ping: "SELECT 1";
@@ -153,16 +147,7 @@ statements! {
                SELECT octet_length(b.sent_head) + octet_length(b.answer_head) + octet_length(b.answer_body) AS size
                FROM attempt_bytes b WHERE b.tenant_no = m.merchant_no AND b.at < $1 LIMIT $2) o) x
                WHERE m.tenant_no = m.merchant_no AND m.merchant_no > $3 AND x.found > 0 ORDER BY m.merchant_no LIMIT $4";
-    // Of the first events of each application, those before the first one that stays; the last one that is looked at stays in any case.
-    OldEvents: "SELECT c.tenant_no, c.application_no, x.events, x.attempts, x.bytes FROM event_counter c CROSS JOIN LATERAL (
-                SELECT count(*) AS events, coalesce(sum(o.attempts), 0)::bigint AS attempts, coalesce(sum(o.size), 0)::bigint AS bytes
-                FROM (SELECT w.*, least(min(w.seq) FILTER (WHERE NOT w.goes) OVER (), max(w.seq) OVER ()) AS stays FROM (
-                SELECT e.seq, d.attempts, octet_length(e.body) + octet_length(e.data) AS size,
-                e.created_at < $1 AND d.state IN ('delivered', 'dead') AS goes FROM event e
-                JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
-                WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no ORDER BY e.seq LIMIT $2) w) o
-                WHERE o.seq < o.stays) x
-                WHERE (c.tenant_no, c.application_no) > ($3, $4) AND x.events > 0 ORDER BY c.tenant_no, c.application_no LIMIT $5";
+    OldEvents: events::OLD;
     EventsAfter: concat!(
         "SELECT ", event_columns!(), " FROM event e \
          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no \

@@ -2,9 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::event_texts::{EVENTS, EVENTS_DEAD, EVENTS_LOOK, EVENTS_LOOK_BY_SEQ};
 use super::payment_sql::{PAYMENT_ORDERS, PAYMENT_ORDERS_EDGE};
 use super::schema::STEPS;
-use super::statements::{EVENTS, NAMES, TEXTS};
+use super::statements::{NAMES, TEXTS};
+
+#[cfg(feature = "testing")]
+#[path = "order_plans.rs"]
+pub(super) mod order_plans;
 
 /// What grows with a tenant's business and is spread by its number.
 const OF_TENANTS: [&str; 22] = [
@@ -52,7 +57,7 @@ const OTHERS: [&str; 15] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 23] = [
+const ACROSS: [(&str, &str); 26] = [
     ("Waiting", "a metric of all that waits"),
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
@@ -68,6 +73,9 @@ const ACROSS: [(&str, &str); 23] = [
     ("DeadOfAll", "an operator's look at all that is dead"),
     ("Event", "an operator names an event by its id alone; its key begins with it"),
     ("EVENTS", "an operator's list over all"),
+    ("EVENTS_DEAD", "as EVENTS"),
+    ("EVENTS_LOOK", "as EVENTS"),
+    ("EVENTS_LOOK_BY_SEQ", "as EVENTS"),
     ("Audit", "an operator's list over all"),
     ("AuditChain", "a walk over the chains of all"),
     ("AuditHeads", "as AuditChain"),
@@ -81,6 +89,9 @@ const ACROSS: [(&str, &str); 23] = [
 fn statements() -> impl Iterator<Item = (&'static str, &'static str)> {
     NAMES.iter().copied().zip(TEXTS.iter().copied()).chain([
         ("EVENTS", EVENTS),
+        ("EVENTS_DEAD", EVENTS_DEAD),
+        ("EVENTS_LOOK", EVENTS_LOOK),
+        ("EVENTS_LOOK_BY_SEQ", EVENTS_LOOK_BY_SEQ),
         ("PAYMENT_ORDERS", PAYMENT_ORDERS),
         ("PAYMENT_ORDERS_EDGE", PAYMENT_ORDERS_EDGE),
     ])
@@ -245,6 +256,7 @@ fn no_statement_about_what_is_a_tenants_stands_elsewhere() {
             "statements.rs",
             "backlog_texts.rs",
             "convert_texts.rs",
+            "event_texts.rs",
             "columns.rs",
             "order_plans.rs",
             "payment_sql.rs",
@@ -304,7 +316,16 @@ fn every_table_is_a_tenants_with_its_tenant_first_or_declared_not_to_be() {
 
 /// Statements that may read a whole table: a list whose order and end are added later, marks of a day, once for each start, and what is dead, by
 /// an index that has nothing else, up to a limit.
-const READS_ALL: [&str; 5] = ["EVENTS", "PAYMENT_ORDERS", "PAYMENT_ORDERS_EDGE", "MarksForget", "Waiting"];
+const READS_ALL: [&str; 8] = [
+    "EVENTS",
+    "EVENTS_DEAD",
+    "EVENTS_LOOK",
+    "EVENTS_LOOK_BY_SEQ",
+    "PAYMENT_ORDERS",
+    "PAYMENT_ORDERS_EDGE",
+    "MarksForget",
+    "Waiting",
+];
 
 /// What a plan reads from one end to the other: a table, or an index without a condition.
 fn whole<'p>(plan: &[&'p str]) -> Vec<&'p str> {
@@ -331,14 +352,14 @@ fn a_plan_that_reads_a_whole_table_is_found_out() {
 #[cfg(feature = "testing")]
 #[tokio::test]
 async fn statements_about_what_grows_find_their_rows_by_whole_keys() {
-    let (_database, session) = super::order_plans::empty().await;
+    let (_database, session) = order_plans::empty().await;
     let client = session.client();
     for (name, text) in statements() {
         let types = client.prepare(text).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         let nulls = vec!["NULL"; types.params().len()].join(", ");
         let call = if nulls.is_empty() { String::new() } else { format!("({nulls})") };
         client.batch_execute(&format!("PREPARE asked AS {text}")).await.expect("is prepared");
-        let plan = super::order_plans::lines(client, &format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await;
+        let plan = order_plans::lines(client, &format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await;
         client.batch_execute("DEALLOCATE asked").await.expect("is let go");
         let lines: Vec<&str> = plan.iter().map(String::as_str).collect();
         // Rows that an index found by half a key and a join then throws away: a sub-account's every version for its newest.

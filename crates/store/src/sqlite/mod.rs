@@ -10,6 +10,7 @@ mod backlog;
 mod checkpoint;
 mod conversion;
 pub(crate) mod copying;
+mod event_list;
 mod fault;
 mod guards;
 mod heads;
@@ -54,6 +55,7 @@ use crate::contract::{
     IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, Store, StoreError,
     TokenRow, TurningRow,
 };
+use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
@@ -409,8 +411,8 @@ impl Store for SqliteStore {
         self.readers.away(move |conn| attempt_log::old_events(conn, created_before, most, &page)).await
     }
 
-    async fn events(&self, filter: EventFilter, page: Cursor) -> Result<Vec<EventRow>, StoreError> {
-        self.readers.away(move |conn| queries::events(conn, &filter, &page)).await
+    async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {
+        self.readers.away(move |conn| event_list::events(conn, filter, &page, looked_max)).await
     }
 
     async fn events_after(

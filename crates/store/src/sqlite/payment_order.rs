@@ -145,7 +145,7 @@ fn received(conn: &Connection, tenant: TenantNo, of: MerchantNo, id: PrepayId) -
     one(conn, sql, [id.number(), id.tail(), of.0, tenant.0], |row| read_received(row))
 }
 
-fn values(values: Vec<Value>) -> impl Iterator<Item = SqlValue> {
+pub(super) fn values(values: Vec<Value>) -> impl Iterator<Item = SqlValue> {
     values.into_iter().map(|value| match value {
         Value::Int(value) => value.into(),
         Value::Text(value) => value.into(),

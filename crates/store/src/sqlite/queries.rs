@@ -4,15 +4,14 @@ use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
-use rusqlite::types::Value;
 use rusqlite::{Connection, Params, Row, params};
 
 use super::fault::fault;
 use super::{rows, secrets};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventFilter, EventRow, IdempotencyRow, MerchantKind,
-    MerchantRow, RuleFilter, RulePage, StoreError, TokenRow,
+    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
+    RuleFilter, RulePage, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -414,25 +413,6 @@ pub(super) fn event(conn: &Connection, event_id: SortedId) -> Found<Option<(Even
                first_byte_us, total_us, reused FROM attempt WHERE event_no = ?1 ORDER BY attempt";
     let attempts = many(conn, sql, [event.no.0], rows::attempt)?;
     Ok(Some((event, attempts)))
-}
-
-pub(super) fn events(conn: &Connection, filter: &EventFilter, page: &Cursor) -> Found<Vec<EventRow>> {
-    let mut sql =
-        concat!("SELECT ", event_columns!(), "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE true")
-            .to_owned();
-    sql.push_str(filter.state.map_or("", words::stands_in));
-    let mut values: Vec<Value> = Vec::new();
-    let mut also = |condition: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            sql.push_str(condition);
-            values.push(value);
-        }
-    };
-    also(" AND e.client_id = ?", filter.client_id.clone().map(Value::from));
-    also(" AND e.biz_id = ?", filter.biz_id.clone().map(Value::from));
-    also(" AND e.event_no < ?", page.after.map(Value::from));
-    also(" ORDER BY e.event_no DESC LIMIT ?", Some(Value::from(page.limit)));
-    many(conn, &sql, rusqlite::params_from_iter(values), rows::event)
 }
 
 pub(super) fn events_after(

@@ -99,7 +99,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.attempt_bytes(TENANT, EventNo(1), 1, at(1)),
         store.old_bytes(at(99), 9, all()),
         store.old_events(at(99), 9, all()),
-        store.events(EventFilter::default(), all()),
+        store.events(EventFilter::default(), all(), 9),
         store.events_after(TENANT, APP, 0, 10),
         store.backlog(TENANT, APP, 9),
         store.dead(None, all()),

@@ -365,7 +365,7 @@ async fn a_connection_that_breaks_in_a_commit_does_nothing_twice_and_loses_nothi
     }
     assert_eq!(store.audit(all()).await.expect("reads").len(), 8);
     assert_eq!(store.rule_versions(TENANT, SUB, all()).await.expect("reads").len(), 4);
-    assert_eq!(store.events(EventFilter::default(), all()).await.expect("reads").len(), 12);
+    assert_eq!(store.events(EventFilter::default(), all(), 9).await.expect("reads").events.len(), 12);
     for no in 1..=4 {
         for text in ["g", "a"] {
             assert_eq!(conflict(&store, vec![claim(&format!("{text}{no}"), 0)]).await, Conflict::NonceUsed);
@@ -411,7 +411,7 @@ async fn everything(store: &PostgresStore) -> Vec<StoreError> {
         store.convert_orders(ConvertOrderFilter::default(), all(), 9),
         store.quote(TENANT, SUB, "PAY-1"),
         store.rates(all()),
-        store.events(EventFilter::default(), all()),
+        store.events(EventFilter::default(), all(), 9),
         store.event(event(1, "a").event_id),
         store.remembered(&answer("k").scope, "k"),
     );

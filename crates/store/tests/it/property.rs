@@ -220,7 +220,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         ),
         format!("{:?}", store.applications(None, all()).await.expect("reads")),
         format!("{:?}", store.audit(all()).await.expect("reads")),
-        format!("{:?}", store.events(EventFilter::default(), all()).await.expect("reads")),
+        format!("{:?}", store.events(EventFilter::default(), all(), 9).await.expect("reads")),
         format!("{:?}", store.events_after(TENANT, APP, 1, 3).await.expect("reads")),
         format!("{:?}", store.owed(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
         format!(
@@ -236,7 +236,14 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
     ];
     for state in DeliveryState::ALL {
         let filter = EventFilter { state: Some(state), biz_id: Some("biz0".to_owned()), ..EventFilter::default() };
-        seen.push(format!("{:?}", store.events(filter, all()).await.expect("reads")));
+        seen.push(format!("{:?}", store.events(filter, all(), 2).await.expect("reads")));
+        let own = EventFilter { state: Some(state), client_id: Some("app_one".to_owned()), ..EventFilter::default() };
+        for (after, limit, looked_max) in [(None, 1, 2), (Some(5), 2, 1), (Some(3), 9, 3)] {
+            for filter in [own.clone(), EventFilter { client_id: None, ..own.clone() }] {
+                let page = store.events(filter, Cursor { after, limit }, looked_max).await.expect("reads");
+                seen.push(format!("{page:?}"));
+            }
+        }
     }
     for now in [0, 2_500, 5_000, 9_000] {
         let page = store.rule_page(TENANT, RuleFilter::default(), at(now), 1, 3).await.expect("reads");

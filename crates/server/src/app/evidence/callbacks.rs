@@ -11,6 +11,7 @@ use super::order::Snapshot;
 use super::{App, AppError, Out, Stopped, TRIES_MAX};
 use crate::app::events::public_id;
 use crate::app::operators::sha256;
+use crate::app::payment_orders::LOOKED_MAX;
 use crate::chance::hex;
 use crate::evidence::{At, Attempt, CALLBACKS_MAX, Callback, Entry, Octets, Wire};
 
@@ -32,14 +33,15 @@ pub(super) async fn list(app: &App, row: &PaymentOrderRow) -> Result<Told, AppEr
     let mut after = None;
     loop {
         let filter = EventFilter { client_id: Some(row.client_id.clone()), biz_id: Some(biz_id.clone()), state: None };
-        let page = app.store.events(filter, Cursor { after, limit: PAGE }).await?;
-        let Some(last) = page.last() else { break };
-        (after, told.first) = (Some(last.no.0), Some(last.sequence));
-        told.events.extend(page.iter().map(|event| event.event_id));
+        let page = app.store.events(filter, Cursor { after, limit: PAGE }, LOOKED_MAX).await?;
+        told.first = page.events.last().map(|last| last.sequence).or(told.first);
+        told.events.extend(page.events.iter().map(|event| event.event_id));
         if told.events.len() > CALLBACKS_MAX {
             let why = format!("this order has more than {CALLBACKS_MAX} callbacks, which no file of evidence holds");
             return Err(AppError::InvalidParameter(why));
         }
+        let Some(next) = page.next else { break };
+        after = Some(next);
     }
     told.events.reverse();
     Ok(told)

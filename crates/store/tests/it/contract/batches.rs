@@ -45,7 +45,7 @@ async fn nothing_of_it_is_there(store: &Any) {
     assert_eq!(store.convert_order_owner(OrderId::new(7).expect("in range")).await.expect("reads"), None);
     let trade_no = OrderName::TradeNo("T-7".to_owned());
     assert_eq!(store.payment_order(TENANT, SUB, trade_no).await.expect("reads"), None);
-    assert!(store.events(EventFilter::default(), all()).await.expect("reads").is_empty());
+    assert!(store.events(EventFilter::default(), all(), 9).await.expect("reads").events.is_empty());
     assert_eq!(store.remembered(&answer("k").scope, "k").await.expect("reads"), None);
     assert!(store.audit(all()).await.expect("reads").is_empty());
     assert_eq!(store.setting("a").await.expect("reads"), None);

@@ -5,6 +5,7 @@ mod backlog;
 mod batches;
 mod chain;
 mod conversion;
+mod event_lists;
 mod events;
 mod identities;
 pub mod last_paid;
@@ -123,7 +124,6 @@ contract! {
         an_attempt_out_of_turn_is_refused,
         held_deliveries_wait_until_released,
         only_what_is_over_is_delivered_again,
-        events_are_listed_newest_first_by_filter,
         a_merchant_pulls_events_in_order,
         a_due_time_belongs_to_pending_deliveries_only,
         what_was_decided_about_an_application_is_refused_once_it_has_changed,
@@ -132,6 +132,12 @@ contract! {
         a_portion_that_was_decided_before_a_change_back_is_refused_and_leaves_its_note,
         nobody_notes_anything_for_another_tenants_application,
         what_is_open_is_listed_as_its_application_stands,
+    ]
+    event_lists: [
+        events_are_listed_newest_first_by_filter,
+        pages_of_events_join_without_gap_whatever_is_looked_at,
+        a_page_of_events_looks_at_so_many_unless_an_index_leads_to_them,
+        a_list_of_events_goes_on_behind_one_that_is_gone,
     ]
     attempt_log: [
         an_attempt_keeps_its_phases_and_what_went_over_the_wire,

@@ -286,7 +286,7 @@ impl History {
         let seen: Vec<_> = moves.iter().map(|entry| (entry.was.name(), entry.status.name(), entry.at.0)).collect();
         ensure!(seen == order.moves, "its moves are {seen:?}, but the oracle says {:?}", order.moves);
         let filter = EventFilter { biz_id: Some(id.to_string()), ..EventFilter::default() };
-        let mut events = app.store.events(filter, Cursor { after: None, limit: 50 }).await?;
+        let mut events = app.store.events(filter, Cursor { after: None, limit: 50 }, u32::MAX).await?.events;
         // By the order of delivery: of one millisecond, numbers of events are of chance where the process is another one.
         events.sort_by_key(|event| event.sequence);
         let told: Vec<&str> = events.iter().map(|event| event.biz_status.as_str()).collect();

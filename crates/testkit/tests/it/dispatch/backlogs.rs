@@ -87,7 +87,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 async fn states(bench: &Bench, state: DeliveryState) -> Vec<EventRow> {
     let filter = EventFilter { state: Some(state), ..EventFilter::default() };
-    events::list(&bench.app, filter, None, 10).await.expect("the list")
+    events::list(&bench.app, filter, None, 10).await.expect("the list").events
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -43,7 +43,8 @@ async fn a_test_is_signed_and_sent_as_every_callback_and_leaves_no_event_and_cou
     }
 
     let all = EventFilter { client_id: None, biz_id: None, state: None };
-    let events = bench.app.store.events(all, Cursor { after: None, limit: 10 }).await.expect("the store reads");
+    let events =
+        bench.app.store.events(all, Cursor { after: None, limit: 10 }, u32::MAX).await.expect("the store reads").events;
     assert_eq!((events.len(), bench.deliver().await), (0, 0));
     let meters = meters.render();
     assert!(!meters.contains("countersign_callback_attempts_total{"), "{meters}");

@@ -1,0 +1,112 @@
+//! Lists of events for operators.
+
+use tokio_postgres::Row;
+
+use super::event_texts::{EVENTS, EVENTS_DEAD, EVENTS_LOOK, EVENTS_LOOK_BY_SEQ};
+use super::payment_order::listed;
+use super::queries::Found;
+use super::readers::Readers;
+use super::rows;
+use crate::contract::{Cursor, EventFilter};
+use crate::event_list::{EventPage, Lead, Listing, Walk, Way, edge, page};
+
+/// Of the application that is asked for. What is an application's is found by its tenant, too, with which the indexes begin.
+macro_rules! own {
+    ($of:literal) => {
+        Lead::Ranges {
+            of: concat!(" AND ", $of, ".tenant_no = (SELECT a.tenant_no FROM application a WHERE a.client_id = #)"),
+            column: concat!($of, ".application_no"),
+            value: "(SELECT a.application_no FROM application a WHERE a.client_id = #)",
+        }
+    };
+}
+
+/// What is not dead is walked over by events: there is no index of all deliveries by number.
+const fn way(walk: Walk) -> Way {
+    let of_business = Lead::Ranges { of: " AND e.biz_id = #", column: "e.biz_id", value: "#" };
+    let (rows, look, place, lead) = match walk {
+        Walk::All | Walk::Deliveries => (EVENTS, EVENTS_LOOK, "e.event_no", Lead::Is("")),
+        Walk::Business => (EVENTS, EVENTS_LOOK, "e.event_no", of_business),
+        Walk::Own => (EVENTS, EVENTS_LOOK_BY_SEQ, "e.seq", own!("e")),
+        Walk::Dead => (EVENTS_DEAD, "", "d.event_no", Lead::Is("")),
+        Walk::OwnDead => (EVENTS_DEAD, "", "d.event_no", own!("d")),
+    };
+    Way { rows, look, place, lead, sign: '$' }
+}
+
+pub(super) async fn events(from: &Readers, filter: EventFilter, cursor: &Cursor, looked_max: u32) -> Found<EventPage> {
+    let way = way(filter.walk());
+    let listing = Listing::new(filter, cursor.after, way);
+    let mut end = None;
+    if let Some(asked) = listing.edge(looked_max) {
+        let read = |row: &Row| {
+            let mut f = rows::Fields::new(row, "event", 0, 0);
+            Ok((f.int()?, f.int()?))
+        };
+        end = edge(&listed(from, "", asked).await?.iter().map(read).collect::<Found<Vec<_>>>()?);
+    }
+    let found = listed(from, "", listing.rows(end.map(|(_, place)| place), cursor.limit)).await?;
+    let found = found.iter().map(rows::event).collect::<Found<Vec<_>>>()?;
+    Ok(page(found, cursor.limit, end.map(|(no, _)| no)))
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::super::event_texts::MANY;
+    use super::super::tenancy::order_plans::{empty, lines};
+    use super::*;
+    use crate::event_list::filters;
+    use crate::payment_listing::{Asked, Value};
+
+    /// So many events are looked at for a page.
+    const LOOKED: u32 = 50;
+
+    const fn index(walk: Walk) -> &'static str {
+        match walk {
+            Walk::All | Walk::Deliveries => "event_by_no on event e",
+            Walk::Business => "event_by_biz on event e",
+            Walk::Own => "event_tenant_no_application_no_seq_key on event e",
+            Walk::Dead => "delivery_dead_by_no on delivery d",
+            Walk::OwnDead => "delivery_dead on delivery d",
+        }
+    }
+
+    /// The plan as the server gets it: of a statement that was made for any value.
+    async fn plan(client: &tokio_postgres::Client, (sql, asked): Asked) -> Vec<String> {
+        let values = asked.into_iter().map(|value| match value {
+            Value::Int(value) => value.to_string(),
+            Value::Text(value) => format!("'{value}'"),
+        });
+        let values: Vec<String> = values.collect();
+        client.batch_execute(&format!("PREPARE asked AS {sql}")).await.expect("is prepared");
+        let explain = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE asked({})", values.join(", "));
+        let plan = lines(client, &explain).await;
+        client.batch_execute("DEALLOCATE asked").await.expect("is let go");
+        plan
+    }
+
+    #[tokio::test]
+    async fn every_list_of_events_is_walked_from_its_newest_along_an_index_whatever_is_known_of_the_tables() {
+        let (_database, session) = empty().await;
+        let client = session.client();
+        for step in ["", MANY, "ANALYZE event, delivery, application, merchant"] {
+            client.batch_execute(step).await.expect("is done");
+            for (filter, after) in filters().into_iter().flat_map(|of| [(of.clone(), None), (of, Some(11_995))]) {
+                let walk = filter.walk();
+                let listing = Listing::new(filter.clone(), after, way(walk));
+                // Numbers and `seq` are one here.
+                let end = filter.is_bounded().then(|| 12_001 - i64::from(LOOKED));
+                for asked in [listing.edge(LOOKED), Some(listing.rows(end, 20))].into_iter().flatten() {
+                    let plan = plan(client, asked).await;
+                    let walked = plan.iter().find(|line| line.contains(" Backward using ")).expect("a walk");
+                    assert!(walked.contains(index(walk)), "{filter:?}: {plan:#?}");
+                    let is_bad = |line: &String| ["Sort", "Seq Scan", "Hash"].iter().any(|word| line.contains(word));
+                    assert!(!plan.iter().any(is_bad), "{filter:?}: {plan:#?}");
+                    let thrown = plan.iter().filter_map(|line| line.trim().strip_prefix("Rows Removed by Filter: "));
+                    let thrown: u32 = thrown.map(|rows| rows.parse::<u32>().expect("a number")).sum();
+                    assert!(thrown <= LOOKED, "{filter:?}: {plan:#?}");
+                }
+            }
+        }
+    }
+}
