@@ -82,3 +82,39 @@ pub(super) async fn forget_events(
     }
     Ok(())
 }
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::super::event_texts::{MANY, OLD};
+    use super::super::tenancy::{empty, lines};
+
+    #[tokio::test]
+    async fn a_look_at_what_is_old_ends_at_the_first_event_of_each_application_that_stays() {
+        let (_database, session) = empty().await;
+        let client = session.client();
+        client
+            .batch_execute(&format!("PREPARE asked AS {OLD}; EXECUTE asked(1, 1000001, 0, 0, 9)"))
+            .await
+            .expect("runs");
+        for step in [MANY, "ANALYZE event, delivery, event_counter"] {
+            client.batch_execute(step).await.expect("is done");
+            // Written a millisecond apart, of three applications in turns.
+            for (created_before, looked_at) in [(0, 1), (31, 11)] {
+                let asked = format!(
+                    "EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE asked({created_before}, 1000001, 0, 0, 9)"
+                );
+                let plan = lines(client, &asked).await;
+                let rows = |line: &String| {
+                    let (_, rows) = line.split_once(" on event e")?.1.split_once("actual rows=")?;
+                    rows.split(' ').next()?.parse::<u32>().ok()
+                };
+                let looked: Vec<u32> = plan.iter().filter_map(rows).collect();
+                assert!(!looked.is_empty() && looked.iter().all(|rows| *rows <= looked_at), "{plan:#?}");
+                assert!(
+                    !plan.iter().any(|line| line.contains("Sort") || line.contains("Seq Scan on event")),
+                    "{plan:#?}"
+                );
+            }
+        }
+    }
+}

@@ -17,16 +17,30 @@ pub(super) const EVENTS_DEAD: &str = listed!(
      WHERE d.state = 'dead'"
 );
 
-// Of the first events of each application, those before the first one that stays; the last one that is looked at stays in any case.
-pub(super) const OLD: &str = "SELECT c.tenant_no, c.application_no, x.events, x.attempts, x.bytes FROM event_counter c CROSS JOIN LATERAL (
-     SELECT count(*) AS events, coalesce(sum(o.attempts), 0)::bigint AS attempts, coalesce(sum(o.size), 0)::bigint AS bytes
-     FROM (SELECT w.*, least(min(w.seq) FILTER (WHERE NOT w.goes) OVER (), max(w.seq) OVER ()) AS stays FROM (
-     SELECT e.seq, d.attempts, octet_length(e.body) + octet_length(e.data) AS size,
-     e.created_at < $1 AND d.state IN ('delivered', 'dead') AS goes FROM event e
-     JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
-     WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no ORDER BY e.seq LIMIT $2) w) o
-     WHERE o.seq < o.stays) x
-     WHERE (c.tenant_no, c.application_no) > ($3, $4) AND x.events > 0 ORDER BY c.tenant_no, c.application_no LIMIT $5";
+/// The first events of an application, and whether each may go.
+macro_rules! first_events {
+    () => {
+        "(SELECT e.seq, e.created_at < $1 AND d.state IN ('delivered', 'dead') AS goes FROM event e
+          JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+          WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no ORDER BY e.seq LIMIT $2)"
+    };
+}
+
+// Of the first events of each application, those before the first one that stays; the last one that is looked at stays in any case. The look
+// ends at the first one that stays, and sizes are read of those before it alone.
+pub(super) const OLD: &str = concat!(
+    "SELECT c.tenant_no, c.application_no, x.events, x.attempts, x.bytes FROM event_counter c CROSS JOIN LATERAL (
+     SELECT coalesce((SELECT w.seq FROM ",
+    first_events!(),
+    " w WHERE NOT w.goes ORDER BY w.seq LIMIT 1), (SELECT max(w.seq) FROM ",
+    first_events!(),
+    " w)) AS seq OFFSET 0) stays CROSS JOIN LATERAL (
+     SELECT count(*) AS events, coalesce(sum(d.attempts), 0)::bigint AS attempts,
+     coalesce(sum(octet_length(e.body) + octet_length(e.data)), 0)::bigint AS bytes
+     FROM event e JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+     WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no AND e.seq < stays.seq) x
+     WHERE (c.tenant_no, c.application_no) > ($3, $4) AND x.events > 0 ORDER BY c.tenant_no, c.application_no LIMIT $5"
+);
 
 /// Events of three applications in turns, all of one business, none of them open; every hundredth is dead.
 #[cfg(all(test, feature = "testing"))]
@@ -37,7 +51,8 @@ pub(super) const MANY: &str = "
       callback_vocabulary, revision, created_at)
       SELECT n, n, CASE n WHEN 1 THEN 'app_one' ELSE 'app_' || n END, n, 'a', true, true, 'hex', 'standard', 1, 0 FROM generate_series(1, 3) n;
     INSERT INTO event (tenant_no, event_no, application_no, client_id, event_id, seq, sequence, biz_type, biz_id, biz_status, data, body, created_at)
-      SELECT 1 + n % 3, n, 1 + n % 3, 'app_' || 1 + n % 3, decode(lpad(to_hex(n), 32, '0'), 'hex'), n, n, 'T', 'b', 'S', '{}', '', 0
+      SELECT 1 + n % 3, n, 1 + n % 3, 'app_' || 1 + n % 3, decode(lpad(to_hex(n), 32, '0'), 'hex'), n, n, 'T', 'b', 'S', '{}', '', n
       FROM generate_series(1, 12000) n;
     INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts, due_at)
-      SELECT tenant_no, event_no, application_no, CASE event_no % 100 WHEN 0 THEN 'dead' ELSE 'delivered' END, 1, NULL FROM event;";
+      SELECT tenant_no, event_no, application_no, CASE event_no % 100 WHEN 0 THEN 'dead' ELSE 'delivered' END, 1, NULL FROM event;
+    INSERT INTO event_counter (tenant_no, application_no, seq) SELECT n, n, 12000 FROM generate_series(1, 3) n;";

@@ -4,6 +4,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 use rusqlite::{Connection, params};
 
+use super::fault::fault;
 use super::queries::{Found, many, one};
 use super::rows::{self, Fields};
 use super::statements::{Kept, Sql};
@@ -160,6 +161,12 @@ pub(super) fn old_events(
     Ok(found)
 }
 
+/// The first events of an application, and whether each may go. Read row by row: what is behind the first that stays is not looked at.
+const FIRST_EVENTS: &str =
+    "SELECT e.event_no, coalesce(e.created_at < ?3 AND d.state IN ('delivered', 'dead'), false), d.attempts,
+     octet_length(e.body) + octet_length(e.data) FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
+     WHERE e.application_no = ?2 AND e.tenant_no = ?1 ORDER BY e.seq LIMIT ?4";
+
 fn old_events_of(
     conn: &Connection,
     tenant: TenantNo,
@@ -167,17 +174,64 @@ fn old_events_of(
     created_before: UnixMillis,
     most: u32,
 ) -> Found<OldEvents> {
-    let sql = "WITH first AS MATERIALIZED (SELECT e.seq, d.attempts, octet_length(e.body) + octet_length(e.data) AS size,
-                 coalesce(e.created_at < ?3 AND d.state IN ('delivered', 'dead'), false) AS goes
-                 FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
-                 WHERE e.application_no = ?2 AND e.tenant_no = ?1 ORDER BY e.seq LIMIT ?4)
-               SELECT count(*), coalesce(sum(attempts), 0), coalesce(sum(size), 0) FROM first
-               WHERE seq < (SELECT min(coalesce((SELECT min(seq) FROM first WHERE NOT goes), max(seq)), max(seq)) FROM first)";
     let looked_at = i64::from(most).saturating_add(1);
-    let found = one(conn, sql, params![tenant.0, application.0, created_before.0, looked_at], |row| {
-        let mut f = Fields::new(row, "event", 0, 0);
-        Ok((f.int()?, f.int()?, f.int()?))
-    })?;
-    let (events, attempts, bytes) = found.unwrap_or_default();
-    Ok(OldEvents { tenant, application, events, attempts, bytes })
+    let mut statement = conn.prepare_cached(FIRST_EVENTS).map_err(fault)?;
+    let mut rows = statement.query([tenant.0, application.0, created_before.0, looked_at]).map_err(fault)?;
+    let mut old = OldEvents { tenant, application, events: 0, attempts: 0, bytes: 0 };
+    let mut before: Option<(i64, i64)> = None;
+    while let Some(row) = rows.next().map_err(fault)? {
+        // Whatever goes has another behind it.
+        if let Some((attempts, bytes)) = before.take() {
+            (old.events, old.attempts, old.bytes) = (old.events + 1, old.attempts + attempts, old.bytes + bytes);
+        }
+        let mut f = Fields::new(row, "event", 1, 0);
+        if !f.flag()? {
+            break;
+        }
+        before = Some((f.int()?, f.int()?));
+    }
+    Ok(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::super::{open::connect, schema};
+    use super::*;
+
+    /// An application with 5,000 events, all delivered, a millisecond apart.
+    const MANY: &str = "
+        INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
+          VALUES (1, 1, 'm', 'merchant', 'm', '0', 0, 1, 1, 1, 1);
+        INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled, callback_enabled, callback_encoding,
+          callback_vocabulary, revision, created_at) VALUES (1, 1, 'app', 1, 'a', 1, 1, 'hex', 'standard', 1, 1);
+        WITH RECURSIVE o (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM o WHERE n < 5000)
+        INSERT INTO event (tenant_no, event_no, application_no, client_id, event_id, seq, sequence, biz_type, biz_id, biz_status, data, body,
+          created_at) SELECT 1, n, 1, 'app', CAST(format('%016d', n) AS BLOB), n, n, 'T', 'b', 'S', '{}', x'00', n FROM o;
+        INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts) SELECT 1, event_no, 1, 'delivered', 2 FROM event;";
+
+    #[test]
+    fn a_look_at_what_is_old_ends_at_the_first_event_that_stays() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut conn = connect(&dir.path().join("db"), 1000).expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        conn.execute_batch(MANY).expect("fits");
+        // Of each look the steps of SQLite's machine, which take no time of their own.
+        let look = |before, most| {
+            let old = old_events_of(&conn, TenantNo(1), ApplicationNo(1), UnixMillis(before), most).expect("reads");
+            let steps = conn.prepare_cached(FIRST_EVENTS).expect("is kept").reset_status(StatementStatus::VmStep);
+            (old.events, old.attempts, old.bytes, steps)
+        };
+        let (events, .., begin) = look(1, 1_000_000);
+        assert_eq!(events, 0);
+        assert!(begin < 100, "the first event tells: {begin} steps");
+        let (events, attempts, bytes, some) = look(11, 1_000_000);
+        assert_eq!((events, attempts, bytes), (10, 20, 30));
+        assert!(some < 600, "eleven events are looked at: {some} steps");
+        let (events, .., all) = look(9_999, 1_000_000);
+        assert_eq!(events, 4999, "the last one never goes");
+        assert!(all > 50_000, "steps are counted: {all}");
+        assert_eq!(look(9_999, 7).0, 7);
+    }
 }

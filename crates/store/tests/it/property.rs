@@ -233,6 +233,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.turning(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
         format!("{:?}", store.old_bytes(at(3), 9, all()).await.expect("reads")),
         format!("{:?}", store.old_events(at(1), 9, all()).await.expect("reads")),
+        format!("{:?}", store.old_events(at(1), 2, all()).await.expect("reads")),
     ];
     for state in DeliveryState::ALL {
         let filter = EventFilter { state: Some(state), biz_id: Some("biz0".to_owned()), ..EventFilter::default() };
