@@ -210,6 +210,23 @@ async fn answer_of(store: &AnyStore, step: Step) -> String {
     }
 }
 
+/// Lists of events for operators, some of which go on and look at few.
+async fn lists_of_events(store: &AnyStore) -> Vec<String> {
+    let mut seen = vec![format!("{:?}", store.events(EventFilter::default(), all(), 9).await.expect("reads"))];
+    for state in DeliveryState::ALL {
+        let filter = EventFilter { state: Some(state), biz_id: Some("biz0".to_owned()), ..EventFilter::default() };
+        seen.push(format!("{:?}", store.events(filter, all(), 2).await.expect("reads")));
+        let own = EventFilter { state: Some(state), client_id: Some("app_one".to_owned()), ..EventFilter::default() };
+        for (after, limit, looked_max) in [(None, 1, 2), (Some(5), 2, 1), (Some(3), 9, 3)] {
+            for filter in [own.clone(), EventFilter { client_id: None, ..own.clone() }] {
+                let page = store.events(filter, Cursor { after, limit }, looked_max).await.expect("reads");
+                seen.push(format!("{page:?}"));
+            }
+        }
+    }
+    seen
+}
+
 /// Everything that can be read, in words.
 pub async fn everything(store: &AnyStore) -> Vec<String> {
     let mut seen = vec![
@@ -220,7 +237,6 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         ),
         format!("{:?}", store.applications(None, all()).await.expect("reads")),
         format!("{:?}", store.audit(all()).await.expect("reads")),
-        format!("{:?}", store.events(EventFilter::default(), all(), 9).await.expect("reads")),
         format!("{:?}", store.events_after(TENANT, APP, 1, 3).await.expect("reads")),
         format!("{:?}", store.owed(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
         format!(
@@ -235,17 +251,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.old_events(at(1), 9, all()).await.expect("reads")),
         format!("{:?}", store.old_events(at(1), 2, all()).await.expect("reads")),
     ];
-    for state in DeliveryState::ALL {
-        let filter = EventFilter { state: Some(state), biz_id: Some("biz0".to_owned()), ..EventFilter::default() };
-        seen.push(format!("{:?}", store.events(filter, all(), 2).await.expect("reads")));
-        let own = EventFilter { state: Some(state), client_id: Some("app_one".to_owned()), ..EventFilter::default() };
-        for (after, limit, looked_max) in [(None, 1, 2), (Some(5), 2, 1), (Some(3), 9, 3)] {
-            for filter in [own.clone(), EventFilter { client_id: None, ..own.clone() }] {
-                let page = store.events(filter, Cursor { after, limit }, looked_max).await.expect("reads");
-                seen.push(format!("{page:?}"));
-            }
-        }
-    }
+    seen.extend(lists_of_events(store).await);
     for now in [0, 2_500, 5_000, 9_000] {
         let page = store.rule_page(TENANT, RuleFilter::default(), at(now), 1, 3).await.expect("reads");
         seen.push(format!("{page:?}"));
