@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::civil::{Date, DateTime, Time, date};
+use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
@@ -231,4 +232,10 @@ pub fn utc_year(at: UnixMillis) -> i64 {
 /// ISO 8601 / RFC 3339 in UTC with milliseconds: `2026-01-02T00:00:00.000Z`. Instants beyond the year 9999 are shown as its last one.
 pub fn rfc3339(at: UnixMillis) -> String {
     format!("{:.3}Z", EPOCH.saturating_add(SignedDuration::from_millis(at.0)))
+}
+
+/// The form of `Date` in HTTP (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`. Instants before 1970 are shown as its beginning.
+pub fn http_date(at: UnixMillis) -> String {
+    let at = nearest_timestamp(UnixMillis(at.0.max(0)));
+    DateTimePrinter::new().timestamp_to_rfc9110_string(&at).expect("a year of four digits")
 }

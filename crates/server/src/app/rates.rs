@@ -41,11 +41,11 @@ pub struct PricePolicy {
 }
 
 impl PricePolicy {
-    /// Whether a rate is too old to be quoted, or of a clock that was ahead: nobody knows how old that is.
+    /// Whether a rate is too old to be quoted, or of a clock that was ahead: nobody knows how old that is, also when the time of it comes.
     pub fn is_stale(&self, rate: &RateRow, now: UnixMillis) -> bool {
         let age_ms = now.0.saturating_sub(rate.updated_at.0);
         let age = Duration::from_millis(u64::try_from(age_ms).unwrap_or(0));
-        age >= self.rate_max_age || age_ms < -AHEAD_MS_MAX
+        age >= self.rate_max_age || age_ms < -AHEAD_MS_MAX || rate.stale_told == rate.revision
     }
 }
 

