@@ -6,20 +6,21 @@ use rusqlite::{Connection, params};
 
 use super::SqliteStore;
 use super::queries::{Found, many, one};
+use super::readers::Asker;
 use crate::backlog::{self, Backlog, Backlogs, DeadRow, Waiting, dead_columns};
 use crate::contract::{Cursor, StoreError};
 
 impl Backlogs for SqliteStore {
     async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
-        self.readers.away(move |conn| count(conn, tenant, of, most)).await
+        self.readers.away(Asker::Operator, move |conn| count(conn, tenant, of, most)).await
     }
 
     async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
-        self.readers.away(move |conn| dead(conn, of, &page)).await
+        self.readers.away(Asker::Operator, move |conn| dead(conn, of, &page)).await
     }
 
     async fn waiting(&self, _: LaneSet, most: u32) -> Result<Waiting, StoreError> {
-        self.readers.away(move |conn| waiting(conn, most)).await
+        self.readers.away(Asker::Server, move |conn| waiting(conn, most)).await
     }
 }
 

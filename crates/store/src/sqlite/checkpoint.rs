@@ -111,6 +111,7 @@ mod tests {
 
     use super::super::open::connect;
     use super::super::presence::Presence;
+    use super::super::readers::Asker;
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,7 +133,7 @@ mod tests {
                     may_end.recv().expect("is told");
                     Ok(rows)
                 };
-                readers.away(read).await
+                readers.away(Asker::Operator, read).await
             }
         });
         tokio::task::spawn_blocking(move || {

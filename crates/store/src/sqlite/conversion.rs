@@ -10,6 +10,7 @@ use super::SqliteStore;
 use super::apply::{Applier, Stop};
 use super::guards::guard;
 use super::queries::{Found, many, one, order_columns};
+use super::readers::Asker;
 use super::rows;
 use super::statements::{Kept, Sql};
 use super::writes::insert_order;
@@ -206,7 +207,7 @@ impl ConvertStore for SqliteStore {
         cursor: Cursor<OrderId>,
         looked_max: u32,
     ) -> Result<ConvertOrderPage, StoreError> {
-        self.readers.away(move |conn| list(conn, filter, &cursor, looked_max)).await
+        self.readers.away(Asker::Operator, move |conn| list(conn, filter, &cursor, looked_max)).await
     }
 
     async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {

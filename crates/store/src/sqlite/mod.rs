@@ -61,7 +61,7 @@ use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
 use nonces::{Hold, MarkNeed, Nonces};
 use presence::Presence;
-use readers::Readers;
+use readers::{Asker, Readers};
 use writer::{Message, Task};
 
 pub use copying::Revival;
@@ -271,7 +271,7 @@ impl Store for SqliteStore {
     }
 
     async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
-        self.readers.away(move |conn| queries::applications(conn, of, &page)).await
+        self.readers.away(Asker::Operator, move |conn| queries::applications(conn, of, &page)).await
     }
 
     async fn secrets_not_under(
@@ -281,7 +281,7 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Vec<SealedSecret>, StoreError> {
         let key_id = key_id.to_owned();
-        self.readers.away(move |conn| secrets::not_under(conn, &key_id, after.as_deref(), limit)).await
+        self.readers.away(Asker::Server, move |conn| secrets::not_under(conn, &key_id, after.as_deref(), limit)).await
     }
 
     async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
@@ -294,7 +294,7 @@ impl Store for SqliteStore {
         kind: Option<MerchantKind>,
         page: Cursor,
     ) -> Result<Vec<MerchantRow>, StoreError> {
-        self.readers.away(move |conn| queries::merchants(conn, tenant, kind, &page)).await
+        self.readers.away(Asker::Operator, move |conn| queries::merchants(conn, tenant, kind, &page)).await
     }
 
     async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
@@ -306,7 +306,7 @@ impl Store for SqliteStore {
     }
 
     async fn tokens(&self, page: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
-        self.readers.away(move |conn| queries::tokens(conn, &page)).await
+        self.readers.away(Asker::Operator, move |conn| queries::tokens(conn, &page)).await
     }
 
     async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
@@ -328,7 +328,7 @@ impl Store for SqliteStore {
         of: MerchantNo,
         page: Cursor,
     ) -> Result<Vec<RuleVersion>, StoreError> {
-        self.readers.away(move |conn| queries::rule_versions(conn, tenant, of, &page)).await
+        self.readers.away(Asker::Operator, move |conn| queries::rule_versions(conn, tenant, of, &page)).await
     }
 
     async fn rule_page(
@@ -339,7 +339,9 @@ impl Store for SqliteStore {
         offset: u64,
         limit: u32,
     ) -> Result<RulePage, StoreError> {
-        self.readers.away(move |conn| queries::rule_page(conn, tenant, &filter, now, offset, limit)).await
+        self.readers
+            .away(Asker::Merchant, move |conn| queries::rule_page(conn, tenant, &filter, now, offset, limit))
+            .await
     }
 
     async fn convert_order(
@@ -356,7 +358,7 @@ impl Store for SqliteStore {
     }
 
     async fn owed(&self, _lanes: LaneSet, page: Cursor<ApplicationNo>) -> Result<Vec<OwedRow>, StoreError> {
-        self.readers.away(move |conn| owed::owed(conn, &page)).await
+        self.readers.away(Asker::Server, move |conn| owed::owed(conn, &page)).await
     }
 
     async fn pending_of(&self, portion: Portion) -> Result<Vec<EventRow>, StoreError> {
@@ -364,7 +366,7 @@ impl Store for SqliteStore {
         if portion.of.len().saturating_mul(portion.limit as usize) <= ROWS_READ_HERE {
             return self.readers.here(|conn| owed::pending_of(conn, &portion));
         }
-        self.readers.away(move |conn| owed::pending_of(conn, &portion)).await
+        self.readers.away(Asker::Server, move |conn| owed::pending_of(conn, &portion)).await
     }
 
     async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
@@ -399,7 +401,7 @@ impl Store for SqliteStore {
         most: u32,
         page: Cursor<TenantNo>,
     ) -> Result<Vec<OldBytes>, StoreError> {
-        self.readers.away(move |conn| attempt_log::old_bytes(conn, begun_before, most, &page)).await
+        self.readers.away(Asker::Operator, move |conn| attempt_log::old_bytes(conn, begun_before, most, &page)).await
     }
 
     async fn old_events(
@@ -408,11 +410,11 @@ impl Store for SqliteStore {
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> Result<Vec<OldEvents>, StoreError> {
-        self.readers.away(move |conn| attempt_log::old_events(conn, created_before, most, &page)).await
+        self.readers.away(Asker::Operator, move |conn| attempt_log::old_events(conn, created_before, most, &page)).await
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {
-        self.readers.away(move |conn| event_list::events(conn, filter, &page, looked_max)).await
+        self.readers.away(Asker::Operator, move |conn| event_list::events(conn, filter, &page, looked_max)).await
     }
 
     async fn events_after(
@@ -422,15 +424,15 @@ impl Store for SqliteStore {
         after: i64,
         limit: u32,
     ) -> Result<Vec<EventRow>, StoreError> {
-        self.readers.away(move |conn| queries::events_after(conn, tenant, of, after, limit)).await
+        self.readers.away(Asker::Merchant, move |conn| queries::events_after(conn, tenant, of, after, limit)).await
     }
 
     async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {
-        self.readers.away(move |conn| redelivery::sought(conn, &span)).await
+        self.readers.away(Asker::Server, move |conn| redelivery::sought(conn, &span)).await
     }
 
     async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
-        self.readers.away(move |conn| redelivery::count(conn, &span)).await
+        self.readers.away(Asker::Operator, move |conn| redelivery::count(conn, &span)).await
     }
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
@@ -442,7 +444,7 @@ impl Store for SqliteStore {
     }
 
     async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
-        self.readers.away(move |conn| queries::audit(conn, &page)).await
+        self.readers.away(Asker::Operator, move |conn| queries::audit(conn, &page)).await
     }
 
     fn chain_audit(&self, key: ChainKey) {
@@ -451,11 +453,11 @@ impl Store for SqliteStore {
     }
 
     async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Result<Vec<ChainLine>, StoreError> {
-        self.readers.away(move |conn| queries::audit_chain(conn, &page)).await
+        self.readers.away(Asker::Operator, move |conn| queries::audit_chain(conn, &page)).await
     }
 
     async fn audit_heads(&self, page: Cursor) -> Result<Vec<ChainHead>, StoreError> {
-        self.readers.away(move |conn| queries::audit_heads(conn, &page)).await
+        self.readers.away(Asker::Operator, move |conn| queries::audit_heads(conn, &page)).await
     }
 
     async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {

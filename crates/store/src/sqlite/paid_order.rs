@@ -6,6 +6,7 @@ use rusqlite::{Connection, Row, params};
 use super::SqliteStore;
 use super::fault::fault;
 use super::queries::{Found, many, one};
+use super::readers::Asker;
 use crate::contract::{Cursor, StoreError};
 use crate::paid_order::{
     self, Numbers, PaidOrder, PaidOrders, PaidSpan, Payee, paid_late, paid_order_columns, paid_soon, read,
@@ -78,7 +79,7 @@ impl SqliteStore {
     /// Reads until it has found something or there is no more: other reads get their turn, and checkpoints theirs.
     async fn paid(&self, span: PaidSpan, mut after: i64, max: Max) -> Result<Vec<PaidOrder>, StoreError> {
         loop {
-            match self.readers.away(move |conn| paid(conn, &span, after, max)).await? {
+            match self.readers.away(Asker::Operator, move |conn| paid(conn, &span, after, max)).await? {
                 (found, Some(edge)) if found.is_empty() => after = edge - 1,
                 (found, _) => return Ok(found),
             }

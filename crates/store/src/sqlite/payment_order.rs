@@ -9,6 +9,7 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::queries::{Found, many, merchant_columns, one};
+use super::readers::Asker;
 use super::statements::{Kept, Sql};
 use super::{SqliteStore, rows};
 use crate::contract::{Cursor, MerchantRow, StoreError};
@@ -218,7 +219,7 @@ impl PaymentOrders for SqliteStore {
         looked_max: u32,
     ) -> Result<PaymentOrderPage, StoreError> {
         let listing = Listing::new(&filter, now, cursor.after, '?');
-        self.readers.away(move |conn| list(conn, &listing, cursor.limit, looked_max)).await
+        self.readers.away(Asker::Operator, move |conn| list(conn, &listing, cursor.limit, looked_max)).await
     }
 
     async fn payment_orders_expired(

@@ -24,7 +24,7 @@ use crate::contract::StoreError;
 const READ_CACHE_KIB: i32 = 2048;
 /// Statements kept by one reading connection: more than there are.
 const STATEMENTS_MAX: usize = 64;
-/// Long reads at once.
+/// Long reads at once, of each kind.
 const LISTS_MAX: usize = 4;
 
 static NEXT_STORE: AtomicU64 = AtomicU64::new(1);
@@ -32,6 +32,16 @@ static NEXT_STORE: AtomicU64 = AtomicU64::new(1);
 thread_local! {
     /// This thread's reader of each store that is open.
     static MINE: RefCell<Vec<(u64, Arc<Slot>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Who asks for a long read. Each kind has places of its own: an operator who asks for lists without end keeps neither a merchant's list
+/// waiting nor a callback that is due.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asker {
+    /// The dispatcher and whatever else the server does by itself.
+    Server,
+    Merchant,
+    Operator,
 }
 
 /// A connection and, while one is kept, the count of commits at which its snapshot was opened.
@@ -62,7 +72,8 @@ pub(super) struct Readers {
     slots: Mutex<Vec<Weak<Slot>>>,
     /// For long reads: connections without a snapshot, lent to whoever has a permit.
     spare: Mutex<Vec<Connection>>,
-    permits: Arc<Semaphore>,
+    /// By [`Asker`].
+    permits: [Arc<Semaphore>; 3],
     /// Shared by long reads; the checkpointer takes it alone when they overlap so that one always holds the log.
     lists: RwLock<()>,
     closed: Mutex<bool>,
@@ -130,7 +141,7 @@ impl Readers {
             presence,
             slots: Mutex::default(),
             spare: Mutex::default(),
-            permits: Arc::new(Semaphore::new(LISTS_MAX)),
+            permits: std::array::from_fn(|_| Arc::new(Semaphore::new(LISTS_MAX))),
             lists: RwLock::default(),
             closed: Mutex::new(false),
         }
@@ -187,9 +198,10 @@ impl Readers {
     /// Reads on a thread that may block: for reads of many rows.
     pub(super) async fn away<T: Send + 'static>(
         self: &Arc<Self>,
+        asker: Asker,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
+        let permit = Arc::clone(&self.permits[asker as usize]).acquire_owned().await.map_err(|_| closed())?;
         let readers = Arc::clone(self);
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -235,7 +247,7 @@ impl Readers {
 
     /// Closes every connection. Reads from now on are `Unavailable`.
     pub(super) fn close(&self) {
-        self.permits.close();
+        self.permits.iter().for_each(|permits| permits.close());
         *lock(&self.closed) = true;
         for slot in lock(&self.slots).drain(..).filter_map(|slot| slot.upgrade()) {
             *lock(&slot.0) = Place::Closed;
@@ -246,7 +258,10 @@ impl Readers {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use rusqlite::StatementStatus;
+    use tokio::time::timeout;
 
     use super::super::{open::connect, queries, schema};
     use super::*;
@@ -262,5 +277,45 @@ mod tests {
             assert!(!kept.exists([merchant_no, 1]).expect("reads"));
         }
         assert_eq!(kept.get_status(StatementStatus::RePrepare), 0);
+    }
+
+    /// Operators have taken every place that they have, and more of them wait for one.
+    #[tokio::test]
+    async fn lists_of_operators_keep_nobody_else_waiting() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("db");
+        let conn = connect(&path, 1000).expect("opens");
+        conn.execute_batch("CREATE TABLE t (x)").expect("is written");
+        let presence = Arc::new(Presence::of(&path).expect("is there"));
+        let readers = Arc::new(Readers::new(&path, Arc::new(AtomicU64::new(0)), presence));
+        let under_way = Arc::new(Semaphore::new(0));
+        let lists: Vec<_> = (0..LISTS_MAX + 2)
+            .map(|_| {
+                let (end, may_end) = channel::<()>();
+                let (readers, under_way) = (Arc::clone(&readers), Arc::clone(&under_way));
+                let list = tokio::spawn(async move {
+                    let read = move |_: &Connection| {
+                        under_way.add_permits(1);
+                        may_end.recv().map_err(|_| closed())
+                    };
+                    readers.away(Asker::Operator, read).await
+                });
+                (end, list)
+            })
+            .collect();
+        let begun = under_way.acquire_many(u32::try_from(LISTS_MAX).expect("is small")).await.expect("lists begin");
+        for asker in [Asker::Server, Asker::Merchant] {
+            let read = readers.away(asker, |_| Ok(()));
+            timeout(Duration::from_secs(10), read).await.expect("has a place").expect("reads");
+        }
+        assert_eq!(under_way.available_permits(), 0, "two lists wait for a place");
+        drop(begun);
+        let (ends, lists): (Vec<_>, Vec<_>) = lists.into_iter().unzip();
+        for end in ends {
+            end.send(()).expect("the list will listen");
+        }
+        for list in lists {
+            list.await.expect("ends").expect("reads");
+        }
     }
 }
