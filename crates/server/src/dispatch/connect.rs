@@ -28,6 +28,7 @@ use tokio_rustls::TlsConnector;
 
 use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, Stage};
+use super::names::Names;
 use super::route::Route;
 use super::settings::{DispatchError, DispatchSettings};
 use super::stopwatch::Stopwatch;
@@ -132,6 +133,7 @@ struct Idle {
 pub(super) struct Connector {
     egress: Egress,
     route: Route,
+    names: Names,
     connect_timeout: Duration,
     tls: TlsConnector,
     idle: Mutex<Waiting>,
@@ -162,6 +164,7 @@ impl Connector {
         Ok(Self {
             egress: settings.egress(),
             route: settings.route.clone(),
+            names: Names::default(),
             connect_timeout: settings.connect_timeout,
             tls,
             idle: Mutex::default(),
@@ -193,7 +196,8 @@ impl Connector {
             return Ok(vec![SocketAddr::new(address, target.port())]);
         }
         watch.enter(Stage::LookUp);
-        let found = self.look_up(target).await?;
+        let found = self.names.look_up(target.host(), target.port(), self.connect_timeout).await;
+        let found = found.map_err(|why| unreached(Outcome::DnsFailed, why.to_string()))?;
         watch.stop();
         let mut vetted = self.egress.vet_all(found.iter().copied()).map_err(|why| {
             let shut = found.iter().find(|address| self.egress.vet(address.ip()).is_err());
@@ -207,14 +211,6 @@ impl Connector {
         }
         vetted.truncate(ADDRESSES_TRIED_MAX);
         Ok(vetted)
-    }
-
-    async fn look_up(&self, target: &Target) -> Result<Vec<SocketAddr>, Unreached> {
-        match timeout(self.connect_timeout, tokio::net::lookup_host((&**target.host(), target.port()))).await {
-            Ok(Ok(found)) => Ok(found.collect()),
-            Ok(Err(error)) => Err(unreached(Outcome::DnsFailed, format!("the name cannot be looked up: {error}"))),
-            Err(_) => Err(unreached(Outcome::DnsFailed, "the look-up of the name took too long")),
-        }
     }
 
     /// A kept connection to one of these addresses, if there is one.
@@ -267,7 +263,7 @@ impl Connector {
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
-            last = match timeout(part, self.route.connect(*address)).await {
+            last = match timeout(part, self.route.connect(*address, &self.names)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(why)) => unreached(Outcome::ConnectFailed, why),
                 Err(_) => {

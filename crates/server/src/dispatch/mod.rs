@@ -40,6 +40,7 @@ mod heed;
 mod leases;
 mod lineup;
 mod meters;
+mod names;
 mod permits;
 mod place;
 mod queue;

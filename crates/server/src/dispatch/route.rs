@@ -17,6 +17,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use zeroize::Zeroizing;
 
 use super::faults;
+use super::names::Names;
 use crate::visible::misleads;
 
 /// Longest head of a proxy's answer, in bytes.
@@ -206,11 +207,11 @@ pub struct Route {
 
 impl Route {
     /// A connection whose other end is this address, which was vetted; why not, in words that name who is at fault.
-    pub(super) async fn connect(&self, address: SocketAddr) -> Result<TcpStream, String> {
+    pub(super) async fn connect(&self, address: SocketAddr, names: &Names) -> Result<TcpStream, String> {
         let Some(proxy) = &self.proxy else {
             return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
         };
-        let tcp = self.reach(proxy).await?;
+        let tcp = self.reach(proxy, names).await?;
         proxy.tunnel(tcp, address).await
     }
 
@@ -223,8 +224,8 @@ impl Route {
     }
 
     /// The first address of the proxy that takes a connection.
-    async fn reach(&self, proxy: &Proxy) -> Result<TcpStream, String> {
-        let found = tokio::net::lookup_host((proxy.host.as_str(), proxy.port)).await;
+    async fn reach(&self, proxy: &Proxy, names: &Names) -> Result<TcpStream, String> {
+        let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
         let found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
         let mut last = format!("the proxy {proxy} has no address");
         for address in found {
