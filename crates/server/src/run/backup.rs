@@ -97,23 +97,23 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
     let setting = |name: &str| SqliteStore::peek(unfinished, name);
     ensure!(setting(fixed::INITIALISED_AT)?.is_some(), no_deployment(config));
     let master_key_id = setting(fixed::MASTER_KEY_ID)?.unwrap_or_default();
-    let mut file = OpenOptions::new().read(true).write(true).open(unfinished).with_context(unwritable)?;
-    let bytes = file.metadata()?.len();
-    let sha256 = sum(&mut BufReader::new(&file), bytes, |_| Ok(())).with_context(unwritable)?;
-    let trailer = Trailer {
-        format: FORMAT,
-        taken_at,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        store: store.to_owned(),
-        master_key_id,
-        bytes,
-        sha256,
-    };
-    file.seek(SeekFrom::End(0)).with_context(unwritable)?;
-    let line = format!("\n{MAGIC}{}\n", serde_json::to_string(&trailer)?);
-    file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).with_context(unwritable)?;
+    let trailer = end(unfinished, taken_at, store, master_key_id).with_context(unwritable)?;
     give_file_name(unfinished, to).with_context(|| format!("{} cannot be made", to.display()))?;
     sync_folder(to)?;
+    Ok(trailer)
+}
+
+/// Puts the trailer behind a database that is whole, and everything on stable storage.
+fn end(database: &Path, taken_at: String, store: &str, master_key_id: String) -> anyhow::Result<Trailer> {
+    let mut file = OpenOptions::new().read(true).write(true).open(database)?;
+    let bytes = file.metadata()?.len();
+    let sha256 = sum(&mut BufReader::new(&file), bytes, |_| Ok(()))?;
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let trailer = Trailer { format: FORMAT, taken_at, version, store: store.to_owned(), master_key_id, bytes, sha256 };
+    file.seek(SeekFrom::End(0))?;
+    let line = format!("\n{MAGIC}{}\n", serde_json::to_string(&trailer)?);
+    file.write_all(line.as_bytes())?;
+    file.sync_all()?;
     Ok(trailer)
 }
 

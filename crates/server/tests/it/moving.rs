@@ -1,6 +1,6 @@
 //! `move`, called as an operator calls it.
 
-use countersign_store::testing::Database;
+use countersign_store::testing::{Database, Tampering};
 use serde_json::Value;
 
 use super::{Place, Serving};
@@ -133,7 +133,7 @@ fn what_cannot_be_moved_is_refused_with_one_sentence() {
     // Nothing of it was begun.
     place.serve(&[]).terminate();
     place.ends(&["migrate", "--data", "x", "--database-url", &url], 0);
-    target.runtime.block_on(target.database.make_newer());
+    target.runtime.block_on(target.database.tamper(Tampering::StepAhead));
     assert!(refused(&place, &["move", "--from", "data", "--to", &url]).contains("newer program"));
 }
 

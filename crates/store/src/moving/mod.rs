@@ -19,7 +19,7 @@ use crate::postgres::PostgresOptions;
 use crate::postgres::moving::{Record, Target};
 use crate::read::hex;
 use crate::sqlite::moving::Source;
-use crate::sqlite::{MoveMark, SqliteOptions};
+use crate::sqlite::{MoveMark, SqliteOptions, SqliteStore};
 
 pub(crate) use cell::{Cell, read};
 pub(crate) use tables::{TABLES, Table};
@@ -141,11 +141,14 @@ enum Left {
 /// Moves, or goes on with a move that was cut off, and proves the copy.
 pub async fn run(order: Move, mut tell: impl FnMut(Progress)) -> Result<Report, MoveError> {
     let Move { from, sqlite, to, id, now, rows_per_portion, refuse_ahead_ms } = order;
-    let mut source = Source::open(&from, sqlite)?;
-    if source.setting("initialised_at")?.is_none() {
+    // To open the file brings its schema up to date. Whoever cannot move it goes on with the program that it has, so it is only looked at
+    // until the target is known to take it.
+    SqliteStore::schema_state(&from)?;
+    if SqliteStore::peek(&from, "initialised_at")?.is_none() {
         return Err(MoveError::Refused(format!("{} holds no deployment: it was never initialised", from.display())));
     }
     let mut target = Target::reach(&to).await?;
+    let mut source = Source::open(&from, sqlite)?;
     let place = target.place.clone();
     let mut report = Report { tables: Vec::new(), chains: Vec::new(), horizon: None, place: place.clone() };
     match begin(&mut source, &mut target, id, now).await? {

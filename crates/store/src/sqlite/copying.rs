@@ -7,9 +7,10 @@ use countersign_domain::time::UnixMillis;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
+use super::SqliteStore;
 use super::fault::fault;
 use super::open::connect;
-use super::schema::{migrate, state};
+use super::schema::{self, look, migrate, state};
 use crate::contract::StoreError;
 use crate::moving::{Cell, Table};
 
@@ -20,21 +21,11 @@ const BUSY_MS: u64 = 10_000;
 /// of it and one. More events than an application has in a day, and few enough for 100 restores in 32 bits. The chains of moves know it, too.
 const SEQ_LEFT_OUT: i64 = 10_000_000;
 
-/// Copies a file that may be served meanwhile into an empty one, as it was at one moment. Whoever writes goes on: the copy is made from a
-/// snapshot, which only keeps the log from being emptied for as long as it takes.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
-    let at = state(from)?;
-    if at.applied != at.known {
-        let why = format!(
-            "the database is at schema step {}, this program's is {}: run `countersign migrate`",
-            at.applied, at.known
-        );
-        return Err(StoreError::Unfit(why));
-    }
-    let to = to.to_str().ok_or_else(|| StoreError::Unfit(format!("{} is not UTF-8", to.display())))?;
-    let conn = connect(from, BUSY_MS)?;
-    conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(fault)
-}
+/// What was paid last of each sub-account, by its orders, where that is later than what is noted.
+const LAST_PAID: &str = "INSERT INTO last_paid (tenant_no, merchant_no, paid_at)
+    SELECT p.tenant_no, p.merchant_no, max(p.paid_at) FROM payment_order p JOIN merchant m ON m.merchant_no = p.merchant_no
+    WHERE m.kind = 'sub_account' AND p.paid_at IS NOT NULL GROUP BY p.tenant_no, p.merchant_no
+    ON CONFLICT (merchant_no) DO UPDATE SET paid_at = excluded.paid_at WHERE excluded.paid_at > paid_at";
 
 /// What replaces what in a copy that becomes a deployment.
 #[derive(Clone, Debug)]
@@ -45,23 +36,84 @@ pub struct Revival<'a> {
     pub horizon: UnixMillis,
 }
 
-/// Turns a copy into a deployment: the schema is brought up to date, used nonces go, since nothing stamped by the horizon is accepted, the
-/// `seq` of events go on at a multiple of [`SEQ_LEFT_OUT`], and what the file says of a move of its own goes, too. Everything is in the file
-/// itself when this returns.
-pub(super) fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreError> {
-    let mut conn = connect(path, BUSY_MS)?;
-    migrate(&mut conn)?;
-    let transaction = conn.transaction().map_err(fault)?;
-    for (name, value) in revival.settings {
-        let put = "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
-        transaction.execute(put, params![name, value]).map_err(fault)?;
+/// Files that nobody serves, but for [`SqliteStore::copy`].
+impl SqliteStore {
+    /// What is wrong inside a file of this program's schema: damage, and chains of rows that do not hold together. Empty if nothing is. Reads
+    /// everything.
+    pub fn faults(path: &Path) -> Result<Vec<String>, StoreError> {
+        let mut found = Self::damage(path)?;
+        found.extend(Self::unchained(path)?);
+        Ok(found)
     }
-    transaction.execute("DELETE FROM setting WHERE name IN ('move_id', 'moving_to', 'moved_to')", []).map_err(fault)?;
-    transaction.execute("DELETE FROM nonce", []).map_err(fault)?;
-    let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1), boot_id = '', journal_synced = 1";
-    transaction.execute(raise, [revival.horizon.0]).map_err(fault)?;
-    leave_seq_out(&transaction)?;
-    transaction.commit().map_err(fault)?;
+
+    /// What is wrong with pages, indexes, constraints and references, at whatever schema step the file is.
+    pub fn damage(path: &Path) -> Result<Vec<String>, StoreError> {
+        schema::damage(&look(path)?)
+    }
+
+    /// What rows promise beyond what a constraint can say, and do not keep. The schema must be this program's.
+    pub fn unchained(path: &Path) -> Result<Vec<String>, StoreError> {
+        schema::unchained(&look(path)?)
+    }
+
+    /// Copies a file, served or not, into an empty one, as it was at one moment. Whoever writes goes on: the copy is made from a snapshot, which
+    /// only keeps the log from being emptied for as long as it takes.
+    pub fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
+        let at = state(from)?;
+        if at.applied != at.known {
+            let why = format!(
+                "the database is at schema step {}, this program's is {}: run `countersign migrate`",
+                at.applied, at.known
+            );
+            return Err(StoreError::Unfit(why));
+        }
+        let to = to.to_str().ok_or_else(|| StoreError::Unfit(format!("{} is not UTF-8", to.display())))?;
+        let conn = connect(from, BUSY_MS)?;
+        conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(fault)
+    }
+
+    /// Brings the schema of a copy up to date, and makes good what nodes of several versions that ran side by side may have left: a node from
+    /// before [`LAST_PAID`] was kept notes nothing there.
+    pub fn bring_up_to_date(path: &Path) -> Result<(), StoreError> {
+        let mut conn = connect(path, BUSY_MS)?;
+        migrate(&mut conn)?;
+        conn.execute(LAST_PAID, []).map_err(fault)?;
+        into_file(conn)
+    }
+
+    /// Turns a copy of this program's schema into a deployment: used nonces go, since nothing stamped by the horizon is accepted, the `seq` of
+    /// events go on at a multiple of [`SEQ_LEFT_OUT`], and what the file says of a move of its own goes, too. Everything is in the file itself
+    /// when this returns.
+    pub fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreError> {
+        let mut conn = connect(path, BUSY_MS)?;
+        let transaction = conn.transaction().map_err(fault)?;
+        for (name, value) in revival.settings {
+            let put = "INSERT INTO setting (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
+            transaction.execute(put, params![name, value]).map_err(fault)?;
+        }
+        transaction
+            .execute("DELETE FROM setting WHERE name IN ('move_id', 'moving_to', 'moved_to')", [])
+            .map_err(fault)?;
+        transaction.execute("DELETE FROM nonce", []).map_err(fault)?;
+        let raise =
+            "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1), boot_id = '', journal_synced = 1";
+        transaction.execute(raise, [revival.horizon.0]).map_err(fault)?;
+        leave_seq_out(&transaction)?;
+        transaction.commit().map_err(fault)?;
+        into_file(conn)
+    }
+
+    /// Raises the horizon of a revived copy: what is stamped by then is refused. In the file itself when this returns.
+    pub fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<(), StoreError> {
+        let conn = connect(path, BUSY_MS)?;
+        let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1)";
+        conn.execute(raise, [horizon.0]).map_err(fault)?;
+        into_file(conn)
+    }
+}
+
+/// Nothing is beside the file after this.
+fn into_file(conn: Connection) -> Result<(), StoreError> {
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(fault)?;
     conn.close().map_err(|(_, error)| fault(error))
 }
@@ -75,15 +127,6 @@ fn leave_seq_out(transaction: &Transaction<'_>) -> Result<(), StoreError> {
     let count = "UPDATE event_counter SET seq = (seq / ?1 + 2) * ?1";
     transaction.execute(count, [SEQ_LEFT_OUT]).map_err(fault)?;
     Ok(())
-}
-
-/// Raises the horizon of a revived copy: what is stamped by then is refused. In the file itself when this returns.
-pub(super) fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<(), StoreError> {
-    let conn = connect(path, BUSY_MS)?;
-    let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1)";
-    conn.execute(raise, [horizon.0]).map_err(fault)?;
-    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(fault)?;
-    conn.close().map_err(|(_, error)| fault(error))
 }
 
 impl ToSql for Cell {

@@ -123,26 +123,6 @@ impl SqliteStore {
         moving::take_back(path)
     }
 
-    /// What is wrong inside the file: pages, indexes, constraints, references, chains of fee rules. Empty if nothing is. Reads everything.
-    pub fn faults(path: &Path) -> Result<Vec<String>, StoreError> {
-        schema::faults(path)
-    }
-
-    /// Copies a file, served or not, into an empty one, as it was at one moment.
-    pub fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
-        copying::copy(from, to)
-    }
-
-    /// Turns a copy into a deployment of its own. Nobody may have it open.
-    pub fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreError> {
-        copying::revive(path, revival)
-    }
-
-    /// Raises what a copy that was revived refuses: everything stamped by then. Nobody may have it open.
-    pub fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<(), StoreError> {
-        copying::refuse_through(path, horizon)
-    }
-
     /// Finishes what waits, ends the threads, and puts the nonce journal on stable storage, so that even after a reboot of the
     /// machine every nonce is known. Everything asked later is `Unavailable`.
     pub fn close(&self) -> Result<(), StoreError> {

@@ -96,11 +96,6 @@ impl Source {
         Ok(Self { path: path.to_owned(), conn: connect(path, BUSY_MS)? })
     }
 
-    /// A deployment setting.
-    pub(crate) fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
-        setting(&self.conn, name)
-    }
-
     /// The name of its move, if one was ever begun and not taken back.
     pub(crate) fn move_id(&self) -> Result<Option<String>, StoreError> {
         setting(&self.conn, MOVE_ID)

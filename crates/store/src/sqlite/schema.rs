@@ -126,9 +126,8 @@ const CHAINS: [(&str, &str); 4] = [
     ),
 ];
 
-/// What is wrong with a file: pages, indexes, constraints, references. Empty if nothing is.
-pub(super) fn faults(path: &Path) -> Result<Vec<String>, StoreError> {
-    let conn = look(path)?;
+/// What is wrong with pages, indexes, constraints and references, at whatever step the schema is.
+pub(super) fn damage(conn: &Connection) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     let mut check = conn.prepare("PRAGMA integrity_check(100)").map_err(fault)?;
     let mut rows = check.query([]).map_err(fault)?;
@@ -144,6 +143,12 @@ pub(super) fn faults(path: &Path) -> Result<Vec<String>, StoreError> {
         let (table, of): (String, String) = (row.get(0).map_err(fault)?, row.get(2).map_err(fault)?);
         found.push(format!("a row of {table} refers to a row of {of} that is not there"));
     }
+    Ok(found)
+}
+
+/// Which of [`CHAINS`] do not hold. The schema must be of the last step.
+pub(super) fn unchained(conn: &Connection) -> Result<Vec<String>, StoreError> {
+    let mut found = Vec::new();
     for (sql, what) in CHAINS {
         let broken: i64 = conn.query_row(sql, [], |row| row.get(0)).map_err(fault)?;
         if broken > 0 {

@@ -109,12 +109,6 @@ impl Database {
         u64::try_from(count.expect("is counted").get::<_, i64>(0)).expect("not negative")
     }
 
-    /// Makes it look as if a newer program had been there. Its schema must have been made.
-    pub async fn make_newer(&self) {
-        let insert = "INSERT INTO schema_step VALUES (99, 'later', 'x')";
-        self.client().await.batch_execute(insert).await.expect("is written");
-    }
-
     /// From here on it refuses rows of a table for which `condition` does not hold.
     pub async fn refuse_unless(&self, table: &str, condition: &str) {
         let alter = format!("ALTER TABLE {table} ADD CHECK ({condition})");

@@ -1,5 +1,9 @@
 //! What somebody does who can write to the database and has no master key.
 
+use std::path::Path;
+
+use rusqlite::Connection;
+
 use super::Database;
 
 /// A change behind everybody's back.
@@ -15,25 +19,42 @@ pub enum Tampering {
     UnlinkAndGap,
     /// The last schema step is undone, as if an older program had made the database.
     StepBack,
+    /// A schema step that this program does not know, as if a newer one had been there.
+    StepAhead,
+    /// What was paid last of each sub-account is not noted, as if nodes from before that had been paid everything.
+    ForgetPaid,
+}
+
+impl Tampering {
+    /// The same words for either dialect.
+    fn sql(self) -> String {
+        match self {
+            Self::Unchain => "UPDATE audit SET link = NULL; UPDATE audit_head SET link = NULL, link_before = NULL;
+                 DELETE FROM setting WHERE name = 'audit_chain_key'"
+                .to_owned(),
+            Self::TakeChainKey => "DELETE FROM setting WHERE name = 'audit_chain_key'".to_owned(),
+            Self::Blame(action) => format!("UPDATE audit SET actor = 'nobody' WHERE action = '{action}'"),
+            Self::UnlinkAndGap => {
+                "UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2".to_owned()
+            }
+            Self::StepBack => {
+                "DROP TABLE last_paid; DELETE FROM schema_step WHERE number = (SELECT max(number) FROM schema_step)"
+                    .to_owned()
+            }
+            Self::StepAhead => "INSERT INTO schema_step VALUES (99, 'later', 'x')".to_owned(),
+            Self::ForgetPaid => "DELETE FROM last_paid".to_owned(),
+        }
+    }
+
+    /// Does it to a file that nobody has open.
+    pub fn of_file(self, path: &Path) {
+        Connection::open(path).and_then(|conn| conn.execute_batch(&self.sql())).expect("it is done");
+    }
 }
 
 impl Database {
     /// Does it.
     pub async fn tamper(&self, with: Tampering) {
-        let sql = match with {
-            Tampering::Unchain => "UPDATE audit SET link = NULL; UPDATE audit_head SET link = NULL, link_before = NULL;
-                 DELETE FROM setting WHERE name = 'audit_chain_key'"
-                .to_owned(),
-            Tampering::TakeChainKey => "DELETE FROM setting WHERE name = 'audit_chain_key'".to_owned(),
-            Tampering::Blame(action) => format!("UPDATE audit SET actor = 'nobody' WHERE action = '{action}'"),
-            Tampering::UnlinkAndGap => {
-                "UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2".to_owned()
-            }
-            Tampering::StepBack => {
-                "DROP TABLE last_paid; DELETE FROM schema_step WHERE number = (SELECT max(number) FROM schema_step)"
-                    .to_owned()
-            }
-        };
-        self.client().await.batch_execute(&sql).await.expect("it is done");
+        self.client().await.batch_execute(&with.sql()).await.expect("it is done");
     }
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{Claimed, CommitError, Cursor, StoreError};
-use countersign_store::{SqliteOptions, SqliteStore, Store};
+use countersign_store::testing::Tampering;
+use countersign_store::{AnyStore, SqliteOptions, SqliteStore, Store};
 use rusqlite::Connection;
 
+use crate::contract::last_paid::{add, made, pay, since};
 use crate::fixtures::*;
 
 fn path(dir: &Path) -> std::path::PathBuf {
@@ -439,6 +441,28 @@ async fn faults_inside_a_file_are_found() {
     assert!(found.iter().any(|f| f.contains("fee rules do not point")), "{found:?}");
     assert!(found.iter().any(|f| f.contains("application")), "{found:?}");
     assert!(found.iter().any(|f| f == "1 payment orders are without the request that made them"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_copy_of_an_older_program_is_brought_up_to_date_and_one_of_a_mixed_fleet_is_made_good() {
+    for (left, was_whole) in [(Tampering::StepBack, true), (Tampering::ForgetPaid, false)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = AnyStore::Sqlite(open(dir.path()));
+        furnish(&store).await;
+        let (early, late) = (add(&store, SUB, 7).await, add(&store, SUB, 8).await);
+        commit(&store, vec![pay(&early, 900)]).await;
+        commit(&store, vec![pay(&late, 500)]).await;
+        drop(store);
+        let copy = path(dir.path());
+        left.of_file(&copy);
+        assert_eq!(SqliteStore::damage(&copy).expect("reads"), Vec::<String>::new(), "{left:?}");
+        assert_eq!(SqliteStore::unchained(&copy).is_err(), was_whole, "{left:?}");
+        SqliteStore::bring_up_to_date(&copy).expect("it can be");
+        assert_eq!(SqliteStore::faults(&copy).expect("reads"), Vec::<String>::new(), "{left:?}");
+        let store = AnyStore::Sqlite(open(dir.path()));
+        assert_eq!(conflict(&store, vec![append(SUB, made(1, 900))]).await, since(900), "{left:?}");
+        commit(&store, vec![append(SUB, made(1, 901))]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

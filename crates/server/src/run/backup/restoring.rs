@@ -8,7 +8,7 @@ use std::io::{BufReader, BufWriter, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::SqliteStore;
 use countersign_store::moving::{self, Move, MoveError, ROWS_PER_PORTION};
@@ -173,10 +173,7 @@ impl Work {
         let is_done = matches!(SqliteStore::move_mark(&self.copy), Ok(Some(MoveMark::Done(_))));
         match error {
             MoveError::Refused(why) if is_done => {
-                anyhow::anyhow!(
-                    "{why} by an earlier restore: to restore it once more, remove {} first",
-                    self.folder.display()
-                )
+                anyhow!("{why} by an earlier restore: to restore it once more, remove {} first", self.folder.display())
             }
             error => error.into(),
         }
@@ -200,20 +197,33 @@ impl Work {
         let found = found.with_context(unwritable)?;
         to.flush().with_context(unwritable)?;
         drop(to);
-        let broken = || {
+        let is_sound = self.examine(from, trailer, &found);
+        if is_sound.is_err() {
             // What is not to be trusted is not left behind.
             let _ = std::fs::remove_dir_all(folder);
-        };
-        if found != trailer.sha256 {
-            broken();
-            let from = from.display();
-            bail!("{from} is not what was written: its SHA-256 is {found}, and should be {}", trailer.sha256);
         }
-        if let Some(fault) = SqliteStore::faults(copy)?.first() {
-            broken();
-            bail!("{} was broken when it was taken: {fault}", from.display());
+        is_sound
+    }
+
+    /// Sees that the copy is what was written, and that it hangs together once its schema is this program's. `found` is its SHA-256.
+    fn examine(&self, from: &Path, trailer: &Trailer, found: &str) -> anyhow::Result<()> {
+        let (copy, from) = (&self.copy, from.display());
+        ensure!(
+            found == trailer.sha256,
+            "{from} is not what was written: its SHA-256 is {found}, and should be {}",
+            trailer.sha256
+        );
+        let broken = |fault: &String| anyhow!("{from} was broken when it was taken: {fault}");
+        let unusable = || format!("{from} cannot be used");
+        if let Some(fault) = SqliteStore::damage(copy).with_context(unusable)?.first() {
+            return Err(broken(fault));
         }
-        Ok(())
+        // An older program may have taken it.
+        SqliteStore::bring_up_to_date(copy).with_context(unusable)?;
+        match SqliteStore::unchained(copy).with_context(unusable)?.first() {
+            None => Ok(()),
+            Some(fault) => Err(broken(fault)),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_store::Store as _;
 use countersign_store::contract::{ClaimKey, Claimed};
 use countersign_store::moving::{self, Move, ROWS_PER_PORTION};
-use countersign_store::testing::Database as Fresh;
+use countersign_store::testing::{Database as Fresh, Tampering};
 
 use super::restoring::{Work, give_name};
 use super::*;
@@ -42,6 +42,16 @@ impl Place {
         let file = self.path(name);
         let trailer = take(&self.config, &file).await.expect("a backup can be taken");
         (file, trailer)
+    }
+
+    /// A backup that is whole, and of another schema.
+    async fn backup_of_another_program(&self, name: &str, made: Tampering) -> PathBuf {
+        let (file, of_it) = self.backup(name).await;
+        let image = OpenOptions::new().write(true).open(&file).expect("it is there");
+        image.set_len(of_it.bytes).expect("it can be cut");
+        made.of_file(&file);
+        end(&file, of_it.taken_at, &of_it.store, of_it.master_key_id).expect("it can be written");
+        file
     }
 
     /// The settings of a restore into another folder, with the master key.
@@ -192,6 +202,27 @@ async fn the_copy_that_a_move_left_is_not_backed_up_unless_it_is_served() {
     assert!(!file.exists());
     place.config.serve_moved = true;
     take(&place.config, &file).await.expect("it is served on purpose");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_an_older_program_is_restored_in_either_store_and_one_of_a_newer_one_leaves_nothing() {
+    let (place, database) = (Place::new().await, Fresh::new().await);
+    let older = place.backup_of_another_program("older", Tampering::StepBack).await;
+    for (name, url) in [("file", None), ("nodes", Some(database.url()))] {
+        let config = place.elsewhere(name, url);
+        restore(&config, &older).await.expect("it is whole");
+        let app = open_app(&config, Clock::System, None).await.expect("it opens");
+        happens(&app, &application(&app, "till", None).await).await;
+        close_store(&app.store).expect("it closes");
+    }
+
+    let newer = place.backup_of_another_program("newer", Tampering::StepAhead).await;
+    let config = place.elsewhere("restored", None);
+    let said = refused(restore(&config, &newer)).await;
+    assert!(said.contains("newer program") && said.contains(&newer.display().to_string()), "{said}");
+    let left =
+        std::fs::read_dir(&config.data).expect("it was made").map(|entry| entry.expect("it is read").file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["lock"], "only what keeps others out");
 }
 
 async fn happen(app: &App, client_id: &str, times: usize) {
