@@ -46,6 +46,7 @@ use crate::{keys, meters, operator};
 
 mod absent;
 pub mod backup;
+pub mod before;
 mod certificate;
 pub mod chain;
 pub mod dangers;
@@ -124,6 +125,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let lock = data.lock()?;
     warn_of_danger(&config, &data)?;
     let vault = keys::vault(&config, &data)?;
+    before::compare(&config, &data, &vault).await?;
     let store = open_store(&config, &data).await?;
     fixed::compare(&config, &vault, &store).await?;
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);

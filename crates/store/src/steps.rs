@@ -22,6 +22,13 @@ pub struct SchemaState {
     pub known: i32,
 }
 
+impl SchemaState {
+    /// Whether there is a schema, and an older one than this program's.
+    pub fn is_behind(&self) -> bool {
+        (1..self.known).contains(&self.applied)
+    }
+}
+
 /// A step that was applied: number, name, digest.
 pub(crate) type Applied = (i32, String, String);
 

@@ -49,6 +49,11 @@ pub async fn key(vault: &Vault, store: &AnyStore) -> Result<Option<ChainKey>, St
     Ok(CHAIN.read(vault, store).await?.map(|key| ChainKey::new(&key)))
 }
 
+/// The key that the setting holds.
+pub fn opened(vault: &Vault, sealed: &str) -> Result<ChainKey, StoreError> {
+    Ok(ChainKey::new(&*CHAIN.open(vault, sealed)?))
+}
+
 /// From here on the store links lines with the deployment's key. Whether there is one.
 pub async fn link(vault: &Vault, store: &AnyStore) -> Result<Option<ChainKey>, StoreError> {
     let key = key(vault, store).await?;

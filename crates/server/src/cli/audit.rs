@@ -21,6 +21,7 @@ use crate::chance::hex;
 use crate::config::Config;
 use crate::datadir::DataRefused;
 use crate::operator::audit_chain::AuditLink;
+use crate::run::fixed::Settings;
 use crate::run::{Machine, chain, fixed};
 
 const COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
@@ -338,7 +339,7 @@ fn at_machine<T>(config: &Config, act: impl AsyncFnOnce(&Machine) -> anyhow::Res
             let advice = "ask the running server instead (leave --data out), or stop it";
             if locked(&error) { error.context(advice) } else { error }
         })?;
-        let outcome = match fixed::compare_key(config, &machine.vault, &machine.store).await {
+        let outcome = match fixed::compare_key(config, &machine.vault, &Settings::Of(&machine.store)).await {
             Ok(()) => act(&machine).await,
             Err(refused) => Err(refused),
         };

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::datadir::{self, DataDir, DataRefused};
 use crate::dispatch::route::Route;
 use crate::run::Database;
+use crate::run::fixed::Settings;
 use crate::vault::Vault;
 use crate::{clock, keys, listen, run};
 
@@ -186,7 +187,8 @@ fn examine_database(
             return Ok(());
         }
     };
-    if !examine_file(config, &path, findings) {
+    let schema = examine_file(config, &path, findings);
+    if schema == Schema::Unusable {
         return Ok(());
     }
     match run::moved_away(data) {
@@ -201,19 +203,37 @@ fn examine_database(
             return Ok(());
         }
     }
-    super::small_runtime()?.block_on(examine_deployment(config, data, key, findings));
+    super::small_runtime()?.block_on(examine_deployment(schema, config, data, key, findings));
     Ok(())
 }
 
-/// Opens the database and compares what belongs to its data. Its schema must be this program's.
-async fn examine_deployment(config: &Config, data: &DataDir, key: Option<&Vault>, findings: &mut Findings) {
+/// Compares what belongs to the data of a database that opening would change.
+async fn examine_older(config: &Config, data: &DataDir, key: &Vault, findings: &mut Findings) {
+    let compared = run::before::compare(config, data, key).await;
+    let text = "master key, rule settings and the audit log's key are those that were seen here";
+    findings.take("deployment", compared.map(|()| ((), text.to_owned())));
+}
+
+/// Opens the database and compares what belongs to its data; one whose schema is behind is looked at without opening it.
+async fn examine_deployment(
+    schema: Schema,
+    config: &Config,
+    data: &DataDir,
+    key: Option<&Vault>,
+    findings: &mut Findings,
+) {
+    match (schema, key) {
+        (Schema::Current, _) => {}
+        (Schema::Behind, Some(key)) => return examine_older(config, data, key, findings).await,
+        (Schema::Behind, None) | (Schema::Unusable, _) => return,
+    }
     let opened = run::open_store(config, data).await.map(|store| (store, "it opens".to_owned()));
     let Some(store) = findings.take("database", opened) else { return };
     if let Some(key) = key {
         let compared = run::fixed::compare(config, key, &store).await;
         findings
             .take("deployment", compared.map(|()| ((), "master key and rule settings are those of `init`".to_owned())));
-        let chain = run::chain::examine(data, key, &store).await;
+        let chain = run::chain::examine(data, key, &Settings::Of(&store)).await;
         findings
             .take("audit log", chain.map(|key| ((), format!("its chain's key ({key}) is the one that was seen here"))));
     }
@@ -248,19 +268,32 @@ async fn examine_clock(store: &AnyStore, findings: &mut Findings) {
     findings.note(verdict, "clock", text);
 }
 
-/// Looks at the file without changing it. False: it cannot be opened, or opening it would change its schema.
-fn examine_file(config: &Config, path: &Path, findings: &mut Findings) -> bool {
+/// What the schema of a database lets `serve` do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Schema {
+    Current,
+    /// Bring it up to date first.
+    Behind,
+    /// Nothing.
+    Unusable,
+}
+
+/// Looks at the file without changing it.
+fn examine_file(config: &Config, path: &Path, findings: &mut Findings) -> Schema {
     let state =
         SqliteStore::schema_state(path).map_err(|error| anyhow::Error::from(error).context(run::cannot_be_used(path)));
-    if !examine_schema(config, state, findings) {
-        return false;
-    }
-    let faults = match SqliteStore::faults(path) {
+    let schema = examine_schema(config, state, findings);
+    let faults = match schema {
+        Schema::Current => SqliteStore::faults(path),
+        Schema::Behind => SqliteStore::damage(path),
+        Schema::Unusable => return schema,
+    };
+    let faults = match faults {
         Ok(faults) => faults,
         Err(StoreError::Unfit(_)) => vec!["it cannot be read to its end".to_owned()],
         Err(error @ (StoreError::Unavailable(_) | StoreError::Corrupt { .. })) => {
             findings.note(Verdict::Fail, "database", format!("{}: {error}", run::cannot_be_used(path)));
-            return false;
+            return Schema::Unusable;
         }
     };
     for fault in &faults {
@@ -271,33 +304,33 @@ fn examine_file(config: &Config, path: &Path, findings: &mut Findings) -> bool {
             format!("{file} is damaged: {fault}; restore a backup. `serve` may start with it and fail later"),
         );
     }
-    faults.is_empty()
+    if faults.is_empty() { schema } else { Schema::Unusable }
 }
 
-/// Where the schema stands. False: opening the database would change it, or fail.
-fn examine_schema(config: &Config, state: anyhow::Result<SchemaState>, findings: &mut Findings) -> bool {
+/// Where the schema stands.
+fn examine_schema(config: &Config, state: anyhow::Result<SchemaState>, findings: &mut Findings) -> Schema {
     let Some(state) = findings.take("schema", state.map(|s| (s.clone(), format!("step {} of {}", s.applied, s.known))))
     else {
-        return false;
+        return Schema::Unusable;
     };
     if state.applied == 0 {
         let text = format!("the database is empty: run `{}`", run::command("init", config));
         findings.note(Verdict::Fail, "database", text);
-        return false;
+        return Schema::Unusable;
     }
     match state.applied.cmp(&state.known) {
-        Ordering::Equal => true,
+        Ordering::Equal => Schema::Current,
         Ordering::Less => {
             findings.note(
                 Verdict::Warn,
                 "schema",
                 "behind this program: `countersign migrate` or the next start brings it up to date",
             );
-            false
+            Schema::Behind
         }
         Ordering::Greater => {
             findings.note(Verdict::Fail, "schema", "made by a newer program: use that one");
-            false
+            Schema::Unusable
         }
     }
 }

@@ -84,9 +84,11 @@ fn joined(args: &InitArgs, config: &Config, folder: &Path) -> anyhow::Result<()>
 /// Brings the schema up to this program's; `serve` does the same at its start.
 pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.load(environment)?;
+    // A file, too: at its size limit the process goes on.
+    let runtime = super::small_runtime()?;
     if let Database::Postgres(url) = Database::of(&config)? {
         let options = run::postgres_options(&config, url)?;
-        let state = super::small_runtime()?.block_on(PostgresStore::migrate(&options));
+        let state = runtime.block_on(PostgresStore::migrate(&options));
         let state = state.map_err(run::postgres_cannot_be_used)?;
         super::say(&format!("The schema of the database is up to date: step {} of {}.\n", state.applied, state.known))?;
         return Ok(ExitCode::SUCCESS);

@@ -10,7 +10,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::nodes::{NodeId, Stage, Tend};
 use countersign_store::{AnyStore, Store as _};
 
-use super::fixed;
+use super::fixed::{self, Settings};
 use super::machine::Machine;
 use crate::app::audit_chain::{self, Begun, Opened};
 use crate::app::{Actor, audit_chain::VerifiedFault};
@@ -43,10 +43,10 @@ pub async fn compare(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow:
 }
 
 /// What a start would say of the chain, without changing anything. The fingerprint of its key.
-pub async fn examine(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow::Result<String> {
+pub async fn examine(data: &DataDir, vault: &Vault, kept: &Settings<'_>) -> anyhow::Result<String> {
     let known = data.chain_key_seen()?;
-    let Some(key) = audit_chain::key(vault, store).await? else { bail!(missing(known.as_deref())) };
-    let fingerprint = hex(&key.fingerprint());
+    let Some(sealed) = kept.get(audit_chain::CHAIN_KEY).await? else { bail!(missing(known.as_deref())) };
+    let fingerprint = hex(&audit_chain::opened(vault, &sealed)?.fingerprint());
     if let Some(known) = known {
         same(data, &known, &fingerprint)?;
     }

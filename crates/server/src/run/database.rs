@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use countersign_store::sqlite::{MoveMark, SqliteOptions, SqliteStore};
-use countersign_store::{AnyStore, PostgresOptions, PostgresStore, StoreError};
+use countersign_store::{AnyStore, PostgresOptions, PostgresStore, SchemaState, StoreError};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::version::{TLS12, TLS13};
@@ -53,6 +53,19 @@ pub async fn open_store_with(config: &Config, data: &DataDir, group_max: Option<
             let mut options = postgres_options(config, url)?;
             options.group_max = group_max.unwrap_or(options.group_max);
             PostgresStore::open(options).await.map(AnyStore::Postgres).map_err(postgres_cannot_be_used)
+        }
+    }
+}
+
+/// Where the schema of the database stands, without changing it.
+pub async fn schema_state(config: &Config, data: &DataDir) -> anyhow::Result<SchemaState> {
+    match Database::of(config)? {
+        Database::Sqlite => {
+            let path = data.database();
+            SqliteStore::schema_state(&path).with_context(|| cannot_be_used(&path))
+        }
+        Database::Postgres(url) => {
+            PostgresStore::schema_state(&postgres_options(config, url)?).await.map_err(postgres_cannot_be_used)
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Settings that belong to the data, not to the process: written by `init`, compared at every start.
 
+use std::collections::BTreeMap;
+
 use anyhow::{anyhow, bail, ensure};
 use countersign_domain::time::{RuleZone, UnixMillis, rfc3339};
-use countersign_store::{AnyStore, Store as _, Write};
+use countersign_store::{AnyStore, Store as _, StoreError, Write};
 
 use super::absent::{no_deployment, place};
 use crate::app::master_key;
@@ -24,18 +26,50 @@ pub fn of(config: &Config, vault: &Vault, now: UnixMillis) -> Vec<Write> {
     std::iter::once(first).chain(settings).collect()
 }
 
+/// What the comparisons here look at.
+pub const NAMES: [&str; 4] = [INITIALISED_AT, MASTER_KEY_ID, RULE_TIMEZONE, MARKUP_UNIT];
+
+/// Where the settings of a deployment are read.
+#[derive(Debug)]
+pub enum Settings<'a> {
+    /// In the store that is open.
+    Of(&'a AnyStore),
+    /// As they were read from a database that is not open.
+    Read(BTreeMap<&'static str, String>),
+}
+
+impl Settings<'_> {
+    /// One of them.
+    pub async fn get(&self, name: &str) -> Result<Option<String>, StoreError> {
+        match self {
+            Self::Of(store) => store.setting(name).await,
+            Self::Read(read) => Ok(read.get(name).cloned()),
+        }
+    }
+}
+
 /// Refuses a master key or a rule setting other than the one that the data was made with.
 pub async fn compare(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
-    compare_key(config, vault, store).await?;
+    compare_key(config, vault, &Settings::Of(store)).await?;
     if let Some(missing) = master_key::missing(vault, store).await? {
         bail!(
             "secrets are sealed under the master key {missing} still, which is not here: name it as master_key_previous \
              and finish with `countersign master-key rewrap`"
         );
     }
-    let zone = zone_name(&stored(store, RULE_TIMEZONE).await?);
+    compare_rules(config, &Settings::Of(store)).await
+}
+
+/// The same by the settings alone.
+pub async fn compare_kept(config: &Config, vault: &Vault, kept: &Settings<'_>) -> anyhow::Result<()> {
+    compare_key(config, vault, kept).await?;
+    compare_rules(config, kept).await
+}
+
+async fn compare_rules(config: &Config, kept: &Settings<'_>) -> anyhow::Result<()> {
+    let zone = zone_name(&stored(kept, RULE_TIMEZONE).await?);
     as_stored(RULE_TIMEZONE, &zone_name(&config.rule_timezone), &zone)?;
-    as_stored(MARKUP_UNIT, config.markup_unit.name(), &stored(store, MARKUP_UNIT).await?)
+    as_stored(MARKUP_UNIT, config.markup_unit.name(), &stored(kept, MARKUP_UNIT).await?)
 }
 
 fn as_stored(name: &str, here: &str, stored: &str) -> anyhow::Result<()> {
@@ -55,11 +89,11 @@ fn zone_name(name: &str) -> String {
 }
 
 /// Refuses a master key other than the one that the data was made with.
-pub async fn compare_key(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
-    if store.setting(INITIALISED_AT).await?.is_none() {
+pub async fn compare_key(config: &Config, vault: &Vault, kept: &Settings<'_>) -> anyhow::Result<()> {
+    if kept.get(INITIALISED_AT).await?.is_none() {
         bail!(no_deployment(config));
     }
-    let stored = stored(store, MASTER_KEY_ID).await?;
+    let stored = stored(kept, MASTER_KEY_ID).await?;
     ensure!(
         vault.knows(&stored),
         "this is not the master key of the deployment in {} (key id {}, wanted {stored}): bring the right master.key back; \
@@ -71,9 +105,8 @@ pub async fn compare_key(config: &Config, vault: &Vault, store: &AnyStore) -> an
     Ok(())
 }
 
-async fn stored(store: &AnyStore, name: &str) -> anyhow::Result<String> {
-    store
-        .setting(name)
+async fn stored(kept: &Settings<'_>, name: &str) -> anyhow::Result<String> {
+    kept.get(name)
         .await?
         .ok_or_else(|| anyhow!("the database lacks its setting {name}: it was not made by `countersign init`"))
 }

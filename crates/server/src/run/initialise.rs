@@ -10,7 +10,7 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
 
-use super::{Database, cannot_be_used, fixed};
+use super::{Database, before, cannot_be_used, fixed};
 use crate::app::operators::{PlainSecret, make_token};
 use crate::app::{Actor, audit_chain, uses};
 use crate::chance::Chance;
@@ -76,6 +76,12 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
         // What is made in its place would look as if there had been nothing.
         super::refuse_what_was_lost(&data)?;
     }
+    if let Some(kept) = before::settings(config, &data).await?
+        && database != Database::Sqlite
+    {
+        let since = kept.get(fixed::INITIALISED_AT).await?.unwrap_or_default();
+        fixed::compare_kept(config, &keys_of_node(config, &data, &format!("on {since}"))?, &kept).await?;
+    }
     let store = super::open_store(config, &data).await?;
     let outcome = prepare_in(config, database, &data, &store, &chance).await;
     let closed = super::close_store(&store);
@@ -114,13 +120,18 @@ async fn prepare_in(
 
 /// This folder as a further node of what was initialised before.
 async fn joined(config: &Config, data: &DataDir, store: &AnyStore, before: &str) -> anyhow::Result<Prepared> {
+    fixed::compare(config, &keys_of_node(config, data, before)?, store).await?;
+    data.forget_chain_key()?;
+    Ok(Prepared::Joined(data.path().to_path_buf()))
+}
+
+/// The master keys that a further node brings.
+fn keys_of_node(config: &Config, data: &DataDir, before: &str) -> anyhow::Result<Vault> {
     ensure!(
         keys::is_named(config),
         "the database is initialised already ({before}): to add this machine as a node, give the deployment's master key with --master-key FILE"
     );
-    fixed::compare(config, &keys::vault(config, data)?, store).await?;
-    data.forget_chain_key()?;
-    Ok(Prepared::Joined(data.path().to_path_buf()))
+    Ok(keys::vault(config, data)?)
 }
 
 fn make_or_take_key(config: &Config, data: &DataDir, chance: &Chance) -> anyhow::Result<MasterKey> {

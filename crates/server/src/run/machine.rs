@@ -1,12 +1,11 @@
 //! A deployment opened at the machine, by a command, without being served.
 
-use anyhow::{Context as _, ensure};
-use countersign_store::{AnyStore, PostgresStore, SchemaState, SqliteStore, StoreError};
+use anyhow::ensure;
+use countersign_store::{AnyStore, SchemaState, StoreError};
 
 use super::absent::{folder, key_folder, no_deployment};
-use super::{
-    Database, cannot_be_used, close_store, demand_database, open_store, postgres_cannot_be_used, postgres_options,
-};
+use super::database::schema_state;
+use super::{Database, cannot_be_used, close_store, demand_database, open_store};
 use crate::app::error::AppError;
 use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
@@ -41,7 +40,7 @@ impl Machine {
         let database = Database::of(config)?;
         if database != Database::Sqlite {
             // Before the folder, which may be one that nobody has named.
-            expect_schema(config, database).await?;
+            expect_schema(config).await?;
         }
         let data = match database {
             Database::Sqlite => folder(config)?,
@@ -53,7 +52,7 @@ impl Machine {
             Database::Sqlite => {
                 demand_database(config, &data)?;
                 let lock = data.lock()?;
-                expect_schema(config, database).await?;
+                expect_schema(config).await?;
                 Some(lock)
             }
             Database::Postgres(_) => None,
@@ -79,17 +78,8 @@ fn is_of_store(error: &anyhow::Error) -> bool {
     error.downcast_ref::<StoreError>().is_some() || matches!(error.downcast_ref(), Some(AppError::Store(_)))
 }
 
-async fn expect_schema(config: &Config, database: Database<'_>) -> anyhow::Result<()> {
-    let state = match database {
-        Database::Sqlite => {
-            let path = DataDir::named(&config.data).database();
-            SqliteStore::schema_state(&path).with_context(|| cannot_be_used(&path))?
-        }
-        Database::Postgres(url) => {
-            let state = PostgresStore::schema_state(&postgres_options(config, url)?).await;
-            state.map_err(postgres_cannot_be_used)?
-        }
-    };
+async fn expect_schema(config: &Config) -> anyhow::Result<()> {
+    let state = schema_state(config, &DataDir::named(&config.data)).await?;
     ensure!(state.applied > 0, no_deployment(config));
     let SchemaState { applied, known } = state;
     ensure!(

@@ -12,6 +12,7 @@ mod shared;
 mod sqlite_file;
 mod strangers;
 mod tls;
+mod upgrades;
 mod words;
 
 use std::io::{BufRead, BufReader};

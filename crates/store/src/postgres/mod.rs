@@ -23,6 +23,7 @@ mod lane;
 mod lane_texts;
 mod limits;
 mod line;
+mod looks;
 pub(crate) mod moving;
 mod nodes;
 mod nonces;
@@ -70,7 +71,6 @@ use crate::contract::{
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
-use crate::steps::SchemaState;
 use lane::{Job, Lane};
 use line::Line;
 use nodes::Aside;
@@ -172,29 +172,9 @@ impl PostgresStore {
         })
     }
 
-    /// Where the schema of a database stands, without changing it. `Unfit` and `Unavailable` as [`PostgresStore::open`].
-    pub async fn schema_state(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
-        schema::state(&Dial::new(&options.url, options.tls.clone())?).await
-    }
-
-    /// For a schema that is empty: another one of the database where our tables are, and the one that is looked into, if that is there.
-    pub async fn elsewhere(options: &PostgresOptions) -> Result<Option<(String, Option<String>)>, StoreError> {
-        schema::elsewhere(&Dial::new(&options.url, options.tls.clone())?).await
-    }
-
-    /// A look at a database server, which changes nothing. `Unfit` and `Unavailable` as [`PostgresStore::open`].
-    pub async fn server_state(options: &PostgresOptions) -> Result<ServerState, StoreError> {
-        durability::state(&Dial::new(&options.url, options.tls.clone())?).await
-    }
-
     /// What would survive the loss of the primary, as it is now.
     pub async fn durability(&self) -> Result<Durability, StoreError> {
         durability::durability(&self.dial).await
-    }
-
-    /// Brings the schema of a database up to date, and opens nothing.
-    pub async fn migrate(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
-        schema::migrate(&Dial::new(&options.url, options.tls.clone())?).await
     }
 
     /// The lane of a batch: those of one tenant, and those that guard the same row, meet in one group instead of waiting for each

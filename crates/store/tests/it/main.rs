@@ -18,4 +18,5 @@ mod property;
 mod proxy;
 mod schemas;
 mod sqlite;
+mod sqlite_files;
 mod tenancy;

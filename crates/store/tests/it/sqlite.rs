@@ -7,14 +7,12 @@ use std::sync::Arc;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{Claimed, CommitError, Cursor, StoreError};
-use countersign_store::testing::Tampering;
-use countersign_store::{AnyStore, SqliteOptions, SqliteStore, Store};
+use countersign_store::{SqliteOptions, SqliteStore, Store};
 use rusqlite::Connection;
 
-use crate::contract::last_paid::{add, made, pay, since};
 use crate::fixtures::*;
 
-fn path(dir: &Path) -> std::path::PathBuf {
+pub fn path(dir: &Path) -> std::path::PathBuf {
     dir.join("countersign.db")
 }
 
@@ -32,13 +30,6 @@ async fn reserve(store: &SqliteStore, text: &str, ms: i64) -> Claimed {
 
 async fn settle(store: &SqliteStore, text: &str, ms: i64) -> Claimed {
     store.settle(nonce(text, ms)).await.expect("answers")
-}
-
-fn unfit(answer: Result<SqliteStore, StoreError>) -> String {
-    match answer {
-        Err(StoreError::Unfit(why)) => why,
-        other => panic!("unfit was expected, not {other:?}"),
-    }
 }
 
 fn is_unavailable<T>(answer: &Result<T, StoreError>) -> bool {
@@ -351,55 +342,6 @@ async fn a_closed_store_answers_unavailable_to_everything() {
     assert!(!path(dir.path()).with_extension("db-wal").exists(), "the log was put away");
 }
 
-#[test]
-fn a_newer_schema_is_refused() {
-    let dir = tempfile::tempdir().expect("a folder");
-    drop(open(dir.path()));
-    let conn = Connection::open(path(dir.path())).expect("opens");
-    let later = SqliteStore::schema_state(&path(dir.path())).expect("reads").known + 1;
-    conn.execute("INSERT INTO schema_step VALUES (?1, 'later', 'digest')", [later]).expect("writes");
-    drop(conn);
-    assert!(unfit(SqliteStore::open(&path(dir.path()), options())).contains("newer program"));
-    assert!(matches!(SqliteStore::schema_state(&path(dir.path())), Err(StoreError::Unfit(_))));
-}
-
-#[test]
-fn a_changed_schema_step_is_refused() {
-    let dir = tempfile::tempdir().expect("a folder");
-    drop(open(dir.path()));
-    let conn = Connection::open(path(dir.path())).expect("opens");
-    conn.execute("UPDATE schema_step SET digest = 'another'", []).expect("writes");
-    drop(conn);
-    assert!(unfit(SqliteStore::open(&path(dir.path()), options())).contains("schema step 1"));
-}
-
-#[test]
-fn a_file_of_another_program_is_refused_and_left_as_it_was() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let conn = Connection::open(path(dir.path())).expect("opens");
-    conn.execute_batch("CREATE TABLE theirs (a); PRAGMA application_id = 7;").expect("writes");
-    drop(conn);
-    let before = fs::read(path(dir.path())).expect("reads");
-    assert!(unfit(SqliteStore::open(&path(dir.path()), options())).contains("another program"));
-    assert_eq!(fs::read(path(dir.path())).expect("reads").len(), before.len());
-    fs::write(path(dir.path()), "this is no database, but it is long enough to be looked at".repeat(20))
-        .expect("writes");
-    unfit(SqliteStore::open(&path(dir.path()), options()));
-}
-
-#[test]
-fn the_schema_state_is_told_and_nothing_is_changed_by_asking() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let file = path(dir.path());
-    let none = SqliteStore::schema_state(&file).expect("answers");
-    assert_eq!(none.applied, 0);
-    assert!(!file.exists());
-    let made = SqliteStore::migrate(&file).expect("migrates");
-    assert_eq!(made.applied, made.known);
-    assert_eq!(SqliteStore::schema_state(&file).expect("answers"), made);
-    assert_eq!(SqliteStore::migrate(&file).expect("again"), made);
-}
-
 #[tokio::test]
 async fn every_state_of_a_convert_order_is_in_its_history() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -417,67 +359,6 @@ async fn every_state_of_a_convert_order_is_in_its_history() {
     let rows = select.query_map([], read).expect("reads");
     let rows: Vec<[i64; 5]> = rows.map(|row| row.expect("reads")).collect();
     assert_eq!(rows, [[1, 7, 1, 1, at(0).0], [1, 7, 2, 6, at(9).0]]);
-}
-
-#[tokio::test]
-async fn faults_inside_a_file_are_found() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let store = open(dir.path());
-    furnish(&store).await;
-    for no in 1..=3 {
-        commit(&store, vec![append(SUB, version(no))]).await;
-    }
-    commit(&store, vec![insert_payment(payment_order(SUB, 7, "T-7")), insert_payment(payment_order(SUB, 8, "T-8"))])
-        .await;
-    drop(store);
-    let faults = || SqliteStore::faults(&path(dir.path())).expect("answers");
-    assert_eq!(faults(), Vec::<String>::new());
-    let conn = Connection::open(path(dir.path())).expect("opens");
-    conn.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM fee_rule WHERE version_no = 2; DELETE FROM merchant WHERE merchant_no = 2;
-                        DELETE FROM payment_order_request WHERE order_no = 8")
-        .expect("breaks");
-    drop(conn);
-    let found = faults();
-    assert!(found.iter().any(|f| f.contains("fee rules do not point")), "{found:?}");
-    assert!(found.iter().any(|f| f.contains("application")), "{found:?}");
-    assert!(found.iter().any(|f| f == "1 payment orders are without the request that made them"), "{found:?}");
-}
-
-#[tokio::test]
-async fn a_copy_of_an_older_program_is_brought_up_to_date_and_one_of_a_mixed_fleet_is_made_good() {
-    for (left, was_whole) in [(Tampering::StepBack, true), (Tampering::ForgetPaid, false)] {
-        let dir = tempfile::tempdir().expect("a folder");
-        let store = AnyStore::Sqlite(open(dir.path()));
-        furnish(&store).await;
-        let (early, late) = (add(&store, SUB, 7).await, add(&store, SUB, 8).await);
-        commit(&store, vec![pay(&early, 900)]).await;
-        commit(&store, vec![pay(&late, 500)]).await;
-        drop(store);
-        let copy = path(dir.path());
-        left.of_file(&copy);
-        assert_eq!(SqliteStore::damage(&copy).expect("reads"), Vec::<String>::new(), "{left:?}");
-        assert_eq!(SqliteStore::unchained(&copy).is_err(), was_whole, "{left:?}");
-        SqliteStore::bring_up_to_date(&copy).expect("it can be");
-        assert_eq!(SqliteStore::faults(&copy).expect("reads"), Vec::<String>::new(), "{left:?}");
-        let store = AnyStore::Sqlite(open(dir.path()));
-        assert_eq!(conflict(&store, vec![append(SUB, made(1, 900))]).await, since(900), "{left:?}");
-        commit(&store, vec![append(SUB, made(1, 901))]).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_that_open_a_new_file_at_once_all_come_up() {
-    for _ in 0..20 {
-        let dir = tempfile::tempdir().expect("a folder");
-        let file = path(dir.path());
-        let migrate = |_| {
-            let file = file.clone();
-            tokio::task::spawn_blocking(move || SqliteStore::migrate(&file).map(|state| state.applied))
-        };
-        for task in (0..4).map(migrate).collect::<Vec<_>>() {
-            assert!(task.await.expect("ends").expect("migrates") > 0);
-        }
-    }
 }
 
 #[tokio::test]

@@ -34,9 +34,8 @@ pub(super) fn examine(
         {
             return findings.note(Verdict::Fail, "schema", misled(&there, here.as_deref()));
         }
-        if examine_schema(config, state, findings) {
-            examine_deployment(config, data, key, findings).await;
-        }
+        let schema = examine_schema(config, state, findings);
+        examine_deployment(schema, config, data, key, findings).await;
     });
     Ok(())
 }

@@ -1,0 +1,43 @@
+//! What is compared with a database of an older schema before that is brought up to date.
+//!
+//! Invariant: a start that the settings of the deployment refuse leaves the schema as it was, and so the database to the program that it had.
+
+use anyhow::Context as _;
+use countersign_store::{PostgresStore, SqliteStore};
+
+use super::chain;
+use super::database::{Database, cannot_be_used, postgres_cannot_be_used, postgres_options, schema_state};
+use super::fixed::{self, Settings};
+use crate::app::audit_chain::CHAIN_KEY;
+use crate::config::Config;
+use crate::datadir::DataDir;
+use crate::vault::Vault;
+
+/// The settings of a deployment whose schema is older than this program's; none where there is no such deployment.
+pub async fn settings(config: &Config, data: &DataDir) -> anyhow::Result<Option<Settings<'static>>> {
+    if !schema_state(config, data).await?.is_behind() {
+        return Ok(None);
+    }
+    let names: Vec<&str> = fixed::NAMES.into_iter().chain([CHAIN_KEY]).collect();
+    let kept = match Database::of(config)? {
+        Database::Sqlite => {
+            let path = data.database();
+            let peek = |name: &&str| SqliteStore::peek(&path, name).with_context(|| cannot_be_used(&path));
+            names.iter().map(peek).collect::<anyhow::Result<Vec<_>>>()?
+        }
+        Database::Postgres(url) => {
+            let kept = PostgresStore::peek(&postgres_options(config, url)?, &names).await;
+            kept.map_err(postgres_cannot_be_used)?
+        }
+    };
+    let kept = names.into_iter().zip(kept).filter_map(|(name, value)| Some((name, value?)));
+    let kept = Settings::Read(kept.collect());
+    Ok(kept.get(fixed::INITIALISED_AT).await?.is_some().then_some(kept))
+}
+
+/// Refuses what a start refuses by the settings of the deployment, where it would bring the schema up to date first.
+pub async fn compare(config: &Config, data: &DataDir, vault: &Vault) -> anyhow::Result<()> {
+    let Some(kept) = settings(config, data).await? else { return Ok(()) };
+    fixed::compare_kept(config, vault, &kept).await?;
+    chain::examine(data, vault, &kept).await.map(drop)
+}

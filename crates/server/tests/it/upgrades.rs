@@ -1,0 +1,107 @@
+//! What an older program left, and this one is not to change before it is sure of it.
+
+use std::process::Command;
+
+use countersign_store::testing::Tampering;
+
+use super::Place;
+
+/// Makes a deployment as a program with one schema step less leaves it.
+fn older() -> Place {
+    let place = Place::fresh();
+    place.init();
+    step_back(&place);
+    place
+}
+
+fn step_back(place: &Place) {
+    match &place.database {
+        None => Tampering::StepBack.of_file(&place.path("data/countersign.db")),
+        Some(database) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(database.tamper(Tampering::StepBack));
+        }
+    }
+}
+
+/// What `doctor` says of the schema, whatever else it finds.
+fn is_behind(place: &Place) -> bool {
+    let out = place.run(&["doctor", "--data", "data"]);
+    String::from_utf8_lossy(&out.stdout).contains("behind this program")
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_the_schema_and_doctor_says_so_before() {
+    let other = Place::fresh();
+    other.init();
+    for (wrong, told) in [
+        ("rule_timezone = \"Europe/Berlin\"\n", "rule_timezone is \"Europe/Berlin\" here"),
+        ("markup_unit = \"fraction\"\n", "markup_unit is \"fraction\" here"),
+        ("", "not the master key of the deployment"),
+    ] {
+        let place = older();
+        let settings = place.path("wrong.toml");
+        std::fs::write(&settings, wrong).expect("written");
+        if wrong.is_empty() {
+            std::fs::copy(other.path("data/master.key"), place.path("data/master.key")).expect("copied");
+        }
+        let with = ["--data", "data", "--config", "wrong.toml"];
+        let (found, _) = place.ends(&[&["doctor"], &with[..]].concat(), 1);
+        assert!(found.contains("fail  deployment") && found.contains(told), "{found}");
+        let (_, said) = place.ends(&[&["serve"], &with[..]].concat(), 1);
+        assert!(said.contains(told), "{said}");
+        assert!(is_behind(&place), "{told}");
+    }
+}
+
+#[test]
+fn a_start_that_misses_the_key_of_the_audit_log_leaves_the_schema() {
+    let place = older();
+    std::fs::write(place.path("data/audit.chain"), "0".repeat(16)).expect("written");
+    let (found, _) = place.ends(&["doctor", "--data", "data"], 1);
+    assert!(found.contains("fail  deployment") && found.contains("has another key"), "{found}");
+    let (_, said) = place.ends(&["serve", "--data", "data"], 1);
+    assert!(said.contains("has another key"), "{said}");
+    assert!(is_behind(&place));
+}
+
+#[test]
+fn what_doctor_finds_in_order_starts() {
+    let place = older();
+    std::fs::write(place.path("c.toml"), "listen = \"127.0.0.1:0\"\noperator_listen = \"127.0.0.1:0\"\n")
+        .expect("written");
+    let (found, _) = place.ends(&["doctor", "--data", "data", "--config", "c.toml"], 0);
+    assert!(found.contains("warn  schema") && found.contains("ok    deployment"), "{found}");
+    assert_eq!(place.serve(&[]).terminate(), Some(0));
+    assert!(!is_behind(&place));
+}
+
+#[test]
+fn a_node_that_brings_no_key_or_another_one_leaves_the_schema() {
+    let (place, other) = (older(), Place::fresh());
+    if !place.has_database() {
+        return;
+    }
+    other.init();
+    let (_, said) = place.ends(&["init", "--data", "two"], 1);
+    assert!(said.contains("give the deployment's master key"), "{said}");
+    let key = other.path("data/master.key");
+    let key = key.to_str().expect("a path");
+    let (_, said) = place.ends(&["init", "--data", "three", "--master-key", key], 1);
+    assert!(said.contains("not the master key of the deployment"), "{said}");
+    assert!(is_behind(&place));
+}
+
+#[test]
+fn a_migration_is_not_ended_by_the_size_limit_of_files() {
+    let place = older();
+    if place.has_database() {
+        return;
+    }
+    // The step itself fits into the log, which stays where the file cannot take it up.
+    let script = format!("ulimit -f 64; exec {} migrate --data data", super::BINARY);
+    let out = Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().expect("runs");
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(place.serve(&[]).terminate(), Some(0));
+    assert!(!is_behind(&place));
+}

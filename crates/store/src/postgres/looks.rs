@@ -1,0 +1,46 @@
+//! What is asked of a database that is not opened, and its schema brought up to date.
+
+use super::durability::{self, ServerState};
+use super::fault::fault;
+use super::session::Dial;
+use super::{PostgresOptions, PostgresStore, schema};
+use crate::contract::StoreError;
+use crate::steps::SchemaState;
+
+fn dial(options: &PostgresOptions) -> Result<Dial, StoreError> {
+    Dial::new(&options.url, options.tls.clone())
+}
+
+impl PostgresStore {
+    /// Where the schema of a database stands, without changing it. `Unfit` and `Unavailable` as [`PostgresStore::open`].
+    pub async fn schema_state(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
+        schema::state(&dial(options)?).await
+    }
+
+    /// For a schema that is empty: another one of the database where our tables are, and the one that is looked into, if that is there.
+    pub async fn elsewhere(options: &PostgresOptions) -> Result<Option<(String, Option<String>)>, StoreError> {
+        schema::elsewhere(&dial(options)?).await
+    }
+
+    /// A look at a database server, which changes nothing. `Unfit` and `Unavailable` as [`PostgresStore::open`].
+    pub async fn server_state(options: &PostgresOptions) -> Result<ServerState, StoreError> {
+        durability::state(&dial(options)?).await
+    }
+
+    /// Deployment settings of a database that has a schema, of whatever step, without changing it; as many as names.
+    pub async fn peek(options: &PostgresOptions, names: &[&str]) -> Result<Vec<Option<String>>, StoreError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let dial = dial(options)?;
+        let session = dial.session().await?;
+        let select = "SELECT s.value FROM unnest($1::text[]) WITH ORDINALITY AS w (name, place) LEFT JOIN setting s ON s.name = w.name ORDER BY w.place";
+        let rows = dial.in_time(async { session.client().query(select, &[&names]).await.map_err(fault) }).await?;
+        rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
+    }
+
+    /// Brings the schema of a database up to date, and opens nothing.
+    pub async fn migrate(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
+        schema::migrate(&dial(options)?).await
+    }
+}
