@@ -26,6 +26,8 @@ use super::place::{Allows, Considered, EndpointView, PORTION_MIN, Place, Stands}
 use super::queue::Queue;
 use super::timetable::Timetable;
 
+mod rests;
+
 pub(super) use super::permits::Bounds;
 
 /// Applications that are read at once.
@@ -375,50 +377,6 @@ impl Lineup {
         // The other one may have ended in between; then this one is due.
         self.note(flight.tenant, flight.application, now);
         self.land(flight);
-    }
-
-    /// Leaves an event alone until an instant, though it is due.
-    pub(super) fn park(&mut self, flight: &Flight, until: UnixMillis) {
-        if let Some(place) = self.places.get_mut(&flight.application) {
-            place.park(flight.event, until);
-        }
-        self.note(flight.tenant, flight.application, until);
-        self.land(flight);
-    }
-
-    /// Leaves a whole application alone until an instant; what was ready of it is read again then.
-    pub(super) fn park_application(&mut self, flight: &Flight, until: UnixMillis) {
-        self.drop_ready(flight.application);
-        if let Some(place) = self.places.get_mut(&flight.application) {
-            place.rest(until);
-        }
-        self.note(flight.tenant, flight.application, until);
-        self.land(flight);
-    }
-
-    /// An application that was left alone as a whole is looked at now.
-    pub(super) fn rouse(&mut self, application: ApplicationNo, now: UnixMillis) {
-        let Some(place) = self.places.get_mut(&application) else { return };
-        if place.wake() {
-            let tenant = place.tenant;
-            self.note(tenant, application, now);
-        }
-    }
-
-    /// Forgets what was ready of an application; attempts in flight go on.
-    pub(super) fn drop_ready(&mut self, application: ApplicationNo) {
-        if let Some(place) = self.places.get_mut(&application) {
-            for event in place.drop_ready() {
-                self.ready_bytes = self.ready_bytes.saturating_sub(bytes_of(&event));
-            }
-        }
-    }
-
-    /// Nothing more of an application is expected, until it is noted again.
-    pub(super) fn give_up(&mut self, application: ApplicationNo) {
-        if let Some(place) = self.places.get_mut(&application) {
-            place.expect_nothing();
-        }
     }
 
     /// What the application allows, and where its callbacks go: another URL is another endpoint. What rested for what is no longer so has

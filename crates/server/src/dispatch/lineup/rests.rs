@@ -1,0 +1,52 @@
+//! What is left alone though it is due, and what is forgotten of it meanwhile.
+
+use countersign_domain::ids::ApplicationNo;
+use countersign_domain::time::UnixMillis;
+
+use super::{Flight, Lineup, bytes_of};
+
+impl Lineup {
+    /// Leaves an event alone until an instant, though it is due.
+    pub(in crate::dispatch) fn park(&mut self, flight: &Flight, until: UnixMillis) {
+        if let Some(place) = self.places.get_mut(&flight.application) {
+            place.park(flight.event, until);
+        }
+        self.note(flight.tenant, flight.application, until);
+        self.land(flight);
+    }
+
+    /// Leaves a whole application alone until an instant; what was ready of it is read again then.
+    pub(in crate::dispatch) fn park_application(&mut self, flight: &Flight, until: UnixMillis) {
+        self.drop_ready(flight.application);
+        if let Some(place) = self.places.get_mut(&flight.application) {
+            place.rest(until);
+        }
+        self.note(flight.tenant, flight.application, until);
+        self.land(flight);
+    }
+
+    /// An application that was left alone as a whole is looked at now.
+    pub(in crate::dispatch) fn rouse(&mut self, application: ApplicationNo, now: UnixMillis) {
+        let Some(place) = self.places.get_mut(&application) else { return };
+        if place.wake() {
+            let tenant = place.tenant;
+            self.note(tenant, application, now);
+        }
+    }
+
+    /// Forgets what was ready of an application; attempts in flight go on.
+    pub(in crate::dispatch) fn drop_ready(&mut self, application: ApplicationNo) {
+        if let Some(place) = self.places.get_mut(&application) {
+            for event in place.drop_ready() {
+                self.ready_bytes = self.ready_bytes.saturating_sub(bytes_of(&event));
+            }
+        }
+    }
+
+    /// Nothing more of an application is expected, until it is noted again.
+    pub(in crate::dispatch) fn give_up(&mut self, application: ApplicationNo) {
+        if let Some(place) = self.places.get_mut(&application) {
+            place.expect_nothing();
+        }
+    }
+}
