@@ -15,8 +15,8 @@ use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, Store, StoreError,
-    TokenRow, TurningRow,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, Store,
+    StoreError, TokenRow, TurningRow,
 };
 use crate::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, RateRow};
 use crate::event_list::EventPage;
@@ -289,7 +289,7 @@ impl Store for AnyStore {
         either!(self, s => s.owed(lanes, page).await)
     }
 
-    async fn pending_of(&self, portion: Portion) -> Result<Vec<EventRow>, StoreError> {
+    async fn pending_of(&self, portion: Portion) -> Result<Pending, StoreError> {
         either!(self, s => s.pending_of(portion).await)
     }
 

@@ -110,6 +110,50 @@ pub struct Portion {
     pub limit: u32,
 }
 
+/// Pending events that were asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    /// Those that can be read back.
+    pub rows: Vec<EventRow>,
+    /// Those that cannot.
+    pub unreadable: Vec<UnreadableEvent>,
+}
+
+/// A pending event that cannot be read back.
+#[derive(Clone, Debug)]
+pub struct UnreadableEvent {
+    /// Its tenant.
+    pub tenant: TenantNo,
+    /// Whose callback.
+    pub application: ApplicationNo,
+    /// Its number.
+    pub event: EventNo,
+    /// Why not.
+    pub error: StoreError,
+}
+
+impl Pending {
+    /// One more, of this application. What names another one itself is damaged, too.
+    pub(crate) fn add(
+        &mut self,
+        (tenant, application): (TenantNo, ApplicationNo),
+        event: EventNo,
+        read: Result<EventRow, StoreError>,
+    ) {
+        let error = match read {
+            Ok(row) if (row.tenant, row.application) == (tenant, application) => return self.rows.push(row),
+            Ok(_) => StoreError::Corrupt { table: "event", row: event.0.to_string() },
+            Err(error) => error,
+        };
+        self.unreadable.push(UnreadableEvent { tenant, application, event, error });
+    }
+
+    /// All of them, or why one is missing.
+    pub fn whole(self) -> Result<Vec<EventRow>, StoreError> {
+        self.unreadable.into_iter().next().map_or(Ok(self.rows), |one| Err(one.error))
+    }
+}
+
 /// An application with open events that are still to be held or released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurningRow {
@@ -310,8 +354,9 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
         page: Cursor<ApplicationNo>,
     ) -> impl Future<Output = Result<Vec<OwedRow>, StoreError>> + Send;
 
-    /// Pending events, whether they are due or not. By application, first attempts first, then by due time and number.
-    fn pending_of(&self, portion: Portion) -> impl Future<Output = Result<Vec<EventRow>, StoreError>> + Send;
+    /// Pending events, whether they are due or not. By application, first attempts first, then by due time and number. One that cannot be
+    /// read back takes its place in the portion and stands beside the others, so that it does not keep them waiting.
+    fn pending_of(&self, portion: Portion) -> impl Future<Output = Result<Pending, StoreError>> + Send;
 
     /// An event of the same application and `biz_id` that has a lower `sequence` and is not over (pending, or held and about to be released); where
     /// there are several, one of them.

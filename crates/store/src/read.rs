@@ -341,6 +341,9 @@ pub(crate) fn convert_order<R: Columns>(row: &R, first: usize) -> Result<Convert
     })
 }
 
+/// How many columns [`event`] reads.
+pub(crate) const EVENT_COLUMNS: usize = 18;
+
 /// An event with its delivery's columns after its own.
 pub(crate) fn event<R: Columns>(row: &R) -> Result<EventRow, StoreError> {
     let mut f = Fields::new(row, "event", 0, 1);

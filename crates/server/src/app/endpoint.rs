@@ -105,7 +105,7 @@ pub async fn look(app: &App, client_id: &str) -> Result<Endpoint, AppError> {
     // What is open goes by its application as it is now: a large backlog is held or released in portions, and some rows are late.
     let goes_out = view.goes_out();
     let next = Portion { of: vec![(tenant, of)], known: Vec::new(), limit: 1 };
-    let first = if goes_out { app.store.pending_of(next).await? } else { Vec::new() };
+    let first = if goes_out { app.store.pending_of(next).await?.whole()? } else { Vec::new() };
     Ok(Endpoint {
         flow: Flow::of(app, &view),
         pending: if goes_out { open } else { none },

@@ -118,9 +118,7 @@ impl Lineup {
     /// What to do next, if anything can be done now. What begins is in flight until it has landed.
     pub(super) fn next(&mut self, now: UnixMillis) -> Option<Next> {
         while let Some((tenant, application)) = self.timetable.take(now) {
-            let per_application = self.per_application;
-            let place = self.places.entry(application).or_insert_with(|| Place::new(tenant, per_application));
-            place.expect_more();
+            self.place(tenant, application).expect_more();
             self.line_up(application);
         }
         self.permits.age(now);
@@ -155,6 +153,12 @@ impl Lineup {
         let known = places().flat_map(Place::known).collect();
         let limit = places().map(Place::portion).min().unwrap_or(0).min(self.portion_max(of.len()));
         Some(Next::Read(Portion { of, known, limit: u32::try_from(limit).unwrap_or(u32::MAX) }))
+    }
+
+    /// What is known of an application, from here on.
+    fn place(&mut self, tenant: TenantNo, application: ApplicationNo) -> &mut Place {
+        let most = self.per_application;
+        self.places.entry(application).or_insert_with(|| Place::new(tenant, most))
     }
 
     /// Rows that are read of each of so many applications at the most, beyond those in memory.

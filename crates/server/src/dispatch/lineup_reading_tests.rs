@@ -145,3 +145,35 @@ fn what_has_begun_or_was_dropped_takes_no_memory_any_more() {
     bench.lineup.drop_ready(ApplicationNo(102));
     assert_eq!(bench.lineup.ready_bytes, 0);
 }
+
+#[test]
+fn what_cannot_be_read_back_is_left_out_for_a_while_and_what_is_behind_it_goes() {
+    let mut bench = Bench::new(9, 9);
+    bench.unreadable = (1..=100).collect();
+    bench.emit_all((1..=101).map(|no| event(no, 101)).chain([event(201, 202)]));
+    assert_eq!(bench.begun(NOW), [201, 101]);
+    bench.deliver(101);
+    bench.deliver(201);
+    let reads = bench.reads;
+    assert_eq!(bench.begun(later(59_999)), [] as [i64; 0]);
+    assert_eq!(bench.reads, reads, "it is not looked at all the time");
+    bench.unreadable.clear();
+    assert_eq!(bench.lineup.first_at(), Some(later(60_000)));
+    assert_eq!(bench.begun(later(60_000)).first(), Some(&1), "it can be read by now");
+}
+
+#[test]
+fn who_has_very_much_that_cannot_be_read_back_rests_as_a_whole() {
+    let mut bench = Bench::new(9, 9);
+    bench.unreadable = (1..=5_000).collect();
+    bench.emit_all((1..=5_000).map(|no| event(no, 101)).chain([event(6_000, 202)]));
+    assert_eq!(bench.begun(NOW), [6_000]);
+    let parked = bench.lineup.places[&ApplicationNo(101)].parked();
+    assert!((1_024..1_200).contains(&parked), "{parked}");
+    bench.deliver(6_000);
+    bench.emit(event(7_000, 101), later(1));
+    let reads = bench.reads;
+    assert_eq!(bench.begun(later(59_999)), [] as [i64; 0]);
+    assert_eq!(bench.reads, reads);
+    assert_eq!(bench.lineup.first_at(), Some(later(60_000)));
+}

@@ -1,5 +1,7 @@
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{SortedId, TenantNo};
+use countersign_store::StoreError;
+use countersign_store::contract::UnreadableEvent;
 
 use super::*;
 
@@ -37,17 +39,24 @@ fn repeated(no: i64, application: i64) -> EventRow {
     EventRow { attempts: 1, ..event(no, application) }
 }
 
+fn unreadable(event: &EventRow) -> UnreadableEvent {
+    let error = StoreError::Corrupt { table: "event", row: event.no.0.to_string() };
+    UnreadableEvent { tenant: event.tenant, application: event.application, event: event.no, error }
+}
+
 /// What a store would have, and a line-up in front of it.
 struct Bench {
     lineup: Lineup,
     rows: Vec<EventRow>,
+    /// Events that cannot be read back.
+    unreadable: Vec<i64>,
     reads: usize,
 }
 
 impl Bench {
     fn new(in_flight: usize, per_application: usize) -> Self {
         let bounds = Bounds { in_flight, slow: 4, per_application, per_merchant: usize::MAX };
-        Self { lineup: Lineup::new(bounds), rows: Vec::new(), reads: 0 }
+        Self { lineup: Lineup::new(bounds), rows: Vec::new(), unreadable: Vec::new(), reads: 0 }
     }
 
     /// Written, and rung for.
@@ -82,7 +91,11 @@ impl Bench {
                             found.extend(rows);
                         }
                     }
-                    self.lineup.offer(&of, found, limit, now);
+                    let (left_out, rows) = found.into_iter().partition(|e| self.unreadable.contains(&e.no.0));
+                    self.lineup.offer(&of, rows, limit, now);
+                    for e in &left_out {
+                        self.lineup.leave_out(&unreadable(e), now.plus_ms(60_000), now);
+                    }
                 }
             }
         }
@@ -191,7 +204,7 @@ fn what_takes_long_gives_its_permit_back_where_there_is_room_among_the_slow() {
 #[test]
 fn a_merchant_has_no_more_permits_than_it_may() {
     let bounds = Bounds { in_flight: 40, slow: 4, per_application: 8, per_merchant: 3 };
-    let mut bench = Bench { lineup: Lineup::new(bounds), rows: Vec::new(), reads: 0 };
+    let mut bench = Bench { lineup: Lineup::new(bounds), ..Bench::new(9, 9) };
     bench.emit_all((1..=5).map(|no| event(no, 100 + no)));
     bench.emit(event(9, 201), NOW);
     let mut begun = bench.begun(NOW);

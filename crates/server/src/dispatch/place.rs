@@ -173,6 +173,11 @@ impl Place {
         self.parked.push((event, until));
     }
 
+    /// How many are left alone.
+    pub(super) const fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
     /// When the first one of those that are left alone may go.
     pub(super) fn parked_until(&self) -> Option<UnixMillis> {
         self.parked.iter().map(|(_, until)| *until).min()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use countersign_domain::delivery::due;
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
-use countersign_store::contract::{Cursor, EventRow, Portion};
+use countersign_store::contract::{Cursor, EventRow, Pending, Portion, UnreadableEvent};
 use countersign_store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::flight::Flight;
 use super::heed::tell_turned;
 use super::lineup::Next;
-use super::{Desk, Dispatcher, Ended, LOOK_EVERY, STORE_PAUSE, WAIT_MIN};
+use super::{Desk, Dispatcher, Ended, FAULT_MS, LOOK_EVERY, STORE_PAUSE, WAIT_MIN};
 
 /// Applications that are found at once.
 const OWED_PAGE: u32 = 4_096;
@@ -139,7 +139,9 @@ impl Dispatcher {
                 desk.lineup.note(tenant, application, now);
             }
         }
-        loop {
+        let mut read = Ok(());
+        // What has ended is handed over also where the store cannot be read.
+        while read.is_ok() {
             self.land(&mut desk, now);
             if must_stop() || desk.open.is_empty() {
                 break;
@@ -147,13 +149,13 @@ impl Dispatcher {
             match desk.lineup.next(now) {
                 None => break,
                 Some(Next::Begin(event)) => self.begin(&mut desk, *event),
-                Some(Next::Read(portion)) => self.read(&mut desk, portion, now).await?,
+                Some(Next::Read(portion)) => read = self.read(&mut desk, portion, now).await,
             }
         }
         let under_way = desk.lineup.under_way();
         self.hand_over(&mut desk, under_way);
         self.meters.stand(desk.lineup.under_way(), desk.lineup.open_endpoints());
-        Ok(())
+        read
     }
 
     /// Sees which lanes this node may deliver for by now.
@@ -182,8 +184,8 @@ impl Dispatcher {
     /// Reads what these applications have waiting.
     async fn read(&self, desk: &mut Desk, portion: Portion, now: UnixMillis) -> Result<(), StoreError> {
         let (of, limit) = (portion.of.clone(), portion.limit);
-        let mut rows = match self.app.store.pending_of(portion).await {
-            Ok(rows) => rows,
+        let Pending { mut rows, unreadable } = match self.app.store.pending_of(portion).await {
+            Ok(pending) => pending,
             Err(error) => {
                 desk.lineup.unread(&of, now.plus_ms(i64::try_from(STORE_PAUSE.as_millis()).unwrap_or(i64::MAX)));
                 return Err(error);
@@ -201,6 +203,13 @@ impl Dispatcher {
             }
         }
         desk.lineup.offer(&of, rows, limit, now);
+        let until = now.plus_ms(FAULT_MS);
+        for one in &unreadable {
+            desk.lineup.leave_out(one, until, now);
+        }
+        for some in unreadable.chunk_by(|one, next| one.application == next.application) {
+            tell_unreadable(some);
+        }
         Ok(())
     }
 
@@ -266,5 +275,17 @@ impl Dispatcher {
         let next = desk.lineup.first_at().map_or(LOOK_EVERY, wait);
         let due = desk.records.due_at().map(|at| at.saturating_duration_since(Instant::now()));
         next.min(due.unwrap_or(next)).clamp(WAIT_MIN, LOOK_EVERY)
+    }
+}
+
+/// One line for an application, and again when what was left out is looked at again.
+fn tell_unreadable(some: &[UnreadableEvent]) {
+    if let [first, ..] = some {
+        tracing::error!(
+            error = %first.error,
+            application = first.application.0,
+            events = some.len(),
+            "A callback cannot be read back: it waits, and so do later ones of its bizId for their while; others go on"
+        );
     }
 }

@@ -29,8 +29,8 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, SecretRow, Store,
-    StoreError, TokenRow, TurningRow,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret,
+    SecretRow, Store, StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -277,7 +277,7 @@ impl Store for ModelStore {
         Ok(page(rest, cursor.limit))
     }
 
-    async fn pending_of(&self, Portion { of, known, limit }: Portion) -> Result<Vec<EventRow>, StoreError> {
+    async fn pending_of(&self, Portion { of, known, limit }: Portion) -> Result<Pending, StoreError> {
         let state = self.state();
         let mut found = Vec::new();
         for of in of {
@@ -289,7 +289,7 @@ impl Store for ModelStore {
                 found.extend(page(pending.into_iter().cloned(), limit));
             }
         }
-        Ok(found)
+        Ok(Pending { rows: found, unreadable: Vec::new() })
     }
 
     async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {

@@ -65,8 +65,8 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, Store, StoreError,
-    TokenRow, TurningRow,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, Store,
+    StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -337,7 +337,7 @@ impl Store for PostgresStore {
         queries::owed(&self.readers, lanes, &page).await
     }
 
-    async fn pending_of(&self, portion: Portion) -> Result<Vec<EventRow>, StoreError> {
+    async fn pending_of(&self, portion: Portion) -> Result<Pending, StoreError> {
         queries::pending_of(&self.readers, &portion).await
     }
 

@@ -15,7 +15,7 @@ use super::statements::Sql;
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
-    OwedRow, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
+    OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
 use crate::page::PageBuilder;
 use crate::words;
@@ -221,10 +221,17 @@ pub(super) async fn owed(from: &Readers, lanes: LaneSet, page: &Cursor<Applicati
     many(from, Sql::Owed, &[&numbers(lanes), &after, &i64::from(page.limit)], rows::owed).await
 }
 
-pub(super) async fn pending_of(from: &Readers, portion: &Portion) -> Found<Vec<EventRow>> {
+pub(super) async fn pending_of(from: &Readers, portion: &Portion) -> Found<Pending> {
     let (limit, known) = (i64::from(portion.limit), portion.known.iter().map(|event| event.0).collect::<Vec<i64>>());
     let (tenants, applications): (Vec<i64>, Vec<i64>) = portion.of.iter().map(|(tenant, of)| (tenant.0, of.0)).unzip();
-    many(from, Sql::PendingOf, &[&tenants, &applications, &limit, &known], rows::event).await
+    let found = from.rows(Sql::PendingOf, &[&tenants, &applications, &limit, &known]).await?;
+    let mut pending = Pending { rows: Vec::with_capacity(found.len()), unreadable: Vec::new() };
+    for row in &found {
+        let mut f = rows::Fields::new(row, "delivery", rows::EVENT_COLUMNS, 1);
+        let of = (TenantNo(f.int()?), ApplicationNo(f.int()?));
+        pending.add(of, EventNo(f.int()?), rows::event(row));
+    }
+    Ok(pending)
 }
 
 pub(super) async fn open_before(from: &Readers, event: &EventRow) -> Found<Option<EventNo>> {

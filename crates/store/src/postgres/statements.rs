@@ -117,7 +117,8 @@ statements! {
              AND d.application_no = o.application_no AND least(d.attempts, 1) = 1 ORDER BY d.due_at LIMIT 1) r ON TRUE
            ORDER BY o.application_no LIMIT $3";
     PendingOf: concat!(
-        "SELECT ", event_columns!(), " FROM unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, application_no)
+        "SELECT ", event_columns!(), ", d.tenant_no, d.application_no, d.event_no
+         FROM unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, application_no)
          CROSS JOIN unnest(ARRAY[0, 1]::bigint[]) AS c (repeated) CROSS JOIN LATERAL (SELECT * FROM delivery p
          WHERE p.tenant_no = a.tenant_no AND (p.application_no & 63) = (a.application_no & 63)
          AND p.application_no = a.application_no AND least(p.attempts, 1) = c.repeated AND p.state = 'pending'

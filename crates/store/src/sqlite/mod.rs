@@ -52,8 +52,8 @@ use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
     ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Portion, RuleFilter, RulePage, SealedSecret, Store, StoreError,
-    TokenRow, TurningRow,
+    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, Store,
+    StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
@@ -341,7 +341,7 @@ impl Store for SqliteStore {
         self.readers.away(Asker::Server, move |conn| owed::owed(conn, &page)).await
     }
 
-    async fn pending_of(&self, portion: Portion) -> Result<Vec<EventRow>, StoreError> {
+    async fn pending_of(&self, portion: Portion) -> Result<Pending, StoreError> {
         // Some rows are sooner read than handed to another thread.
         if portion.of.len().saturating_mul(portion.limit as usize) <= ROWS_READ_HERE {
             return self.readers.here(|conn| owed::pending_of(conn, &portion));

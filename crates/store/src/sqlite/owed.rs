@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use super::fault::fault;
 use super::queries::{Found, event_columns, many, one};
 use super::rows;
-use crate::contract::{Cursor, EventRow, OwedRow, Portion};
+use crate::contract::{Cursor, EventRow, OwedRow, Pending, Portion};
 use crate::words::before;
 
 /// A walk from one application to the next, whatever each has waiting.
@@ -30,7 +30,7 @@ pub(super) fn owed(conn: &Connection, page: &Cursor<ApplicationNo>) -> Found<Vec
 }
 
 /// Which ones there are is seen in the index alone, so that one that is known costs a step there.
-pub(super) fn pending_of(conn: &Connection, portion: &Portion) -> Found<Vec<EventRow>> {
+pub(super) fn pending_of(conn: &Connection, portion: &Portion) -> Found<Pending> {
     let numbers = "SELECT d.event_no FROM delivery d INDEXED BY delivery_next
                    WHERE d.state = 'pending' AND d.application_no = ?1 AND min(d.attempts, 1) = ?2
                    ORDER BY d.due_at, d.event_no";
@@ -40,7 +40,7 @@ pub(super) fn pending_of(conn: &Connection, portion: &Portion) -> Found<Vec<Even
         "FROM delivery d CROSS JOIN event e ON e.event_no = d.event_no
          WHERE d.event_no = ?1 AND d.tenant_no = ?2 AND d.state = 'pending' AND min(d.attempts, 1) = ?3"
     );
-    let (mut known, mut found) = (portion.known.clone(), Vec::new());
+    let (mut known, mut found) = (portion.known.clone(), Pending::default());
     known.sort_unstable();
     let (mut numbers, mut row) =
         (conn.prepare_cached(numbers).map_err(fault)?, conn.prepare_cached(row).map_err(fault)?);
@@ -50,11 +50,11 @@ pub(super) fn pending_of(conn: &Connection, portion: &Portion) -> Found<Vec<Even
             while left > 0
                 && let Some(number) = new.next().map_err(fault)?
             {
-                let event = rows::Fields::new(number, "delivery", 0, 0).int()?;
-                if known.binary_search(&EventNo(event)).is_err()
-                    && let Some(event) = row.query([event, tenant.0, repeated]).map_err(fault)?.next().map_err(fault)?
+                let event = EventNo(rows::Fields::new(number, "delivery", 0, 0).int()?);
+                if known.binary_search(&event).is_err()
+                    && let Some(row) = row.query([event.0, tenant.0, repeated]).map_err(fault)?.next().map_err(fault)?
                 {
-                    found.push(rows::event(event)?);
+                    found.add((*tenant, *application), event, rows::event(row));
                     left -= 1;
                 }
             }

@@ -5,6 +5,7 @@
 //! however it went. Started by root, it runs as `postgres` or `nobody`, since PostgreSQL refuses to be root's.
 
 mod chosen;
+mod damage;
 mod lane_log;
 mod least_outbox;
 mod pgbench;
@@ -24,6 +25,7 @@ use tokio::time::sleep;
 use tokio_postgres::{Client, Config, NoTls};
 
 pub use chosen::{Chosen, VARIABLE};
+pub use damage::Damage;
 pub use lane_log::{LaneLog, Term};
 pub use least_outbox::LeastOutbox;
 pub use port::free_port;

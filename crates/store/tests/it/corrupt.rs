@@ -13,7 +13,7 @@ use countersign_domain::rules::RuleVersion;
 use countersign_store::backlog::Backlogs as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{
-    CommitError, Cursor, EventFilter, Portion, RuleFilter, SecretUses, StoreError, Uses,
+    CommitError, Cursor, EventFilter, EventRow, Portion, RuleFilter, SecretUses, StoreError, Uses,
 };
 use countersign_store::conversion::ConvertOrderFilter;
 use countersign_store::paid_order::{PaidOrders as _, PaidSpan, Payee};
@@ -93,7 +93,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.convert_moves(TENANT, order),
         store.convert_orders(ConvertOrderFilter::default(), Cursor { after: None, limit: 9 }, 9),
         store.owed(LaneSet::ALL, Cursor { after: None, limit: 10 }),
-        store.pending_of(Portion { of: vec![(TENANT, APP)], known: Vec::new(), limit: 10 }),
+        async { store.pending_of(Portion { of: vec![(TENANT, APP)], known: Vec::new(), limit: 10 }).await?.whole() },
         store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }),
         store.event(SortedId(1)),
         store.attempt_bytes(TENANT, EventNo(1), 1, at(1)),
@@ -340,6 +340,37 @@ async fn an_expired_order_that_cannot_be_read_keeps_no_other_one_waiting() {
     let errors: Vec<_> = found.iter().filter_map(|row| row.as_ref().err()).collect();
     assert_eq!(numbers, [9], "{errors:?}");
     assert!(matches!(errors[..], [StoreError::Corrupt { table: "payment_order", row }] if row == "8"), "{errors:?}");
+}
+
+#[tokio::test]
+async fn a_pending_event_that_cannot_be_read_keeps_no_other_one_waiting() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = lawless(dir.path()).await;
+    let store = open(dir.path());
+    let other =
+        EventRow { tenant: OTHER_TENANT, application: OTHER_APP, client_id: "app_two".to_owned(), ..event(3, "a") };
+    commit(&store, vec![enqueue(event(2, "b")), enqueue(event(4, "c"))]).await;
+    commit(&store, vec![enqueue(other)]).await;
+    let of = vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)];
+    for column in ["seq", "application_no", "tenant_no"] {
+        let turn = format!("UPDATE event SET {column} = -{column} WHERE event_no = 2");
+        assert_eq!(lawless_connection(&file).execute(&turn, []).expect("damages"), 1);
+        commit(&store, vec![put("damaged", column)]).await;
+        for (known, limit, readable) in [(None, 9, &[4, 1, 3][..]), (None, 1, &[1, 3]), (Some(2), 1, &[4, 1, 3])] {
+            let portion = Portion { of: of.clone(), known: known.map(EventNo).into_iter().collect(), limit };
+            let found = store.pending_of(portion).await.expect("reads");
+            assert_eq!(found.rows.iter().map(|row| row.no.0).collect::<Vec<_>>(), readable, "{column} {limit}");
+            match (&found.unreadable[..], known) {
+                ([], Some(_)) => {}
+                ([one], None) => {
+                    assert_eq!((one.tenant, one.application, one.event), (TENANT, APP, EventNo(2)));
+                    assert!(matches!(&one.error, StoreError::Corrupt { table: "event", row } if row == "2"), "{one:?}");
+                }
+                other => panic!("{column} {limit}: {other:?}"),
+            }
+        }
+        assert_eq!(lawless_connection(&file).execute(&turn, []).expect("mends"), 1);
+    }
 }
 
 #[tokio::test]

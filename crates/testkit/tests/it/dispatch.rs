@@ -16,6 +16,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback;
 use countersign_protocol::signing::SigningKey;
 use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
+use countersign_store::testing::Damage;
 use countersign_store::{Batch, Store as _, Write};
 use countersign_testkit::backing::Backing;
 use countersign_testkit::receiver::{Received, Receiver};
@@ -23,6 +24,7 @@ use tempfile::TempDir;
 
 mod backlogs;
 mod behaviours;
+mod damaged;
 mod endpoints;
 mod ends;
 mod metrics;
@@ -47,8 +49,8 @@ struct Bench {
     app: Arc<App>,
     dispatcher: Arc<Dispatcher>,
     clock: Clock,
-    _folder: TempDir,
-    _backing: Backing,
+    folder: TempDir,
+    backing: Backing,
 }
 
 /// An application of a merchant and its first secret.
@@ -86,7 +88,7 @@ impl Bench {
         let app = run::open_app(&config, clock.clone(), None).await.expect("a fresh deployment opens");
         let app = Arc::new(app);
         let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
-        Self { app, dispatcher, clock, _folder: folder, _backing: backing }
+        Self { app, dispatcher, clock, folder, backing }
     }
 
     async fn owner(&self, url: Option<String>) -> Owner {
@@ -153,6 +155,15 @@ impl Bench {
 
     async fn commit(&self, write: Write) {
         self.app.store.commit(Batch(vec![write])).await.expect("is committed");
+    }
+
+    /// Makes rows unreadable, or readable again; whoever reads sees it.
+    async fn damage(&self, what: &Damage) {
+        match self.backing.database() {
+            Some(database) => database.damage(what).await,
+            None => what.file(&self.folder.path().join("data/countersign.db")),
+        }
+        self.commit(Write::PutSetting { name: "damaged".to_owned(), value: format!("{what:?}") }).await;
     }
 
     async fn state(&self, event: &EventRow) -> DeliveryState {

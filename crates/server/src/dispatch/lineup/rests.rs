@@ -2,8 +2,12 @@
 
 use countersign_domain::ids::ApplicationNo;
 use countersign_domain::time::UnixMillis;
+use countersign_store::contract::UnreadableEvent;
 
 use super::{Flight, Lineup, bytes_of};
+
+/// Events of an application that may be left alone while more of it is read past those that cannot be read back.
+const LEFT_OUT_MAX: usize = 1_024;
 
 impl Lineup {
     /// Leaves an event alone until an instant, though it is due.
@@ -13,6 +17,17 @@ impl Lineup {
         }
         self.note(flight.tenant, flight.application, until);
         self.land(flight);
+    }
+
+    /// Leaves an event alone that cannot be read back, and has what is behind it looked for. An application with too many of them rests as
+    /// a whole.
+    pub(in crate::dispatch) fn leave_out(&mut self, one: &UnreadableEvent, until: UnixMillis, now: UnixMillis) {
+        let place = self.place(one.tenant, one.application);
+        place.park(one.event, until);
+        if place.parked() >= LEFT_OUT_MAX {
+            place.rest(until);
+        }
+        self.note(one.tenant, one.application, now);
     }
 
     /// Leaves a whole application alone until an instant; what was ready of it is read again then.

@@ -22,7 +22,13 @@ async fn one(store: &Any, no: u128) -> EventRow {
 async fn due(store: &Any, now_ms: i64) -> Vec<i64> {
     let of = vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)];
     let pending = store.pending_of(Portion { of, known: Vec::new(), limit: 10_000 }).await.expect("reads");
-    pending.into_iter().filter(|e| e.due_at <= Some(at(now_ms))).map(|e| e.no.0).collect()
+    pending
+        .whole()
+        .expect("all can be read")
+        .into_iter()
+        .filter(|e| e.due_at <= Some(at(now_ms)))
+        .map(|e| e.no.0)
+        .collect()
 }
 
 fn of_other(no: i64, biz_id: &str) -> EventRow {
@@ -97,8 +103,8 @@ pub async fn pending_events_come_by_kind_and_due_time(store: Any) {
     let pending = |of: Vec<_>, known: &[i64], limit| {
         let (store, known) = (Arc::clone(&store), known.iter().copied().map(EventNo).collect());
         async move {
-            let rows = store.pending_of(Portion { of, known, limit }).await.expect("reads");
-            rows.into_iter().map(|e| e.no.0).collect::<Vec<_>>()
+            let found = store.pending_of(Portion { of, known, limit }).await.expect("reads");
+            found.whole().expect("all can be read").into_iter().map(|e| e.no.0).collect::<Vec<_>>()
         }
     };
     let both = || vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)];

@@ -53,7 +53,8 @@ async fn due(bench: &Bench) -> usize {
             .store
             .pending_of(Portion { of, known: Vec::new(), limit: 40_000 })
             .await
-            .expect("the store reads");
+            .expect("the store reads")
+            .rows;
         due += pending.iter().filter(|event| event.due_at <= Some(bench.clock.now())).count();
     }
     due

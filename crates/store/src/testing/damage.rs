@@ -1,0 +1,62 @@
+//! Rows that cannot be read back: their numbers that grow from 1 are below zero, which the schema lets nobody write. Done once more, a row is
+//! as it was.
+
+use std::path::Path;
+
+use countersign_domain::ids::EventNo;
+use countersign_domain::payment_order::PrepayId;
+use rusqlite::Connection;
+
+use super::Database;
+
+/// What is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// An event.
+    Event(EventNo),
+    /// An application, by its ClientId.
+    Application(String),
+    /// Payment orders up to this one.
+    PaymentOrdersTo(PrepayId),
+    /// A payment order, which has had so many revisions that there is no next one; once only.
+    LastRevision(PrepayId),
+    /// No attempt can be recorded.
+    Attempts,
+}
+
+impl Damage {
+    fn sql(&self, refuse: &str) -> String {
+        let turn = |table, column, which| format!("UPDATE {table} SET {column} = -{column} WHERE {which}");
+        match self {
+            Self::Event(no) => turn("event", "seq", format!("event_no = {}", no.0)),
+            Self::Application(client_id) => turn("application", "revision", format!("client_id = '{client_id}'")),
+            Self::PaymentOrdersTo(id) => turn("payment_order", "revision", format!("order_no <= {}", id.number())),
+            Self::LastRevision(id) => {
+                format!("UPDATE payment_order SET revision = {} WHERE order_no = {}", i64::MAX, id.number())
+            }
+            Self::Attempts => refuse.to_owned(),
+        }
+    }
+
+    /// Damages a file that a store has open. What has read it looks again after the store's next commit.
+    pub fn file(&self, file: &Path) {
+        let sql =
+            self.sql("CREATE TRIGGER refuse BEFORE INSERT ON attempt BEGIN SELECT RAISE(ABORT, 'no attempts'); END");
+        let conn = Connection::open(file).expect("opens");
+        conn.execute_batch(&format!("PRAGMA ignore_check_constraints = ON; {sql}")).expect("damages");
+    }
+}
+
+impl Database {
+    /// Damages it.
+    pub async fn damage(&self, with: &Damage) {
+        let constraints = [
+            "event DROP CONSTRAINT IF EXISTS event_seq",
+            "application DROP CONSTRAINT IF EXISTS application_revision",
+            "payment_order DROP CONSTRAINT IF EXISTS payment_order_revision",
+        ];
+        let loosen = constraints.map(|drop| format!("ALTER TABLE {drop}_check;")).concat();
+        let sql = with.sql("ALTER TABLE attempt ADD CONSTRAINT refuse CHECK (false) NOT VALID");
+        self.client().await.batch_execute(&format!("{loosen}{sql}")).await.expect("damages");
+    }
+}
