@@ -26,17 +26,18 @@ pub struct Trouble {
     bell: Notify,
 }
 
+/// Faults that come again and again, and that the log tells of now and then.
 #[derive(Debug, Default)]
-struct Told {
+pub(crate) struct Told {
     at: Option<Instant>,
     since: u64,
 }
 
 impl Told {
-    /// How many refusals there were since the last word, this one with them; none if it is too early for another.
-    fn due(&mut self, now: Instant) -> Option<u64> {
+    /// How many there were since the last word, this one with them; none if it is too early for another.
+    pub(crate) fn due(&mut self, every: Duration, now: Instant) -> Option<u64> {
         self.since += 1;
-        let is_due = self.at.is_none_or(|at| now.duration_since(at) >= SAID_EVERY);
+        let is_due = self.at.is_none_or(|at| now.duration_since(at) >= every);
         is_due.then(|| {
             self.at = Some(now);
             std::mem::take(&mut self.since)
@@ -47,7 +48,7 @@ impl Told {
 impl Trouble {
     /// The store refused a request. Whoever asked for it is told by their answer.
     pub fn met(&self, cause: &dyn Display) {
-        let due = self.told.lock().unwrap_or_else(PoisonError::into_inner).due(Instant::now());
+        let due = self.told.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now());
         if let Some(refused) = due {
             tracing::error!(refused, "The store could not answer: {cause}");
         }
@@ -86,12 +87,12 @@ mod tests {
     #[test]
     fn refusals_are_told_at_once_and_then_gathered() {
         let (mut told, now) = (Told::default(), Instant::now());
-        assert_eq!(told.due(now), Some(1));
+        assert_eq!(told.due(SAID_EVERY, now), Some(1));
         for _ in 0..500 {
-            assert_eq!(told.due(now + SAID_EVERY / 2), None);
+            assert_eq!(told.due(SAID_EVERY, now + SAID_EVERY / 2), None);
         }
-        assert_eq!(told.due(now + SAID_EVERY), Some(501));
-        assert_eq!(told.due(now + SAID_EVERY), None);
+        assert_eq!(told.due(SAID_EVERY, now + SAID_EVERY), Some(501));
+        assert_eq!(told.due(SAID_EVERY, now + SAID_EVERY), None);
     }
 
     #[test]

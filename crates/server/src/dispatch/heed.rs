@@ -9,13 +9,16 @@ use std::time::Duration;
 use countersign_domain::delivery::Schedule;
 use countersign_domain::lanes::Lane;
 use countersign_domain::time::UnixMillis;
+use countersign_store::StoreError;
 use countersign_store::contract::ApplicationRow;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::health::BreakerState;
 use super::lineup::{Lineup, Turned};
 use super::place::{Allows, EndpointView};
-use super::{Dispatcher, STORE_PAUSE};
+use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
+use crate::app::error::AppError;
+use crate::app::trouble::Told;
 
 /// How long somebody who asks how an endpoint stands waits for the dispatcher.
 const VIEW_FOR: Duration = Duration::from_millis(500);
@@ -49,21 +52,26 @@ impl Dispatcher {
 
     /// Takes up what is changed until it is cut off.
     pub(super) async fn heed_always(&self) {
+        let mut told = Told::default();
         loop {
             self.app.due.has_changed().await;
-            while !self.heed().await {
+            while let Err(error) = self.heed().await {
+                if let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std()) {
+                    tracing::warn!(%error, failed, "An application that has changed could not be read; it is tried again shortly");
+                }
                 sleep(STORE_PAUSE).await;
             }
         }
     }
 
-    /// Takes up what has changed of applications that something is remembered of. Whether that could be read; if not, it is to be
-    /// tried again.
-    pub(super) async fn heed(&self) -> bool {
+    /// Takes up what has changed of applications that something is remembered of. An error: not all could be read, and those are to be
+    /// tried again; one of them keeps none of the others waiting.
+    pub(super) async fn heed(&self) -> Result<(), AppError> {
         let changed = self.app.due.take_changed();
         if changed.is_empty() {
-            return true;
+            return Ok(());
         }
+        let mut first_error = None;
         let remembered = self.desk.lock().await.lineup.remembered(|client_id| changed.has(client_id));
         for (at, client_id) in remembered.iter().enumerate() {
             match self.app.known_application(client_id).await {
@@ -75,16 +83,22 @@ impl Dispatcher {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "An application that has changed could not be read; it is tried again shortly");
-                    remembered[at..].iter().for_each(|client_id| self.app.due.change(client_id));
-                    return false;
+                    let is_away = matches!(error, AppError::Store(StoreError::Unavailable(_)));
+                    let again = if is_away { &remembered[at..] } else { &remembered[at..=at] };
+                    for client_id in again {
+                        self.app.due.change(client_id);
+                    }
+                    first_error.get_or_insert(error);
+                    if is_away {
+                        break;
+                    }
                 }
             }
         }
         if !remembered.is_empty() {
             self.landed.notify_one();
         }
-        true
+        first_error.map_or(Ok(()), Err)
     }
 
     /// How an endpoint stands; none where another node delivers for it, or where this one does not come to say so.

@@ -84,6 +84,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const WAIT_MIN: Duration = Duration::from_millis(1);
 /// How long to leave the store alone after it failed.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
+/// The log tells this often of what fails again and again.
+const SAID_EVERY: Duration = Duration::from_secs(60);
 /// What waits for something that may change elsewhere is asked again after this, in ms.
 const RECHECK_MS: i64 = 5_000;
 /// An event that cannot be delivered or recorded for a fault of ours rests this long, in ms.

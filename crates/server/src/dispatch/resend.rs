@@ -14,8 +14,9 @@ use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use tokio::time::{Instant, timeout_at};
 
 use super::turn::Portion;
-use super::{Dispatcher, STORE_PAUSE};
+use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::events::as_read;
+use crate::app::trouble::Told;
 
 /// Redeliveries that are read at once.
 const PAGE: u32 = 64;
@@ -51,21 +52,31 @@ impl Dispatcher {
 
     /// Goes on with every redelivery of its lanes until it is cut off.
     pub(super) async fn resend_always(&self) {
-        let mut paces = Paces::new();
+        let (mut paces, mut told) = (Paces::new(), Told::default());
         loop {
-            let wake = match self.resend_round(&mut paces).await {
+            let mut first_error = None;
+            let wake = match self.resend_round(&mut paces, &mut first_error).await {
                 Ok(next) => next.unwrap_or_else(|| Instant::now() + LOOK_EVERY),
                 Err(error) => {
-                    tracing::warn!(%error, "What is to be sent again could not be; it is tried again shortly");
+                    first_error = Some(error);
                     Instant::now() + STORE_PAUSE
                 }
             };
+            if let Some(error) = first_error
+                && let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std())
+            {
+                tracing::warn!(%error, failed, "What is to be sent again could not be; it is tried again shortly");
+            }
             let _told = timeout_at(wake.min(Instant::now() + LOOK_EVERY), self.resends.notified()).await;
         }
     }
 
-    /// One portion of each redelivery whose time has come: when the next one has.
-    async fn resend_round(&self, paces: &mut Paces) -> Result<Option<Instant>, StoreError> {
+    /// One portion of each redelivery whose time has come: when the next one has. One that fails keeps none of the others waiting.
+    async fn resend_round(
+        &self,
+        paces: &mut Paces,
+        first_error: &mut Option<StoreError>,
+    ) -> Result<Option<Instant>, StoreError> {
         let (mut after, mut next) = (None, Paces::new());
         loop {
             let lanes = self.leases.open(Instant::now());
@@ -79,7 +90,13 @@ impl Dispatcher {
             for row in &page {
                 let now = Instant::now();
                 let waits = paces.get(&row.id).copied().filter(|until| *until > now);
-                let until = if waits.is_some() { waits } else { self.resend(row, now).await? };
+                let until = match waits {
+                    Some(_) => waits,
+                    None => self.resend(row, now).await.unwrap_or_else(|error| {
+                        first_error.get_or_insert(error);
+                        Some(now + STORE_PAUSE)
+                    }),
+                };
                 next.extend(until.map(|until| (row.id, until)));
             }
         }
@@ -163,6 +180,7 @@ mod tests {
     use countersign_domain::time::UnixMillis;
     use countersign_store::attempt_log::Phases;
     use countersign_store::contract::{AttemptRow, EventRow};
+    use countersign_store::testing::Damage;
 
     use super::*;
     use crate::app::fixtures::{application, happens, nobody};
@@ -230,7 +248,7 @@ mod tests {
         let id = begun.begun.expect("there is something to do").id;
         let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
         for _ in 0..2 {
-            dispatcher.resend_round(&mut Paces::new()).await.expect("a portion");
+            dispatcher.resend_round(&mut Paces::new(), &mut None).await.expect("a portion");
         }
         let row = redelivery::find(&app, id).await.expect("it is there");
         assert!(row.ended_at.is_some() && row.done == 2, "{row:?}");
@@ -238,6 +256,33 @@ mod tests {
             let (now, _) = app.store.event(event.event_id).await.expect("reads").expect("is there");
             assert_eq!(now.state, DeliveryState::Pending);
         }
+        close_store(&app.store).expect("it closes");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_application_that_cannot_be_read_keeps_no_redelivery_of_another_one_waiting() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let app = opened(&config).await;
+        let mut begun = Vec::new();
+        for name in ["damaged", "other"] {
+            let client_id = application(&app, name, Some("https://till.example/callback")).await;
+            dead(&app, &client_id).await;
+            let state = DeliveryState::Dead;
+            let wish = Wish { client_id: client_id.clone(), state, biz_id: None, from: None, to: None, rate_per_s: 9 };
+            let row = redelivery::start(&app, &wish, &|_| None, &nobody()).await.expect("it begins").begun;
+            begun.push((client_id, row.expect("there is something to do").id));
+        }
+        Damage::Application(begun[0].0.clone()).file(&config.data.join("countersign.db"));
+        happens(&app, &begun[1].0).await;
+        let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
+        let (mut paces, mut first_error) = (Paces::new(), None);
+        dispatcher.resend_round(&mut paces, &mut first_error).await.expect("a portion");
+        assert!(matches!(first_error, Some(StoreError::Corrupt { table: "application", .. })), "{first_error:?}");
+        let row = redelivery::find(&app, begun[1].1).await.expect("it is there");
+        assert!(row.ended_at.is_some() && row.done == 1, "{row:?}");
+        assert!(paces.contains_key(&begun[0].1), "it is not tried again at once");
         close_store(&app.store).expect("it closes");
     }
 

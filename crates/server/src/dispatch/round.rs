@@ -56,7 +56,9 @@ impl Dispatcher {
         if let Err(error) = self.turn_all().await {
             tracing::warn!(%error, "What is to be held or released could not be");
         }
-        self.heed().await;
+        if let Err(error) = self.heed().await {
+            tracing::warn!(%error, "An application that has changed could not be read");
+        }
         if let Err(error) = self.look_for(LaneSet::ALL).await {
             tracing::warn!(%error, "Who has something due could not be read");
         }

@@ -15,8 +15,9 @@ use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::leases::Leases;
-use super::{Dispatcher, LOOK_EVERY, STORE_PAUSE};
+use super::{Dispatcher, LOOK_EVERY, SAID_EVERY, STORE_PAUSE};
 use crate::app::events::as_read;
+use crate::app::trouble::Told;
 
 /// Applications that are read at once.
 const PAGE: u32 = 64;
@@ -40,11 +41,14 @@ impl Drop for Portion<'_> {
 impl Dispatcher {
     /// Turns what is to be turned until it is cut off.
     pub(super) async fn turn_always(&self) {
+        let mut told = Told::default();
         loop {
             let pause = match self.turn_all().await {
                 Ok(()) => LOOK_PAUSE,
                 Err(error) => {
-                    tracing::warn!(%error, "What is to be held or released could not be; it is tried again shortly");
+                    if let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std()) {
+                        tracing::warn!(%error, failed, "What is to be held or released could not be; it is tried again shortly");
+                    }
                     self.turns.notify_one();
                     STORE_PAUSE
                 }
@@ -55,16 +59,17 @@ impl Dispatcher {
         }
     }
 
-    /// Turns until there is nothing left in the lanes of this node.
+    /// Turns until there is nothing left in the lanes of this node, but for what cannot be turned. An error: the first of those.
     pub(super) async fn turn_all(&self) -> Result<(), StoreError> {
-        while self.turn_round().await? {
+        let mut first_error = None;
+        while self.turn_round(&mut first_error).await? {
             sleep(ROUND_PAUSE).await;
         }
-        Ok(())
+        first_error.map_or(Ok(()), Err)
     }
 
-    /// One portion for each application with a note: whether there was one.
-    async fn turn_round(&self) -> Result<bool, StoreError> {
+    /// One portion for each application with a note: whether there was one. One that fails keeps none of the others waiting.
+    async fn turn_round(&self, first_error: &mut Option<StoreError>) -> Result<bool, StoreError> {
         let (mut after, mut turned) = (None, false);
         loop {
             let lanes = self.leases.open(Instant::now());
@@ -75,7 +80,10 @@ impl Dispatcher {
             let Some(last) = page.last() else { return Ok(turned) };
             after = Some(last.place());
             for row in &page {
-                turned |= self.turn(row).await?;
+                match self.turn(row).await {
+                    Ok(is_worth_it) => turned |= is_worth_it,
+                    Err(error) => _ = first_error.get_or_insert(error),
+                }
             }
         }
     }
