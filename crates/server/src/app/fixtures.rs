@@ -1,9 +1,13 @@
 //! What tests of the program's parts begin with: a merchant with an application, and what happens to it.
 
-use countersign_store::contract::{EndpointSettings, EventRow};
+use countersign_domain::payment_order::{Content, PaymentKind};
+use countersign_domain::time::UnixMillis;
+use countersign_store::contract::{ApplicationRow, ApplicationView, ClaimKey, EndpointSettings, EventRow};
+use countersign_store::payment_order::{PaymentOrderRow, Received};
 
 use super::events::{self, Happening};
 use super::identity::{NewApplication, NewMerchant, Standing, create_application, create_merchant};
+use super::payment_orders::{Wanted, amount, create, currency};
 use super::{Actor, App};
 
 /// Nobody who calls.
@@ -39,4 +43,32 @@ pub async fn happens(app: &App, client_id: &str) -> EventRow {
         data: "{}".to_owned(),
     };
     events::emit(app, &what, &|_| None, &nobody()).await.expect("is written")
+}
+
+/// Its use of a nonce.
+pub fn claim(of: &ApplicationRow, nonce: &str, at: UnixMillis) -> ClaimKey {
+    ClaimKey { tenant: of.tenant, application: of.no, nonce: nonce.to_owned(), stamped_at: at }
+}
+
+/// A payment order of it.
+pub async fn ordered(app: &App, of: &ApplicationView, trade_no: &str) -> PaymentOrderRow {
+    let wanted = Wanted {
+        trade_no: trade_no.to_owned(),
+        content: Content {
+            kind: PaymentKind::Order,
+            currency: currency("currency", "USDT").expect("a currency"),
+            amount: amount("amount", "1", PaymentKind::Order).expect("an amount"),
+            merchant_user_id: None,
+            channel_id: None,
+            goods_name: None,
+            goods_detail: None,
+        },
+        terminal_type: None,
+        return_url: None,
+        cancel_url: None,
+        expires_at: None,
+        received: Received { head: String::new(), body: Vec::new() },
+    };
+    let claim = claim(&of.application, trade_no, app.clock.now());
+    create(app, &of.merchant, &of.application, &wanted, &claim, &nobody()).await.expect("is made")
 }

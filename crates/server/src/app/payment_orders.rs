@@ -328,40 +328,13 @@ mod tests {
     use std::collections::HashMap;
 
     use countersign_domain::lanes::Fence;
-    use countersign_store::contract::ApplicationView;
 
     use super::*;
-    use crate::app::fixtures::{application, nobody};
+    use crate::app::fixtures::{application, claim, nobody, ordered};
     use crate::app::identity::find_application;
     use crate::clock::Clock;
     use crate::config::Config;
     use crate::run::{close_store, initialise, open_app};
-
-    fn claim(of: &ApplicationRow, nonce: &str, at: UnixMillis) -> ClaimKey {
-        ClaimKey { tenant: of.tenant, application: of.no, nonce: nonce.to_owned(), stamped_at: at }
-    }
-
-    async fn ordered(app: &App, of: &ApplicationView, trade_no: &str) -> PaymentOrderRow {
-        let wanted = Wanted {
-            trade_no: trade_no.to_owned(),
-            content: Content {
-                kind: PaymentKind::Order,
-                currency: currency("currency", "USDT").expect("a currency"),
-                amount: amount("amount", "1", PaymentKind::Order).expect("an amount"),
-                merchant_user_id: None,
-                channel_id: None,
-                goods_name: None,
-                goods_detail: None,
-            },
-            terminal_type: None,
-            return_url: None,
-            cancel_url: None,
-            expires_at: None,
-            received: Received { head: String::new(), body: Vec::new() },
-        };
-        let claim = claim(&of.application, trade_no, app.clock.now());
-        create(app, &of.merchant, &of.application, &wanted, &claim, &nobody()).await.expect("is made")
-    }
 
     /// Else the merchant would hear of it at the dispatcher's own next look.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@
 //! written, in the same batch, guarded by the order's revision and by the lane of the application. So whoever dies in between leaves both
 //! undone, the next look finds the order again, and of two nodes one writes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,59 +16,104 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::turn::Portion;
-use super::{Dispatcher, STORE_PAUSE};
+use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::payment_orders;
+use crate::app::trouble::Told;
 
 /// Orders are looked for this often; their callbacks are written within 2 s.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Orders of one look, of each lane.
 const PAGE: u32 = 256;
+/// Orders that a look reaches beyond where they cannot be noted.
+const STUCK_MAX: u32 = 8_192;
 /// Orders that are noted at once, so that they share commits.
 const AT_ONCE: usize = 64;
 /// Between two rounds, so that others who write have their turn.
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
+/// What came of a round.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// Whether another one is worth while at once.
+    goes_on: bool,
+    /// Orders that will be found again, before all others.
+    stuck: u32,
+    /// Why the first one could not be noted.
+    first_error: Option<String>,
+}
+
+impl Round {
+    /// An order could not be noted.
+    fn failed(&mut self, error: &StoreError) {
+        match error {
+            StoreError::Unavailable(_) => {}
+            StoreError::Corrupt { .. } | StoreError::Unfit(_) => self.stuck = self.stuck.saturating_add(1),
+        }
+        self.first_error.get_or_insert_with(|| error.to_string());
+    }
+}
+
 impl Dispatcher {
     /// Notes what has expired until it is cut off.
     pub(super) async fn expire_always(self: Arc<Self>) {
+        let (mut told, mut stuck) = (Told::default(), 0);
         loop {
-            let pause = match self.clone().expire_round().await {
-                Ok(true) => ROUND_PAUSE,
-                Ok(false) => LOOK_EVERY,
-                Err(error) => {
-                    tracing::warn!(%error, "Payment orders that have expired could not be told of; it is tried again shortly");
-                    STORE_PAUSE
+            let (pause, error) = match self.clone().expire_round(stuck).await {
+                Ok(round) => {
+                    stuck = round.stuck;
+                    (if round.goes_on { ROUND_PAUSE } else { LOOK_EVERY }, round.first_error)
                 }
+                Err(error) => (STORE_PAUSE, Some(error.to_string())),
             };
+            if let Some(error) = error
+                && let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std())
+            {
+                tracing::warn!(
+                    error,
+                    failed,
+                    "Payment orders that have expired could not be told of; it is tried again shortly"
+                );
+            }
             sleep(pause).await;
         }
     }
 
-    /// What has expired by now in the lanes of this node: whether there may be more.
-    pub(super) async fn expire_round(self: Arc<Self>) -> Result<bool, StoreError> {
+    /// What has expired by now in the lanes of this node. So many of before were `stuck`: the page reaches beyond them. One that cannot be
+    /// noted keeps none of the others waiting.
+    pub(super) async fn expire_round(self: Arc<Self>, stuck: u32) -> Result<Round, StoreError> {
         let lanes = self.leases.open(Instant::now());
         if lanes.is_empty() {
-            return Ok(false);
+            return Ok(Round::default());
         }
-        let rows = payment_orders::expired(&self.app, lanes, PAGE).await?;
-        let may_be_more = rows.len() >= PAGE as usize;
-        let (mut noted, mut first_error) = (false, None);
-        // One that cannot be read back keeps none of the others waiting.
-        let readable = rows.into_iter().filter_map(|row| row.map_err(|error| first_error = Some(error)).ok());
-        let mut waiting = readable.collect::<Vec<_>>().into_iter();
-        let mut under_way = JoinSet::new();
+        let limit = PAGE + stuck.min(STUCK_MAX);
+        let rows = payment_orders::expired(&self.app, lanes, limit).await?;
+        let is_full = rows.len() >= limit as usize;
+        let (mut noted, mut round, mut waiting) = (false, Round::default(), rows.into_iter());
+        let (mut under_way, mut names) = (JoinSet::new(), HashMap::new());
         loop {
-            for row in waiting.by_ref().take(AT_ONCE.saturating_sub(under_way.len())) {
-                under_way.spawn(self.clone().expire(row));
+            while under_way.len() < AT_ONCE
+                && let Some(row) = waiting.next()
+            {
+                match row {
+                    Ok(row) => {
+                        let name = row.order.prepay_id;
+                        names.insert(under_way.spawn(self.clone().expire(row)).id(), name);
+                    }
+                    Err(error) => round.failed(&error),
+                }
             }
-            // One that fails does not cut the others off.
-            match under_way.join_next().await.map(|ended| ended.expect("noting an order does not panic")) {
-                Some(Ok(done)) => noted |= done,
-                Some(Err(error)) => first_error = first_error.or(Some(error)),
+            match under_way.join_next_with_id().await {
+                Some(Ok((_, Ok(done)))) => noted |= done,
+                Some(Ok((_, Err(error)))) => round.failed(&error),
+                Some(Err(panic)) => {
+                    let name = names.get(&panic.id()).map(ToString::to_string).unwrap_or_default();
+                    round.failed(&StoreError::Unfit(format!("noting payment order {name} panicked: {panic}")));
+                }
                 None => break,
             }
         }
-        first_error.map_or(Ok(may_be_more && noted), Err)
+        round.goes_on = is_full && (noted || round.stuck.min(STUCK_MAX) > stuck);
+        Ok(round)
     }
 
     /// Notes one order: whether that was done, or need not be done any more.
@@ -85,5 +131,96 @@ impl Dispatcher {
             Err(CommitError::Conflict(_) | CommitError::Unknown) => Ok(false),
             Err(CommitError::Store(error)) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::payment_order::PaymentStatus;
+    use countersign_store::Store as _;
+    use countersign_store::Write;
+    use countersign_store::batch::Batch;
+    use countersign_store::payment_order::PaymentOrderRow;
+    use countersign_store::testing::Damage;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::app::App;
+    use crate::app::fixtures::{application, ordered};
+    use crate::app::identity::find_application;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::dispatch::DispatchSettings;
+    use crate::run::{close_store, initialise, open_app};
+
+    /// A deployment with so many orders, all of which have expired.
+    async fn expired(count: usize) -> (TempDir, Config, Arc<App>, Vec<PaymentOrderRow>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let clock = Clock::manual(Clock::System.now());
+        let app = Arc::new(open_app(&config, clock.clone(), None).await.expect("it opens"));
+        let client_id = application(&app, "till", Some("https://till.example/callback")).await;
+        let of = find_application(&app, &client_id).await.expect("is there");
+        let mut orders = Vec::with_capacity(count);
+        for no in 0..count {
+            orders.push(ordered(&app, &of, &format!("T-{no}")).await);
+        }
+        let last = orders.last().expect("some").order.expires_at;
+        clock.advance_ms(last.0 - clock.now().0);
+        (folder, config, app, orders)
+    }
+
+    async fn damage(config: &Config, app: &App, what: Damage) {
+        what.file(&config.data.join("countersign.db"));
+        let seen = Write::PutSetting { name: "damaged".to_owned(), value: String::new() };
+        app.store.commit(Batch(vec![seen])).await.expect("is committed");
+    }
+
+    fn dispatcher(app: &Arc<App>) -> Arc<Dispatcher> {
+        Arc::new(Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold"))
+    }
+
+    async fn status(app: &App, row: &PaymentOrderRow) -> PaymentStatus {
+        payment_orders::show(app, row.order.prepay_id).await.expect("is there").1.order.status
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_page_of_orders_that_cannot_be_read_keeps_none_behind_it_waiting_and_slows_none() {
+        let page = PAGE as usize;
+        let (_folder, config, app, orders) = expired(2 * page + 1).await;
+        damage(&config, &app, Damage::PaymentOrdersTo(orders[page - 1].order.prepay_id)).await;
+        let dispatcher = dispatcher(&app);
+        let (mut stuck, mut rounds) = (0, Vec::new());
+        for _ in 0..4 {
+            let round = dispatcher.clone().expire_round(stuck).await.expect("the store reads");
+            assert!(round.first_error.is_some(), "it is told");
+            stuck = round.stuck;
+            rounds.push((round.goes_on, round.stuck));
+        }
+        assert_eq!(rounds, [(true, PAGE), (true, PAGE), (false, PAGE), (false, PAGE)]);
+        for row in &orders[page..] {
+            assert_eq!(status(&app, row).await, PaymentStatus::Expired);
+        }
+        damage(&config, &app, Damage::PaymentOrdersTo(orders[page - 1].order.prepay_id)).await;
+        let round = dispatcher.expire_round(stuck).await.expect("the store reads");
+        assert!(round.first_error.is_none() && round.stuck == 0, "{round:?}");
+        assert_eq!(status(&app, &orders[0]).await, PaymentStatus::Expired);
+        close_store(&app.store).expect("it closes");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_panic_over_one_order_is_told_and_the_others_are_noted() {
+        let (_folder, config, app, orders) = expired(3).await;
+        let odd = orders[0].order.prepay_id;
+        damage(&config, &app, Damage::LastRevision(odd)).await;
+        let round = dispatcher(&app).expire_round(0).await.expect("the store reads");
+        let told = round.first_error.expect("it is told");
+        assert!(told.starts_with(&format!("noting payment order {odd} panicked: ")), "{told}");
+        assert_eq!((round.goes_on, round.stuck), (false, 1));
+        for row in &orders[1..] {
+            assert_eq!(status(&app, row).await, PaymentStatus::Expired);
+        }
+        close_store(&app.store).expect("it closes");
     }
 }
