@@ -28,8 +28,8 @@ use crate::app::events::as_read;
 use crate::app::turns::TurnKey;
 
 /// First and longest pause before a commit is tried again.
-pub(super) const COMMIT_PAUSE_MIN: Duration = Duration::from_millis(50);
-pub(super) const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
+const COMMIT_PAUSE_MIN: Duration = Duration::from_millis(50);
+const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a commit is tried again while the store is away. Beyond, the attempt is not counted and is made again.
 pub(super) const COMMIT_FOR: Duration = Duration::from_secs(30);
 /// As long where changes of the application wait for it.
@@ -47,6 +47,29 @@ pub(super) enum Fate {
     Broken,
 }
 
+/// Tries of a commit while the store is away, farther and farther apart: an attempt that was made should be counted. Repeating is safe, since
+/// the guard of `RecordAttempt` holds once.
+pub(super) struct Tries {
+    end: Instant,
+    pause: Duration,
+}
+
+impl Tries {
+    pub(super) fn within(patience: Duration) -> Self {
+        Self { end: Instant::now() + patience, pause: COMMIT_PAUSE_MIN }
+    }
+
+    /// Waits until the next one; false: there is none any more.
+    pub(super) async fn again(&mut self) -> bool {
+        let is_left = Instant::now() + self.pause < self.end;
+        if is_left {
+            sleep(self.pause).await;
+            self.pause = (self.pause * 2).min(COMMIT_PAUSE_MAX);
+        }
+        is_left
+    }
+}
+
 impl Dispatcher {
     /// Decides what becomes of the event, says so, and hands that over to be recorded.
     pub(super) async fn record(
@@ -59,7 +82,7 @@ impl Dispatcher {
     ) -> Ended {
         let now = self.app.clock.now();
         let number = event.attempts + 1;
-        let made = u32::try_from(number).unwrap_or(u32::MAX);
+        let count = u32::try_from(number).unwrap_or(u32::MAX);
         // While the attempt was under way the endpoint's own schedule may have changed. What is delivered needs neither that nor chance.
         let (fresh, spread) = if report.outcome == Outcome::Delivered {
             (None, 0)
@@ -70,18 +93,17 @@ impl Dispatcher {
         let row = fresh.as_deref().map_or(&known.application, |fresh| &fresh.application);
         let schedule = self.schedule_of(row);
         let verdict =
-            after_attempt(made, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
+            after_attempt(count, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
         self.meters.ended(&report);
         tell(event, known, number, &report, verdict, now);
         let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
-        let attempt = Made::of(event, fence, began, report);
+        let made = Made::of(event, fence, began, report);
         match verdict {
-            Verdict::DisableEndpoint => Box::pin(self.disable(event, &attempt, url)).await,
+            Verdict::DisableEndpoint => Box::pin(self.disable(event, &made, url)).await,
             Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
-                let death = (verdict == Verdict::Dead).then(|| ends::death(event, &attempt.row, now));
-                let (flight, Made { row: attempt, bytes }) = (Flight::of(event), attempt);
-                Ended::Made(Box::new(Record { flight, attempt, bytes, state, due_at, death, sign }))
+                let death = (verdict == Verdict::Dead).then(|| ends::death(event, &made.row, now));
+                Ended::Made(Box::new(Record { flight: Flight::of(event), made, state, due_at, death, sign }))
             }
         }
     }
@@ -142,7 +164,7 @@ impl Dispatcher {
     }
 
     /// The endpoint said 410: its callbacks are disabled and a portion of its pending events held, with the attempt, in one batch.
-    async fn disable(&self, event: &EventRow, attempt: &Made, url: &str) -> Ended {
+    async fn disable(&self, event: &EventRow, made: &Made, url: &str) -> Ended {
         let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
         let end = Instant::now() + COMMIT_IN_TURN_FOR;
         loop {
@@ -162,44 +184,36 @@ impl Dispatcher {
                     return Ended::Waits { until: now.plus_ms(FAULT_MS) };
                 }
             };
-            if row.callback_enabled && row.callback_url.as_deref().is_some_and(|now_url| now_url != url) {
-                // Somebody has set another URL meanwhile: it is not the one that is gone, and gets the event at once.
-                let again = record_attempt(event, attempt, DeliveryState::Pending, Some(now));
-                let again = vec![Write::Guard(as_read(&row)), again];
-                if matches!(
-                    self.commit(attempt.row.fence, Batch(again), COMMIT_IN_TURN_FOR).await,
-                    Fate::Conflict(Conflict::Moved(Key::Application(_)))
-                ) {
-                    continue;
-                }
-                self.app.callers.forget(&event.client_id);
-                return Ended::Again;
-            }
+            // Where somebody has set another URL meanwhile, it is not the one that is gone, and gets the event at once.
+            let is_gone = !row.callback_enabled || row.callback_url.as_deref().is_none_or(|now_url| now_url == url);
             let was_enabled = row.callback_enabled;
-            let fate =
-                self.commit(attempt.row.fence, batch_of_disabling(event, attempt, row, now), COMMIT_IN_TURN_FOR).await;
+            let batch = if is_gone {
+                batch_of_disabling(event, made, row, now)
+            } else {
+                let again = made.write(&Flight::of(event), DeliveryState::Pending, Some(now));
+                Batch(vec![Write::Guard(as_read(&row)), again])
+            };
+            let fate = self.commit(made.row.fence, batch, COMMIT_IN_TURN_FOR).await;
             self.app.callers.forget(&event.client_id);
             self.turns.notify_one();
             match fate {
-                Fate::Committed => {
+                Fate::Committed if is_gone => {
                     if was_enabled {
                         ends::count_disabled();
                     }
-                    return Ended::Held { last: Some(attempt.row.outcome) };
+                    return Ended::Held { last: Some(made.row.outcome) };
                 }
                 Fate::Conflict(Conflict::Moved(Key::Application(_))) => {}
-                Fate::Fenced | Fate::Conflict(_) => return Ended::Again,
+                Fate::Committed | Fate::Fenced | Fate::Conflict(_) => return Ended::Again,
                 Fate::Away => return Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
                 Fate::Broken => return Ended::Waits { until: now.plus_ms(FAULT_MS) },
             }
         }
     }
 
-    /// Commits, also where the store is away for a while: an attempt that was made should be counted. Repeating is safe, since
-    /// the guard of `RecordAttempt` holds once.
+    /// Commits, also where the store is away for a while.
     async fn commit(&self, fence: Fence, batch: Batch, patience: Duration) -> Fate {
-        let end = Instant::now() + patience;
-        let mut pause = COMMIT_PAUSE_MIN;
+        let mut tries = Tries::within(patience);
         loop {
             match self.fate(self.app.store.commit(batch.clone()).await, fence) {
                 Ok(fate) => return fate,
@@ -207,14 +221,12 @@ impl Dispatcher {
                     self.app.trouble.met(&format_args!("a callback's attempt is not recorded yet: {error}"));
                 }
             }
-            if Instant::now() + pause >= end {
+            if !tries.again().await {
                 tracing::warn!(
                     "The store was away for too long: a callback's attempt is not recorded, and is made again"
                 );
                 return Fate::Away;
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(COMMIT_PAUSE_MAX);
         }
     }
 
@@ -242,7 +254,7 @@ impl Dispatcher {
     }
 }
 
-fn batch_of_disabling(event: &EventRow, attempt: &Made, mut row: ApplicationRow, now: UnixMillis) -> Batch {
+fn batch_of_disabling(event: &EventRow, made: &Made, mut row: ApplicationRow, now: UnixMillis) -> Batch {
     // The application first and its deliveries after it, as in each change of it: nodes that lock them in one order do not wait in a ring.
     let mut writes = Vec::with_capacity(5);
     if row.callback_enabled {
@@ -259,7 +271,7 @@ fn batch_of_disabling(event: &EventRow, attempt: &Made, mut row: ApplicationRow,
         // Who enables them in this moment releases what is held by then.
         writes.push(Write::Guard(as_read(&row)));
     }
-    writes.push(record_attempt(event, attempt, DeliveryState::Held, None));
+    writes.push(made.write(&Flight::of(event), DeliveryState::Held, None));
     writes.extend(holding(event, now));
     Batch(writes)
 }
@@ -270,16 +282,11 @@ fn holding(event: &EventRow, now: UnixMillis) -> [Write; 2] {
     [Write::Turn { tenant, application, due_at: now }, Write::HoldPending { tenant, application }]
 }
 
-fn record_attempt(event: &EventRow, attempt: &Made, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {
-    let (tenant, application) = (event.tenant, event.application);
-    let (attempt, bytes) = (attempt.row.clone(), attempt.bytes.clone());
-    Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at }
-}
-
 /// An attempt that was made, as it is recorded.
-struct Made {
-    row: Arc<AttemptRow>,
-    bytes: Option<Arc<AttemptBytes>>,
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) row: Arc<AttemptRow>,
+    pub(super) bytes: Option<Arc<AttemptBytes>>,
 }
 
 impl Made {
@@ -297,6 +304,13 @@ impl Made {
             phases: report.phases,
         };
         Self { row: Arc::new(row), bytes: report.bytes.map(Arc::new) }
+    }
+
+    /// Records it, and what becomes of its event.
+    pub(super) fn write(&self, flight: &Flight, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {
+        let Flight { tenant, application, .. } = *flight;
+        let (attempt, bytes) = (self.row.clone(), self.bytes.clone());
+        Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at }
     }
 }
 

@@ -11,14 +11,12 @@ use std::time::Duration;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
-use countersign_store::attempt_log::AttemptBytes;
-use countersign_store::contract::AttemptRow;
 use countersign_store::{Batch, Store as _, Write};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::flight::Flight;
 use super::health::Sign;
-use super::record::{COMMIT_FOR, COMMIT_PAUSE_MAX, COMMIT_PAUSE_MIN, Fate};
+use super::record::{COMMIT_FOR, Fate, Made, Tries};
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, ends};
 
 /// How long a record waits for others, where attempts are under way whose records may come.
@@ -30,8 +28,7 @@ const FULL: usize = 256;
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) flight: Flight,
-    pub(super) attempt: Arc<AttemptRow>,
-    pub(super) bytes: Option<Arc<AttemptBytes>>,
+    pub(super) made: Made,
     pub(super) state: DeliveryState,
     pub(super) due_at: Option<UnixMillis>,
     /// What tells the operators, where it was the last one.
@@ -41,19 +38,17 @@ pub(super) struct Record {
 
 impl Record {
     fn batch(&self) -> Batch {
-        let Flight { tenant, application, .. } = self.flight;
-        let (attempt, bytes, state, due_at) = (self.attempt.clone(), self.bytes.clone(), self.state, self.due_at);
-        let recorded = Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at };
+        let recorded = self.made.write(&self.flight, self.state, self.due_at);
         Batch([recorded].into_iter().chain(self.death.clone()).collect())
     }
 
     /// Whether the endpoint has taken the callback.
     pub(super) fn is_delivered(&self) -> bool {
-        self.attempt.outcome == Outcome::Delivered
+        self.made.row.outcome == Outcome::Delivered
     }
 
     fn fence(&self) -> Fence {
-        self.attempt.fence
+        self.made.row.fence
     }
 }
 
@@ -110,12 +105,10 @@ impl Drop for Group<'_> {
 }
 
 impl Dispatcher {
-    /// Commits records, each by itself, also where the store is away for a while: an attempt that was made should be counted. Repeating is
-    /// safe, since the guard of `RecordAttempt` holds once.
+    /// Commits records, each by itself, also where the store is away for a while.
     pub(super) async fn note(self: Arc<Self>, records: Vec<Record>) {
         let mut group = Group { dispatcher: &self, records };
-        let end = Instant::now() + COMMIT_FOR;
-        let mut pause = COMMIT_PAUSE_MIN;
+        let mut tries = Tries::within(COMMIT_FOR);
         loop {
             let batches = group.records.iter().map(Record::batch).collect();
             let answers = self.app.store.commit_each(batches).await;
@@ -133,16 +126,14 @@ impl Dispatcher {
             self.tell(noted);
             let Some(error) = away else { return };
             let attempts = group.records.len();
-            if Instant::now() + pause >= end {
+            self.app.trouble.met(&format_args!("{attempts} attempts at callbacks are not recorded yet: {error}"));
+            if !tries.again().await {
                 tracing::warn!(
                     attempts,
                     "The store was away for too long: attempts at callbacks are not recorded, and are made again"
                 );
                 return group.give_up(RECHECK_MS);
             }
-            self.app.trouble.met(&format_args!("{attempts} attempts at callbacks are not recorded yet: {error}"));
-            sleep(pause).await;
-            pause = (pause * 2).min(COMMIT_PAUSE_MAX);
         }
     }
 
@@ -154,7 +145,7 @@ impl Dispatcher {
                 if record.death.is_some() {
                     ends::count_death();
                 }
-                Ended::Attempted { next: record.due_at, sign: record.sign, outcome: record.attempt.outcome }
+                Ended::Attempted { next: record.due_at, sign: record.sign, outcome: record.made.row.outcome }
             }
             Fate::Away => Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
             Fate::Broken => Ended::Waits { until: self.app.clock.now().plus_ms(FAULT_MS) },
@@ -167,6 +158,7 @@ impl Dispatcher {
 mod tests {
     use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
     use countersign_store::attempt_log::Phases;
+    use countersign_store::contract::AttemptRow;
 
     use super::*;
 
@@ -184,8 +176,8 @@ mod tests {
             phases: Phases::default(),
         };
         let flight = Flight { event: EventNo(no), tenant: TenantNo(1), application: ApplicationNo(1), by_hand: false };
-        let (attempt, state) = (Arc::new(attempt), DeliveryState::Delivered);
-        Record { flight, attempt, bytes: None, state, due_at: None, death: None, sign: Sign::Good }
+        let (made, state) = (Made { row: Arc::new(attempt), bytes: None }, DeliveryState::Delivered);
+        Record { flight, made, state, due_at: None, death: None, sign: Sign::Good }
     }
 
     fn numbers(due: Option<Vec<Record>>) -> Vec<i64> {

@@ -82,3 +82,21 @@ async fn an_application_that_cannot_be_read_keeps_no_change_of_another_one_waiti
         assert_eq!(stands.at_once_max, 3);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_recorded_rests_also_where_another_url_was_set_meanwhile() {
+    let bench = Bench::new().await;
+    let (gone, new) = (receiver().await, receiver().await);
+    gone.answer_with(Reply::HeldStatus(410));
+    let owner = bench.owner(Some(gone.url())).await;
+    let event = bench.emit(&owner, "one").await;
+    let dispatcher = bench.dispatcher.clone();
+    let delivering = tokio::spawn(async move { dispatcher.deliver_due(START).await });
+    gone.wait_for(1, SOON).await.expect("an attempt");
+    bench.set_url(&owner, new.url()).await;
+    bench.damage(&Damage::Attempts).await;
+    gone.release(1);
+    assert_eq!(delivering.await.expect("no panic"), 1, "it is not made again at once");
+    assert!(new.received().is_empty());
+    assert_eq!(bench.state(&event).await, DeliveryState::Pending);
+}
