@@ -248,7 +248,7 @@ fn within(side: Side, (min, max): Range, found: Amount) -> Result<(), PriceRefus
     if (min..=max).contains(&found) { Ok(()) } else { Err(PriceRefused::Outside { side, min, max, found }) }
 }
 
-/// The computed amount, if it is within its limits. `exists`: whether there is an amount that the caller could give in place of his.
+/// The computed amount, if it is within its limits. `exists`: whether there is an amount that the caller could give in its place.
 fn comes_within(
     side: Side,
     (min, max): Range,

@@ -14,7 +14,7 @@ use crate::time::UnixMillis;
 pub enum Outcome {
     /// 2xx and `returnCode` SUCCESS.
     Delivered,
-    /// Every address of the name, or the URL itself, is forbidden.
+    /// The URL is forbidden, or the name leads to a forbidden address, alone or beside others.
     RefusedAddress,
     /// The name could not be looked up.
     DnsFailed,
@@ -72,7 +72,7 @@ impl Outcome {
 pub enum DeliveryState {
     /// Waits for its next attempt.
     Pending,
-    /// Waits for a URL, or for callbacks to be enabled again.
+    /// Waits for a URL, for callbacks to be enabled or released again, or for its merchant to be enabled again.
     Held,
     /// The merchant said SUCCESS. Final, unless redelivered by hand.
     Delivered,

@@ -89,7 +89,7 @@ fn why(line: &Map<String, Value>) -> String {
             "Its On-Behalf-Of, {acts_for}, is a sub-account of {merchant} that is disabled: `countersign sub-account update {acts_for} --enabled true` ends that."
         ),
         (_, "acts_for_itself_alone") => format!(
-            "It came with On-Behalf-Of, {acts_for:?}, and only an institution's own key may act for another: {client} belongs to {merchant}, which is none."
+            "It came with On-Behalf-Of, {acts_for:?}, and only an institution's own key may act for another: {client} belongs to {merchant}, which is not an institution."
         ),
         (_, "stamped_before_crash") => {
             "The machine has come back from a crash and could not tell the request from a replay.".to_owned()

@@ -27,8 +27,8 @@ pub const DELIVERIES_TURNED_MAX: usize = 2_000;
 pub const USES_FORGOTTEN_MAX: usize = 5_000;
 
 /// One change, applied whole or not at all. Writes are applied in order; the first guard that does not hold refuses the batch,
-/// and a refused batch leaves no trace. A batch touches one tenant, or the system's own audit lines, or reference tables only. A row that is there under another
-/// tenant than the write says is not there for the write.
+/// and a refused batch leaves no trace. A batch touches one tenant, or the system's own audit lines, or reference tables only. A row of a
+/// different tenant than the write names counts as absent.
 #[derive(Clone, Debug, Default)]
 pub struct Batch(pub Vec<Write>);
 

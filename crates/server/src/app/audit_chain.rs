@@ -3,7 +3,7 @@
 //! The key is the deployment's own, made by `init`, and kept sealed under the master key. So another master key changes no link.
 //!
 //! Invariant: no program begins a chain by itself where there are lines. Who can write to the database could take links and key away, and would
-//! have his log signed by the next start. A deployment from before the chain is begun by a command ([`begin`]).
+//! have their log signed by the next start. A deployment from before the chain is begun by a command ([`begin`]).
 
 use std::collections::BTreeMap;
 

@@ -60,7 +60,7 @@ pub struct Wanted {
     pub limits: Limits,
 }
 
-/// Sets a pair's rate and its limits, whole: what is not said is not limited.
+/// Sets a pair's rate and its limits, whole: an omitted limit means no limit.
 pub async fn put(app: &App, wanted: &Wanted, keep: &Keep<'_, RateRow>, actor: &Actor) -> Result<RateRow, AppError> {
     let subject = wanted.pair.to_string();
     let _turn = app.turns.take_soon(TurnKey::Rate(subject.clone())).await?;
@@ -93,7 +93,7 @@ pub async fn put(app: &App, wanted: &Wanted, keep: &Keep<'_, RateRow>, actor: &A
     Err(AppError::Busy)
 }
 
-/// A rate as a JSON text for the audit log. All of it is numbers, so nothing needs escaping.
+/// A rate as a JSON text for the audit log.
 fn describe(row: &RateRow) -> String {
     let Limits { base_min, base_max, quote_min, quote_max } = row.limits;
     let limit = |amount: Option<Amount>| amount.map(|amount| amount.to_string());

@@ -18,7 +18,7 @@ use super::error::AppError;
 
 /// How often a node looks.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
-/// Between two portions, so that whoever writes has the store for himself meanwhile.
+/// Between two portions, so that other writers get their turn.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Tenants, or applications, that are asked for at once.
 const PAGE: u32 = 64;

@@ -96,7 +96,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads a URL's host, without the brackets of an IPv6 literal.
+    /// The host as written, without the brackets of an IPv6 literal.
     pub const fn host(&self) -> &Arc<str> {
         &self.host
     }
@@ -193,7 +193,7 @@ impl Egress {
     }
 
     /// What a look-up found, each address once; refused as a whole if one may not be connected to: a name that stands for such an address
-    /// beside others is asked for by nobody who means well.
+    /// beside others has no legitimate use.
     pub fn vet_all(&self, found: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, EgressRefused> {
         let mut vetted = Vec::new();
         for address in found {

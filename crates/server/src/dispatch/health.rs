@@ -5,7 +5,7 @@
 //! pause, then one attempt goes, and how that ends decides. The pause doubles where nobody answers, and stays as it is where somebody does. A
 //! recovered endpoint begins with one attempt at once, so that what was waiting for it drains at a rate that rises while it stands it.
 //! An error that may be of that one event (500) never opens it: a handler that breaks at some orders gets the others without a pause.
-//! Nothing of this touches an endpoint with a single event: its schedule says all. The pause never outlasts the schedule of the event that failed.
+//! None of this applies to an endpoint with a single event: its schedule alone decides. The pause never outlasts the schedule of the event that failed.
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;

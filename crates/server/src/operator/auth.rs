@@ -90,7 +90,7 @@ async fn caller(desk: &Desk, role: Role, headers: &HeaderMap, context: Option<Co
         )
     };
     let over_budget = || {
-        let sentence = "too many requests from this address had no token that is good, and yours was not seen before; wait, then send it again";
+        let sentence = "too many requests from this address carried invalid tokens, and yours has not been used here before; wait, then try again";
         Problem::new(Code::RateLimited, sentence)
     };
     let digest = TokenDigest::of(bearer(headers).ok_or_else(stranger)?);

@@ -82,7 +82,7 @@ fn about_counts(config: &Config) -> Vec<String> {
         found.push(format!("limits.connections_per_address is {count}: one address may take every connection"));
     }
     let one = "one application may take everything";
-    let guesses = "a stranger may guess as fast as he can send";
+    let guesses = "a stranger may guess as fast as they can send";
     let memory = "requests may fill the memory";
     let rates = [
         ("rate_limit_per_s", config.rate_limit_per_s, shipped.rate_limit_per_s, one),
@@ -117,7 +117,7 @@ fn about_prices(config: &Config) -> Vec<String> {
     if is_long(config.quote_life, shipped.quote_life) {
         let seconds = config.quote_life.0.as_secs();
         found.push(format!(
-            "quote_life is {seconds} s: who holds a quote waits that long for the market to move his way"
+            "quote_life is {seconds} s: who holds a quote waits that long for the market to move their way"
         ));
     }
     if is_long(config.rate_max_age, shipped.rate_max_age) {

@@ -36,7 +36,7 @@ pub(super) fn trouble(error: &Error) -> Trouble {
     match code {
         // Two transactions met, or a person stopped the statement.
         "57014" | "23505" => Trouble::Again,
-        // A lock was not let go in time. Whoever tries again waits as long again, and all behind him with him.
+        // A lock was not let go in time. Whoever tries again waits as long again, and all behind with it.
         "55P03" => Trouble::Away,
         // The server ends, the session was ended, this server may only read, a plan of ours is out of date.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25006" | "0A000" | "26000" => Trouble::Lost,

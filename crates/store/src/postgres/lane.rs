@@ -1,6 +1,6 @@
 //! A lane: one connection that takes all batches that wait for it, commits them together, and only then answers each.
 //!
-//! Invariant: nobody is answered before the commit that carries his batch is durable, not even with a conflict: the row he lost
+//! Invariant: nobody is answered before the commit that carries their batch is durable, not even with a conflict: the row that they lost
 //! against may be of the same commit.
 //! Invariant: every transaction that writes puts a row of its lane and number, `done`, into `commit_mark`. When nobody answers the commit,
 //! the lane puts that same row there, not `done`. Whoever is first decides: if the lane is, the commit was not done and never will be,
@@ -459,7 +459,7 @@ fn answers(jobs: &[Job], verdicts: Vec<Result<(), CommitError>>, numbers: Option
         let mut committed = Committed::default();
         for write in batch.0.iter().filter_map(grouped) {
             if let Grouped::Event(event) = write {
-                // Done, but the numbers cannot be told: the caller may look for his event.
+                // Done, but the numbers cannot be told: the caller may look for the event.
                 let given = numbers
                     .and_then(|numbers| numbers.get(&(event.tenant.0, event.no.0)))
                     .ok_or(CommitError::Unknown)?;

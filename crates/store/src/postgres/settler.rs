@@ -1,7 +1,7 @@
 //! Makes claims last: many in one transaction, or those of one tenant where the tables may be spread by tenant.
 //!
-//! Invariant: nobody hears `Fresh` before the transaction that inserted his claim is committed, and nobody hears `Used` because of a row
-//! that may be his own: every row says which group of claims inserted it.
+//! Invariant: nobody hears `Fresh` before the transaction that inserted its claim is committed, and nobody hears `Used` because of a row
+//! that may be its own: every row says which group of claims inserted it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -397,7 +397,7 @@ statements! {
                    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1::bigint";
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
                     WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2)";
-    // Numbers within a tenant have no gap: whoever appends holds the tenant's head until his transaction ends, and nobody else's.
+    // Numbers within a tenant have no gap: whoever appends holds the tenant's head until that transaction ends, and nobody else's.
     // The links are made here, since only whoever holds the head knows what they hang on; what needs the key, the marks, was made before.
     // `link_before`: of a head that is inserted, the mark; else the link that was found. A null mark leaves the link as it was.
     // `lines`: how many the tenant gets; `back`: how many of them come after this one.

@@ -206,7 +206,7 @@ impl Store for SqliteStore {
     async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
         let claimed = self.nonces.reserve(claim);
         if claimed == Claimed::Fresh {
-            // Also where the caller goes away while he waits.
+            // Also where the caller goes away while it waits.
             let hold = Hold::new(&self.nonces, claim);
             self.cover(claim.stamped_at).await?;
             hold.keep();

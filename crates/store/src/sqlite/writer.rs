@@ -1,6 +1,6 @@
 //! The one thread that writes: it takes all batches that wait, commits them together, and only then answers each.
 //!
-//! Invariant: nobody is answered before the commit that carries his batch is on stable storage, not even with a conflict: the row he
+//! Invariant: nobody is answered before the commit that carries their batch is on stable storage, not even with a conflict: the row they
 //! lost against may be of the same commit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
