@@ -106,6 +106,8 @@ struct Inside {
     received: Mutex<Vec<Received>>,
     arrived: Notify,
     released: Semaphore,
+    /// Connections that it has closed after an answer, and nobody has asked for yet.
+    closed: Semaphore,
     accepted: Mutex<Vec<Accepted>>,
     under_way: AtomicUsize,
     under_way_most: AtomicUsize,
@@ -180,6 +182,7 @@ impl Receiver {
             received: Mutex::default(),
             arrived: Notify::new(),
             released: Semaphore::new(0),
+            closed: Semaphore::new(0),
             accepted: Mutex::default(),
             under_way: AtomicUsize::new(0),
             under_way_most: AtomicUsize::new(0),
@@ -219,6 +222,11 @@ impl Receiver {
     /// Lets so many [`Reply::Held`] go, now or when they come.
     pub fn release(&self, count: usize) {
         self.inside.released.add_permits(count);
+    }
+
+    /// Waits until it has closed one more connection of [`Reply::SuccessAndClose`].
+    pub async fn until_closed(&self) {
+        self.inside.closed.acquire().await.expect("it is never closed").forget();
     }
 
     /// Every connection that came so far.
@@ -429,6 +437,7 @@ async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply, under_
         Reply::SuccessAndClose => {
             say(stream, 200, "", SUCCESS).await?;
             stream.shutdown().await?;
+            inside.closed.add_permits(1);
             return Ok(false);
         }
         Reply::Reset => {

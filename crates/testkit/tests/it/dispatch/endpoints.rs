@@ -159,10 +159,9 @@ async fn a_connection_is_used_again_for_the_same_endpoint_only() {
     one.answer_with(Reply::SuccessAndClose);
     for round in 3..6 {
         let event = bench.emit(&first, &format!("{round}")).await;
-        // Long enough for the end of the connection to arrive.
-        tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(bench.deliver().await, 1);
         assert_eq!(bench.outcomes(&event).await, [Outcome::Delivered]);
+        one.until_closed().await;
     }
 }
 
