@@ -114,7 +114,7 @@ pub enum Write {
     /// Writes an event to the outbox: what happened and that it is owed. Guard: number and event id are new in the tenant.
     /// The store itself gives `seq` (per application) and `sequence` (per application and biz_id), both from 1 without gap:
     /// what the row carries in these two fields is ignored.
-    EnqueueEvent(Box<EventRow>),
+    EnqueueEvent(Arc<EventRow>),
     /// Records an attempt and its verdict together. Guards: the application's lane is at `attempt.fence` (see [`Guard::Lane`]), and the
     /// delivery's `attempts` is `attempt.attempt - 1`.
     RecordAttempt {

@@ -24,7 +24,7 @@ pub(crate) fn well_formed(batch: &Batch) -> Result<Option<TenantNo>, StoreError>
 }
 
 /// The tenant that a write belongs to; none for the small reference tables.
-const fn tenant_of(write: &Write) -> Option<TenantNo> {
+fn tenant_of(write: &Write) -> Option<TenantNo> {
     match write {
         Write::AppendRule { tenant, .. }
         | Write::Turn { tenant, .. }

@@ -1,6 +1,7 @@
 //! A server that starts with very many events queued: how soon it is ready, what it takes in memory, and how fast each endpoint is served
 //! when all of them come back at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -124,7 +125,7 @@ async fn fill(store: &AnyStore, owners: &[String], events: usize) -> Result<()> 
         let mut batches: Vec<Vec<Write>> = applications.iter().map(|_| Vec::new()).collect();
         for (n, of) in portion {
             let row = event(of, n, UnixMillis(begun + i64::try_from(n / 1_000)?))?;
-            batches[n % applications.len()].push(Write::EnqueueEvent(Box::new(row)));
+            batches[n % applications.len()].push(Write::EnqueueEvent(Arc::new(row)));
         }
         for batch in batches.into_iter().filter(|batch| !batch.is_empty()) {
             store.commit(Batch(batch)).await.context("events are queued")?;

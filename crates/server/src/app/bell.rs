@@ -1,19 +1,21 @@
 //! Tells the dispatcher that deliveries may be due: the one of this process, or of the node that has the lane.
 //!
-//! A ring says whose deliveries to look at, never what is due: that is read from the store. A ring that is lost or doubled changes
-//! nothing, since every dispatcher also looks by itself, only later.
+//! A ring says whose deliveries to look at, never what is due: that is read from the store, but for events that this process has just written
+//! ([`super::fresh`]). A ring that is lost or doubled changes nothing, since every dispatcher also looks by itself, only later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use countersign_domain::ids::{ApplicationNo, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_store::Store as _;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::App;
+use super::fresh::{Fresh, Written};
 
 /// Applications that are remembered by name; more are looked for.
 const NAMED_MAX: usize = 65_536;
@@ -53,6 +55,7 @@ impl Changed {
 pub struct Bell {
     ring: Notify,
     rung: Mutex<Rung>,
+    fresh: Mutex<Fresh>,
     change: Notify,
     changed: Mutex<Changed>,
     /// Lanes that this process delivers for.
@@ -67,6 +70,7 @@ impl Bell {
         Self {
             ring: Notify::new(),
             rung: Mutex::default(),
+            fresh: Mutex::default(),
             change: Notify::new(),
             changed: Mutex::default(),
             held: AtomicU64::new(held.0),
@@ -121,6 +125,25 @@ impl Bell {
     /// What was rung for since this was asked last.
     pub fn take(&self) -> Rung {
         std::mem::take(&mut *self.rung())
+    }
+
+    pub(super) fn fresh(&self) -> MutexGuard<'_, Fresh> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the dispatcher of this process that an event was handed over.
+    pub(super) fn wake(&self) {
+        self.ring.notify_one();
+    }
+
+    /// Events that were handed over since this was asked last.
+    pub fn written(&self) -> Written {
+        self.fresh().take(Instant::now())
+    }
+
+    /// A read has found these events: they are not handed over.
+    pub fn found(&self, events: impl Iterator<Item = EventNo>) {
+        self.fresh().found(events);
     }
 
     fn changed(&self) -> MutexGuard<'_, Changed> {

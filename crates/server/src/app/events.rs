@@ -9,7 +9,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::CallbackBody;
 use countersign_store::Store;
 use countersign_store::attempt_log::AttemptBytes;
-use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
+use countersign_store::batch::{Batch, Conflict, EventNumbers, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, ApplicationView, AttemptRow, CommitError, Cursor, EventFilter, EventRow,
 };
@@ -21,7 +21,7 @@ use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
-use super::{Actor, App, delivery};
+use super::{Actor, App, delivery, fresh};
 
 /// How often an event is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
@@ -138,21 +138,21 @@ async fn write(
     actor: &Actor,
 ) -> Result<Option<EventRow>, AppError> {
     for _ in 0..NUMBER_TRIES_MAX {
-        let event = new_event(app, receiver, what);
+        let event = Arc::new(new_event(app, receiver, what));
         let mut writes = Vec::with_capacity(4);
         if event.state == DeliveryState::Held {
             writes.push(Write::Guard(as_read(receiver.application())));
         }
-        writes.push(Write::EnqueueEvent(Box::new(event.clone())));
+        writes.push(Write::EnqueueEvent(event.clone()));
         writes.push(Write::RecordAudit(Box::new(audit(&event, actor))));
         writes.extend(kept(keep, &event));
-        match app.store.commit(Batch(writes)).await {
-            Ok(committed) => {
-                app.ring(event.tenant, event.application);
-                let numbers = committed.events.first().copied();
-                let numbered =
-                    numbers.map_or(event.clone(), |n| EventRow { seq: n.seq, sequence: n.sequence, ..event });
-                return Ok(Some(numbered));
+        match fresh::commit(app, event.clone(), Batch(writes)).await {
+            Ok(numbers) => {
+                let event = Arc::unwrap_or_clone(event);
+                return Ok(Some(match numbers {
+                    Some(EventNumbers { seq, sequence }) => EventRow { seq, sequence, ..event },
+                    None => event,
+                }));
             }
             Err(CommitError::Conflict(Conflict::Moved(Key::Application(_)))) => return Ok(None),
             // Another node drew the same number in the same millisecond.

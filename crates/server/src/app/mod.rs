@@ -29,6 +29,7 @@ pub mod evidence;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod forgotten;
+pub mod fresh;
 pub mod hints;
 pub mod identity;
 pub mod master_key;
@@ -91,7 +92,7 @@ pub struct App {
     pub uses: uses::Uses,
     /// Changes of one key take turns.
     pub turns: turns::Turns,
-    /// Rung after each commit that made a delivery due. It says "look", never what.
+    /// Rung after each commit that made a delivery due. It says "look", and what is due only of events that were just written.
     pub due: bell::Bell,
     /// Whether the store takes changes, as far as is known.
     pub trouble: trouble::Trouble,

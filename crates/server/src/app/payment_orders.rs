@@ -22,7 +22,7 @@ use countersign_store::{Store as _, StoreError};
 use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::turns::TurnKey;
-use super::{Actor, App};
+use super::{Actor, App, fresh};
 
 mod telling;
 
@@ -186,8 +186,7 @@ pub async fn close(
         let moved = machine::advance(&before.order, Mover::Merchant, step, now)?;
         let mut change = telling::change(app, &before, moved, now, actor).await?;
         change.writes.push(Write::ClaimNonce(claim.clone()));
-        if let Some(done) = commit(app, change, arrived).await? {
-            done.ring(app);
+        if commit(app, change, arrived).await? {
             return Ok(());
         }
         // It has moved since it was read.
@@ -214,8 +213,7 @@ pub async fn advance(
         change.writes.extend(rests_on.map(Write::Guard));
         let made = (owner, change.row.clone());
         change.writes.extend(kept(keep, &made));
-        if let Some(done) = commit(app, change, arrived).await? {
-            done.ring(app);
+        if commit(app, change, arrived).await? {
             return Ok(made);
         }
     }
@@ -245,14 +243,13 @@ async fn decide(
     Ok((moved, now, Some(Guard::RuleHead { tenant: owner.tenant, merchant: owner.no, version_no })))
 }
 
-/// None: somebody else was first, and there is time to decide anew.
-async fn commit(app: &App, change: telling::Change, arrived: UnixMillis) -> Result<Option<telling::Done>, AppError> {
-    let (writes, done) = change.split();
-    match app.store.commit(Batch(writes)).await {
-        Ok(_) => Ok(Some(done)),
+/// False: somebody else was first, and there is time to decide anew.
+async fn commit(app: &App, change: telling::Change, arrived: UnixMillis) -> Result<bool, AppError> {
+    match fresh::commit(app, change.event, Batch(change.writes)).await {
+        Ok(_) => Ok(true),
         Err(CommitError::Conflict(Conflict::NonceUsed)) => Err(AppError::NonceReused),
         Err(CommitError::Conflict(Conflict::Taken(Key::Idempotency))) => Err(AppError::Busy),
-        Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => Ok(None),
+        Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -263,20 +260,13 @@ pub async fn expire(app: &App, before: &PaymentOrderRow, rests_on: Guard) -> Res
     let step = Step { to: PaymentStatus::Expired, actual_amount: None, transact_at: None };
     let Ok(moved) = machine::advance(&before.order, Mover::Time, step, app.clock.now()) else { return Ok(()) };
     let actor = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
-    let change =
+    let mut change =
         telling::change(app, before, moved, before.order.expires_at, &actor).await.map_err(|error| match error {
             AppError::Store(error) => CommitError::Store(error),
             other => CommitError::Store(StoreError::Unfit(other.to_string())),
         })?;
-    let (mut writes, done) = change.split();
-    writes.push(Write::Guard(rests_on));
-    match app.store.commit(Batch(writes)).await {
-        Ok(_) => {
-            done.ring(app);
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
+    change.writes.push(Write::Guard(rests_on));
+    fresh::commit(app, change.event, Batch(change.writes)).await.map(|_| ())
 }
 
 /// An order for operators, with its owner and its moves.
@@ -347,7 +337,10 @@ mod tests {
         let client_id = application(&app, "till", Some("https://till.example/callback")).await;
         let of = find_application(&app, &client_id).await.expect("is there");
         let (tenant, no) = (of.application.tenant, of.application.no);
-        let rung = || std::mem::take(&mut app.due.take().applications);
+        let rung = || {
+            let written = app.due.written().events.into_iter().map(|event| (event.application, event.tenant));
+            written.chain(app.due.take().applications).collect::<HashMap<_, _>>()
+        };
         let [paid, closed, late] =
             [ordered(&app, &of, "paid").await, ordered(&app, &of, "closed").await, ordered(&app, &of, "late").await];
         rung();

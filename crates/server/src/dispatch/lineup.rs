@@ -1,7 +1,8 @@
 //! Which callback goes next: bookkeeping in memory, without IO and without a clock.
 //!
-//! Invariant: an event that is ready or in flight here is not taken a second time: a read leaves it out. A caller lands what has ended
-//! *before* it reads what is owed, so that a row read before an attempt was recorded can never begin that attempt again.
+//! Invariant: an event that is ready or in flight here is not taken a second time: a read leaves it out, and one that is handed over was found by
+//! none. A caller lands what has ended *before* it reads what is owed, so that a row read before an attempt was recorded can never begin that
+//! attempt again.
 //!
 //! Who waits for whom:
 //! - An application waits for its own attempts: it has so many at once as its endpoint stands ([`Health`]).
@@ -266,6 +267,21 @@ impl Lineup {
             }
             self.line_up(*application);
         }
+    }
+
+    /// An event that was written just now, and that no read has found, goes without being read where it is the next one: of an application that
+    /// is known and of which nothing else waits to be read. False: it is to be read.
+    pub(super) fn take_new(&mut self, event: EventRow) -> bool {
+        let (application, bytes) = (event.application, bytes_of(&event));
+        let is_filled = self.ready_bytes + bytes > READY_BYTES_MAX;
+        let Some(place) = self.places.get_mut(&application) else { return false };
+        if is_filled || !place.is_next(&event) {
+            return false;
+        }
+        place.take(event, 0);
+        self.ready_bytes += bytes;
+        self.line_up(application);
+        true
     }
 
     /// A read failed: these applications are looked at again then.

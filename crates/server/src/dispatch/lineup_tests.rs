@@ -456,6 +456,9 @@ fn an_open_endpoint_that_is_forgotten_is_not_counted_any_more() {
 #[path = "lineup_reading_tests.rs"]
 mod reading;
 
+#[path = "lineup_fresh_tests.rs"]
+mod fresh;
+
 #[path = "lineup_idle_tests.rs"]
 mod idle;
 

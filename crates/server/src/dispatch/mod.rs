@@ -1,11 +1,12 @@
 //! Delivers callbacks: takes what is due, makes the attempts, records each with its verdict.
 //!
-//! There is one path: a wake-up says "look", never "what". The dispatcher reads what is due from the store at start, after each
+//! A wake-up says "look", not "what". The dispatcher reads what is due from the store at start, after each
 //! commit that rang [`App::due`] (here or on another node), when a retry falls due, and every few seconds. So a crash anywhere has no special path: what was
-//! not recorded is due again, and is sent again with the same attempt number (delivery is at least once).
+//! not recorded is due again, and is sent again with the same attempt number (delivery is at least once). What this process has just written
+//! is handed over instead ([`crate::app::fresh`]), and nothing rests on that.
 //!
-//! Invariant: in one process an event is never attempted twice at once. The line-up takes it once, and what has ended is landed
-//! before the next read.
+//! Invariant: in one process an event is never attempted twice at once. The line-up takes it once, what has ended is landed
+//! before the next read, and what a read has found is not handed over.
 //! Invariant: of nodes that share a store one delivers for an application: the one that holds its lane ([`leases`]). An attempt that is still
 //! in flight when a lease runs out may meet one of the next holder; its result is refused, since it names the older term.
 //! Invariant: how much an application has waiting, and how its endpoint answers, costs its neighbours a bounded part of what there is

@@ -213,6 +213,15 @@ impl Place {
         self.kinds[repeated].ready.push_back(row);
     }
 
+    /// Whether an event that is not in memory may go without being read: a first attempt, where nothing waits to be read, neither first attempts nor
+    /// repeated ones, and what the application allows is known.
+    pub(super) fn is_next(&self, event: &EventRow) -> bool {
+        let is_first = event.attempts == 0 && event.due_at.is_some() && event.behind.is_none();
+        let is_known = self.url.is_some() && self.rests_until.is_none();
+        let waits = self.kinds.iter().any(|kind| kind.has_more) || self.kinds[0].ready.len() >= PORTION_MIN;
+        is_first && is_known && !waits
+    }
+
     /// The store may have more of both kinds.
     pub(super) fn expect_more(&mut self) {
         self.expect([true; 2]);

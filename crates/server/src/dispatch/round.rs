@@ -16,6 +16,7 @@ use super::flight::Flight;
 use super::heed::tell_turned;
 use super::lineup::Next;
 use super::{Desk, Dispatcher, Ended, FAULT_MS, LOOK_EVERY, STORE_PAUSE, WAIT_MIN};
+use crate::app::fresh::Written;
 
 /// Applications that are found at once.
 const OWED_PAGE: u32 = 4_096;
@@ -141,6 +142,8 @@ impl Dispatcher {
                 desk.lineup.note(tenant, application, now);
             }
         }
+        self.land(&mut desk, now);
+        self.take_written(&mut desk, now);
         let mut read = Ok(());
         // What has ended is handed over also where the store cannot be read.
         while read.is_ok() {
@@ -183,6 +186,20 @@ impl Dispatcher {
         desk.tasks.spawn(Box::pin(self.clone().handle(event, fence)));
     }
 
+    /// Takes what was written a moment ago and handed over. Where that cannot go next, what is owed is read.
+    fn take_written(&self, desk: &mut Desk, now: UnixMillis) {
+        let Written { events, is_old } = self.app.due.written();
+        for event in events {
+            let (tenant, application) = (event.tenant, event.application);
+            if !desk.open.contains(Lane::of(application)) {
+                // Whoever has its lane by now is told.
+                self.app.ring(tenant, application);
+            } else if is_old || !desk.lineup.take_new(event) {
+                desk.lineup.note(tenant, application, now);
+            }
+        }
+    }
+
     /// Reads what these applications have waiting.
     async fn read(&self, desk: &mut Desk, portion: Portion, now: UnixMillis) -> Result<(), StoreError> {
         let (of, limit) = (portion.of.clone(), portion.limit);
@@ -193,6 +210,8 @@ impl Dispatcher {
                 return Err(error);
             }
         };
+        let found = rows.iter().map(|row| row.no).chain(unreadable.iter().map(|one| one.event));
+        self.app.due.found(found);
         // One that waits behind another is looked at when that one is over.
         for row in rows.iter_mut().filter(|row| row.behind.is_none()) {
             row.due_at = row.due_at.map(|at| due(at, now));

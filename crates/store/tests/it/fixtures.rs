@@ -341,7 +341,7 @@ pub fn defer(event: i64, behind: i64, until: i64) -> Write {
 }
 
 pub fn enqueue(event: EventRow) -> Write {
-    Write::EnqueueEvent(Box::new(event))
+    Write::EnqueueEvent(Arc::new(event))
 }
 
 pub fn attempt(event: i64, attempt: i64, state: DeliveryState, due_at: Option<UnixMillis>) -> Write {

@@ -78,7 +78,9 @@ pub async fn run(kind: StoreKind, histories: usize, seed: u64) -> Result<Counts>
         while worlds.len() < WORLDS_AT_ONCE
             && let Some(seed) = waiting.pop()
         {
-            worlds.spawn(async move { world::play(kind, seed).await.with_context(|| format!("world of seed {seed}")) });
+            worlds.spawn(async move {
+                Box::pin(world::play(kind, seed)).await.with_context(|| format!("world of seed {seed}"))
+            });
         }
         let Some(ended) = worlds.join_next().await else { return Ok(counts) };
         counts.add(&ended?.with_context(|| format!("histories on {}, seed {seed}", kind.name()))?);

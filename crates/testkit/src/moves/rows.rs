@@ -178,7 +178,7 @@ fn business(of: i64, n: i64, writes: &mut Vec<Write>) -> Result<()> {
     if n % 3 == 0 {
         payments::pay(tenant, merchant, n, writes)?;
     }
-    writes.push(Write::EnqueueEvent(Box::new(event(of, n))));
+    writes.push(Write::EnqueueEvent(Arc::new(event(of, n))));
     writes.push(attempt(tenant, n));
     if n % 4 == 0 {
         // Each sub-account has one rule in four pieces of its institution's business: they take turns.

@@ -27,6 +27,7 @@ mod behaviours;
 mod damaged;
 mod endpoints;
 mod ends;
+mod handed;
 mod metrics;
 mod neighbours;
 mod order;

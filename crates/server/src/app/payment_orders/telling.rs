@@ -1,11 +1,12 @@
 //! What a move of a payment order says: to the merchant in a callback, to the audit log, and to its own history.
 
+use std::sync::Arc;
+
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::batch::Write;
-use countersign_store::contract::{AuditRow, Vocabulary};
+use countersign_store::contract::{AuditRow, EventRow, Vocabulary};
 use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderRow, PaymentOrderWrite};
 use serde::Serialize;
 
@@ -17,25 +18,9 @@ use crate::app::{Actor, App};
 pub(super) struct Change {
     /// The order as it becomes.
     pub(super) row: PaymentOrderRow,
+    /// What tells of it.
+    pub(super) event: Arc<EventRow>,
     pub(super) writes: Vec<Write>,
-}
-
-/// Whose callback a change has made due.
-pub(super) struct Done {
-    tenant: TenantNo,
-    application: ApplicationNo,
-}
-
-impl Change {
-    pub(super) fn split(self) -> (Vec<Write>, Done) {
-        (self.writes, Done { tenant: self.row.tenant, application: self.row.application })
-    }
-}
-
-impl Done {
-    pub(super) fn ring(&self, app: &App) {
-        app.ring(self.tenant, self.application);
-    }
 }
 
 /// The writes of a move: order, history, callback, audit line.
@@ -49,6 +34,7 @@ pub(super) async fn change(
     let row = PaymentOrderRow { order, ..before.clone() };
     let receiver = events::receiver(app, &row.client_id).await?;
     let event = events::new_event(app, &receiver, &happening(&row, receiver.application().callback_vocabulary));
+    let event = Arc::new(event);
     let entry = PaymentMoveRow {
         revision: row.order.revision,
         was: before.order.status,
@@ -73,10 +59,10 @@ pub(super) async fn change(
     }
     writes.extend([
         Write::PaymentOrder(Box::new(PaymentOrderWrite::Move { row: row.clone(), entry })),
-        Write::EnqueueEvent(Box::new(event)),
+        Write::EnqueueEvent(event.clone()),
         Write::RecordAudit(Box::new(audit)),
     ]);
-    Ok(Change { row, writes })
+    Ok(Change { row, event, writes })
 }
 
 /// The audit line of an order that was made. Trade numbers and currencies are plain, so nothing needs escaping.

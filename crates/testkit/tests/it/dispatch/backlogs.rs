@@ -36,7 +36,7 @@ async fn backlog(bench: &Bench, owner: &Owner, count: usize) -> EventRow {
             })
             .collect();
         last = rows.last().expect("some").clone();
-        let writes = rows.into_iter().map(|row| Write::EnqueueEvent(Box::new(row))).collect();
+        let writes = rows.into_iter().map(|row| Write::EnqueueEvent(Arc::new(row))).collect();
         bench.app.store.commit(Batch(writes)).await.expect("a backlog is written");
         made += some;
     }
