@@ -161,9 +161,6 @@ pub(super) async fn commit(app: &App, event: Arc<EventRow>, batch: Batch) -> Res
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Future as _, poll_fn};
-    use std::task::Poll;
-
     use countersign_domain::ids::{ApplicationNo, SortedId, TenantNo};
     use countersign_domain::lanes::LaneSet;
     use countersign_domain::time::UnixMillis;
@@ -281,15 +278,13 @@ mod tests {
         app.due.take();
 
         let first = row(1, 1);
-        let mut committing = Box::pin(commit(&app, first.clone(), writes(&first)));
-        let is_pending = poll_fn(|cx| Poll::Ready(committing.as_mut().poll(cx).is_pending())).await;
-        assert!(is_pending, "the writer has it");
-        drop(committing);
+        drop(Expected::new(&app, first.clone()));
         assert!(app.due.take().applications.contains_key(&of.no), "gone away");
-        assert!(app.due.written().events.is_empty());
+        assert!(!app.due.fresh().hand_over((*first).clone(), Instant::now(), Instant::now()), "nor expected any more");
 
-        let again = row(1, 1);
-        let refused = commit(&app, again.clone(), writes(&again)).await;
+        commit(&app, first.clone(), writes(&first)).await.expect("is committed");
+        assert_eq!(numbers(&app.due.written()), [1]);
+        let refused = commit(&app, first.clone(), writes(&first)).await;
         assert!(matches!(refused, Err(CommitError::Conflict(_))), "{refused:?}");
         assert!(app.due.take().applications.is_empty() && app.due.written().events.is_empty(), "refused");
 
@@ -300,11 +295,9 @@ mod tests {
         assert_eq!((written.events[0].seq, written.events[0].sequence), (2, 2), "the store's numbers");
         assert!(app.due.take().applications.is_empty(), "handed over, so not rung for");
 
-        let fourth = row(4, 4);
-        let mut committing = Box::pin(commit(&app, fourth.clone(), writes(&fourth)));
-        poll_fn(|cx| Poll::Ready(committing.as_mut().poll(cx).is_pending())).await;
+        let expected = Expected::new(&app, row(4, 4));
         app.due.hold(LaneSet::NONE);
-        committing.await.expect("is committed");
+        expected.committed(Some(EventNumbers { seq: 3, sequence: 3 }));
         assert!(app.due.written().events.is_empty(), "its lane has gone meanwhile");
         close_store(&app.store).expect("it closes");
     }
