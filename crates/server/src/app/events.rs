@@ -67,13 +67,11 @@ pub(crate) fn as_read(application: &ApplicationRow) -> Guard {
 pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor: &Actor) -> Result<EventRow, AppError> {
     let arrived = app.clock.now();
     let receiver = receiver(app, &what.client_id).await?;
-    if receiver.goes_out()
-        && let Some(event) = write(app, &receiver, what, keep, actor).await?
-    {
+    if let Some(event) = write(app, &receiver, what, keep, actor).await? {
         return Ok(event);
     }
-    // It will be held: no change of the application may come between the look and the write, or nobody would release it. Here they take
-    // turns, against other nodes there is a guard.
+    // It was to be held, and the application has changed between the look and the write. Of those who change it on this node the next look
+    // takes its turn; against other nodes there is the guard.
     let _turn = app.turns.take_soon(TurnKey::Application(what.client_id.clone())).await?;
     loop {
         let read = Receiver::Read(Box::new(application(app, &what.client_id).await?));
@@ -408,6 +406,52 @@ mod tests {
         };
         let made = create_application(app, &application, &|_| None, &nobody()).await.expect("is made");
         made.application.client_id
+    }
+
+    /// An app on each store, with an application whose callbacks are paused.
+    async fn paused(is_shared: bool) -> (tempfile::TempDir, Option<Database>, App, String) {
+        let database = if is_shared { Some(Database::new().await) } else { None };
+        let folder = tempfile::tempdir().expect("a folder");
+        let database_url = Optional(database.as_ref().map(Database::url));
+        let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
+        run::initialise(&config).await.expect("is made");
+        let app = run::open_app(&config, Clock::System, None).await.expect("opens");
+        let id = made(&app).await;
+        switch_callbacks(&app, &id, Switch::Pause, None, &|_| None, &nobody()).await.expect("pauses");
+        (folder, database, app, id)
+    }
+
+    fn happening(client_id: &str) -> Happening {
+        let [biz_type, biz_id, biz_status, data] = ["PAYMENT_ORDER", "1", "SUCCESS", "{}"].map(str::to_owned);
+        Happening { client_id: client_id.to_owned(), biz_type, biz_id, biz_status, data }
+    }
+
+    #[tokio::test]
+    async fn an_event_that_is_held_waits_for_no_turn_of_its_application() {
+        for is_shared in [false, true] {
+            let (_folder, _database, app, id) = paused(is_shared).await;
+            let turn = app.turns.take(TurnKey::Application(id.clone())).await;
+            for seq in 1..=3 {
+                let event = emit(&app, &happening(&id), &|_| None, &nobody()).await.expect("is written");
+                assert_eq!((event.state, event.seq), (DeliveryState::Held, seq), "{is_shared}");
+            }
+            drop(turn);
+            run::close_store(&app.store).expect("closes");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_is_held_only_for_the_application_that_was_looked_at() {
+        for is_shared in [false, true] {
+            let (_folder, _database, app, id) = paused(is_shared).await;
+            let (looked_at, what) = (receiver(&app, &id).await.expect("is there"), happening(&id));
+            switch_callbacks(&app, &id, Switch::Resume, None, &|_| None, &nobody()).await.expect("resumes");
+            let late = write(&app, &looked_at, &what, &|_| None, &nobody()).await.expect("is tried");
+            assert!(late.is_none(), "nobody would release it: {is_shared}");
+            let event = emit(&app, &what, &|_| None, &nobody()).await.expect("is written");
+            assert_eq!((event.state, event.seq), (DeliveryState::Pending, 1), "the late one left nothing: {is_shared}");
+            run::close_store(&app.store).expect("closes");
+        }
     }
 
     #[tokio::test]

@@ -22,7 +22,10 @@ pub mod raw;
 pub mod sink;
 mod whole;
 
-const ROUNDS: usize = 8;
+/// Kinds of a round. They take turns in being the first: whoever comes after a pause or a heavy neighbour has another machine.
+const KINDS: usize = 8;
+/// Each kind stands at each place of the order once.
+const ROUNDS: usize = KINDS;
 /// Callbacks of a round, of each kind.
 const CALLBACKS: usize = 16_000;
 /// Attempts at once, and callers at once.
@@ -71,7 +74,7 @@ impl Worker {
 }
 
 /// What a round has shown: CPU of the sending process, in us for each callback or request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Round {
     raw: f64,
     library: f64,
@@ -110,16 +113,21 @@ pub async fn run() -> Result<()> {
     });
     let nobody = Rc::new(vec![Asker { client_id: "x".into(), secret: b"x".to_vec(), target: "/".into() }]);
     let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
-        let library = per_callback(raw.ask(&format!("library {CALLBACKS}\n")).await?, CALLBACKS);
-        let raw = per_callback(raw.ask(&format!("sockets {CALLBACKS}\n")).await?, CALLBACKS);
-        let least = per_callback(least.ask(&format!("{CALLBACKS}\n")).await?, CALLBACKS);
-        let attempt = per_callback(outbox.ask(&format!("attempts {CALLBACKS}\n")).await?, CALLBACKS);
-        let outbox = per_callback(outbox.ask(&format!("outbox {CALLBACKS}\n")).await?, CALLBACKS);
-        let bare = slice(bare_address, bare.id(), &nobody, AT_ONCE, SLICE).await?.cpu_us;
-        let closed = per_callback(whole.closed(&sink).await?, EVENTS);
-        let emitted = per_callback(whole.emitted(&sink).await?, EVENTS);
-        rounds.push(Round { raw, library, least, attempt, outbox, bare, closed, emitted });
+    for first in 0..ROUNDS {
+        let mut round = Round::default();
+        for place in 0..KINDS {
+            match (first + place) % KINDS {
+                0 => round.library = per_callback(raw.ask(&format!("library {CALLBACKS}\n")).await?, CALLBACKS),
+                1 => round.raw = per_callback(raw.ask(&format!("sockets {CALLBACKS}\n")).await?, CALLBACKS),
+                2 => round.least = per_callback(least.ask(&format!("{CALLBACKS}\n")).await?, CALLBACKS),
+                3 => round.attempt = per_callback(outbox.ask(&format!("attempts {CALLBACKS}\n")).await?, CALLBACKS),
+                4 => round.outbox = per_callback(outbox.ask(&format!("outbox {CALLBACKS}\n")).await?, CALLBACKS),
+                5 => round.bare = slice(bare_address, bare.id(), &nobody, AT_ONCE, SLICE).await?.cpu_us,
+                6 => round.closed = per_callback(whole.closed(&sink).await?, EVENTS),
+                _ => round.emitted = per_callback(whole.emitted(&sink).await?, EVENTS),
+            }
+        }
+        rounds.push(round);
     }
     print(&rounds, sample.len());
     Ok(())
