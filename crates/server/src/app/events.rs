@@ -429,7 +429,7 @@ mod tests {
     #[tokio::test]
     async fn an_event_that_is_held_waits_for_no_turn_of_its_application() {
         for is_shared in [false, true] {
-            let (_folder, _database, app, id) = paused(is_shared).await;
+            let (_folder, _database, app, id) = Box::pin(paused(is_shared)).await;
             let turn = app.turns.take(TurnKey::Application(id.clone())).await;
             for seq in 1..=3 {
                 let event = emit(&app, &happening(&id), &|_| None, &nobody()).await.expect("is written");
@@ -443,7 +443,7 @@ mod tests {
     #[tokio::test]
     async fn an_event_is_held_only_for_the_application_that_was_looked_at() {
         for is_shared in [false, true] {
-            let (_folder, _database, app, id) = paused(is_shared).await;
+            let (_folder, _database, app, id) = Box::pin(paused(is_shared)).await;
             let (looked_at, what) = (receiver(&app, &id).await.expect("is there"), happening(&id));
             switch_callbacks(&app, &id, Switch::Resume, None, &|_| None, &nobody()).await.expect("resumes");
             let late = write(&app, &looked_at, &what, &|_| None, &nobody()).await.expect("is tried");

@@ -11,20 +11,23 @@ use countersign_domain::payment_order::{
 };
 use countersign_domain::rules;
 use countersign_domain::time::UnixMillis;
+use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, CommitError, Cursor, MerchantKind, MerchantRow};
 use countersign_store::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
     PaymentOrders as _, Received,
 };
-use countersign_store::{Store as _, StoreError};
 
 use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::turns::TurnKey;
-use super::{Actor, App, fresh};
+use super::{Actor, App, events, fresh};
 
+mod expiry;
 mod telling;
+
+pub use expiry::{Receivers, expire, expired};
 
 /// Orders that are looked at for a page of a list where no index leads to what is asked.
 pub const LOOKED_MAX: u32 = 5_000;
@@ -184,7 +187,8 @@ pub async fn close(
         let step = Step { to: PaymentStatus::Closed, actual_amount: None, transact_at: None };
         let now = app.clock.now();
         let moved = machine::advance(&before.order, Mover::Merchant, step, now)?;
-        let mut change = telling::change(app, &before, moved, now, actor).await?;
+        let receiver = events::receiver(app, &before.client_id).await?;
+        let mut change = telling::change(app, &receiver, &before, moved, now, actor);
         change.writes.push(Write::ClaimNonce(claim.clone()));
         if commit(app, change, arrived).await? {
             return Ok(());
@@ -209,7 +213,8 @@ pub async fn advance(
         let found = app.store.payment_order_owner(id).await?;
         let (owner, before) = found.ok_or(AppError::OrderNotFound)?;
         let (moved, now, rests_on) = decide(app, &owner, &before, step).await?;
-        let mut change = telling::change(app, &before, moved, now, actor).await?;
+        let receiver = events::receiver(app, &before.client_id).await?;
+        let mut change = telling::change(app, &receiver, &before, moved, now, actor);
         change.writes.extend(rests_on.map(Write::Guard));
         let made = (owner, change.row.clone());
         change.writes.extend(kept(keep, &made));
@@ -254,21 +259,6 @@ async fn commit(app: &App, change: telling::Change, arrived: UnixMillis) -> Resu
     }
 }
 
-/// Notes that an order has expired, and tells of it: what every answer has said since its expire time. `rests_on`: the right to do so.
-/// What somebody else has moved meanwhile is left as it is, and is a conflict.
-pub async fn expire(app: &App, before: &PaymentOrderRow, rests_on: Guard) -> Result<(), CommitError> {
-    let step = Step { to: PaymentStatus::Expired, actual_amount: None, transact_at: None };
-    let Ok(moved) = machine::advance(&before.order, Mover::Time, step, app.clock.now()) else { return Ok(()) };
-    let actor = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
-    let mut change =
-        telling::change(app, before, moved, before.order.expires_at, &actor).await.map_err(|error| match error {
-            AppError::Store(error) => CommitError::Store(error),
-            other => CommitError::Store(StoreError::Unfit(other.to_string())),
-        })?;
-    change.writes.push(Write::Guard(rests_on));
-    fresh::commit(app, change.event, Batch(change.writes)).await.map(|_| ())
-}
-
 /// An order for operators, with its owner and its moves.
 pub async fn show(app: &App, id: PrepayId) -> Result<(MerchantRow, PaymentOrderRow, Vec<PaymentMoveRow>), AppError> {
     let (owner, row) = app.store.payment_order_owner(id).await?.ok_or(AppError::OrderNotFound)?;
@@ -285,15 +275,6 @@ pub async fn list(
 ) -> Result<(PaymentOrderPage, UnixMillis), AppError> {
     let now = app.clock.now();
     Ok((app.store.payment_orders(filter, now, Cursor { after, limit }, LOOKED_MAX).await?, now))
-}
-
-/// Orders of all tenants that are to be noted as expired, in these lanes; an error stands for one that cannot be read back.
-pub async fn expired(
-    app: &App,
-    lanes: countersign_domain::lanes::LaneSet,
-    limit: u32,
-) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
-    app.store.payment_orders_expired(lanes, app.clock.now(), limit).await
 }
 
 /// The tenant and number of the merchant that a list is filtered by.
@@ -354,7 +335,9 @@ mod tests {
         assert_eq!(rung(), HashMap::from([(no, tenant)]), "closed");
 
         clock.advance_ms(late.order.expires_at.0 - clock.now().0 + 5_000);
-        expire(&app, &late, Guard::Lane { application: no, fence: Fence(0) }).await.expect("is noted");
+        expire(&app, &late, &Receivers::default(), Guard::Lane { application: no, fence: Fence(0) })
+            .await
+            .expect("is noted");
         assert_eq!(rung(), HashMap::from([(no, tenant)]), "expired");
         let (_, _, moves) = show(&app, late.order.prepay_id).await.expect("is there");
         assert_eq!(moves.iter().map(|step| step.at).collect::<Vec<_>>(), [late.order.expires_at]);

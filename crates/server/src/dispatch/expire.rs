@@ -17,17 +17,17 @@ use tokio::time::{Instant, sleep};
 
 use super::turn::Portion;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
-use crate::app::payment_orders;
+use crate::app::payment_orders::{self, Receivers};
 use crate::app::trouble::Told;
 
 /// Orders are looked for this often; their callbacks are written within 2 s.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Orders of one look, of each lane.
-const PAGE: u32 = 256;
+const PAGE: u32 = 1_024;
 /// Orders that a look reaches beyond where they cannot be noted.
 const STUCK_MAX: u32 = 8_192;
 /// Orders that are noted at once, so that they share commits.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 /// Between two rounds, so that others who write have their turn.
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
@@ -89,7 +89,7 @@ impl Dispatcher {
         let rows = payment_orders::expired(&self.app, lanes, limit).await?;
         let is_full = rows.len() >= limit as usize;
         let (mut noted, mut round, mut waiting) = (false, Round::default(), rows.into_iter());
-        let (mut under_way, mut names) = (JoinSet::new(), HashMap::new());
+        let (mut under_way, mut names, receivers) = (JoinSet::new(), HashMap::new(), Arc::<Receivers>::default());
         loop {
             while under_way.len() < AT_ONCE
                 && let Some(row) = waiting.next()
@@ -97,7 +97,7 @@ impl Dispatcher {
                 match row {
                     Ok(row) => {
                         let name = row.order.prepay_id;
-                        names.insert(under_way.spawn(self.clone().expire(row)).id(), name);
+                        names.insert(under_way.spawn(self.clone().expire(row, receivers.clone())).id(), name);
                     }
                     Err(error) => round.failed(&error),
                 }
@@ -117,11 +117,11 @@ impl Dispatcher {
     }
 
     /// Notes one order: whether that was done, or need not be done any more.
-    async fn expire(self: Arc<Self>, row: PaymentOrderRow) -> Result<bool, StoreError> {
+    async fn expire(self: Arc<Self>, row: PaymentOrderRow, receivers: Arc<Receivers>) -> Result<bool, StoreError> {
         let (application, lane) = (row.application, Lane::of(row.application));
         let Some(fence) = self.leases.begin(lane, Instant::now()) else { return Ok(false) };
         let _portion = Portion { leases: &self.leases, lane };
-        match payment_orders::expire(&self.app, &row, Guard::Lane { application, fence }).await {
+        match payment_orders::expire(&self.app, &row, &receivers, Guard::Lane { application, fence }).await {
             Ok(()) => Ok(true),
             Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
                 self.leases.lose(lane, fence);

@@ -72,7 +72,7 @@ pub(super) const QUOTE_INSERT: &str =
      buy_amount, rate, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
      ON CONFLICT DO NOTHING RETURNING 1::bigint";
 pub(super) const QUOTES_FORGET: &str =
-    "DELETE FROM convert_quote WHERE tenant_no = $1 AND ctid = ANY(ARRAY(SELECT o.ctid FROM convert_quote o
+    "DELETE FROM convert_quote WHERE $1 = tenant_no + 0 AND ctid = ANY(ARRAY(SELECT o.ctid FROM convert_quote o
      WHERE o.tenant_no = $1 AND o.expires_at < $2 ORDER BY o.expires_at, o.merchant_no, o.quote_id LIMIT $3
      FOR UPDATE SKIP LOCKED))";
 pub(super) const QUOTE_USE: &str = "UPDATE convert_quote SET order_id = $4

@@ -10,8 +10,7 @@ use countersign_store::contract::{AuditRow, EventRow, Vocabulary};
 use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderRow, PaymentOrderWrite};
 use serde::Serialize;
 
-use crate::app::error::AppError;
-use crate::app::events::{self, Happening, as_read};
+use crate::app::events::{self, Happening, Receiver, as_read};
 use crate::app::{Actor, App};
 
 /// A move that is to be committed.
@@ -24,16 +23,16 @@ pub(super) struct Change {
 }
 
 /// The writes of a move: order, history, callback, audit line.
-pub(super) async fn change(
+pub(super) fn change(
     app: &App,
+    receiver: &Receiver,
     before: &PaymentOrderRow,
     order: PaymentOrder,
     at: UnixMillis,
     actor: &Actor,
-) -> Result<Change, AppError> {
+) -> Change {
     let row = PaymentOrderRow { order, ..before.clone() };
-    let receiver = events::receiver(app, &row.client_id).await?;
-    let event = events::new_event(app, &receiver, &happening(&row, receiver.application().callback_vocabulary));
+    let event = events::new_event(app, receiver, &happening(&row, receiver.application().callback_vocabulary));
     let event = Arc::new(event);
     let entry = PaymentMoveRow {
         revision: row.order.revision,
@@ -62,7 +61,7 @@ pub(super) async fn change(
         Write::EnqueueEvent(event.clone()),
         Write::RecordAudit(Box::new(audit)),
     ]);
-    Ok(Change { row, event, writes })
+    Change { row, event, writes }
 }
 
 /// The audit line of an order that was made. Trade numbers and currencies are plain, so nothing needs escaping.
