@@ -101,7 +101,7 @@ fn why(line: &Map<String, Value>) -> String {
             "The tolerance of {client} was raised after its timestamp: what was stamped up to then is judged by the one before. Stamped later, it is accepted."
         ),
         (_, "own_tolerance") => format!("Its timestamp is outside the tolerance that {client} has of its own."),
-        (_, "nonces_forgotten") => "Its timestamp is older than what is still known of nonces: it could be a replay.".to_owned(),
+        (_, "nonces_forgotten") => "Its timestamp is older than what is still known of nonces, as after a restore: it could be a replay.".to_owned(),
         ("400003", _) => "Its timestamp is outside the tolerance of the deployment.".to_owned(),
         ("400021", _) => match number("nonce_first_stamped") {
             Some(first) => format!("Its nonce was used before, by a request of {client} that was stamped {first}."),

@@ -247,7 +247,7 @@ async fn examine_deployment(
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
     examine_clock(&store, findings).await;
-    if let Some(why) = forgotten::trouble(&store, clock::Clock::System.now()) {
+    if let Some(why) = forgotten::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {
         findings.note(Verdict::Fail, "nonces", why);
     }
     if let Err(error) = run::close_store(&store) {

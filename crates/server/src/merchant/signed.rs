@@ -174,8 +174,10 @@ impl Edge {
             Claimed::Fresh => Ok(()),
             Claimed::Used => Err(reused()),
             Claimed::TooOld => {
-                let through = forgotten::refused_through(&self.app.store, now);
-                Err(from_before_memory(now, claim.stamped_at.0, self.app.policy.timestamp_tolerance_ms, through))
+                let limit_ms = self.app.policy.timestamp_tolerance_ms;
+                let horizon = forgotten::horizon(&self.app.store).filter(|horizon| *horizon >= now);
+                let is_trouble = forgotten::refused_through(&self.app.store, now, limit_ms).is_some();
+                Err(from_before_memory(now, claim.stamped_at.0, limit_ms, (horizon, is_trouble)))
             }
             Claimed::Unknowable => Err(Failure::new(
                 Code::ServiceUnavailable,
@@ -385,22 +387,35 @@ fn in_time(now: UnixMillis, stamped_ms: i64, limit_ms: i64) -> Result<(), Failur
 }
 
 /// In time, but of what was stamped so early nobody knows any more what came: it could be a replay.
-fn from_before_memory(now: UnixMillis, stamped_ms: i64, limit_ms: i64, through: Option<UnixMillis>) -> Failure {
-    if let Some(through) = through {
-        let sentence = format!(
-            "the service takes no request that is stamped up to {}: its clock was ahead once, and it cannot tell requests of that time from replays; \
-             only its operators can help",
-            rfc3339(through)
-        );
-        return Failure::new(Code::TimestampOutOfRange, sentence).because("clock_was_ahead");
+/// `horizon`: up to where nothing is taken, if that is still to come, and whether that is more than a restore leaves behind.
+fn from_before_memory(
+    now: UnixMillis,
+    stamped_ms: i64,
+    limit_ms: i64,
+    (horizon, is_trouble): (Option<UnixMillis>, bool),
+) -> Failure {
+    let drift = format!("{}, which is within {limit_ms} ms", apart(now, stamped_ms));
+    match horizon {
+        Some(through) if is_trouble => {
+            let sentence = format!(
+                "{drift}, but the service takes no request that is stamped up to {}: its clock was ahead once, and it cannot tell requests of that \
+                 time from replays; only its operators can help",
+                rfc3339(through)
+            );
+            Failure::new(Code::TimestampOutOfRange, sentence).because("clock_was_ahead")
+        }
+        Some(through) => {
+            let sentence = format!(
+                "{drift}, but after a restore no request is taken that is stamped up to {}; send it after that, stamped and signed anew",
+                rfc3339(through)
+            );
+            Failure::new(Code::TimestampOutOfRange, sentence).because("nonces_forgotten")
+        }
+        None => {
+            let sentence = format!("{drift}, but nonces of that time are forgotten; send the current time");
+            Failure::new(Code::TimestampOutOfRange, sentence).because("nonces_forgotten")
+        }
     }
-    let sentence = format!(
-        "{}, which is within {limit_ms} ms, but nonces of that time are forgotten; send the current time, and where the service has just been \
-         restored send it again some {} s later",
-        apart(now, stamped_ms),
-        limit_ms.div_euclid(1000) + 1
-    );
-    Failure::new(Code::TimestampOutOfRange, sentence).because("nonces_forgotten")
 }
 
 fn apart(now: UnixMillis, stamped_ms: i64) -> String {
@@ -443,12 +458,16 @@ mod tests {
         for part in ["100000 ms behind", "1000000", "30000 ms"] {
             assert!(failure.sentence.contains(part), "{}", failure.sentence);
         }
-        let failure = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000, Some(UnixMillis(86_400_000)));
-        let said = &failure.sentence;
-        assert!(said.contains("1970-01-02T00:00:00") && said.contains("only its operators"), "{said}");
-        let failure = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000, None);
-        for part in ["1000 ms behind", "time 1000000", "30000 ms", "31 s later"] {
-            assert!(failure.sentence.contains(part), "{}", failure.sentence);
+        let day = Some(UnixMillis(86_400_000));
+        for (horizon, parts) in [
+            ((day, true), ["up to 1970-01-02T00:00:00", "only its operators"]),
+            ((day, false), ["up to 1970-01-02T00:00:00", "after a restore"]),
+            ((None, false), ["are forgotten", "send the current time"]),
+        ] {
+            let said = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000, horizon).sentence;
+            for part in parts.into_iter().chain(["1000 ms behind", "time 1000000", "30000 ms"]) {
+                assert!(said.contains(part), "{said}");
+            }
         }
     }
 }

@@ -61,7 +61,9 @@ async fn why_not_ready(app: &App) -> Option<String> {
         return Some("this node was told to stop, and ends soon".to_owned());
     }
     let trouble = app.clock.trouble().or_else(|| app.trouble.why_not_ready());
-    if let Some(why) = trouble.or_else(|| forgotten::trouble(&app.store, app.clock.now())) {
+    if let Some(why) =
+        trouble.or_else(|| forgotten::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms))
+    {
         return Some(why);
     }
     operators::ping(app).await.is_err().then(|| SILENT.to_owned())

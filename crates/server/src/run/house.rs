@@ -32,7 +32,7 @@ fn tell(app: &App, said: Option<Instant>) -> Option<Instant> {
     if said.is_some_and(|at| at.elapsed() < SAID_EVERY) {
         return said;
     }
-    let why = forgotten::trouble(&app.store, app.clock.now())?;
+    let why = forgotten::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms)?;
     tracing::error!("This node is not ready: {why}");
     Some(Instant::now())
 }
@@ -76,6 +76,7 @@ mod tests {
     use crate::run::{initialise, open_app};
 
     const WEEK_MS: i64 = 7 * 86_400_000;
+    const TOLERANCE_MS: i64 = 30_000;
 
     async fn opened(data: PathBuf) -> App {
         let config = Config { data, ..Config::default() };
@@ -99,7 +100,7 @@ mod tests {
         app.clock.advance_ms(WEEK_MS);
         forget_nonces(&app).await;
         app.clock.advance_ms(-WEEK_MS);
-        assert_eq!(forgotten::trouble(&app.store, now), None);
+        assert_eq!(forgotten::trouble(&app.store, now, TOLERANCE_MS), None);
         let AnyStore::Sqlite(store) = &app.store else { panic!("it is in a file") };
         assert_eq!(store.horizon(), now, "what was used is forgotten, and refused for its timestamp");
 
@@ -110,11 +111,13 @@ mod tests {
         use_one("c", app.clock.now()).await;
         forget_nonces(&app).await;
         app.clock.advance_ms(-WEEK_MS - 60_000);
-        let told = forgotten::trouble(&app.store, now).expect("every request is too old");
+        let told = forgotten::trouble(&app.store, now, TOLERANCE_MS).expect("every request is too old");
         assert!(told.contains("every signed request is refused") && told.contains("docs/OPERATING.md"), "{told}");
-        assert_eq!(forgotten::refused_through(&app.store, now), Some(now.plus_ms(WEEK_MS)));
+        assert_eq!(forgotten::refused_through(&app.store, now, TOLERANCE_MS), Some(now.plus_ms(WEEK_MS)));
         assert!(tell(&app, None).is_some(), "the log says so");
-        assert_eq!(forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 30_000)), None, "it passes soon");
+        assert_eq!(forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 60_000), TOLERANCE_MS), None, "it passes soon");
+        let hour = forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 3_600_000), 3_600_000);
+        assert_eq!(hour, None, "so it is after a restore with such a tolerance");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,9 +141,10 @@ mod tests {
         app.store.settle(claim).await.expect("answers");
         forget_nonces(&app).await;
         assert_eq!(store.horizon(), stamped_at, "and no farther than what was");
-        assert_eq!(forgotten::trouble(&app.store, app.clock.now()), None);
+        assert_eq!(forgotten::trouble(&app.store, app.clock.now(), TOLERANCE_MS), None);
         // The clock goes back by an hour.
-        let told = forgotten::trouble(&app.store, stamped_at.plus_ms(-3_600_000)).expect("every request is too old");
+        let told = forgotten::trouble(&app.store, stamped_at.plus_ms(-3_600_000), TOLERANCE_MS)
+            .expect("every request is too old");
         assert!(told.contains("every signed request is refused"), "{told}");
     }
 }
