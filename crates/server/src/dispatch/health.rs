@@ -4,6 +4,7 @@
 //! as by one that is not there or has too much to do, and while more is waiting for it, the breaker opens: the endpoint is left alone for a
 //! pause, then one attempt goes, and how that ends decides. The pause doubles where nobody answers, and stays as it is where somebody does. A
 //! recovered endpoint begins with one attempt at once, so that what was waiting for it drains at a rate that rises while it stands it.
+//! An attempt that takes long counts among those that it may have at the most, and no longer among those that it may have by now.
 //! An error that may be of that one event (500) never opens it: a handler that breaks at some orders gets the others without a pause.
 //! None of this applies to an endpoint with a single event: its schedule alone decides. The pause never outlasts the schedule of the event that failed.
 
@@ -202,14 +203,25 @@ impl Health {
         }
     }
 
-    /// Whether an attempt may begin beside so many.
-    pub(super) fn may(&self, in_flight: usize, now: UnixMillis) -> May {
-        let most = match self.breaker {
+    /// Whether an attempt may begin beside so many, of which some are slow. What hangs at some events does not use up what an endpoint may have by
+    /// now, only what it may have at the most; of an endpoint that is left alone it does.
+    pub(super) fn may(&self, in_flight: usize, slow: usize, now: UnixMillis) -> May {
+        let may = match self.breaker {
             Breaker::Open { until, .. } if rests(until, now) => return May::At(until),
-            Breaker::Open { .. } | Breaker::HalfOpen { .. } => 1,
-            Breaker::Closed => self.limit,
+            Breaker::Open { .. } | Breaker::HalfOpen { .. } => in_flight == 0,
+            Breaker::Closed => in_flight < self.most && in_flight.saturating_sub(slow) < self.limit,
         };
-        if in_flight < most { May::Begin } else { May::WhenLanded }
+        if may { May::Begin } else { May::WhenLanded }
+    }
+
+    /// Whether one more may begin as soon as one that is under way is slow.
+    pub(super) fn waits_for_slow(&self, in_flight: usize) -> bool {
+        self.breaker == Breaker::Closed && in_flight < self.most
+    }
+
+    /// Whether it failed as a whole when it was last asked.
+    pub(super) fn is_failing(&self) -> bool {
+        self.outages > 0 || self.is_open()
     }
 
     /// An attempt begins.

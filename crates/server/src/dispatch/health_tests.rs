@@ -21,21 +21,33 @@ fn a_good_attempt_raises_the_limit_by_one_and_a_bad_one_halves_it() {
         health.ended(Sign::Good, at(0), None, true);
     }
     assert_eq!(health.limit(), 8);
-    assert_eq!((health.may(7, at(0)), health.may(8, at(0))), (May::Begin, May::WhenLanded));
+    assert_eq!((health.may(7, 0, at(0)), health.may(8, 0, at(0))), (May::Begin, May::WhenLanded));
+}
+
+#[test]
+fn what_hangs_uses_up_what_an_endpoint_may_have_at_the_most_and_not_what_it_may_have_by_now() {
+    let mut health = Health::new(8);
+    bad(&mut health, 8, 0);
+    assert_eq!(health.limit(), 1);
+    assert_eq!((health.may(1, 0, at(0)), health.waits_for_slow(1)), (May::WhenLanded, true));
+    assert_eq!((health.may(7, 7, at(0)), health.may(7, 6, at(0))), (May::Begin, May::WhenLanded));
+    assert_eq!((health.may(8, 8, at(0)), health.waits_for_slow(8)), (May::WhenLanded, false), "no more than that ever");
+    bad(&mut health, 2, 0);
+    assert_eq!((health.may(1, 1, at(1_000)), health.waits_for_slow(1)), (May::WhenLanded, false), "one decides");
 }
 
 #[test]
 fn some_bad_ones_in_a_row_open_the_breaker_and_one_probe_goes_after_the_pause() {
     let mut health = Health::new(8);
     bad(&mut health, 9, 0);
-    assert_eq!(health.may(0, at(0)), May::Begin);
+    assert_eq!(health.may(0, 0, at(0)), May::Begin);
     bad(&mut health, 1, 0);
-    assert_eq!(health.may(0, at(999)), May::At(at(1_000)));
-    assert_eq!(health.may(0, at(1_000)), May::Begin);
+    assert_eq!(health.may(0, 0, at(999)), May::At(at(1_000)));
+    assert_eq!(health.may(0, 0, at(1_000)), May::Begin);
     health.begins();
-    assert_eq!(health.may(1, at(1_000)), May::WhenLanded);
+    assert_eq!(health.may(1, 0, at(1_000)), May::WhenLanded);
     bad(&mut health, 1, 1_000);
-    assert_eq!(health.may(0, at(2_000)), May::At(at(3_000)), "the pause doubles");
+    assert_eq!(health.may(0, 0, at(2_000)), May::At(at(3_000)), "the pause doubles");
     health.begins();
     health.ended(Sign::Good, at(3_000), None, true);
     assert_eq!((health.limit(), health.class()), (1, Class::Proven), "it drains from one at once");
@@ -50,10 +62,10 @@ fn the_pause_has_a_bound_and_never_outlasts_the_schedule_of_the_event() {
         health.begins();
         bad(&mut health, 1, 0);
     }
-    assert_eq!(health.may(0, at(0)), May::At(at(PAUSE_MS_MAX)));
+    assert_eq!(health.may(0, 0, at(0)), May::At(at(PAUSE_MS_MAX)));
     health.begins();
     health.ended(Sign::Bad, at(0), Some(at(100)), true);
-    assert_eq!(health.may(0, at(0)), May::At(at(100)));
+    assert_eq!(health.may(0, 0, at(0)), May::At(at(100)));
 }
 
 #[test]
@@ -62,9 +74,9 @@ fn an_endpoint_with_nothing_else_waiting_sees_its_schedule_and_no_pause() {
     for _ in 0..99 {
         health.ended(Sign::Bad, at(0), Some(at(5)), false);
     }
-    assert_eq!((health.may(0, at(0)), health.may(1, at(0))), (May::Begin, May::WhenLanded));
+    assert_eq!((health.may(0, 0, at(0)), health.may(1, 0, at(0))), (May::Begin, May::WhenLanded));
     health.ended(Sign::Bad, at(0), Some(at(5)), true);
-    assert_eq!(health.may(0, at(0)), May::At(at(5)));
+    assert_eq!(health.may(0, 0, at(0)), May::At(at(5)));
 }
 
 #[test]
@@ -74,7 +86,7 @@ fn the_pause_of_one_that_answers_with_an_error_does_not_grow() {
     for _ in 0..5 {
         health.begins();
         health.ended(Sign::Ill, at(0), None, true);
-        assert_eq!(health.may(0, at(0)), May::At(at(1_000)));
+        assert_eq!(health.may(0, 0, at(0)), May::At(at(1_000)));
     }
 }
 
@@ -84,12 +96,16 @@ fn an_error_that_may_be_of_one_event_slows_down_and_never_opens() {
     for _ in 0..50 {
         health.ended(Sign::Failed, at(0), Some(at(5_000)), true);
     }
-    assert_eq!((health.may(0, at(0)), health.may(1, at(0))), (May::Begin, May::WhenLanded), "one after the other");
+    assert_eq!(
+        (health.may(0, 0, at(0)), health.may(1, 0, at(0))),
+        (May::Begin, May::WhenLanded),
+        "one after the other"
+    );
     assert_eq!(health.class(), Class::Suspect);
     bad(&mut health, 9, 0);
     health.ended(Sign::Neutral, at(0), None, true);
     bad(&mut health, 9, 0);
-    assert_eq!(health.may(0, at(0)), May::Begin, "somebody answered between");
+    assert_eq!(health.may(0, 0, at(0)), May::Begin, "somebody answered between");
     bad(&mut health, 1, 0);
     assert!(health.is_open());
     health.begins();
@@ -125,7 +141,7 @@ fn what_is_allowed_holds_at_once_and_a_recovered_endpoint_begins_with_one_all_th
     bad(&mut health, 1, 0);
     assert_eq!(health.limit(), 4);
     health.allow(3);
-    assert_eq!((health.may(2, at(0)), health.may(3, at(0))), (May::Begin, May::WhenLanded));
+    assert_eq!((health.may(2, 0, at(0)), health.may(3, 0, at(0))), (May::Begin, May::WhenLanded));
     let mut raised = Health::new(1);
     bad(&mut raised, 10, 0);
     raised.allow(8);
@@ -139,7 +155,7 @@ fn what_lands_late_does_not_lengthen_the_pause() {
     let mut health = Health::new(8);
     bad(&mut health, 10, 0);
     bad(&mut health, 3, 500);
-    assert_eq!(health.may(0, at(999)), May::At(at(1_000)));
+    assert_eq!(health.may(0, 0, at(999)), May::At(at(1_000)));
 }
 
 #[test]
@@ -190,7 +206,7 @@ fn a_kept_connection_that_was_closed_says_nothing_of_its_endpoint() {
     assert!(health.is_open(), "nor the end of one");
     health.begins();
     none(&mut health);
-    assert_eq!((health.is_open(), health.may(0, at(0))), (true, May::Begin), "another attempt decides");
+    assert_eq!((health.is_open(), health.may(0, 0, at(0))), (true, May::Begin), "another attempt decides");
     let mut fresh = Health::new(8);
     none(&mut fresh);
     assert_eq!((fresh.limit(), fresh.is_unknown()), (8, true));
@@ -217,12 +233,12 @@ fn a_pause_that_a_clock_which_was_ahead_began_is_over_when_the_clock_goes_back()
     for ahead in [PAUSE_MS_MAX + 1_000, 3_600_000, 30 * 86_400_000] {
         let mut health = Health::new(8);
         bad(&mut health, 10, ahead);
-        assert_eq!(health.may(0, at(ahead)), May::At(at(ahead + 1_000)));
-        assert_eq!((health.may(0, at(0)), health.breaker(at(0))), (May::Begin, BreakerState::HalfOpen), "{ahead}");
+        assert_eq!(health.may(0, 0, at(ahead)), May::At(at(ahead + 1_000)));
+        assert_eq!((health.may(0, 0, at(0)), health.breaker(at(0))), (May::Begin, BreakerState::HalfOpen), "{ahead}");
     }
     let mut health = Health::new(8);
     bad(&mut health, 10, 5_000);
-    assert_eq!(health.may(0, at(0)), May::At(at(6_000)), "that may be a pause of now");
+    assert_eq!(health.may(0, 0, at(0)), May::At(at(6_000)), "that may be a pause of now");
 }
 
 #[test]

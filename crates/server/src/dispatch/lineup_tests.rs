@@ -465,5 +465,7 @@ mod idle;
 #[path = "lineup_unrecorded_tests.rs"]
 mod unrecorded;
 
+#[path = "lineup_hanging_tests.rs"]
+mod hanging;
 #[path = "lineup_waiting_tests.rs"]
 mod waiting;

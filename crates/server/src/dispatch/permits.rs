@@ -9,7 +9,7 @@ use foldhash::HashMap;
 use super::health::Class;
 
 /// An attempt that takes longer than this counts as slow, in ms.
-const SLOW_MS: i64 = 1_000;
+pub(super) const SLOW_MS: i64 = 1_000;
 
 /// How much may be in flight.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
 
 use super::health::{BreakerState, Class, Health, May, Pace};
+use super::permits::SLOW_MS;
 
 /// Rows that are read of an application at first, beyond those in memory, and where much is waiting.
 pub(super) const PORTION_MIN: usize = 32;
@@ -18,6 +19,13 @@ const PORTION_MAX: usize = 128;
 const UNRECORDED_TIMES: usize = 3;
 /// Rows of at most so many bytes, on average, are read in larger portions.
 const ROW_BYTES_SMALL: usize = 4 * 1024;
+
+/// First attempts that go for each repeated one, where there are both; and where half of what an endpoint may have at once hangs, which what
+/// has failed before is likelier to do.
+const FIRSTS: usize = 1;
+const FIRSTS_HANGING: usize = 8;
+/// Whoever may have fewer at once keeps none for what is new.
+const FOR_NEW_MOST_MIN: usize = 4;
 
 /// Where an application stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +89,10 @@ pub(super) struct Place {
     pub(super) health: Health,
     pace: Pace,
     kinds: [Kind; 2],
-    /// Whether the next attempt is a repeated one, where there are both.
-    repeats_next: bool,
-    in_flight: Vec<EventNo>,
+    /// First attempts since the last repeated one.
+    firsts: usize,
+    /// Attempts that are under way, and when each began.
+    in_flight: Vec<(EventNo, UnixMillis)>,
     /// Events whose attempts the endpoint has answered, and that are not recorded.
     unrecorded: Vec<EventNo>,
     /// Events that are left alone though they are due, and until when.
@@ -107,7 +116,7 @@ impl Place {
             health: Health::new(most),
             pace: Pace::default(),
             kinds: Default::default(),
-            repeats_next: false,
+            firsts: 0,
             in_flight: Vec::new(),
             unrecorded: Vec::new(),
             parked: Vec::new(),
@@ -125,8 +134,12 @@ impl Place {
             return Considered::Rests(until);
         }
         self.rests_until = None;
-        match self.health.may(self.in_flight.len(), now) {
+        let (under_way, slow) = (self.in_flight.len(), self.slow(now));
+        match self.health.may(under_way, slow, now) {
             May::Begin => {}
+            May::WhenLanded if self.health.waits_for_slow(under_way) => {
+                return self.next_slow(now).map_or(Considered::AtLimit, Considered::Rests);
+            }
             May::WhenLanded => return Considered::AtLimit,
             May::At(until) => return Considered::Rests(until),
         }
@@ -136,15 +149,29 @@ impl Place {
         if let Some(until) = self.pace.wait(now) {
             return Considered::Rests(until);
         }
+        // Where some hang the last one is for what was written since, which may not: neither for what waits beside them, nor for what has failed before.
+        let since = self.oldest().filter(|_| self.is_for_new(under_way, slow));
+        let tries_new = since.is_some() || self.health.is_failing();
         let [first, again] = &mut self.kinds;
-        // What is new does not wait behind what has failed: it is read even where there are repeats to go.
-        if first.ready.is_empty() && (first.has_more || (again.ready.is_empty() && again.has_more)) {
+        // What is new does not wait behind what has failed: it is read even where there are repeats to go. Nor behind what fails: then it is read
+        // even where there is some to go.
+        let may_read = first.ready.is_empty() || (tries_new && first.ready.len() < PORTION_MIN);
+        if (may_read && first.has_more) || (first.ready.is_empty() && again.ready.is_empty() && again.has_more) {
             return Considered::Read;
         }
-        let repeats = first.ready.is_empty() || (self.repeats_next && !again.ready.is_empty());
-        let Some(event) = (if repeats { again } else { first }).ready.pop_front() else { return Considered::Idle };
-        self.repeats_next = !repeats;
-        self.in_flight.push(event.no);
+        let turn = if slow * 2 >= self.health.most() { FIRSTS_HANGING } else { FIRSTS };
+        let has_turn = self.firsts >= turn && !again.ready.is_empty();
+        let repeats = since.is_none() && (first.ready.is_empty() || has_turn);
+        let event = match (repeats, tries_new) {
+            (true, _) => again.ready.pop_front(),
+            (false, false) => first.ready.pop_front(),
+            (false, true) => newest(&mut first.ready, since),
+        };
+        let Some(event) = event else {
+            return if self.has_work() { Considered::AtLimit } else { Considered::Idle };
+        };
+        self.firsts = if repeats { 0 } else { self.firsts.saturating_add(1) };
+        self.in_flight.push((event.no, now));
         self.health.begins();
         self.pace.begins(now);
         Considered::Begin(Box::new(event))
@@ -154,7 +181,7 @@ impl Place {
     pub(super) fn known(&self) -> impl Iterator<Item = EventNo> {
         let ready = self.kinds.iter().flat_map(|kind| kind.ready.iter().map(|event| event.no));
         let parked = self.parked.iter().map(|(event, _)| *event);
-        ready.chain(self.in_flight.iter().copied()).chain(self.unrecorded.iter().copied()).chain(parked)
+        ready.chain(self.in_flight.iter().map(|(event, _)| *event)).chain(self.unrecorded.iter().copied()).chain(parked)
     }
 
     /// Rows that a read of it asks for beyond those in memory.
@@ -258,7 +285,7 @@ impl Place {
 
     /// The endpoint has answered; what came of it is still to be recorded.
     pub(super) fn answered(&mut self, event: EventNo) {
-        self.in_flight.retain(|e| *e != event);
+        self.in_flight.retain(|(e, _)| *e != event);
         self.unrecorded.push(event);
     }
 
@@ -268,7 +295,7 @@ impl Place {
     }
 
     pub(super) fn landed(&mut self, event: EventNo) {
-        self.in_flight.retain(|e| *e != event);
+        self.in_flight.retain(|(e, _)| *e != event);
         self.unrecorded.retain(|e| *e != event);
     }
 
@@ -292,6 +319,29 @@ impl Place {
         self.in_flight.len()
     }
 
+    /// Attempts of it that have taken long by now.
+    fn slow(&self, now: UnixMillis) -> usize {
+        self.in_flight.iter().filter(|(_, began)| is_slow(*began, now)).count()
+    }
+
+    /// When the oldest of them began.
+    fn oldest(&self) -> Option<UnixMillis> {
+        self.in_flight.iter().map(|(_, began)| *began).min()
+    }
+
+    /// Whether one more would be the last, and so many hang that it may be the only one that does not.
+    const fn is_for_new(&self, under_way: usize, slow: usize) -> bool {
+        let most = self.health.most();
+        most >= FOR_NEW_MOST_MIN && under_way + 1 == most && slow * 2 >= most
+    }
+
+    /// When the next one of them will have.
+    fn next_slow(&self, now: UnixMillis) -> Option<UnixMillis> {
+        let fast = self.in_flight.iter().filter(|(_, began)| !is_slow(*began, now));
+        // One that begins in a time to come was begun by a clock that was ahead.
+        fast.map(|(_, began)| (*began).min(now).plus_ms(SLOW_MS)).min()
+    }
+
     /// What is known of another URL is not known of this one.
     pub(super) fn knows(&mut self, client_id: &str, url: u64, allows: Allows) {
         if *self.client_id != *client_id {
@@ -303,4 +353,16 @@ impl Place {
         self.health.allow(allows.at_once);
         self.pace.set(allows.per_s);
     }
+}
+
+fn is_slow(began: UnixMillis, now: UnixMillis) -> bool {
+    now.0.saturating_sub(began.0) >= SLOW_MS
+}
+
+/// The newest one, if it was written after that, that has no earlier one of its business before it: that one would have to wait for the earlier one.
+fn newest(ready: &mut VecDeque<EventRow>, since: Option<UnixMillis>) -> Option<EventRow> {
+    let is_free = |at: &usize| ready.iter().take(*at).all(|earlier| earlier.biz_id != ready[*at].biz_id);
+    let is_new = |at: &usize| since.is_none_or(|since| ready[*at].created_at > since);
+    let at = (0..ready.len()).rev().find(|at| is_new(at) && is_free(at))?;
+    ready.remove(at)
 }

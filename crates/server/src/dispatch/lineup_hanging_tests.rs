@@ -1,0 +1,101 @@
+//! Endpoints that hang, or fail, at some events and take the others.
+
+use super::*;
+
+/// The event of a business of its own, written then.
+fn own(no: i64, at_ms: i64) -> EventRow {
+    EventRow { biz_id: format!("b{no}"), created_at: later(at_ms), due_at: Some(later(at_ms)), ..event(no, 101) }
+}
+
+/// Twenty that hang were written at once; the first eight of them have come to their deadline after 15 s.
+fn hangs() -> Bench {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=20).map(|no| own(no, 0)));
+    assert_eq!(bench.begun(NOW), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(bench.begun(later(14_999)), [] as [i64; 0], "it has as many as it may have at the most");
+    bench
+}
+
+fn time_out(bench: &mut Bench, events: impl IntoIterator<Item = i64>, at: UnixMillis) {
+    for no in events {
+        bench.land(no, Sign::Bad, Some(at.plus_ms(60_000)), at);
+    }
+}
+
+#[test]
+fn what_is_new_waits_for_no_more_than_one_deadline_of_what_hangs() {
+    let mut bench = hangs();
+    bench.emit(own(50, 9_000), later(9_000));
+    assert_eq!(bench.begun(later(9_000)), [] as [i64; 0]);
+    time_out(&mut bench, 1..=8, later(15_000));
+    assert_eq!(bench.begun(later(15_000)), [50], "an endpoint that fails is tried with the newest");
+    bench.land(50, Sign::Good, None, later(15_001));
+    assert_eq!(bench.begun(later(15_001)), [9, 10], "in the order of their writing, as many as it may have by now");
+    assert_eq!(bench.begun(later(16_000)), [] as [i64; 0]);
+    assert_eq!(bench.begun(later(16_001)), [11, 12], "those that are slow do not count any more");
+    assert_eq!(bench.begun(later(17_001)), [13, 14]);
+    assert_eq!(bench.begun(later(18_001)), [15], "the last one is not for what was written before");
+    for (no, at) in [(51, 18_500), (52, 19_500), (53, 20_500)] {
+        bench.emit(own(no, at), later(at));
+        assert_eq!(bench.begun(later(at)), [no], "but for what is new");
+        bench.land(no, Sign::Good, None, later(at + 1));
+    }
+    time_out(&mut bench, [9, 10], later(30_001));
+    assert_eq!(bench.begun(later(30_001)), [20], "it has failed again, and that is the newest");
+}
+
+#[test]
+fn the_last_one_is_for_no_repeat() {
+    let mut bench = hangs();
+    time_out(&mut bench, 1..=8, later(15_000));
+    bench.rows.retain(|row| row.attempts > 0);
+    bench.lineup.drop_ready(ApplicationNo(101));
+    bench.lineup.note(TenantNo(1), ApplicationNo(101), later(75_000));
+    let mut begun = Vec::new();
+    for second in 75..90 {
+        begun.extend(bench.begun(later(second * 1_000)));
+    }
+    assert_eq!(begun, [1, 2, 3, 4, 5, 6, 7], "one of eight is left");
+    bench.emit(own(50, 89_000), later(89_000));
+    assert_eq!(bench.begun(later(89_000)), [50]);
+}
+
+#[test]
+fn an_endpoint_that_is_tried_is_tried_with_what_is_not_in_memory_yet() {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=12).map(|no| own(no, 0)));
+    let first = bench.begun(NOW);
+    bench.emit(own(50, 1), later(1));
+    bench.emit(EventRow { biz_id: "b12".to_owned(), ..own(51, 2) }, later(2));
+    assert_eq!(bench.begun(later(2)), [] as [i64; 0]);
+    time_out(&mut bench, first, later(15_000));
+    assert_eq!(bench.begun(later(15_000)), [50], "the newer one waits for an earlier one of its business");
+}
+
+#[test]
+fn one_after_the_other_decides_where_nobody_answers() {
+    let mut bench = hangs();
+    time_out(&mut bench, 1..=8, later(15_000));
+    assert_eq!(bench.begun(later(15_000)), [20]);
+    assert_eq!(bench.begun(later(16_000)), [19]);
+    time_out(&mut bench, [20, 19], later(30_000));
+    assert_eq!(bench.begun(later(30_999)), [] as [i64; 0], "the breaker is open");
+    assert_eq!(bench.begun(later(31_000)), [18]);
+    assert_eq!(bench.begun(later(45_000)), [] as [i64; 0], "however long that takes");
+}
+
+#[test]
+fn what_has_failed_before_has_fewer_turns_where_half_of_all_hangs() {
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((1..=4).map(|no| own(no, 0)));
+    assert_eq!(bench.begun(NOW).len(), 4);
+    let again = (5..=8).map(|no| EventRow { attempts: 1, ..own(no, 0) });
+    bench.emit_all(again.chain((11..=30).map(|no| own(no, 0))));
+    let mut begun = Vec::new();
+    while let Some(event) = bench.next(later(1_000)).filter(|_| begun.len() < 14) {
+        begun.push(event.no.0);
+        bench.land(event.no.0, Sign::Good, None, later(1_000));
+    }
+    assert_eq!(begun[..4], [11, 12, 13, 14], "{begun:?}");
+    assert_eq!(begun.iter().filter(|no| **no < 9).count(), 2, "each has its turn: {begun:?}");
+}
