@@ -14,6 +14,9 @@ pub use crate::query::Query;
 /// Deepest nesting of objects and arrays; the body itself is the first level.
 pub const DEPTH_MAX: usize = 16;
 
+/// As much of a field's name as a sentence holds.
+const NAME_CHARS_SHOWN: usize = 64;
+
 /// Why a body or a query is refused: which field, and the rule that it breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}", self.sentence())]
@@ -35,11 +38,12 @@ impl FieldRefused {
         Code::InvalidParameter
     }
 
+    /// Names that are none of ours may be as long as a body: the beginning tells which one is meant.
     fn sentence(&self) -> String {
-        if self.field.is_empty() {
-            format!("body: {}", self.why)
-        } else {
-            format!("field {}: {}", self.field, self.why)
+        match self.field.char_indices().nth(NAME_CHARS_SHOWN) {
+            _ if self.field.is_empty() => format!("body: {}", self.why),
+            Some((end, _)) => format!("field {}...: {}", &self.field[..end], self.why),
+            None => format!("field {}: {}", self.field, self.why),
         }
     }
 }
@@ -57,7 +61,11 @@ impl<'a> Fields<'a> {
             return Err(whole("begins with a byte order mark: send it without"));
         }
         if !begins_object(text) {
-            return Err(whole("must be a JSON object"));
+            return Err(whole(if text.is_empty() {
+                "must be a JSON object, and is empty"
+            } else {
+                "must be a JSON object"
+            }));
         }
         let mut json = serde_json::Deserializer::from_str(text);
         let fields = json

@@ -220,6 +220,19 @@ fn a_name_with_half_a_character_is_refused_for_that_at_whatever_depth() {
 }
 
 #[test]
+fn a_name_that_is_as_long_as_a_body_is_cut_and_nothing_at_all_is_said_to_be_that() {
+    let name = "\u{e9}".repeat(20_000);
+    let twice = format!(r#"{{"{name}": 1, "{name}": 2}}"#);
+    let said = Fields::parse(twice.as_bytes()).expect_err("twice").to_string();
+    assert_eq!(said, format!("field {}...: must be given once", "\u{e9}".repeat(64)));
+    let whole = "x".repeat(64);
+    let said = Fields::parse(format!(r#"{{"{whole}": 1, "{whole}": 2}}"#).as_bytes()).expect_err("twice").to_string();
+    assert_eq!(said, format!("field {whole}: must be given once"));
+    let said = Fields::parse(b"").expect_err("empty").to_string();
+    assert_eq!(said, "body: must be a JSON object, and is empty");
+}
+
+#[test]
 fn a_whole_number_that_is_out_of_range_is_told_the_range_however_long_it_is() {
     let body = br#"{"long": 99999999999999999999, "low": -99999999999999999999, "seven": 7, "half": 7.5, "power": 7e1, "text": "7"}"#;
     let fields = Fields::parse(body).expect("an object");

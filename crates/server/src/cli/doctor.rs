@@ -37,7 +37,9 @@ struct Findings(Vec<(Verdict, &'static str, String)>);
 
 impl Findings {
     fn note(&mut self, verdict: Verdict, about: &'static str, text: impl Into<String>) {
-        self.0.push((verdict, about, text.into()));
+        // A line each: what others say may have several.
+        let text: String = text.into();
+        self.0.push((verdict, about, text.split_whitespace().collect::<Vec<_>>().join(" ")));
     }
 
     fn take<T>(&mut self, about: &'static str, outcome: anyhow::Result<(T, String)>) -> Option<T> {

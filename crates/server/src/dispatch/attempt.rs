@@ -244,7 +244,7 @@ async fn send(
     }
     (progress.address, progress.tape, progress.watch.phases.reused) = (None, None, None);
     // Rare, and large: most attempts go over a kept connection.
-    let mut line = Box::pin(connector.open(target, vetted, &mut progress.watch)).await?;
+    let mut line = Box::pin(connector.open(target, vetted, (&mut progress.watch, &mut progress.address))).await?;
     progress.begin(&line, body, false, Instant::now());
     match line.works.until(line.sender.send_request(request)).await {
         Ok(response) => Ok((line, response)),

@@ -230,15 +230,17 @@ impl Connector {
         None
     }
 
-    /// A new connection to the first of these addresses that takes it.
+    /// A new connection to the first of these addresses that takes it; which one that is, is known as soon as it has.
     pub(super) async fn open(
         &self,
         target: &Target,
         vetted: &[SocketAddr],
-        watch: &mut Stopwatch,
+        (watch, connected): (&mut Stopwatch, &mut Option<Arc<str>>),
     ) -> Result<Line, Unreached> {
         watch.enter(Stage::Connect);
         let (tcp, address) = self.connect(vetted).await?;
+        let text: Arc<str> = address.to_string().into();
+        *connected = Some(text.clone());
         let _ = tcp.set_nodelay(true);
         let tape = Arc::new(Tape::default());
         let (sender, works) = if target.is_https() {
@@ -254,7 +256,7 @@ impl Connector {
             handshake(Taped::new(tcp, tape.clone())).await?
         };
         watch.stop();
-        Ok(Line { sender, works, address: address.to_string().into(), tape, lane: lane(target, address) })
+        Ok(Line { sender, works, address: text, tape, lane: lane(target, address) })
     }
 
     /// All addresses together have the connect time; each has an equal part of what is left.

@@ -55,6 +55,9 @@ pub enum EgressRefused {
     /// In path or query, a character that no URL has.
     #[error("the callback URL holds {0:?}, which no URL does: write it percent-encoded, {encoded}", encoded = percent_encoded(*.0))]
     Character(char),
+    /// A sign that nothing is encoded by.
+    #[error("the callback URL holds a % without two hex digits behind it: write %25 where the sign itself is meant")]
+    Percent,
     /// Longer than any URL needs to be.
     #[error("the callback URL has more than {URL_BYTES_MAX} bytes")]
     TooLong,
@@ -128,14 +131,22 @@ impl Target {
 }
 
 impl Egress {
-    /// Checks a URL that is to be kept. More is asked of it than of one that was kept before: every character of its path and query must be one
-    /// that a URL has.
+    /// Checks a URL that is to be kept. More is asked of it than of one that was kept before: its port is written as a number is, and every
+    /// character of its path and query must be one that a URL has.
     pub fn accept(&self, url: &str) -> Result<(), EgressRefused> {
-        self.target(url)?;
+        let target = self.target(url)?;
+        // `:+443` and `:0443` can be read as ports, and would be sent as they are.
+        let named = target.authority.as_bytes();
+        let is_plain = named.ends_with(format!(":{}", target.port).as_bytes());
+        if !is_plain && named.iter().rev().take_while(|byte| **byte != b']').any(|byte| *byte == b':') {
+            return Err(EgressRefused::PortForm);
+        }
         let (_, path) = parts(url);
-        path.chars()
-            .find(|c| !c.is_ascii_graphic() || r#""<>\^`{|}"#.contains(*c))
-            .map_or(Ok(()), |c| Err(EgressRefused::Character(c)))
+        if let Some(c) = path.chars().find(|c| !c.is_ascii_graphic() || r#""<>\^`{|}"#.contains(*c)) {
+            return Err(EgressRefused::Character(c));
+        }
+        let is_code = |rest: &str| rest.as_bytes().get(..2).is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit));
+        if path.split('%').skip(1).all(is_code) { Ok(()) } else { Err(EgressRefused::Percent) }
     }
 
     /// Checks a URL's form, and its address where it is a literal. Names are looked up and vetted on each attempt.

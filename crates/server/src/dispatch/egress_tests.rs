@@ -236,6 +236,21 @@ fn a_url_that_is_to_be_kept_has_no_character_that_no_url_has_and_one_that_was_ke
         assert!(strict().target(&url).is_ok(), "{url}");
     }
     assert_eq!(strict().accept("http://merchant.example/|"), Err(EgressRefused::Scheme), "the form comes first");
+    for path in ["/%", "/%z0", "/%4", "/%4g", "/%C3%A4%?", "?q=%"] {
+        assert_eq!(strict().accept(&format!("https://merchant.example{path}")), Err(EgressRefused::Percent), "{path}");
+    }
+    for (host, is_plain) in [
+        ("a.example:443", true),
+        ("[2001:4860:4860::8888]:443", true),
+        ("[2001:4860:4860::8888]", true),
+        ("a.example:+443", false),
+        ("a.example:0443", false),
+        ("[2001:4860:4860::8888]:+443", false),
+    ] {
+        let url = format!("https://{host}/");
+        let wanted = if is_plain { Ok(()) } else { Err(EgressRefused::PortForm) };
+        assert_eq!((strict().accept(&url), strict().target(&url).is_ok()), (wanted, true), "{url}");
+    }
     let told = |url: &str| strict().accept(url).expect_err("refused").to_string();
     assert_eq!(
         told("https://a.example/\u{e4}"),

@@ -1,17 +1,22 @@
 //! The transport's own checks: where to, how large, of what type.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::Endpoint;
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::Body;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, EXPECT};
 use hyper::http::request::Parts;
 
 use super::IntakeLimits;
 use super::answer::Failure;
 use crate::edges;
+
+/// A body of a type that is refused is waited for no longer than this.
+const REFUSED_BODY_FOR: Duration = Duration::from_secs(1);
 
 /// The reason of a request whose body ended too early: its client has gone, or announced more than it sent.
 pub const CUT_OFF: &str = "body_cut_off";
@@ -68,7 +73,15 @@ pub fn check_head(head: &Parts, limits: &IntakeLimits) -> Result<(), Failure> {
     edges::head_refusal(head, limits).map_or(Ok(()), |sentence| Err(Failure::new(Code::HeadersTooLarge, sentence)))
 }
 
-/// The body, whole: 413 as early as its size is known, then 415.
+/// A body on GET is signed as sent and not interpreted, and family clients leave the type out there.
+fn typed(head: &Parts) -> Result<(), Failure> {
+    if head.method == Method::GET && !head.headers.contains_key(CONTENT_TYPE) {
+        return Ok(());
+    }
+    edges::type_refusal(&head.headers).map_or(Ok(()), |s| Err(Failure::new(Code::UnsupportedContentType, s)))
+}
+
+/// The body, whole: 413 and 415 as early as they are known.
 pub async fn read<B>(head: &Parts, body: B, limits: &IntakeLimits) -> Result<Bytes, Failure>
 where
     B: Body<Data = Bytes>,
@@ -80,18 +93,29 @@ where
     if body.size_hint().lower() > limits.body_bytes_max as u64 {
         return Err(too_large(limits));
     }
-    let read = tokio::time::timeout(limits.body_timeout, gather(body, limits)).await;
-    let bytes = read.map_err(|_| {
-        Failure::new(
-            Code::InvalidParameter,
-            format!("the body did not arrive within {} s", limits.body_timeout.as_secs()),
-        )
-        .because("body_timeout")
-    })??;
-    // A body on GET is signed as sent and not interpreted, and family clients leave the type out there.
-    let untyped_get = head.method == Method::GET && !head.headers.contains_key(CONTENT_TYPE);
-    if !bytes.is_empty() && !untyped_get {
-        edges::type_refusal(&head.headers).map_or(Ok(()), |s| Err(Failure::new(Code::UnsupportedContentType, s)))?;
+    if body.size_hint().lower() > 0
+        && let Err(refused) = typed(head)
+    {
+        // It is of no use. Who has sent it along reads the answer only where it was taken; who asks first has not sent it.
+        if !head.headers.contains_key(EXPECT) {
+            let _ = tokio::time::timeout(REFUSED_BODY_FOR.min(limits.body_timeout), gather(body, limits)).await;
+        }
+        return Err(refused);
+    }
+    let bytes = match tokio::time::timeout(limits.body_timeout, gather(body, limits)).await {
+        Ok(Ok(bytes)) => bytes,
+        // Chunks: that there is a body is known when the first one comes.
+        Ok(Err(failure)) => {
+            return Err(typed(head).err().filter(|_| failure.code != Code::BodyTooLarge).unwrap_or(failure));
+        }
+        Err(_) => {
+            typed(head)?;
+            let sentence = format!("the body did not arrive within {} s", limits.body_timeout.as_secs());
+            return Err(Failure::new(Code::InvalidParameter, sentence).because("body_timeout"));
+        }
+    };
+    if !bytes.is_empty() {
+        typed(head)?;
     }
     Ok(bytes)
 }
@@ -135,4 +159,68 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
 
 fn too_large(limits: &IntakeLimits) -> Failure {
     Failure::new(Code::BodyTooLarge, format!("a body is at most {} bytes", limits.body_bytes_max))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Poll};
+
+    use hyper::Request;
+    use hyper::body::{Frame, SizeHint};
+
+    use super::*;
+
+    /// A body that never comes, or breaks where it begins; so long, or nobody knows.
+    struct Trouble {
+        length: Option<u64>,
+        breaks: bool,
+        asked: Arc<AtomicBool>,
+    }
+
+    impl Body for Trouble {
+        type Data = Bytes;
+        type Error = io::Error;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+            self.asked.store(true, Ordering::Relaxed);
+            if self.breaks { Poll::Ready(Some(Err(io::ErrorKind::InvalidData.into()))) } else { Poll::Pending }
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+        }
+    }
+
+    fn head(media: &str, asks: bool) -> Parts {
+        let mut request = Request::post("/rate/commission_rule/upgrade").header(CONTENT_TYPE, media);
+        if asks {
+            request = request.header(EXPECT, "100-continue");
+        }
+        request.body(()).expect("a request").into_parts().0
+    }
+
+    #[tokio::test]
+    async fn a_type_that_is_refused_comes_before_a_body_that_does_not() {
+        let limits = IntakeLimits { body_timeout: Duration::from_millis(20), ..IntakeLimits::default() };
+        for (media, length, breaks, asks, code, is_asked) in [
+            ("text/plain", Some(5), false, false, Code::UnsupportedContentType, true),
+            ("text/plain", Some(5), false, true, Code::UnsupportedContentType, false),
+            ("text/plain", Some(5), true, false, Code::UnsupportedContentType, true),
+            ("text/plain", None, false, false, Code::UnsupportedContentType, true),
+            ("text/plain", None, true, false, Code::UnsupportedContentType, true),
+            ("text/plain", Some(65_537), false, false, Code::BodyTooLarge, false),
+            ("application/json", Some(5), false, false, Code::InvalidParameter, true),
+            ("application/json", None, true, false, Code::InvalidParameter, true),
+        ] {
+            let asked = Arc::new(AtomicBool::new(false));
+            let body = Trouble { length, breaks, asked: asked.clone() };
+            let refused = read(&head(media, asks), body, &limits).await.expect_err("no body");
+            let found = (refused.code, asked.load(Ordering::Relaxed));
+            assert_eq!(found, (code, is_asked), "{media} {length:?} {breaks} {asks}");
+        }
+    }
 }

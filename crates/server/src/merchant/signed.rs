@@ -267,7 +267,13 @@ impl Edge {
                 Ok(Claimed::Fresh) => outcome,
                 Ok(Claimed::Used | Claimed::TooOld | Claimed::Unknowable) => Err(reused()),
                 // It counts as used: the caller sends a new one.
-                Ok(Claimed::InDoubt) => Err(AppError::OutcomeUnknown.into()),
+                Ok(Claimed::InDoubt) => Err(Failure {
+                    nonce: NonceFate::Leave,
+                    ..Failure::new(
+                        Code::InternalError,
+                        "outcome unknown, but nothing was changed: repeat the request with a new nonce",
+                    )
+                }),
                 Err(error) => {
                     self.app.store.release(claim);
                     Err(error.into())

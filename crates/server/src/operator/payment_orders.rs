@@ -46,6 +46,18 @@ pub struct PaymentOrderView {
     pub client_id: String,
     /// `order` or `native`.
     pub kind: &'static str,
+    /// The merchant's own name for the payer, as it was given.
+    #[serde(rename = "merchantUserId")]
+    pub merchant_user_id: Option<String>,
+    /// More about the goods, as it was given.
+    #[serde(rename = "goodsDetail")]
+    pub goods_detail: Option<String>,
+    /// Where the payer is to go after paying, as the merchant gave it: nobody has checked it.
+    #[serde(rename = "returnUrl")]
+    pub return_url: Option<String>,
+    /// Where the payer is to go after giving up; likewise.
+    #[serde(rename = "cancelUrl")]
+    pub cancel_url: Option<String>,
     /// When it became `PAID`, RFC 3339; null before.
     pub paid_at: Option<String>,
     /// Grows by one with each move; 1 at creation.
@@ -84,6 +96,10 @@ fn view(app: &App, merchant_id: &str, row: &PaymentOrderRow, now: UnixMillis) ->
         order: edges::payment_orders::in_full(app, merchant_id, &row.order, now),
         client_id: row.client_id.clone(),
         kind: row.order.content.kind.name(),
+        merchant_user_id: row.order.content.merchant_user_id.clone(),
+        goods_detail: row.order.content.goods_detail.clone(),
+        return_url: row.order.return_url.clone(),
+        cancel_url: row.order.cancel_url.clone(),
         paid_at: row.order.paid_at.map(rfc3339),
         revision: row.order.revision,
     }

@@ -71,7 +71,8 @@ async fn an_order_is_made_queried_paid_and_told_of() {
     let (world, signer) = bank().await;
     let now = world.clock.now().0;
     let body = json!({"merchantTradeNo": "T-1", "currency": "USDT", "orderAmount": "10.500", "env": {"terminalType": "APP"},
-        "goods": {"goodsName": "Tea", "goodsDetail": "green"}, "channelId": "c", "merchantUserId": 42, "unknown": [1]});
+        "goods": {"goodsName": "Tea", "goodsDetail": "green"}, "channelId": "c", "merchantUserId": 42,
+        "returnUrl": "https://shop.example/thanks", "cancelUrl": "https://shop.example/basket", "unknown": [1]});
     let made = good(&world, &signer, "POST", CREATE, &body).await;
     let id = made["prepayId"].clone();
     assert!(id.as_str().is_some_and(|id| id.bytes().all(|b| b.is_ascii_digit()) && !id.starts_with('0')), "{made}");
@@ -93,6 +94,15 @@ async fn an_order_is_made_queried_paid_and_told_of() {
     world.clock.advance_ms(1_000);
     let (status, paid) = advance(&world, &id, json!({"status": "PAID"})).await;
     assert_eq!((status, &paid["status"], &paid["actualAmount"]), (200, &json!("PAID"), &json!("10.5")), "{paid}");
+    // What the back end's own page needs, and nobody else is told.
+    for (name, value) in [
+        ("goodsDetail", "green"),
+        ("merchantUserId", "42"),
+        ("returnUrl", "https://shop.example/thanks"),
+        ("cancelUrl", "https://shop.example/basket"),
+    ] {
+        assert_eq!((&paid[name], found.get(name)), (&json!(value), None), "{name}");
+    }
     assert_eq!(
         (&paid["transactTime"], &paid["fee"]),
         (&json!(now + 1_000), &Value::Null),

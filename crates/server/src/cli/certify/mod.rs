@@ -111,7 +111,16 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
     if !args.json {
         super::say(&counted(&findings))?;
     }
-    Ok(if certified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if !certified {
+        let failed = findings.iter().filter(|finding| finding.verdict == Verdict::Fail).map(|finding| finding.check);
+        let failed = failed.collect::<Vec<_>>().join(", ");
+        bail!(
+            "the receiver at {} does not pass: {}",
+            args.url,
+            if failed.is_empty() { "some checks could not be told" } else { &failed }
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// One finding for people.

@@ -1,5 +1,6 @@
 //! The server of the demo, stopped and started again: what was acknowledged is still there, and secrets lie nowhere in the clear.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -22,6 +23,8 @@ pub struct Server {
     config: Config,
     log: LogSink,
     running: Option<Running>,
+    /// Where it listened before.
+    listened: Option<(SocketAddr, SocketAddr)>,
     merchant_url: String,
     operator_url: String,
 }
@@ -29,14 +32,34 @@ pub struct Server {
 impl Server {
     /// Starts it as `serve` does.
     pub async fn start(config: Config, log: LogSink) -> anyhow::Result<Self> {
-        let mut server = Self { config, log, running: None, merchant_url: String::new(), operator_url: String::new() };
+        let mut server = Self {
+            config,
+            log,
+            running: None,
+            listened: None,
+            merchant_url: String::new(),
+            operator_url: String::new(),
+        };
         server.start_again().await?;
         Ok(server)
     }
 
     async fn start_again(&mut self) -> anyhow::Result<()> {
-        let surroundings = Surroundings { clock: Clock::System, log: self.log.clone() };
-        let running = run::start_in(self.config.clone(), surroundings).await?;
+        let start = async |config: &Config| {
+            let surroundings = Surroundings { clock: Clock::System, log: self.log.clone() };
+            run::start_in(config.clone(), surroundings).await
+        };
+        // Where people have read that it listens, unless somebody else has taken that meanwhile.
+        let running = match self.listened {
+            Some((listen, operator_listen)) => {
+                match start(&Config { listen, operator_listen, ..self.config.clone() }).await {
+                    Ok(running) => running,
+                    Err(_) => start(&self.config).await?,
+                }
+            }
+            None => start(&self.config).await?,
+        };
+        self.listened = Some((running.listen, running.operator_listen));
         self.merchant_url = format!("http://{}", running.listen);
         self.operator_url = format!("http://{}", running.operator_listen);
         self.running = Some(running);

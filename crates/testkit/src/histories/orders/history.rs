@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail, ensure};
 use countersign::app::error::AppError;
-use countersign::app::payment_orders::{Named, Wanted, advance, amount, close, create, currency, expire, find, show};
+use countersign::app::payment_orders::{
+    Named, Receivers, Wanted, advance, amount, close, create, currency, expire, find, show,
+};
 use countersign::app::{Actor, App};
 use countersign_domain::payment_order::{Content, PaymentKind, PaymentStatus, PrepayId, Step};
 use countersign_domain::time::UnixMillis;
@@ -235,7 +237,7 @@ impl History {
         let rests_on = Guard::Application { application, client_id, revision: self.by.revision };
         // After a restart within a millisecond that stands, an event's number may be one that was drawn before: the next look draws another.
         for _ in 0..LOOKS_MAX {
-            match expire(app, &before, rests_on.clone()).await {
+            match expire(app, &before, &Receivers::default(), rests_on.clone()).await {
                 Err(CommitError::Conflict(Conflict::Taken(Key::Event(_)))) => {}
                 ended => {
                     ended?;

@@ -114,6 +114,8 @@ async fn an_endpoint_that_is_not_reached_says_why() {
         let (_, attempts) = bench.read(event.event_id).await;
         assert_eq!(attempts[0].outcome, outcome, "{url}: {}", attempts[0].detail);
         assert!(attempts[0].detail.contains(words), "{url}: {}", attempts[0].detail);
+        let is_connected = outcome == Outcome::TlsFailed || outcome == Outcome::Timeout;
+        assert_eq!(attempts[0].address.is_some(), is_connected, "{url}: who has that certificate is known");
     }
     let trusts_nobody = Bench::new().await;
     let owner = trusts_nobody.owner(Some(strange.url())).await;
