@@ -23,7 +23,7 @@ use crate::app::trouble::Told;
 /// Orders are looked for this often; their callbacks are written within 2 s.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Orders of one look, of each lane.
-const PAGE: u32 = 1_024;
+const PAGE: u32 = 512;
 /// Orders that a look reaches beyond where they cannot be noted.
 const STUCK_MAX: u32 = 8_192;
 /// Orders that are noted at once, so that they share commits.

@@ -4,7 +4,8 @@
 //! as by one that is not there or has too much to do, and while more is waiting for it, the breaker opens: the endpoint is left alone for a
 //! pause, then one attempt goes, and how that ends decides. The pause doubles where nobody answers, and stays as it is where somebody does. A
 //! recovered endpoint begins with one attempt at once, so that what was waiting for it drains at a rate that rises while it stands it.
-//! An attempt that takes long counts among those that it may have at the most, and no longer among those that it may have by now.
+//! Of an endpoint that has taken one lately, an attempt that takes long counts among those that it may have at the most, and no longer among
+//! those that it may have by now: it hangs at some events and takes others.
 //! An error that may be of that one event (500) never opens it: a handler that breaks at some orders gets the others without a pause.
 //! None of this applies to an endpoint with a single event: its schedule alone decides. The pause never outlasts the schedule of the event that failed.
 
@@ -15,6 +16,8 @@ use countersign_domain::time::UnixMillis;
 const OUTAGES_OPEN: u32 = 10;
 /// As many failed ones without a good one between make an endpoint suspect that was good before.
 const STRIKES_SUSPECT: u32 = 3;
+/// An endpoint takes others where it has taken one so long ago at the most, in ms: a deadline, and half of one.
+const TAKEN_LATELY_MS: i64 = 22_500;
 /// First and longest pause, in ms.
 const PAUSE_MS_MIN: i64 = 1_000;
 const PAUSE_MS_MAX: i64 = 10_000;
@@ -135,6 +138,8 @@ pub(super) struct Health {
     /// Those in a row at which it failed as a whole.
     outages: u32,
     is_proven: bool,
+    /// When it took one last.
+    taken_at: Option<UnixMillis>,
     breaker: Breaker,
 }
 
@@ -142,7 +147,7 @@ impl Health {
     /// Of an endpoint that nothing is known of.
     pub(super) fn new(most: usize) -> Self {
         let most = most.max(1);
-        Self { most, limit: most, strikes: 0, outages: 0, is_proven: false, breaker: Breaker::Closed }
+        Self { most, limit: most, strikes: 0, outages: 0, is_proven: false, taken_at: None, breaker: Breaker::Closed }
     }
 
     /// From here on it may have so many attempts at once.
@@ -203,20 +208,28 @@ impl Health {
         }
     }
 
-    /// Whether an attempt may begin beside so many, of which some are slow. What hangs at some events does not use up what an endpoint may have by
-    /// now, only what it may have at the most; of an endpoint that is left alone it does.
+    /// Whether an attempt may begin beside so many, of which some are slow. Where it takes others, those do not use up what it may have by now, only
+    /// what it may have at the most.
     pub(super) fn may(&self, in_flight: usize, slow: usize, now: UnixMillis) -> May {
         let may = match self.breaker {
             Breaker::Open { until, .. } if rests(until, now) => return May::At(until),
             Breaker::Open { .. } | Breaker::HalfOpen { .. } => in_flight == 0,
-            Breaker::Closed => in_flight < self.most && in_flight.saturating_sub(slow) < self.limit,
+            Breaker::Closed => {
+                let slow = if self.takes_others(now) { slow } else { 0 };
+                in_flight < self.most && in_flight.saturating_sub(slow) < self.limit
+            }
         };
         if may { May::Begin } else { May::WhenLanded }
     }
 
     /// Whether one more may begin as soon as one that is under way is slow.
-    pub(super) fn waits_for_slow(&self, in_flight: usize) -> bool {
-        self.breaker == Breaker::Closed && in_flight < self.most
+    pub(super) fn waits_for_slow(&self, in_flight: usize, now: UnixMillis) -> bool {
+        self.breaker == Breaker::Closed && in_flight < self.most && self.takes_others(now)
+    }
+
+    /// Whether it has taken one lately. An instant to come was noted by a clock that was ahead.
+    fn takes_others(&self, now: UnixMillis) -> bool {
+        self.taken_at.is_some_and(|at| (0..=TAKEN_LATELY_MS).contains(&now.0.saturating_sub(at.0)))
     }
 
     /// Whether it failed as a whole when it was last asked.
@@ -233,6 +246,9 @@ impl Health {
 
     /// An attempt has ended. `next`: when its event is due again. `waiting`: whether more of its events are due.
     pub(super) fn ended(&mut self, sign: Sign, now: UnixMillis, next: Option<UnixMillis>, waiting: bool) {
+        if sign == Sign::Good {
+            self.taken_at = Some(now);
+        }
         match sign {
             Sign::None => {
                 if let Breaker::HalfOpen { pause_ms } = self.breaker {

@@ -29,11 +29,24 @@ fn what_hangs_uses_up_what_an_endpoint_may_have_at_the_most_and_not_what_it_may_
     let mut health = Health::new(8);
     bad(&mut health, 8, 0);
     assert_eq!(health.limit(), 1);
-    assert_eq!((health.may(1, 0, at(0)), health.waits_for_slow(1)), (May::WhenLanded, true));
+    assert_eq!((health.may(1, 1, at(0)), health.waits_for_slow(1, at(0))), (May::WhenLanded, false), "it takes none");
+    health.ended(Sign::Good, at(0), None, true);
+    bad(&mut health, 1, 0);
+    assert_eq!((health.may(1, 0, at(0)), health.waits_for_slow(1, at(0))), (May::WhenLanded, true));
     assert_eq!((health.may(7, 7, at(0)), health.may(7, 6, at(0))), (May::Begin, May::WhenLanded));
-    assert_eq!((health.may(8, 8, at(0)), health.waits_for_slow(8)), (May::WhenLanded, false), "no more than that ever");
-    bad(&mut health, 2, 0);
-    assert_eq!((health.may(1, 1, at(1_000)), health.waits_for_slow(1)), (May::WhenLanded, false), "one decides");
+    assert_eq!(
+        (health.may(8, 8, at(0)), health.waits_for_slow(8, at(0))),
+        (May::WhenLanded, false),
+        "no more than that ever"
+    );
+    assert_eq!((health.may(7, 7, at(22_500)), health.may(7, 7, at(22_501))), (May::Begin, May::WhenLanded));
+    assert_eq!(health.may(7, 7, at(-1)), May::WhenLanded, "a clock that was ahead");
+    bad(&mut health, 9, 0);
+    assert_eq!(
+        (health.may(1, 1, at(1_000)), health.waits_for_slow(1, at(1_000))),
+        (May::WhenLanded, false),
+        "one decides"
+    );
 }
 
 #[test]

@@ -42,6 +42,8 @@ fn what_is_new_waits_for_no_more_than_one_deadline_of_what_hangs() {
     }
     time_out(&mut bench, [9, 10], later(30_001));
     assert_eq!(bench.begun(later(30_001)), [20], "it has failed again, and that is the newest");
+    time_out(&mut bench, [11, 12], later(31_001));
+    assert_eq!(bench.begun(later(31_001))[..1], [16], "the newest and the oldest in turns");
 }
 
 #[test]
@@ -50,6 +52,9 @@ fn the_last_one_is_for_no_repeat() {
     time_out(&mut bench, 1..=8, later(15_000));
     bench.rows.retain(|row| row.attempts > 0);
     bench.lineup.drop_ready(ApplicationNo(101));
+    bench.emit(own(49, 74_999), later(74_999));
+    assert_eq!(bench.begun(later(74_999)), [49]);
+    bench.land(49, Sign::Good, None, later(74_999));
     bench.lineup.note(TenantNo(1), ApplicationNo(101), later(75_000));
     let mut begun = Vec::new();
     for second in 75..90 {
@@ -73,15 +78,37 @@ fn an_endpoint_that_is_tried_is_tried_with_what_is_not_in_memory_yet() {
 }
 
 #[test]
-fn one_after_the_other_decides_where_nobody_answers() {
+fn an_endpoint_that_takes_none_has_no_more_than_before_and_is_tried_with_each_end_of_what_waits() {
     let mut bench = hangs();
     time_out(&mut bench, 1..=8, later(15_000));
-    assert_eq!(bench.begun(later(15_000)), [20]);
-    assert_eq!(bench.begun(later(16_000)), [19]);
-    time_out(&mut bench, [20, 19], later(30_000));
-    assert_eq!(bench.begun(later(30_999)), [] as [i64; 0], "the breaker is open");
-    assert_eq!(bench.begun(later(31_000)), [18]);
-    assert_eq!(bench.begun(later(45_000)), [] as [i64; 0], "however long that takes");
+    bench.emit(own(50, 15_001), later(15_001));
+    for (second, no) in [(15, 20), (30, 9)] {
+        assert_eq!(bench.begun(later(second * 1_000)), [no], "the newest by then, the oldest");
+        assert_eq!(bench.begun(later(second * 1_000 + 14_999)), [] as [i64; 0], "however long that takes");
+        time_out(&mut bench, [no], later(second * 1_000 + 15_000));
+    }
+    assert_eq!(bench.begun(later(45_999)), [] as [i64; 0], "the breaker is open");
+    assert_eq!(bench.begun(later(46_000)), [50]);
+    time_out(&mut bench, [50], later(61_000));
+    assert_eq!(bench.begun(later(63_000)), [10], "the oldest again");
+}
+
+#[test]
+fn an_endpoint_that_fails_goes_on_where_there_is_no_room_for_what_is_looked_for() {
+    let mut bench = Bench::new(64, 8);
+    let large = "x".repeat(4 * 1024 * 1024);
+    bench.emit_all(
+        (1..=9).map(|no| EventRow { data: large.clone(), ..EventRow { biz_id: format!("b{no}"), ..event(no, 201) } }),
+    );
+    bench.emit_all((1..=9).map(|no| EventRow { data: large.clone(), ..own(100 + no, 0) }));
+    let first = bench.begun(NOW);
+    time_out(&mut bench, first.clone(), later(15_000));
+    for second in 16..200 {
+        let begun = bench.begun(later(second * 1_000));
+        time_out(&mut bench, begun, later(second * 1_000));
+    }
+    let tried = bench.rows.iter().filter(|row| row.attempts > 0).count();
+    assert_eq!(tried, 18, "each has been tried, {} at first", first.len());
 }
 
 #[test]

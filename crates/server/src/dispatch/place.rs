@@ -91,6 +91,10 @@ pub(super) struct Place {
     kinds: [Kind; 2],
     /// First attempts since the last repeated one.
     firsts: usize,
+    /// Whether what is in memory was added to since the last attempt began, to try the endpoint with.
+    has_looked: bool,
+    /// Whether the endpoint was tried with the newest last, and not with the oldest.
+    tried_newest: bool,
     /// Attempts that are under way, and when each began.
     in_flight: Vec<(EventNo, UnixMillis)>,
     /// Events whose attempts the endpoint has answered, and that are not recorded.
@@ -117,6 +121,8 @@ impl Place {
             pace: Pace::default(),
             kinds: Default::default(),
             firsts: 0,
+            has_looked: false,
+            tried_newest: false,
             in_flight: Vec::new(),
             unrecorded: Vec::new(),
             parked: Vec::new(),
@@ -137,7 +143,7 @@ impl Place {
         let (under_way, slow) = (self.in_flight.len(), self.slow(now));
         match self.health.may(under_way, slow, now) {
             May::Begin => {}
-            May::WhenLanded if self.health.waits_for_slow(under_way) => {
+            May::WhenLanded if self.health.waits_for_slow(under_way, now) => {
                 return self.next_slow(now).map_or(Considered::AtLimit, Considered::Rests);
             }
             May::WhenLanded => return Considered::AtLimit,
@@ -149,20 +155,28 @@ impl Place {
         if let Some(until) = self.pace.wait(now) {
             return Considered::Rests(until);
         }
-        // Where some hang the last one is for what was written since, which may not: neither for what waits beside them, nor for what has failed before.
+        let is_failing = self.health.is_failing();
         let since = self.oldest().filter(|_| self.is_for_new(under_way, slow));
-        let tries_new = since.is_some() || self.health.is_failing();
+        let has_looked = self.has_looked;
         let [first, again] = &mut self.kinds;
-        // What is new does not wait behind what has failed: it is read even where there are repeats to go. Nor behind what fails: then it is read
-        // even where there is some to go.
-        let may_read = first.ready.is_empty() || (tries_new && first.ready.len() < PORTION_MIN);
-        if (may_read && first.has_more) || (first.ready.is_empty() && again.ready.is_empty() && again.has_more) {
+        // Where some hang the last one is for what was written since, which may not: neither for what waits beside them, nor for what has failed
+        // before. Behind more than a portion there is no telling what was.
+        let since = since.filter(|_| !first.has_more || first.ready.len() < PORTION_MIN);
+        // What is new does not wait behind what has failed: it is read even where there are repeats to go. Nor behind what fails: then it is looked
+        // for once before each attempt even where there is some to go. There may be no room for what is found.
+        let looks = (since.is_some() || is_failing) && !has_looked && first.ready.len() < PORTION_MIN;
+        if ((first.ready.is_empty() || looks) && first.has_more)
+            || (first.ready.is_empty() && again.ready.is_empty() && again.has_more)
+        {
+            self.has_looked = true;
             return Considered::Read;
         }
         let turn = if slow * 2 >= self.health.most() { FIRSTS_HANGING } else { FIRSTS };
         let has_turn = self.firsts >= turn && !again.ready.is_empty();
         let repeats = since.is_none() && (first.ready.is_empty() || has_turn);
-        let event = match (repeats, tries_new) {
+        // An endpoint that fails is tried with the newest and the oldest in turns: either may be what it takes.
+        let tries_newest = since.is_some() || (is_failing && !self.tried_newest);
+        let event = match (repeats, tries_newest) {
             (true, _) => again.ready.pop_front(),
             (false, false) => first.ready.pop_front(),
             (false, true) => newest(&mut first.ready, since),
@@ -171,6 +185,8 @@ impl Place {
             return if self.has_work() { Considered::AtLimit } else { Considered::Idle };
         };
         self.firsts = if repeats { 0 } else { self.firsts.saturating_add(1) };
+        self.has_looked = false;
+        self.tried_newest = is_failing && if repeats { self.tried_newest } else { tries_newest };
         self.in_flight.push((event.no, now));
         self.health.begins();
         self.pace.begins(now);
@@ -251,6 +267,7 @@ impl Place {
 
     /// The store may have more of both kinds.
     pub(super) fn expect_more(&mut self) {
+        self.has_looked = false;
         self.expect([true; 2]);
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use countersign_domain::ids::ApplicationNo;
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::payment_order::{self as machine, Mover, PaymentStatus, Step};
-use countersign_store::batch::{Batch, Guard, Write};
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::CommitError;
 use countersign_store::payment_order::{PaymentOrderRow, PaymentOrders as _};
 use countersign_store::{Store as _, StoreError};
@@ -48,6 +48,10 @@ impl Receivers {
         cell.get_or_try_init(read).await?;
         Ok(cell)
     }
+
+    fn forget(&self, application: ApplicationNo) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&application);
+    }
 }
 
 /// Notes that an order has expired, and tells of it: what every answer has said since its expire time. `rests_on`: the right to do so.
@@ -73,13 +77,17 @@ pub async fn expire(
         change.writes.push(Write::Guard(as_read(receiver.application())));
     }
     change.writes.push(Write::Guard(rests_on));
-    fresh::commit(app, change.event, Batch(change.writes)).await.map(|_| ())
+    let outcome = fresh::commit(app, change.event, Batch(change.writes)).await.map(|_| ());
+    if let Err(CommitError::Conflict(Conflict::Moved(Key::Application(_)))) = &outcome {
+        // The others of the page are told as it stands now.
+        receivers.forget(before.application);
+    }
+    outcome
 }
 
 #[cfg(test)]
 mod tests {
     use countersign_domain::delivery::DeliveryState;
-    use countersign_store::batch::{Conflict, Key};
     use countersign_store::contract::{Cursor, EventFilter};
     use countersign_store::testing::Database;
 
@@ -111,7 +119,7 @@ mod tests {
         switch_callbacks(&app, &client_id, Switch::Pause, None, &|_| None, &nobody()).await.expect("pauses");
         let late = note(&second, &receivers).await.expect_err("the application was read before");
         assert!(matches!(late, CommitError::Conflict(Conflict::Moved(Key::Application(of))) if of == client_id));
-        note(&second, &Receivers::default()).await.expect("is noted");
+        note(&second, &receivers).await.expect("it is read anew");
         let filter = EventFilter { biz_id: Some(second.order.prepay_id.to_string()), ..EventFilter::default() };
         let page = app.store.events(filter, Cursor { after: None, limit: 9 }, 99).await.expect("reads");
         let states: Vec<DeliveryState> = page.events.iter().map(|event| event.state).collect();
