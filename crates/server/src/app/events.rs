@@ -70,8 +70,8 @@ pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor:
     if let Some(event) = write(app, &receiver, what, keep, actor).await? {
         return Ok(event);
     }
-    // It was to be held, and the application has changed between the look and the write. Of those who change it on this node the next look
-    // takes its turn; against other nodes there is the guard.
+    // It was to be held, and the application has changed between the look and the write. From here on it takes turns with those who change it on
+    // this node, so that they are not first again and again; against other nodes there is the guard alone.
     let _turn = app.turns.take_soon(TurnKey::Application(what.client_id.clone())).await?;
     loop {
         let read = Receiver::Read(Box::new(application(app, &what.client_id).await?));

@@ -96,7 +96,8 @@ where
     if body.size_hint().lower() > 0
         && let Err(refused) = typed(head)
     {
-        // It is of no use. Who has sent it along reads the answer only where it was taken; who asks first has not sent it.
+        // It is of no use. Where it comes along it is taken, and the connection goes on; else it ends with the answer, as after 413. Who asks first
+        // has not sent it.
         if !head.headers.contains_key(EXPECT) {
             let _ = tokio::time::timeout(REFUSED_BODY_FOR.min(limits.body_timeout), gather(body, limits)).await;
         }
