@@ -145,11 +145,11 @@ pub enum WayOut {
     None,
 }
 
-/// Why there is no price for an amount.
+/// Why there is no price for an amount. The text is what the amount of its side must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PriceRefused {
     /// The amount that the caller gave is not within its limits.
-    #[error("{}: must be from {min} to {max}, and is {found}", .side.field())]
+    #[error("must be from {min} to {max}, and is {found}")]
     Outside {
         /// Which one.
         side: Side,
@@ -161,7 +161,7 @@ pub enum PriceRefused {
         found: Amount,
     },
     /// The other one, which is computed, is not within its limits.
-    #[error("{}: must be from {min} to {max}, and comes to {}; {}", .side.field(), found_in_words(*.found), way_out_in_words(*.side, *.way_out))]
+    #[error("must be from {min} to {max}, and comes to {}; {}", found_in_words(*.found), way_out_in_words(*.side, *.way_out))]
     ComesOutside {
         /// Which one.
         side: Side,
@@ -174,6 +174,15 @@ pub enum PriceRefused {
         /// What can be done about it.
         way_out: WayOut,
     },
+}
+
+impl PriceRefused {
+    /// The field whose amount it is.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Outside { side, .. } | Self::ComesOutside { side, .. } => side.field(),
+        }
+    }
 }
 
 fn found_in_words(found: Option<Amount>) -> String {
@@ -370,10 +379,10 @@ pub enum QuoteRefused {
     #[error("the quote is used up or its time is over; ask for a new one with POST /v1/pay/convert/preview")]
     Expired,
     /// It was given for other currencies.
-    #[error("sellCurrency and buyCurrency: must be those of the quote")]
+    #[error("fields sellCurrency and buyCurrency: must be those of the quote")]
     Currencies,
     /// It was given for other amounts.
-    #[error("sellAmount and buyAmount: must be those of the quote")]
+    #[error("fields sellAmount and buyAmount: must be those of the quote")]
     Amounts,
 }
 

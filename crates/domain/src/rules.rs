@@ -20,15 +20,25 @@ pub struct Markup {
 /// Decimal places that `r_markup` may have.
 pub const MARKUP_R_SCALE_MAX: u32 = 8;
 
-/// Why a markup is refused, in order of precedence.
+/// Why a markup is refused, in order of precedence. The text is what its field must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MarkupRefused {
     /// `r_markup` outside 0 to 100, or finer than 8 decimals.
-    #[error("r_markup must be from 0 to 100 with at most 8 decimals")]
+    #[error("must be from 0 to 100 with at most 8 decimals")]
     Percentage,
     /// `f_markup` outside 0 to 5,000,000, or finer than 6 decimals.
-    #[error("f_markup must be from 0 to 5000000 with at most 6 decimals")]
+    #[error("must be from 0 to 5000000 with at most 6 decimals")]
     Fixed,
+}
+
+impl MarkupRefused {
+    /// The field whose number it is.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Percentage => "r_markup",
+            Self::Fixed => "f_markup",
+        }
+    }
 }
 
 impl Markup {
@@ -172,8 +182,8 @@ pub struct RuleAsk {
 /// Why a version is refused. In order of precedence: the first that applies is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RuleRefused {
-    /// `due_date` not after `effective_date`, or not after now.
-    #[error("due_date must be after effective_date and after now")]
+    /// `due_date`, which the text is about, is not after `effective_date`, or not after now.
+    #[error("must be after effective_date and after now")]
     Period,
     /// Creation where a rule is effective or pending.
     #[error("a fee rule is effective or pending for this sub-account")]

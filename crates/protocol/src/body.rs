@@ -10,12 +10,10 @@ use thiserror::Error;
 use crate::code::Code;
 use crate::exact::Exact;
 pub use crate::query::Query;
+use crate::sentence;
 
 /// Deepest nesting of objects and arrays; the body itself is the first level.
 pub const DEPTH_MAX: usize = 16;
-
-/// As much of a field's name as a sentence holds.
-const NAME_CHARS_SHOWN: usize = 64;
 
 /// Why a body or a query is refused: which field, and the rule that it breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -38,13 +36,8 @@ impl FieldRefused {
         Code::InvalidParameter
     }
 
-    /// Names that are none of ours may be as long as a body: the beginning tells which one is meant.
     fn sentence(&self) -> String {
-        match self.field.char_indices().nth(NAME_CHARS_SHOWN) {
-            _ if self.field.is_empty() => format!("body: {}", self.why),
-            Some((end, _)) => format!("field {}...: {}", &self.field[..end], self.why),
-            None => format!("field {}: {}", self.field, self.why),
-        }
+        if self.field.is_empty() { sentence::of_body(&self.why) } else { sentence::of_field(&self.field, &self.why) }
     }
 }
 

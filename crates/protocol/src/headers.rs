@@ -7,6 +7,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::code::Code;
+use crate::sentence::of_header;
 
 /// Nonces of callbacks begin with this, and no request's nonce may.
 pub const RESERVED_NONCE_PREFIX: &str = "callback";
@@ -337,19 +338,19 @@ impl fmt::Debug for SignedHeaders<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HeaderRefused {
     /// A required one is absent.
-    #[error("header {0} is missing")]
+    #[error("{}", of_header(.0, "is missing"))]
     Missing(String),
     /// Given twice, or as a list.
-    #[error("header {0} must be given once, with a single value")]
+    #[error("{}", of_header(.0, "must be given once, with a single value"))]
     Twice(String),
     /// The two names of ClientId together.
-    #[error("header {0} and header {1} are two names of one header; send one of them")]
+    #[error("{}", of_header(.1, format_args!("is another name of the header {}; send one of them", .0)))]
     BothClientIds(String, String),
     /// Under another prefix than the headers before it.
-    #[error("header {0} has another prefix than the signed headers before it; use one prefix for all of them")]
+    #[error("{}", of_header(.0, "has another prefix than the signed headers before it; use one prefix for all of them"))]
     MixedPrefixes(String),
     /// Not of the header's form.
-    #[error("header {header} {rule}")]
+    #[error("{}", of_header(.header, .rule))]
     Malformed {
         /// Its name as people write it.
         header: String,
@@ -357,7 +358,7 @@ pub enum HeaderRefused {
         rule: &'static str,
     },
     /// Not a nonce.
-    #[error("header {header} {rule}")]
+    #[error("{}", of_header(.header, .rule))]
     BadNonce {
         /// Its name as people write it.
         header: String,

@@ -13,4 +13,5 @@ pub mod exact;
 pub mod headers;
 pub mod query;
 pub mod replay;
+pub mod sentence;
 pub mod signing;

@@ -16,28 +16,28 @@ pub mod payment_orders;
 /// Why a body that is there is refused with 415: it must be JSON as it is, not packed. None where it is fine.
 pub fn type_refusal(headers: &HeaderMap) -> Option<&'static str> {
     if headers.contains_key(CONTENT_ENCODING) {
-        return Some("send the body without Content-Encoding");
+        return Some("header Content-Encoding: must be left out; send the body as it is");
     }
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let first = match (types.next(), types.next()) {
-        (None, _) => return Some("the header Content-Type is missing: send Content-Type: application/json"),
-        (Some(_), Some(_)) => return Some("send the header Content-Type: application/json once"),
+        (None, _) => return Some("header Content-Type: is missing; a body needs Content-Type: application/json"),
+        (Some(_), Some(_)) => return Some("header Content-Type: must be given once: application/json"),
         (Some(first), None) => first,
     };
     let media = first.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
     let fits = media.eq_ignore_ascii_case("application/json");
-    (!fits).then_some("send the header Content-Type: application/json")
+    (!fits).then_some("header Content-Type: must be application/json")
 }
 
 /// What is said of a body that ended too early, where somebody is there to hear it.
-pub const BROKE_OFF: &str = "the body broke off";
+pub const BROKE_OFF: &str = "body: broke off";
 
 /// What is wrong with a body that could not be read to its end; none: it broke off.
 pub fn body_refusal(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let causes = std::iter::successors(Some(error), |cause| (*cause).source());
     let kind = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind).next();
     matches!(kind, Some(ErrorKind::InvalidInput | ErrorKind::InvalidData)).then_some(
-        "the chunks of the body cannot be read: each is its size in hex digits, CR LF, that many bytes, CR LF, and the last one has the size 0",
+        "body: has chunks that cannot be read: each is its size in hex digits, CR LF, that many bytes, CR LF, and the last one has the size 0",
     )
 }
 
@@ -48,13 +48,15 @@ pub fn framing_refusal(head: &Parts) -> Option<&'static str> {
     match (codings.next(), codings.next()) {
         (None, _) => {}
         (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
-        (Some(_), _) => return Some("send the body as it is, or in chunks: Transfer-Encoding: chunked, once"),
+        (Some(_), _) => {
+            return Some("header Transfer-Encoding: must be chunked, once, or left out where the body has no chunks");
+        }
     }
     let mut hosts = head.headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => Some("send the header Host once"),
+        (_, Some(_)) => Some("header Host: must be given once"),
         (Some(host), None) => (!is_host(host.as_bytes())).then_some(
-            "header Host must be the name or address that is called, and its port where that is not the usual one: host or host:port",
+            "header Host: must be the name or address that is called, and its port where that is not the usual one: host or host:port",
         ),
         // RFC 9112, 3.2 would have one that is missing from HTTP/1.1 refused. Nothing here depends on it, so small clients may do without.
         (None, None) => None,

@@ -4,9 +4,22 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use countersign_protocol::code::Code;
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+
+/// Codes of refusals that are about one part of the request.
+const ABOUT_A_PART: [Code; 8] = [
+    Code::InvalidParameter,
+    Code::UnsupportedContentType,
+    Code::InvalidNonce,
+    Code::InvalidCurrency,
+    Code::InvalidAmount,
+    Code::InvalidRulePeriod,
+    Code::ConfigIdNotAccepted,
+    Code::BodyTooLarge,
+];
 
 /// An answer, whole.
 #[derive(Clone, Debug)]
@@ -28,6 +41,21 @@ impl Answer {
     /// The envelope's code; empty where there is none.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Refuses a refusal whose sentence does not begin with what it is about. Every test that sends something wrong checks this on its way.
+    fn check_told(&self) -> io::Result<()> {
+        if !(400..500).contains(&self.status) {
+            return Ok(());
+        }
+        let answer = self.json();
+        let is_named = ABOUT_A_PART.iter().any(|code| code.code() == answer["code"]);
+        // Of merchants, of operators.
+        let told = answer["errorMessage"].as_str().or(answer["detail"].as_str()).unwrap_or_default();
+        if !is_named || ["field ", "fields ", "header ", "body: "].iter().any(|part| told.starts_with(part)) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("a refusal does not begin with the part that is to be changed: {told}")))
     }
 
     /// The value of a header, by its lower-case name.
@@ -78,6 +106,7 @@ impl Connection {
         loop {
             if let Some((answer, used)) = parse(&self.buffer) {
                 self.buffer.drain(..used);
+                answer.check_told()?;
                 return Ok(answer);
             }
             if self.stream.read_buf(&mut self.buffer).await? == 0 {

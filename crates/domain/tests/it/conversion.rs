@@ -126,7 +126,7 @@ fn what_a_sale_comes_to_outside_the_limits_is_told_them_and_the_way_out_if_there
     for (at, bounds, sold, min, max, comes_to, what) in table {
         let refused = price(rate(at), SellsBase, &limits(bounds), Given::Sell(amount(sold))).expect_err(sold);
         let said = format!("buyAmount: must be from {min} to {max}, and comes to {comes_to}; {what}");
-        assert_eq!(refused.to_string(), said, "{sold} at {at}");
+        assert_eq!(told(refused), said, "{sold} at {at}");
     }
     let back = price(rate("1000000"), SellsQuote, &limits(NONE), Given::Sell(amount("1"))).expect_err("too little");
     assert!(back.to_string().ends_with("comes to 0.000001; sell more"), "{back}");
@@ -145,15 +145,19 @@ fn what_a_purchase_costs_outside_the_limits_is_told_them_and_the_way_out_if_ther
     for (at, bounds, bought, min, max, comes_to, what) in table {
         let refused = price(rate(at), SellsBase, &limits(bounds), Given::Buy(amount(bought))).expect_err(bought);
         let said = format!("sellAmount: must be from {min} to {max}, and comes to {comes_to}; {what}");
-        assert_eq!(refused.to_string(), said, "{bought} at {at}");
+        assert_eq!(told(refused), said, "{bought} at {at}");
     }
+}
+
+fn told(refused: PriceRefused) -> String {
+    format!("{}: {refused}", refused.field())
 }
 
 #[test]
 fn what_no_rate_could_make_right_is_known_without_one() {
     let none = Limits::default();
     let limits = Limits { base_min: Some(amount("1")), quote_max: Some(amount("9")), ..none };
-    let said = |limits: &Limits, way, given| possible(way, limits, given).map_err(|refused| refused.to_string());
+    let said = |limits: &Limits, way, given| possible(way, limits, given).map_err(told);
     for text in ["0", "0.000099", "5000000.000001", "9000000"] {
         let text = amount(text);
         let outside = |field| Err(format!("{field}: must be from 0.0001 to 5000000, and is {text}"));

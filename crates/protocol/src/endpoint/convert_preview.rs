@@ -94,10 +94,8 @@ impl Request {
 
 /// An amount as it was written: a JSON string; empty counts as absent.
 pub(super) fn amount(fields: &Fields<'_>, name: &str) -> Result<Option<String>, RequestRefused> {
-    let refused = |_| RequestRefused {
-        code: Code::InvalidAmount,
-        sentence: format!("field {name}: must be a JSON string with a plain number such as \"12.5\""),
-    };
+    let why = "must be a JSON string with a plain number such as \"12.5\"";
+    let refused = |_| RequestRefused::of_field(Code::InvalidAmount, name, why);
     Ok(fields.text(name).map_err(refused)?.filter(|text| !text.is_empty()))
 }
 

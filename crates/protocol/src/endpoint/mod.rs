@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::body::FieldRefused;
 use crate::code::Code;
+use crate::sentence;
 
 pub mod convert;
 pub mod convert_currency;
@@ -220,6 +221,13 @@ pub struct RequestRefused {
     pub code: Code,
     /// The sentence for the caller: which field, and what to change.
     pub sentence: String,
+}
+
+impl RequestRefused {
+    /// A refusal of one field with a code of its own.
+    pub fn of_field(code: Code, name: &str, why: impl fmt::Display) -> Self {
+        Self { code, sentence: sentence::of_field(name, why) }
+    }
 }
 
 impl From<FieldRefused> for RequestRefused {

@@ -206,10 +206,8 @@ fn trade_no(text: String) -> Result<String, FieldRefused> {
 
 /// An amount as it was written. What is no text is no amount.
 fn amount(fields: &Fields<'_>, name: &str) -> Result<String, RequestRefused> {
-    let text = fields.text(name).map_err(|_| RequestRefused {
-        code: Code::InvalidAmount,
-        sentence: format!("field {name}: must be a text of plain digits such as \"12.5\""),
-    })?;
+    let why = "must be a text of plain digits such as \"12.5\"";
+    let text = fields.text(name).map_err(|_| RequestRefused::of_field(Code::InvalidAmount, name, why))?;
     text.ok_or_else(|| crate::body::missing(name).into())
 }
 

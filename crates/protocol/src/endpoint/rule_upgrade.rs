@@ -40,11 +40,8 @@ impl Request {
     pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
         let fields = Fields::parse(body)?;
         if fields.has("config_id") {
-            return Err(RequestRefused {
-                code: Code::ConfigIdNotAccepted,
-                sentence: "field config_id: is not accepted; name the sub-account in sub_merchant_id instead"
-                    .to_owned(),
-            });
+            let why = "is not accepted; name the sub-account in sub_merchant_id instead";
+            return Err(RequestRefused::of_field(Code::ConfigIdNotAccepted, "config_id", why));
         }
         Self::from_fields(&fields)
     }

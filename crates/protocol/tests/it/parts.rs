@@ -75,7 +75,7 @@ fn both_names_of_client_id_are_named_when_both_are_sent() {
     let why = prefixes.parse(sent.into_iter()).expect_err("one of them is enough");
     assert_eq!(
         why.to_string(),
-        "header X-Service-Certificate-SN and header X-Service-Certificate-ClientId are two names of one header; send one of them"
+        "header X-Service-Certificate-ClientId: is another name of the header X-Service-Certificate-SN; send one of them"
     );
     assert_eq!(why.code(), Code::InvalidParameter);
 }

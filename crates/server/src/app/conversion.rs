@@ -1,5 +1,6 @@
 //! Conversions of merchants: what can be converted, at what price, and an order made of such a price.
 
+use countersign_protocol::sentence::of_field;
 use std::collections::BTreeSet;
 
 use countersign_domain::conversion::{
@@ -63,7 +64,7 @@ pub struct PriceAsk {
 /// Promises a merchant a price until the quote's end. The nonce is used up in the same batch.
 pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &ClaimKey) -> Result<Quote, AppError> {
     let found = way(app, &ask.sell, &ask.buy).await?;
-    let refuse = |refused: PriceRefused| AppError::InvalidAmount(refused.to_string());
+    let refuse = |refused: PriceRefused| AppError::InvalidAmount(of_field(refused.field(), refused));
     // What no rate could make right is refused whether there is one or not.
     let (direction, limits) =
         found.as_ref().map_or((Direction::SellsBase, Limits::default()), |way| (way.direction, way.rate.limits));
@@ -107,7 +108,7 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
 /// them, that whose base is sold counts, also when its rate is too old: the other one has another price.
 async fn way(app: &App, sell: &Currency, buy: &Currency) -> Result<Option<Way>, AppError> {
     let Some(pair) = Pair::of(sell.clone(), buy.clone()) else {
-        return Err(AppError::InvalidCurrency("buyCurrency: must be another currency than sellCurrency".to_owned()));
+        return Err(AppError::InvalidCurrency(of_field("buyCurrency", "must be another currency than sellCurrency")));
     };
     let back = pair.inverse();
     for (pair, direction) in [(pair, Direction::SellsBase), (back, Direction::SellsQuote)] {
@@ -146,7 +147,7 @@ pub async fn convert(
         // Before the quote: that one may be over, which another amount does not change.
         for given in [Given::Sell(asked.terms.sell_amount), Given::Buy(asked.terms.buy_amount)] {
             possible(Direction::SellsBase, &Limits::default(), given)
-                .map_err(|refused| AppError::InvalidAmount(refused.to_string()))?;
+                .map_err(|refused| AppError::InvalidAmount(of_field(refused.field(), refused)))?;
         }
         let quote = app.store.quote(owner.tenant, owner.no, &asked.terms.quote_id).await?;
         let now = app.clock.now();

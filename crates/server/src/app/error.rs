@@ -5,6 +5,7 @@ use countersign_domain::convert::MoveRefused;
 use countersign_domain::payment_order;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::gone;
+use countersign_protocol::sentence::of_field;
 use countersign_store::{CommitError, StoreError};
 use thiserror::Error;
 
@@ -24,7 +25,7 @@ pub enum AppError {
     #[error(transparent)]
     Quote(#[from] QuoteRefused),
     /// A name that stands for something else for ever; the text is the field.
-    #[error("{0}: stands for another request; send the same content again, or another {0}")]
+    #[error("{}", of_field(.0, format_args!("stands for another request; send the same content again, or another {}", .0)))]
     DuplicateTradeNo(&'static str),
     /// No rate is fresh enough for a price.
     #[error(

@@ -11,6 +11,7 @@ use countersign_domain::payment_order::{
 };
 use countersign_domain::rules;
 use countersign_domain::time::UnixMillis;
+use countersign_protocol::sentence::of_field;
 use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, CommitError, Cursor, MerchantKind, MerchantRow};
@@ -62,12 +63,12 @@ pub struct Named<'a> {
 
 /// The amount of an order: within the limits of its kind, never rounded.
 pub fn amount(field: &str, text: &str, kind: PaymentKind) -> Result<Amount, AppError> {
-    transaction(text, kind.amount_max()).map_err(|refused| AppError::InvalidAmount(format!("field {field}: {refused}")))
+    transaction(text, kind.amount_max()).map_err(|refused| AppError::InvalidAmount(of_field(field, refused)))
 }
 
 /// An order's currency.
 pub fn currency(field: &str, text: &str) -> Result<Currency, AppError> {
-    let refuse = || AppError::InvalidCurrency(format!("field {field}: must be 2 to 10 of A-Z 0-9"));
+    let refuse = || AppError::InvalidCurrency(of_field(field, "must be 2 to 10 of A-Z 0-9"));
     Currency::parse(text).ok_or_else(refuse)
 }
 
@@ -119,7 +120,7 @@ fn new_order(
 ) -> Result<PaymentOrderRow, AppError> {
     let now = app.clock.now();
     let expires_at = machine::expiry(wanted.content.kind, wanted.expires_at, now)
-        .map_err(|refused| AppError::InvalidParameter(format!("field orderExpireTime: {refused}")))?;
+        .map_err(|refused| AppError::InvalidParameter(of_field("orderExpireTime", refused)))?;
     let order = PaymentOrder {
         prepay_id: PrepayId::new(app.chance.order_number(now), app.chance.bits64()),
         trade_no: wanted.trade_no.clone(),
@@ -243,7 +244,7 @@ async fn decide(
     let version = head.as_ref().and_then(|head| rules::in_force(head, now));
     let amount = moved.actual_amount.unwrap_or(moved.content.amount);
     let fee = fees::fix(amount, &moved.content.currency, version, app.policy.markup_unit);
-    moved.fee = Some(fee.map_err(|refused| AppError::InvalidAmount(format!("field actualAmount: {refused}")))?);
+    moved.fee = Some(fee.map_err(|refused| AppError::InvalidAmount(of_field("actualAmount", refused)))?);
     let version_no = head.map_or(0, |head| head.last.version_no);
     Ok((moved, now, Some(Guard::RuleHead { tenant: owner.tenant, merchant: owner.no, version_no })))
 }

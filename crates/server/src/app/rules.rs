@@ -3,6 +3,7 @@
 use countersign_domain::ids::TenantNo;
 use countersign_domain::rules::{self, RuleAsk, RuleHead, RuleRefused, RuleVersion};
 use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_protocol::sentence::of_field;
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantKind, MerchantRow, RuleFilter, RulePage, Store};
 
@@ -105,7 +106,7 @@ fn decide(
         Making::Create => rules::create,
     };
     make(head, &change.ask, app.clock.now().max(not_before), app.chance.bits128()).map_err(|refused| match refused {
-        RuleRefused::Period => AppError::InvalidRulePeriod(refused.to_string()),
+        RuleRefused::Period => AppError::InvalidRulePeriod(of_field("due_date", refused)),
         RuleRefused::Exists => AppError::FeeRuleExists,
     })
 }

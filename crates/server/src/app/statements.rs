@@ -3,6 +3,7 @@
 //! Sums are made of the very orders that are given out, so they always agree; what is kept meanwhile grows with the sub-accounts and
 //! currencies that have orders in the month, never with the orders.
 
+use countersign_protocol::sentence::of_field;
 use std::collections::BTreeMap;
 
 use countersign_domain::money::{Amount, Currency, Total};
@@ -84,12 +85,8 @@ pub struct Statement {
 
 /// The month of a question.
 fn month(text: &str) -> Result<Month, AppError> {
-    let refuse = || {
-        AppError::InvalidParameter(format!(
-            "field month: must be a month from {MONTH_MIN} to {MONTH_MAX}, such as 2026-10"
-        ))
-    };
-    Month::parse(text).ok_or_else(refuse)
+    let why = format_args!("must be a month from {MONTH_MIN} to {MONTH_MAX}, such as 2026-10");
+    Month::parse(text).ok_or_else(|| AppError::InvalidParameter(of_field("month", why)))
 }
 
 /// Begins a statement. Who is not there and a month that is not a month, or has not begun, are refused here.
@@ -97,8 +94,8 @@ pub async fn begin(app: &App, merchant_id: &str, text: &str) -> Result<Statement
     let (month, zone, now) = (month(text)?, &app.policy.rule_zone, app.clock.now());
     let (from, to) = zone.month(month);
     if from > now {
-        let why = format!("field month: {month} has not begun, in the zone {} of this deployment", zone.name());
-        return Err(AppError::InvalidParameter(why));
+        let why = format_args!("{month} has not begun, in the zone {} of this deployment", zone.name());
+        return Err(AppError::InvalidParameter(of_field("month", why)));
     }
     let owner = find_merchant(app, merchant_id).await?;
     let of = match owner.kind {

@@ -4,7 +4,8 @@ use countersign_domain::ids::time_ordered;
 use countersign_domain::payment_order::PrepayId;
 use countersign_domain::rules::Markup;
 use countersign_domain::time::UnixMillis;
-use countersign_domain::what_if::{Paid, WhatIf, WhatIfRefused};
+use countersign_domain::what_if::{Paid, WhatIf};
+use countersign_protocol::sentence::of_field;
 use countersign_store::contract::Cursor;
 use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidSpan, Payee};
 
@@ -42,8 +43,8 @@ pub async fn begin(app: &App, question: &Question) -> Result<Trying, AppError> {
     let sub = find_sub_account(app, &question.sub_merchant_id).await?;
     let now = app.clock.now();
     if question.from.is_some_and(|from| from >= now) {
-        let why = "field from: must be before now, since it is tried on orders that were paid";
-        return Err(AppError::InvalidParameter(why.to_owned()));
+        let why = "must be before now, since it is tried on orders that were paid";
+        return Err(AppError::InvalidParameter(of_field("from", why)));
     }
     let span = PaidSpan {
         of: Payee::Merchant(sub.tenant, sub.no),
@@ -98,6 +99,7 @@ fn paid(order: &PaidOrder) -> Paid<'_> {
     }
 }
 
-fn refused(refused: &WhatIfRefused) -> AppError {
-    AppError::InvalidParameter(refused.to_string())
+/// What is to be asked otherwise is the time: the orders are as they are.
+pub fn refused(refused: &impl std::fmt::Display) -> AppError {
+    AppError::InvalidParameter(format!("fields from and to: {refused}"))
 }

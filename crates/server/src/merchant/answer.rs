@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use countersign_protocol::code::Code;
-use countersign_protocol::envelope;
+use countersign_protocol::{envelope, sentence};
 use countersign_store::StoreError;
 use http_body_util::Full;
 use hyper::body::Body as _;
@@ -67,6 +67,11 @@ impl Failure {
             ends_connection: false,
             trouble: None,
         }
+    }
+
+    /// A refusal of one field.
+    pub fn of_field(code: Code, name: &str, why: impl std::fmt::Display) -> Self {
+        Self::new(code, sentence::of_field(name, why))
     }
 
     /// Our own fault; the sentence carries no detail.

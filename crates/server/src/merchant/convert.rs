@@ -44,12 +44,10 @@ impl super::signed::Operation for Operation {
 
 /// A currency's code; the answer names the field.
 pub(super) fn currency(field: &str, text: &str) -> Result<Currency, Failure> {
-    Currency::parse(text)
-        .ok_or_else(|| Failure::new(Code::InvalidCurrency, format!("{field}: must be 2 to 10 of A-Z 0-9")))
+    Currency::parse(text).ok_or_else(|| Failure::of_field(Code::InvalidCurrency, field, "must be 2 to 10 of A-Z 0-9"))
 }
 
 /// An amount of any size, never rounded; the answer names the field.
 pub(super) fn amount(field: &str, text: &str) -> Result<Amount, Failure> {
-    transaction_digits(text, TRANSACTION_MAX)
-        .map_err(|refused| Failure::new(Code::InvalidAmount, format!("{field}: {refused}")))
+    transaction_digits(text, TRANSACTION_MAX).map_err(|refused| Failure::of_field(Code::InvalidAmount, field, refused))
 }

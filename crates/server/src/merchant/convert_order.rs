@@ -24,7 +24,7 @@ impl super::signed::Operation for Operation {
 
     async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let order = OrderId::parse(&signed.request().order_id).ok_or_else(|| {
-            Failure::new(Code::InvalidParameter, "orderId: must be 1 to 18 digits without a leading zero")
+            Failure::of_field(Code::InvalidParameter, "orderId", "must be 1 to 18 digits without a leading zero")
         })?;
         success(&edges::convert_order(&convert::query(app, signed.owner(), order).await?))
     }

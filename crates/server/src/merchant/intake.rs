@@ -111,7 +111,7 @@ where
         }
         Err(_) => {
             typed(head)?;
-            let sentence = format!("the body did not arrive within {} s", limits.body_timeout.as_secs());
+            let sentence = format!("body: did not arrive within {} s", limits.body_timeout.as_secs());
             return Err(Failure::new(Code::InvalidParameter, sentence).because("body_timeout"));
         }
     };
@@ -159,7 +159,7 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
 }
 
 fn too_large(limits: &IntakeLimits) -> Failure {
-    Failure::new(Code::BodyTooLarge, format!("a body is at most {} bytes", limits.body_bytes_max))
+    Failure::new(Code::BodyTooLarge, format!("body: must be at most {} bytes", limits.body_bytes_max))
 }
 
 #[cfg(test)]

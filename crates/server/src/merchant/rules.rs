@@ -48,7 +48,7 @@ pub async fn change<T>(app: &App, signed: &Signed<'_, T>, wanted: Wanted<'_>) ->
 }
 
 fn refused_markup(refused: MarkupRefused) -> Failure {
-    Failure::new(Code::InvalidParameter, refused.to_string())
+    Failure::of_field(Code::InvalidParameter, refused.field(), refused)
 }
 
 /// A date of the wire as an instant; the answer names the field.
@@ -58,7 +58,7 @@ pub fn date(app: &App, field: &str, text: &str) -> Result<UnixMillis, Failure> {
             DateRefused::Form => Code::InvalidParameter,
             DateRefused::NoSuchMoment | DateRefused::Skipped(_) | DateRefused::Twice(_) => Code::InvalidRulePeriod,
         };
-        Failure::new(code, format!("{field}: {refused}"))
+        Failure::of_field(code, field, refused)
     })
 }
 

@@ -1,5 +1,6 @@
 //! From raw bytes to a caller with a right: the contract's checks in the contract's order.
 
+use countersign_protocol::sentence::of_header;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,35 +214,39 @@ impl Edge {
     ) -> Result<Option<MerchantRow>, Failure> {
         let own = &caller.merchant;
         let names = &self.settings.prefixes.all()[headers.prefix_index];
+        let not_allowed =
+            |header, why: &str| Failure::new(Code::MerchantNotAllowed, of_header(names.display(header), why));
         if endpoint.is_institution_only() {
             let Some(named) = headers.merchant_id else {
-                let sentence =
-                    format!("the header {} is missing: it names the institution", names.display(Header::MerchantId));
-                return Err(Failure::new(Code::InvalidParameter, sentence));
+                let why = "is missing; it names the institution";
+                return Err(Failure::new(Code::InvalidParameter, of_header(names.display(Header::MerchantId), why)));
             };
             if own.kind != MerchantKind::Institution {
-                return Err(not_allowed(
-                    "only a key of an institution itself may manage its fee rules, and this key is not an institution's",
-                ));
+                let sentence = "only a key of an institution itself may manage its fee rules, and this key is not an institution's";
+                return Err(Failure::new(Code::MerchantNotAllowed, sentence));
             }
             if named != own.merchant_id {
-                return Err(not_allowed("MerchantId is not the institution that this key belongs to"));
+                return Err(not_allowed(Header::MerchantId, "must be the institution that this key belongs to"));
             }
             return Ok(None);
         }
         if headers.merchant_id.is_some_and(|named| named != own.merchant_id && named != caller.tenant_id) {
-            return Err(not_allowed("MerchantId is neither the merchant of this key nor its institution"));
+            let why = "must be the merchant of this key or its institution, where it is sent";
+            return Err(not_allowed(Header::MerchantId, why));
         }
         let Some(named) = headers.on_behalf_of else { return Ok(None) };
         trace.on_behalf_of = beginning(named);
         if endpoint == Endpoint::Events {
-            return Err(not_allowed("On-Behalf-Of does not work here: events belong to the application that signs"));
+            let why = "does not work here: events belong to the application that signs";
+            return Err(not_allowed(Header::OnBehalfOf, why));
         }
         if own.kind != MerchantKind::Institution {
-            let sentence = "On-Behalf-Of is for keys of an institution itself; this key acts for its own merchant alone, so leave the header out";
-            return Err(not_allowed(sentence).because("acts_for_itself_alone"));
+            let why = "is for keys of an institution itself; this key acts for its own merchant alone, so leave it out";
+            return Err(not_allowed(Header::OnBehalfOf, why).because("acts_for_itself_alone"));
         }
-        acted_for(own, self.app.store.merchant(named).await?).map(Some)
+        acted_for(own, self.app.store.merchant(named).await?)
+            .map(Some)
+            .map_err(|reason| not_allowed(Header::OnBehalfOf, NO_SUB_ACCOUNT).because(reason))
     }
 
     /// A request whose signature was right has used its nonce up, whatever the answer; only 429 and 503 leave it open.
@@ -341,20 +346,19 @@ fn reused() -> Failure {
     }
 }
 
-/// The sub-account of `institution` that was found by the name in On-Behalf-Of. Outside it is one answer why it is none; the log says which.
-fn acted_for(institution: &MerchantRow, found: Option<MerchantRow>) -> Result<MerchantRow, Failure> {
-    let reason = match found {
-        None => "on_behalf_of_unknown",
-        Some(sub) if sub.kind != MerchantKind::SubAccount || sub.tenant != institution.tenant => "on_behalf_of_foreign",
-        Some(sub) if !sub.enabled => "on_behalf_of_disabled",
-        Some(sub) => return Ok(sub),
-    };
-    let sentence = "On-Behalf-Of is not a sub-account of this key's institution, or that sub-account is disabled";
-    Err(not_allowed(sentence).because(reason))
-}
+/// What is said of an On-Behalf-Of that names none: the same whether it is unknown, another's or disabled.
+const NO_SUB_ACCOUNT: &str = "must be a sub-account of this key's institution that is not disabled";
 
-fn not_allowed(sentence: &str) -> Failure {
-    Failure::new(Code::MerchantNotAllowed, sentence)
+/// The sub-account of `institution` that was found by the name in On-Behalf-Of, or why it is none, for the log.
+fn acted_for(institution: &MerchantRow, found: Option<MerchantRow>) -> Result<MerchantRow, &'static str> {
+    match found {
+        None => Err("on_behalf_of_unknown"),
+        Some(sub) if sub.kind != MerchantKind::SubAccount || sub.tenant != institution.tenant => {
+            Err("on_behalf_of_foreign")
+        }
+        Some(sub) if !sub.enabled => Err("on_behalf_of_disabled"),
+        Some(sub) => Ok(sub),
+    }
 }
 
 /// The application's own limit for a request stamped then, and when a wider one took its place, where that came later: a raised one applies to

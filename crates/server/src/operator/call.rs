@@ -1,5 +1,6 @@
 //! A write call: who, with what body, and whether it was made before.
 
+use countersign_protocol::sentence::of_header;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -126,9 +127,9 @@ fn scope(caller: &Caller, method: &Method, path: &str) -> String {
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let mut values = headers.get_all(KEY_HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let refuse = |why: &str| Problem::new(Code::InvalidParameter, format!("header Idempotency-Key: {why}"));
+    let refuse = |why: &str| Problem::new(Code::InvalidParameter, of_header("Idempotency-Key", why));
     if values.next().is_some() {
-        return Err(refuse("send it once"));
+        return Err(refuse("must be given once"));
     }
     let text = value.to_str().unwrap_or("");
     if (1..=KEY_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
@@ -141,7 +142,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
 /// The body, whole: 413 as early as its size is known, then 415.
 async fn read(desk: &Desk, headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let limit = desk.settings.body_bytes_max;
-    let too_large = || Problem::new(Code::BodyTooLarge, format!("a body is at most {limit} bytes"));
+    let too_large = || Problem::new(Code::BodyTooLarge, format!("body: must be at most {limit} bytes"));
     if hyper::body::Body::size_hint(&body).lower() > limit as u64 {
         return Err(too_large());
     }
@@ -149,7 +150,7 @@ async fn read(desk: &Desk, headers: &HeaderMap, body: Body) -> Result<Bytes, Pro
     let read = read.map_err(|_| {
         Problem::new(
             Code::InvalidParameter,
-            format!("the body did not arrive within {} s", desk.settings.body_timeout.as_secs()),
+            format!("body: did not arrive within {} s", desk.settings.body_timeout.as_secs()),
         )
     })?;
     let bytes = match read {

@@ -70,10 +70,8 @@ fn parse(app: &App, owner: &MerchantRow, body: &[u8]) -> Result<ConvertOrder, Pr
     let fields = Fields::parse(body)?;
     let (sell_currency, buy_currency) = (currency(&fields, "sellCurrency")?, currency(&fields, "buyCurrency")?);
     if sell_currency == buy_currency {
-        return Err(Problem::new(
-            Code::InvalidCurrency,
-            "field buyCurrency: must be another currency than sellCurrency",
-        ));
+        let why = "must be another currency than sellCurrency";
+        return Err(Problem::of_field(Code::InvalidCurrency, "buyCurrency", why));
     }
     let now = app.clock.now();
     Ok(ConvertOrder {

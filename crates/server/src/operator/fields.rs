@@ -83,7 +83,7 @@ pub fn in_order(
 
 /// An amount: a text within the contract's limits, never rounded.
 pub fn amount(fields: &Fields<'_>, name: &str) -> Result<Amount, Problem> {
-    let refuse = |why: String| Problem::new(Code::InvalidAmount, format!("field {name}: {why}"));
+    let refuse = |why: String| Problem::of_field(Code::InvalidAmount, name, why);
     let text = fields.text(name).map_err(|_| refuse("must be a text of plain digits such as \"12.5\"".to_owned()))?;
     let text = text.ok_or_else(|| Problem::field(name, "is required"))?;
     transaction(&text, TRANSACTION_MAX).map_err(|refused| refuse(refused.to_string()))
@@ -92,8 +92,7 @@ pub fn amount(fields: &Fields<'_>, name: &str) -> Result<Amount, Problem> {
 /// A currency's code.
 pub fn currency(fields: &Fields<'_>, name: &str) -> Result<Currency, Problem> {
     let text = fields.required_text(name)?;
-    Currency::parse(&text)
-        .ok_or_else(|| Problem::new(Code::InvalidCurrency, format!("field {name}: must be 2 to 10 of A-Z 0-9")))
+    Currency::parse(&text).ok_or_else(|| Problem::of_field(Code::InvalidCurrency, name, "must be 2 to 10 of A-Z 0-9"))
 }
 
 /// A rate: a number, or a text that is one; exact, greater than zero.

@@ -62,7 +62,7 @@ impl Filters {
     /// `amount_from` and `amount_to`, both in.
     pub fn amounts(&self) -> Result<(Option<Amount>, Option<Amount>), Problem> {
         let bound = |name: &str| -> Result<Option<Amount>, Problem> {
-            let refuse = |why| Problem::new(Code::InvalidAmount, format!("field {name}: {why}"));
+            let refuse = |why| Problem::of_field(Code::InvalidAmount, name, why);
             self.text(name)?.map(|text| Amount::parse(&text).map_err(refuse)).transpose()
         };
         let (from, to) = (bound("amount_from")?, bound("amount_to")?);

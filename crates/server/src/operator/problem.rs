@@ -6,6 +6,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use countersign_protocol::body::FieldRefused;
 use countersign_protocol::code::Code;
+use countersign_protocol::sentence;
 use countersign_store::StoreError;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -51,7 +52,12 @@ impl Problem {
 
     /// A parameter that is missing, malformed or out of range.
     pub fn field(name: &str, why: impl std::fmt::Display) -> Self {
-        Self::new(Code::InvalidParameter, format!("field {name}: {why}"))
+        Self::of_field(Code::InvalidParameter, name, why)
+    }
+
+    /// A refusal of one field with a code of its own.
+    pub fn of_field(code: Code, name: &str, why: impl std::fmt::Display) -> Self {
+        Self::new(code, sentence::of_field(name, why))
     }
 
     /// Our own fault; the sentence carries no detail.

@@ -23,7 +23,7 @@ use super::problem::{Problem, ProblemDocument};
 use super::streaming::{Pages, stream};
 use crate::app::App;
 use crate::app::error::AppError;
-use crate::app::what_if::{Question, Trying, begin};
+use crate::app::what_if::{self, Question, Trying, begin};
 
 /// What-ifs under way at once.
 pub const WHAT_IFS_MAX: usize = 2;
@@ -296,9 +296,7 @@ impl WhatIfReport {
             time_zone: app.policy.rule_zone.name().to_owned(),
             orders: what_if.orders(),
             f_fee: WhatIfChange::of(old, new),
-            currencies: currencies
-                .collect::<Result<_, _>>()
-                .map_err(|refused| AppError::InvalidParameter(refused.to_string()))?,
+            currencies: currencies.collect::<Result<_, _>>().map_err(|refused| what_if::refused(&refused))?,
             days: days.collect(),
         })
     }
@@ -312,7 +310,7 @@ fn markup(filters: &Filters) -> Result<Markup, Problem> {
     };
     let r = needed("r_markup", number("r_markup")?)?;
     let f = number("f_markup")?.unwrap_or_default();
-    Markup::new(r, f).map_err(|refused| Problem::new(Code::InvalidParameter, refused.to_string()))
+    Markup::new(r, f).map_err(|refused| Problem::field(refused.field(), refused))
 }
 
 fn question(filters: &Filters) -> Result<Question, Problem> {

@@ -99,8 +99,8 @@ async fn why_nobody_may_be_acted_for_is_told_to_the_operator() {
         bodies.push(answer.json()["errorMessage"].as_str().unwrap_or_default().to_owned());
     }
     assert!(bodies[..4].iter().all(|body| *body == bodies[0]), "outside it is one answer: {bodies:?}");
-    assert!(bodies[0].ends_with("or that sub-account is disabled"), "{bodies:?}");
-    assert!(bodies[4].starts_with("On-Behalf-Of is for keys of an institution itself"), "{bodies:?}");
+    assert!(bodies[0].ends_with("institution that is not disabled"), "{bodies:?}");
+    assert!(bodies[4].starts_with("header X-Service-On-Behalf-Of: is for keys of an institution itself"), "{bodies:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

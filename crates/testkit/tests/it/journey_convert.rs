@@ -177,11 +177,11 @@ async fn an_amount_that_no_rate_could_make_right_is_refused_before_the_rate_and_
     good(&world, &signer, "POST", CONVERT, &order).await;
     world.clock.advance_ms(60_001);
     for amount in ["0", "0.00009", "5000000.000001", "9000000000000"] {
-        let range = format!("sellAmount: must be from 0.5 to 5000000, and is {amount}");
+        let range = format!("field sellAmount: must be from 0.5 to 5000000, and is {amount}");
         assert_eq!(said(PREVIEW, &selling(amount)).await, refused(&range), "its rate is too old");
         let mut other = selling(amount);
         other["sellCurrency"] = json!("DOGE");
-        let range = format!("sellAmount: must be from 0.0001 to 5000000, and is {amount}");
+        let range = format!("field sellAmount: must be from 0.0001 to 5000000, and is {amount}");
         assert_eq!(said(PREVIEW, &other).await, refused(&range), "there is no pair");
         let mut other = carry_out("r-2", &quote);
         other["sellAmount"] = json!(amount);
@@ -191,12 +191,15 @@ async fn an_amount_that_no_rate_could_make_right_is_refused_before_the_rate_and_
         other["sellAmount"] = json!(amount);
         assert_eq!(code(&world, &signer, CONVERT, &other).await, "400201");
     }
-    let long = "sellAmount: must be from 0.0001 to 5000000";
+    let long = "field sellAmount: must be from 0.0001 to 5000000";
     assert_eq!(said(PREVIEW, &selling(&"9".repeat(40))).await, refused(long));
-    assert_eq!(said(PREVIEW, &selling("1.0000001")).await, refused("sellAmount: must have at most 6 decimal places"));
+    assert_eq!(
+        said(PREVIEW, &selling("1.0000001")).await,
+        refused("field sellAmount: must have at most 6 decimal places")
+    );
     let mut other = carry_out("r-2", &quote);
     other["buyAmount"] = json!("0");
-    assert_eq!(said(CONVERT, &other).await, refused("buyAmount: must be from 0.0001 to 5000000, and is 0"));
+    assert_eq!(said(CONVERT, &other).await, refused("field buyAmount: must be from 0.0001 to 5000000, and is 0"));
     // The limits of the pair itself come with its rate, and go with it.
     assert_eq!(code(&world, &signer, PREVIEW, &selling("0.4")).await, "300503");
     assert_eq!(code(&world, &signer, CONVERT, &carry_out("r-2", &quote)).await, "400622");

@@ -161,7 +161,7 @@ async fn what_is_wrong_with_a_rule_is_said_by_name_and_leaves_nothing_behind() {
         assert!(envelope["errorMessage"].as_str().is_some_and(|m| m.contains(named)), "{body}: {envelope}");
     }
     let envelope = call(&world, &signer, "POST", UPGRADE, &with("due_date", json!("2026-02-30 00:00:00"))).await;
-    assert_eq!(envelope["errorMessage"], "due_date: there is no such date or time of day");
+    assert_eq!(envelope["errorMessage"], "field due_date: there is no such date or time of day");
     let rules = world
         .access
         .call("GET", "/operator/v1/fee-rules?sub_merchant_id=bank-1", None)
@@ -188,13 +188,13 @@ async fn a_date_that_clocks_skip_or_show_twice_is_told_which_and_in_which_zone()
         let envelope = call(&world, &signer, "POST", UPGRADE, &body).await;
         assert_eq!(
             (&envelope["code"], &envelope["errorMessage"]),
-            (&json!("400703"), &json!(format!("effective_date: {said}")))
+            (&json!("400703"), &json!(format!("field effective_date: {said}")))
         );
         let target = format!("/rate/commission_rule?sub_merchant_id=bank-1&query_time={}", at.replace(' ', "%20"));
         let envelope = call(&world, &signer, "GET", &target, &Value::Null).await;
         assert_eq!(
             (&envelope["code"], &envelope["errorMessage"]),
-            (&json!("400703"), &json!(format!("query_time: {said}")))
+            (&json!("400703"), &json!(format!("field query_time: {said}")))
         );
     }
 }

@@ -1,5 +1,6 @@
 //! A walk over the whole log that goes on from call to call.
 
+use countersign_protocol::sentence::of_field;
 use std::time::Duration;
 
 use countersign_domain::ids::TenantNo;
@@ -194,7 +195,8 @@ impl Verifying {
 fn link_of(head: &KeptHead) -> Result<Option<[u8; LINK_BYTES]>, AppError> {
     let Some(text) = head.link.as_deref() else { return Ok(None) };
     let link = unhex(text).and_then(|link| link.try_into().ok());
-    let refused = || AppError::InvalidParameter(format!("heads: the link of line {} is not 64 hex digits", head.no));
+    let why = || format!("must have links of 64 hex digits, and that of line {} is none", head.no);
+    let refused = || AppError::InvalidParameter(of_field("heads", why()));
     link.map(Some).ok_or_else(refused)
 }
 

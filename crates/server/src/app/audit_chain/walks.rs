@@ -2,6 +2,7 @@
 //!
 //! Invariant: one walk reads at a time on a node, and a few wait to be gone on with. So nobody can keep a node busy with them.
 
+use countersign_protocol::sentence::of_field;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -72,12 +73,12 @@ impl Walks {
             },
         };
         if !asked.heads.is_empty() && verifying.has_begun() {
-            let why = "heads: send them all before the first line is walked over, with more_heads";
-            return Err(AppError::InvalidParameter(why.to_owned()));
+            let why = "must all be sent before the first line is walked over, with more_heads";
+            return Err(AppError::InvalidParameter(of_field("heads", why)));
         }
         verifying.must_pass(&app.store, asked.heads).await?;
         if verifying.heads() > HEADS_MAX {
-            return Err(AppError::InvalidParameter(format!("heads: more than {HEADS_MAX} are too many")));
+            return Err(AppError::InvalidParameter(of_field("heads", format_args!("must be at most {HEADS_MAX}"))));
         }
         let portion = Portion { lines_max: asked.limit.unwrap_or(u64::MAX), time_max: CALL_TIME_MAX };
         if !asked.more_heads && verifying.go_on(&app.store, &portion, |_| {}).await? {
@@ -93,7 +94,10 @@ impl Walks {
 }
 
 fn gone() -> AppError {
-    AppError::InvalidParameter("after: this walk is not known here (any more): begin again without it".to_owned())
+    AppError::InvalidParameter(of_field(
+        "after",
+        "names a walk that is not known here, or no longer: begin again without it",
+    ))
 }
 
 /// Whether there is room for one more, and which one gives way to it: of as many as may be kept the one that was left alone longest, if that
