@@ -30,6 +30,11 @@ const UNKNOWN_AT_ONCE: usize = 168;
 const EVERY: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How many of so many places for slow attempts these merchants come to: each leaves as many free as are a quarter of its own.
+const fn slow_at_once(places: usize) -> usize {
+    places * 4 * MERCHANTS / (4 * MERCHANTS + 1)
+}
+
 /// How a run is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -101,7 +106,7 @@ pub async fn run(kind: StoreKind, plan: Plan) -> Result<Report> {
     hang_at_once(&server, plan.hung.min(256)).await?;
     let beside = emit(&server, &ours, &well, "beside", plan.events).await?;
     let (hanging, timed_out) = (in_flight(&server).await?, timeouts(&server).await?);
-    hang_at_once(&server, (plan.hung * plan.events_each).min(plan.slow + UNKNOWN_AT_ONCE)).await?;
+    hang_at_once(&server, (plan.hung * plan.events_each).min(slow_at_once(plan.slow) + UNKNOWN_AT_ONCE)).await?;
     let newcomer = emit(&server, &late, &newcomer, "late", 1).await?.per_mille(1_000);
     holder.abort();
     server.kill();

@@ -156,7 +156,8 @@ impl Permits {
         }
     }
 
-    /// What has taken long by now gives its permit back, where there is room among the slow.
+    /// What has taken long by now gives its permit back, where there is room among the slow. Of a merchant that has its share of the slow it
+    /// keeps the permit: that is bounded for each merchant, too.
     pub(super) fn age(&mut self, now: UnixMillis) {
         for class in Class::ALL {
             let at = class as usize;
@@ -167,7 +168,7 @@ impl Permits {
                     break;
                 }
                 self.young[at].pop_front();
-                if let Some(held) = held {
+                if let Some(held) = held.filter(|held| self.has_room_among_the_slow_of(held.tenant)) {
                     self.is_fast_no_more(held);
                     self.slow[at] += 1;
                     self.of.entry(held.tenant).or_default().slow += 1;
@@ -185,6 +186,13 @@ impl Permits {
             Class::Suspect => all - all / 4,
         };
         self.slow.iter().sum::<usize>() < all && self.slow[class as usize] < share
+    }
+
+    /// Whether one more of this merchant may be among the slow: while it has fewer than four times as many as are free. One merchant alone comes
+    /// to four fifths of them, two to four ninths each: some are free for others always (dynamic thresholds, Choudhury and Hahne 1998).
+    fn has_room_among_the_slow_of(&self, tenant: TenantNo) -> bool {
+        let free = self.bounds.slow - self.slow.iter().sum::<usize>();
+        self.of.get(&tenant).is_none_or(|of| of.slow < 4 * free)
     }
 
     /// When the first one may turn slow.
@@ -237,6 +245,23 @@ mod tests {
         assert_eq!(slow([Class::Suspect; 8]), [0, 0, 3]);
         let [proven, new] = [Class::Proven, Class::New];
         assert_eq!(slow([proven, new, proven, new, proven, new, proven, Class::Suspect]), [4, 0, 0]);
+    }
+
+    #[test]
+    fn no_merchant_has_all_places_of_the_slow_and_those_who_come_later_find_some() {
+        let mut permits = Permits::new(Bounds { in_flight: 300, slow: 90, ..BOUNDS });
+        let mut of_slow = |tenant: i64, from: i64| {
+            for event in from..from + 100 {
+                permits.take(Held { tenant: TenantNo(tenant), ..held(event) }, UnixMillis(0));
+            }
+            permits.age(UnixMillis(9_000));
+            (permits.of[&TenantNo(tenant)].slow, permits.of[&TenantNo(tenant)].fast)
+        };
+        assert_eq!(of_slow(1, 1), (72, 28), "four fifths");
+        assert_eq!(of_slow(2, 101), (15, 85), "four times as many as are free then");
+        assert_eq!(of_slow(3, 201), (3, 97));
+        (1..=300).for_each(|event| permits.give_back(EventNo(event)));
+        assert_eq!((permits.fast, permits.slow, permits.of.len()), ([0; 3], [0; 3], 0));
     }
 
     #[test]
