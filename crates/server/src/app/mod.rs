@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::vault::Vault;
 
 pub mod audit_chain;
+pub mod audit_log;
 pub mod bell;
 pub mod callers;
 pub mod causes;

@@ -7,7 +7,7 @@ use countersign_domain::ids::{SortedId, prefix};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
-use countersign_store::contract::{AuditKey, AuditRow, CommitError, Cursor, IdempotencyRow, Role, TokenRow};
+use countersign_store::contract::{CommitError, Cursor, IdempotencyRow, Role, TokenRow};
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -280,11 +280,6 @@ pub async fn forget_answers(app: &App) -> Result<(), AppError> {
     let kept_before = UnixMillis(app.clock.now().0.saturating_sub(life_ms(app)));
     app.store.commit(Batch(vec![Write::ForgetAnswers { kept_before }])).await?;
     Ok(())
-}
-
-/// The audit log, newest first. `after`: the last line seen.
-pub async fn audit(app: &App, after: Option<AuditKey>, limit: u32) -> Result<Vec<AuditRow>, AppError> {
-    Ok(app.store.audit(Cursor { after, limit }).await?)
 }
 
 /// Whether the store answers.

@@ -47,7 +47,7 @@ pub struct Audit {
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
     /// List who did what, newest first
-    List(PageArgs),
+    List(ListArgs),
     /// Walk over the whole log and name what is not as it was written: the first twenty lines of it
     Verify(VerifyArgs),
     /// The end of each chain, a JSON line each: keep them elsewhere, and give them to `verify --heads`
@@ -56,6 +56,49 @@ pub enum AuditCommand {
     Export(AtMachine),
     /// Begin the chain of a deployment that a program from before the chain made, at the machine, with every node stopped
     Begin(BeginArgs),
+}
+
+/// Flags of `list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only lines of this institution, those about its sub-accounts included, or of this plain merchant
+    #[arg(long, value_name = "ID")]
+    pub merchant: Option<String>,
+    /// Only what this one did: token:tok_..., application:app_... or system
+    #[arg(long)]
+    pub actor: Option<String>,
+    /// Only this action; with a dot at its end every one that begins so: fee_rule.
+    #[arg(long)]
+    pub action: Option<String>,
+    /// Only what was done to this
+    #[arg(long)]
+    pub subject: Option<String>,
+    /// Only what this request did
+    #[arg(long, value_name = "ID")]
+    pub request_id: Option<String>,
+    /// Only at this instant or later, as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "INSTANT")]
+    pub from: Option<String>,
+    /// Only before this instant
+    #[arg(long, value_name = "INSTANT")]
+    pub to: Option<String>,
+    /// Which page.
+    #[command(flatten)]
+    pub page: PageArgs,
+}
+
+impl ListArgs {
+    fn call(&self) -> Call {
+        Call::list("/audit", COLUMNS)
+            .query("merchant_id", self.merchant.clone())
+            .query("actor", self.actor.clone())
+            .query("action", self.action.clone())
+            .query("subject", self.subject.clone())
+            .query("request_id", self.request_id.clone())
+            .query("from", self.from.clone())
+            .query("to", self.to.clone())
+            .page(&self.page)
+    }
 }
 
 /// Flags of `begin`.
@@ -119,8 +162,8 @@ impl Audit {
     /// Does it.
     pub fn run(&self, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
         match &self.command {
-            AuditCommand::List(page) => {
-                let call = Call::list("/audit", COLUMNS).page(page);
+            AuditCommand::List(list) => {
+                let call = list.call();
                 let answer = Direct::new(&self.operator, environment)?.send(&call)?;
                 let body = accepted(&answer)?;
                 super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) })?;

@@ -12,8 +12,10 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Reply, json};
+use super::filters::Filters;
 use super::paging::{Asked, Mark, NUMBER, Page};
-use crate::app::operators;
+use super::problem::{Problem, ProblemDocument};
+use crate::app::audit_log::{self, Which};
 
 /// Who did what, when and from where.
 #[derive(Debug, Serialize, ToSchema)]
@@ -69,13 +71,46 @@ fn place(text: &str) -> Option<AuditKey> {
     Some(AuditKey { at: UnixMillis(at), tenant: (tenant != 0).then_some(TenantNo(tenant)), no })
 }
 
-/// The audit log, newest first.
+/// Most characters of an actor, an action, a subject or a request's id.
+const WORDS_CHARS_MAX: usize = 256;
+
+/// Which lines, but for whose.
+fn which(filters: &Filters) -> Result<Which, Problem> {
+    let (from, to) = filters.span()?;
+    let words = |name| filters.words(name, WORDS_CHARS_MAX);
+    Ok(Which {
+        tenant: None,
+        actor: words("actor")?,
+        action: words("action")?,
+        subject: words("subject")?,
+        request_id: words("request_id")?,
+        from,
+        to,
+    })
+}
+
+/// The audit log, newest first. Where not all of it is asked for, a page may hold fewer lines than `limit` and yet have a `next`: so many are
+/// looked at for a page, and no more.
 #[utoipa::path(get, path = "/operator/v1/audit", tag = "Audit", operation_id = "list_audit",
-    params(("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
-    responses((status = 200, body = Page<AuditLine>)))]
+    params(("merchant_id" = Option<String>, Query, description = "Only lines of this institution, those about its sub-accounts included, or of this plain merchant"),
+        ("actor" = Option<String>, Query, description = "Only what this one did: `token:tok_...`, `application:app_...` (also on behalf of a sub-account) or `system`"),
+        ("action" = Option<String>, Query, description = "Only this action; with a dot at its end every one that begins so: `fee_rule.`"),
+        ("subject" = Option<String>, Query, description = "Only what was done to this"),
+        ("request_id" = Option<String>, Query, description = "Only what this request did"),
+        ("from" = Option<String>, Query, description = "Only at this instant or later, RFC 3339"), ("to" = Option<String>, Query, description = "Only before this instant, RFC 3339"),
+        ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = Page<AuditLine>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let rows = operators::audit(&desk.app, asked.after(&MARK)?, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, &MARK, AuditRow::key, |row| AuditLine::from(row))))
+    let (after, mut which, merchant_id) =
+        (asked.after(&MARK)?, which(&asked.filters)?, asked.filters.id("merchant_id")?);
+    if let Some(merchant_id) = merchant_id {
+        which.tenant = Some(audit_log::tenant(&desk.app, &merchant_id).await?);
+    }
+    let lines = audit_log::list(&desk.app, &which, after, asked.limit).await?;
+    Ok(json(&Page {
+        items: lines.rows.iter().map(AuditLine::from).collect(),
+        next: lines.next.as_ref().map(MARK.write),
+    }))
 }
 
 #[cfg(test)]

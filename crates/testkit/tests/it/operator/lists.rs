@@ -75,7 +75,7 @@ enum Unknown {
 }
 
 /// List, filter, a malformed value, and a well-formed one that nothing has.
-const FILTERS: [(&str, &str, &str, &str, Unknown); 19] = [
+const FILTERS: [(&str, &str, &str, &str, Unknown); 26] = [
     ("/merchants", "kind", "bank", "", Unknown::Never),
     ("/applications", "merchant_id", "a%20b", "nobody", Unknown::NotFound),
     ("/convert-orders", "state", "2", "", Unknown::Never),
@@ -95,6 +95,13 @@ const FILTERS: [(&str, &str, &str, &str, Unknown); 19] = [
     ("/fee-rules", "sub_merchant_id", "a%20b", "nobody", Unknown::NoSubAccount),
     ("/events/dead-causes", "from", "yesterday", "", Unknown::Never),
     ("/events/dead-causes", "to", "yesterday", "", Unknown::Never),
+    ("/audit", "merchant_id", "a%20b", "nobody", Unknown::NotFound),
+    ("/audit", "actor", "a%07", "token:tok_nobody", Unknown::Empty),
+    ("/audit", "action", "a%07", "nothing.done", Unknown::Empty),
+    ("/audit", "subject", "a%07", "nothing", Unknown::Empty),
+    ("/audit", "request_id", "a%07", "nothing", Unknown::Empty),
+    ("/audit", "from", "yesterday", "", Unknown::Never),
+    ("/audit", "to", "yesterday", "", Unknown::Never),
 ];
 
 /// `ask` with one more parameter.

@@ -35,7 +35,7 @@ fn expected(name: &str) -> &'static Value {
 }
 
 /// Parameters of queries with U+0000, and which.
-const QUERIES: [(&str, &str); 23] = [
+const QUERIES: [(&str, &str); 28] = [
     ("/events?client_id=a%00", "client_id"),
     ("/events?bizId=%00", "bizId"),
     ("/events?state=%00", "state"),
@@ -53,6 +53,11 @@ const QUERIES: [(&str, &str); 23] = [
     ("/fee-rules/what-if?sub_merchant_id=s&r_markup=1&f_markup=%00", "f_markup"),
     ("/fee-rules/what-if?sub_merchant_id=s&r_markup=1&from=%00", "from"),
     ("/audit?after=%00", "after"),
+    ("/audit?merchant_id=%00", "merchant_id"),
+    ("/audit?actor=%00", "actor"),
+    ("/audit?action=%00", "action"),
+    ("/audit?subject=%00", "subject"),
+    ("/audit?request_id=%00", "request_id"),
     ("/redeliveries?client_id=%00", "client_id"),
     ("/redeliveries?after=%00", "after"),
     ("/rates?after=%00", "after"),

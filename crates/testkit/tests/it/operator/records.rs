@@ -85,3 +85,41 @@ async fn the_audit_log_is_listed_newest_first_page_by_page() {
     }
     house.get("/audit?after=x").await.refused(400, "400001", "after");
 }
+
+#[tokio::test]
+async fn of_the_audit_log_the_lines_are_listed_that_are_meant() {
+    let house = House::open().await;
+    let made = |path: &'static str, body: Value| house.post(path, body);
+    made("/institutions", json!({"name": "I", "merchant_id": "i"})).await.ok();
+    made("/institutions/i/sub-accounts", json!({"name": "S", "sub_merchant_id": "s"})).await.ok();
+    house.app.clock.advance_ms(1_000);
+    made("/merchants", json!({"name": "M", "merchant_id": "m"})).await.ok();
+    made("/merchants/m/applications", json!({"name": "till"})).await.ok();
+    house.app.clock.advance_ms(1_000);
+    made("/tokens", json!({"name": "T", "role": "viewer"})).await.ok();
+    let listed = async |query: &str| -> Vec<String> {
+        let lines = all_pages(&house, &format!("/audit{query}"), 1).await;
+        lines.iter().map(|line| line["action"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let all = ["token.create", "application.create", "merchant.create", "sub_account.create", "institution.create"];
+    assert_eq!(listed("").await, all);
+    assert_eq!(listed("?merchant_id=i").await, ["sub_account.create", "institution.create"]);
+    assert_eq!(listed("?merchant_id=m").await, ["application.create", "merchant.create"]);
+    assert_eq!(listed("?action=merchant.").await, ["merchant.create"]);
+    assert_eq!(listed("?action=merchant.create&merchant_id=i").await, [""; 0]);
+    assert_eq!(listed("?subject=s").await, ["sub_account.create"]);
+    assert_eq!(listed("?actor=system").await, [""; 0]);
+    let first = &all_pages(&house, "/audit?subject=m", 5).await[0];
+    let said = |name: &str| first[name].as_str().expect("a text").to_owned();
+    assert_eq!(listed(&format!("?actor={}", said("actor"))).await, all);
+    assert_eq!(listed(&format!("?request_id={}", said("request_id"))).await, ["merchant.create"]);
+    let at = said("at");
+    assert_eq!(listed(&format!("?to={at}")).await, ["sub_account.create", "institution.create"]);
+    assert_eq!(listed(&format!("?from={at}&action=application.create")).await, ["application.create"]);
+
+    house.get("/audit?merchant_id=nobody").await.refused(404, "400404", "nobody");
+    house.get("/audit?merchant_id=s").await.refused(404, "400404", "sub-account");
+    house.get("/audit?merchant_id=nobody&actor=").await.refused(400, "400001", "field actor");
+    house.get("/audit?merchant_id=nobody&after=x").await.refused(400, "400001", "field after");
+    house.get("/audit?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z").await.refused(400, "400001", "field to");
+}
