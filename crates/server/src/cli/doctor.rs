@@ -384,10 +384,13 @@ mod tests {
     fn each_check_has_its_line_and_failures_are_counted() {
         let mut findings = Findings::default();
         findings.note(Verdict::Ok, "a", "x");
-        findings.note(Verdict::Warn, "b", "y");
+        findings.note(Verdict::Warn, "b", "y\n  of the database");
         assert_eq!(findings.failed(), 0);
         findings.note(Verdict::Fail, "c", "z");
         assert_eq!(findings.failed(), 1);
-        assert_eq!(findings.text(), "ok    a            x\nwarn  b            y\nfail  c            z\n");
+        assert_eq!(
+            findings.text(),
+            "ok    a            x\nwarn  b            y of the database\nfail  c            z\n"
+        );
     }
 }

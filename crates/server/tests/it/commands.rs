@@ -11,6 +11,13 @@ fn the_demo_holds_every_claim() {
     let (stdout, _) = place.ends(&["demo", "--once", "--fast"], 0);
     assert!(stdout.contains("All 33 claims held"), "{stdout}");
     assert!(!stdout.contains('\u{1b}'), "no colour in a pipe");
+    // As it is said at the beginning, and after the restart.
+    let said = |name: &str| {
+        let line = stdout.lines().find_map(|line| line.trim().strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{stdout}")).trim().to_owned()
+    };
+    let on = format!("now on {} (merchants) and {} (operators)", said("merchant API"), said("operator API"));
+    assert!(stdout.contains(&on), "{on}: {stdout}");
 }
 
 #[test]

@@ -115,6 +115,8 @@ async fn a_receiver_that_answers_with_a_page_is_named() {
     let line = said.lines().find(|line| line.trim_start().starts_with("FAIL  good")).expect("is named");
     assert!(line.contains("status 200, and an HTML page instead of a JSON object"), "{said}");
     assert!(said.ends_with("0 of 25 checks passed, 1 failed, 24 could not be told.\n"), "{said}");
+    let sentence = format!("countersign: the receiver at http://{address}/callback does not pass: good\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), sentence);
     assert_eq!(output.status.code(), Some(1));
 }
 
