@@ -3,11 +3,13 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Response;
-use countersign_domain::rules::Markup;
+use countersign_domain::money::Amount;
+use countersign_domain::rules::{Markup, MarkupRefused};
 use countersign_domain::time::rfc3339;
 use countersign_protocol::body::Fields;
 use countersign_protocol::exact::Exact;
 use countersign_store::contract::{MerchantKind, MerchantRow};
+use rust_decimal::Decimal;
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -34,9 +36,9 @@ pub struct BaseRate {
 /// What sub-accounts are to pay before any markup.
 #[derive(Debug, ToSchema)]
 pub struct BaseRateRequest {
-    /// Percent (or a fraction, where the deployment says so), 0 to 100, at most 8 decimals; absent: 0.
+    /// Percent (or a fraction, where the deployment says so), 0 to 100, at most 8 decimals; absent: 0, and in a change as it was.
     pub r_total: Option<Exact>,
-    /// USDT, 0 to 5000000, at most 6 decimals; absent: 0.
+    /// USDT, 0 to 5000000, at most 6 decimals; absent: 0, and in a change as it was.
     pub f_total: Option<Exact>,
 }
 
@@ -82,6 +84,8 @@ pub struct MerchantPatch {
     pub name: Option<String>,
     /// False: requests of its applications are refused as from nobody, and their events are held. Of an institution it counts for its sub-accounts too.
     pub enabled: Option<bool>,
+    /// Institutions only; what is absent of it stays. It counts from now on, in every `actual_rate` that is asked for. Fees are of the markup alone.
+    pub base_rate: Option<BaseRateRequest>,
 }
 
 /// A merchant of any kind.
@@ -165,13 +169,20 @@ fn parse(
 }
 
 fn institution_standing(fields: &Fields<'_>) -> Result<Standing, Problem> {
-    let number = |rate: &Fields<'_>, name| Ok(rate.number(name)?.unwrap_or_default());
-    let given = fields.object("base_rate", |rate| Ok((number(rate, "r_total")?, number(rate, "f_total")?)))?;
+    let (r, f) = base_rate(fields)?;
+    Ok(Standing::Institution { base_r: r.unwrap_or_default(), base_f: f.unwrap_or(Amount::ZERO) })
+}
+
+/// As far as it is given. The limits of a markup are those of a base rate.
+fn base_rate(fields: &Fields<'_>) -> Result<(Option<Decimal>, Option<Amount>), Problem> {
+    let given = fields.object("base_rate", |rate| Ok((rate.number("r_total")?, rate.number("f_total")?)))?;
     let (r, f) = given.unwrap_or_default();
-    // The limits of a markup are those of a base rate.
-    let why = "r_total must be from 0 to 100 with at most 8 decimals, f_total from 0 to 5000000 with at most 6";
-    let rate = Markup::new(r.0, f.0).map_err(|_| Problem::field("base_rate", why))?;
-    Ok(Standing::Institution { base_r: rate.r(), base_f: rate.f() })
+    let of = |part: Option<Exact>| part.unwrap_or_default().0;
+    let rate = Markup::new(of(r), of(f)).map_err(|refused| match refused {
+        MarkupRefused::Percentage => Problem::field("base_rate.r_total", refused),
+        MarkupRefused::Fixed => Problem::field("base_rate.f_total", refused),
+    })?;
+    Ok((r.map(|_| rate.r()), f.map(|_| rate.f())))
 }
 
 /// Institutions and sub-accounts are merchants, and one order has them all.
@@ -240,7 +251,7 @@ pub async fn list_institutions(State(desk): State<Arc<Desk>>, asked: Asked) -> R
     listed(&desk, Listed::All(Some(MerchantKind::Institution)), &asked).await
 }
 
-/// Renames, disables or enables a merchant of any kind.
+/// Renames, disables or enables a merchant of any kind, and gives an institution another base rate.
 #[utoipa::path(patch, path = "/operator/v1/merchants/{merchant_id}", tag = "Identities", operation_id = "update_merchant",
     params(("merchant_id" = String, Path, description = "A merchant_id or sub_merchant_id")), request_body = MerchantPatch,
     responses((status = 200, body = Merchant), (status = 404, body = ProblemDocument)))]
@@ -248,7 +259,8 @@ pub async fn update(Named(merchant_id): Named<String>, call: Call) -> Reply {
     call.once(async {
         let fields = Fields::parse(&call.body)?;
         let name = fields.text("name")?.map(display_name).transpose()?;
-        let change = MerchantChange { name, enabled: fields.boolean("enabled")? };
+        let (base_r, base_f) = base_rate(&fields)?;
+        let change = MerchantChange { name, enabled: fields.boolean("enabled")?, base_r, base_f };
         let keep = |row: &MerchantRow| call.keep(&Merchant::from(row));
         let row = identity::update_merchant(call.app(), &merchant_id, &change, &keep, &call.actor).await?;
         Ok(Merchant::from(&row))

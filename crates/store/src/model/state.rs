@@ -297,6 +297,7 @@ impl State {
         guard(stored.revision == row.revision - 1, moved)?;
         stored.name.clone_from(&row.name);
         stored.enabled = row.enabled;
+        (stored.base_r, stored.base_f) = (row.base_r, row.base_f);
         stored.revision = row.revision;
         Ok(())
     }

@@ -176,10 +176,7 @@ impl<'a> Alone<'a> {
     async fn write(&mut self, write: &Write) -> Result<(), Stop> {
         match write {
             Write::InsertMerchant(row) => self.insert_merchant(row).await,
-            Write::UpdateMerchant(row) => {
-                let found = self.run(Sql::MerchantUpdate, &[&row.no.0, &row.name, &row.enabled, &row.revision]).await?;
-                guard(&found, Conflict::Moved(Key::Merchant(row.merchant_id.clone())))
-            }
+            Write::UpdateMerchant(row) => self.update_merchant(row).await,
             Write::Reassess { tenant, merchant, due_at } => self.reassess(*tenant, *merchant, *due_at).await,
             Write::InsertApplication(row) => self.insert_application(row).await,
             Write::UpdateApplication(row) => self.update_application(row).await,
@@ -255,6 +252,13 @@ impl<'a> Alone<'a> {
             Some(from) => self.run(Sql::SettingMove, &[&name, &from, &to]).await?,
         };
         guard(&found, Conflict::Moved(Key::Setting(name.to_owned())))
+    }
+
+    async fn update_merchant(&self, row: &MerchantRow) -> Result<(), Stop> {
+        let (base_r, base_f) = (row.base_r.to_string(), row.base_f.micros());
+        let values: Params<'_> = &[&row.no.0, &row.name, &row.enabled, &row.revision, &base_r, &base_f];
+        let found = self.run(Sql::MerchantUpdate, values).await?;
+        guard(&found, Conflict::Moved(Key::Merchant(row.merchant_id.clone())))
     }
 
     async fn insert_merchant(&self, row: &MerchantRow) -> Result<(), Stop> {

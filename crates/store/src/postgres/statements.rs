@@ -210,7 +210,7 @@ statements! {
     MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled,
                      revision, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
                      ON CONFLICT DO NOTHING RETURNING 1::bigint";
-    MerchantUpdate: "UPDATE merchant SET name = $2, enabled = $3, revision = $4::bigint
+    MerchantUpdate: "UPDATE merchant SET name = $2, enabled = $3, revision = $4::bigint, base_r = $5, base_f = $6
                      WHERE merchant_no = $1 AND revision = $4::bigint - 1 RETURNING 1::bigint";
     ApplicationsTouch: "WITH held AS (SELECT application_no FROM application
                         WHERE tenant_no = $1 AND ($2::bigint IS NULL OR merchant_no = $2)

@@ -49,7 +49,7 @@ statements! {
     MerchantInsert: "INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id,
                      enabled, revision, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
     MerchantRevision: "SELECT revision FROM merchant WHERE merchant_no = ?1";
-    MerchantUpdate: "UPDATE merchant SET name = ?2, enabled = ?3, revision = ?4 WHERE merchant_no = ?1";
+    MerchantUpdate: "UPDATE merchant SET name = ?2, enabled = ?3, revision = ?4, base_r = ?5, base_f = ?6 WHERE merchant_no = ?1";
     ApplicationsTouch: "UPDATE application SET revision = revision + 1
                         WHERE tenant_no = ?1 AND (?2 IS NULL OR merchant_no = ?2)";
     DeliveriesTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)

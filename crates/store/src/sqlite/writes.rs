@@ -111,7 +111,8 @@ fn insert_merchant(kept: &mut Kept<'_>, row: &MerchantRow) -> rusqlite::Result<(
 }
 
 fn update_merchant(kept: &mut Kept<'_>, row: &MerchantRow) -> rusqlite::Result<()> {
-    kept.run(Sql::MerchantUpdate, params![row.no.0, row.name, row.enabled, row.revision])?;
+    let (base_r, base_f) = (row.base_r.to_string(), row.base_f.micros());
+    kept.run(Sql::MerchantUpdate, params![row.no.0, row.name, row.enabled, row.revision, base_r, base_f])?;
     Ok(())
 }
 

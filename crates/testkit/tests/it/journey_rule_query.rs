@@ -37,6 +37,12 @@ async fn a_query_tells_the_rate_that_applies_with_and_without_a_rule() {
     assert_eq!(some["actual_rate"].to_string(), r#"{"f_total":3.5,"r_total":0.35}"#);
     assert_eq!(some["status"], "EFFECTIVE");
     assert_eq!(some["expired_date"], some["due_date"]);
+    let dearer = json!({"base_rate": {"r_total": 0.5}});
+    world.access.provision("PATCH", "/merchants/base", dearer).await.expect("a change");
+    let then = in_force(&world, &base, "base-1").await;
+    assert_eq!(then["actual_rate"].to_string(), r#"{"f_total":3.5,"r_total":0.6}"#, "from then on");
+    let listed = good(&world, &base, "POST", LIST, &json!({})).await;
+    assert_eq!(listed["records"][0]["actual_rate"], then["actual_rate"]);
     let foreign = call(&world, &signer, "GET", "/rate/commission_rule?sub_merchant_id=base-1", &Value::Null).await;
     assert_eq!(foreign["code"], "400702");
 }

@@ -2,6 +2,8 @@
 
 use countersign_domain::ids::{MerchantNo, TenantNo};
 use countersign_domain::money::Amount;
+use countersign_protocol::exact::Exact;
+use countersign_protocol::sentence::of_field;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{AuditRow, CommitError, Cursor, MerchantKind, MerchantRow};
@@ -171,6 +173,10 @@ pub struct MerchantChange {
     pub name: Option<String>,
     /// Whether its applications' requests are accepted and their callbacks go out; an institution's counts for its sub-accounts too.
     pub enabled: Option<bool>,
+    /// Base rate of an institution.
+    pub base_r: Option<Decimal>,
+    /// Base fee of an institution.
+    pub base_f: Option<Amount>,
 }
 
 /// Changes a merchant of any kind. Where it is disabled, pending events of its applications are held; where it is enabled, held ones are
@@ -186,16 +192,23 @@ pub async fn update_merchant(
     let arrived = app.clock.now();
     loop {
         let (now, before) = (app.clock.now(), find_merchant(app, merchant_id).await?);
+        if before.kind != MerchantKind::Institution && (change.base_r.is_some() || change.base_f.is_some()) {
+            let why = format_args!("is of institutions alone, and {merchant_id} is none");
+            return Err(AppError::InvalidParameter(of_field("base_rate", why)));
+        }
         let row = MerchantRow {
             name: change.name.clone().unwrap_or_else(|| before.name.clone()),
             enabled: change.enabled.unwrap_or(before.enabled),
+            base_r: change.base_r.unwrap_or(before.base_r),
+            base_f: change.base_f.unwrap_or(before.base_f),
             revision: before.revision + 1,
             ..before.clone()
         };
         // An institution is the tenant of its sub-accounts.
         let below = Some(row.no).filter(|_| row.kind == MerchantKind::SubAccount);
         let mut writes = vec![Write::UpdateMerchant(Box::new(row.clone()))];
-        let turns = row.enabled != before.enabled;
+        // Nodes keep merchants in memory: so they read it again.
+        let turns = row.enabled != before.enabled || (row.base_r, row.base_f) != (before.base_r, before.base_f);
         if turns {
             writes.push(Write::Reassess { tenant: row.tenant, merchant: below, due_at: now });
         }
@@ -227,5 +240,9 @@ const fn update_name(kind: MerchantKind) -> &'static str {
 
 /// What can change of a merchant, as a JSON text for the audit log.
 fn describe(row: &MerchantRow) -> String {
-    json!({ "name": row.name, "enabled": row.enabled }).to_string()
+    let mut told = json!({ "name": row.name, "enabled": row.enabled });
+    if row.kind == MerchantKind::Institution {
+        told["base_rate"] = json!({ "r_total": Exact(row.base_r), "f_total": Exact(row.base_f.to_decimal()) });
+    }
+    told.to_string()
 }

@@ -51,11 +51,10 @@ fn show(id: &str) -> Call {
     Call::new(Method::GET, format!("/merchants/{}", escaped(id)))
 }
 
-fn update(args: &UpdateArgs) -> anyhow::Result<Call> {
-    let call = Call::new(Method::PATCH, format!("/merchants/{}", escaped(&args.id)))
+fn update(args: &UpdateArgs) -> Call {
+    Call::new(Method::PATCH, format!("/merchants/{}", escaped(&args.id)))
         .text("name", args.name.as_deref())
-        .raw("enabled", args.enabled.map(|on| on.to_string()));
-    changes_something(call)
+        .raw("enabled", args.enabled.map(|on| on.to_string()))
 }
 
 /// A thing of this kind has to have the id before it is changed: one call changes all kinds, and none ever becomes another.
@@ -115,8 +114,18 @@ pub enum Institution {
         /// Which
         id: String,
     },
-    /// Rename, disable or enable one
-    Update(UpdateArgs),
+    /// Rename, disable or enable one, or give it another base rate
+    Update {
+        /// What all kinds have.
+        #[command(flatten)]
+        args: UpdateArgs,
+        /// Base rate in percent (or as a fraction, where the deployment says so)
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, allow_negative_numbers = true)]
+        base_r: Option<String>,
+        /// Base fee in USDT
+        #[arg(long, value_name = "NUMBER", value_parser = json_number, allow_negative_numbers = true)]
+        base_f: Option<String>,
+    },
 }
 
 /// Plain merchants.
@@ -186,10 +195,12 @@ pub enum SubAccount {
     Update(UpdateArgs),
 }
 
-/// What is not given is 0, unless neither is.
+/// As far as it is given.
 fn base_rate(r: Option<&str>, f: Option<&str>) -> Option<String> {
-    let of = |part: Option<&str>| part.unwrap_or("0").to_owned();
-    (r.is_some() || f.is_some()).then(|| format!(r#"{{"r_total":{},"f_total":{}}}"#, of(r), of(f)))
+    let parts = [("r_total", r), ("f_total", f)];
+    let given: Vec<String> =
+        parts.iter().filter_map(|(name, part)| part.map(|part| format!("\"{name}\":{part}"))).collect();
+    (!given.is_empty()).then(|| format!("{{{}}}", given.join(",")))
 }
 
 impl IntoCall for Institution {
@@ -202,13 +213,15 @@ impl IntoCall for Institution {
                 .raw("base_rate", base_rate(base_r.as_deref(), base_f.as_deref())),
             Self::List(page) => Call::list("/institutions", MERCHANT_COLUMNS).page(page),
             Self::Show { id } => show(id),
-            Self::Update(args) => update(args)?,
+            Self::Update { args, base_r, base_f } => {
+                changes_something(update(args).raw("base_rate", base_rate(base_r.as_deref(), base_f.as_deref())))?
+            }
         })
     }
 
     fn before(&self) -> Option<(Call, Judge)> {
         match self {
-            Self::Update(args) => Some(before(args, Kind::Institution)),
+            Self::Update { args, .. } => Some(before(args, Kind::Institution)),
             Self::Create { .. } | Self::List(_) | Self::Show { .. } => None,
         }
     }
@@ -225,7 +238,7 @@ impl IntoCall for Merchant {
                 .query("kind", kind.map(|kind| kind.name().to_owned()))
                 .page(page),
             Self::Show { id } => show(id),
-            Self::Update(args) => update(args)?,
+            Self::Update(args) => changes_something(update(args))?,
         })
     }
 }
@@ -240,7 +253,7 @@ impl IntoCall for SubAccount {
                 .raw("user_id", user_id.map(|id| id.to_string())),
             Self::List { institution, page } => Call::list(path(institution), SUB_ACCOUNT_COLUMNS).page(page),
             Self::Show { id } => show(id),
-            Self::Update(args) => update(args)?,
+            Self::Update(args) => changes_something(update(args))?,
         })
     }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, SortedId};
 use countersign_domain::lanes::LaneSet;
+use countersign_domain::money::Amount;
 use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, Cursor, MerchantKind, MerchantRow, SecretUses, TokenUse, TurningRow, Uses,
 };
 use countersign_store::{AnyStore, Store};
+use rust_decimal::Decimal;
 
 use crate::fixtures::*;
 
@@ -30,7 +32,9 @@ fn reassess(merchant: Option<MerchantNo>, ms: i64) -> Write {
 }
 
 pub async fn a_merchant_changes_by_revision(store: Any) {
-    let changed = MerchantRow { name: "another".to_owned(), enabled: false, revision: 2, ..institution() };
+    let (base_r, base_f) = (Decimal::new(125, 2), Amount::from_micros(7));
+    let changed =
+        MerchantRow { name: "another".to_owned(), enabled: false, base_r, base_f, revision: 2, ..institution() };
     let ignored = MerchantRow { merchant_id: "inst".to_owned(), user_id: 7, created_at: at(9), ..changed.clone() };
     commit(&*store, vec![update(ignored)]).await;
     assert_eq!(store.merchant("inst").await.expect("reads"), Some(changed.clone()));

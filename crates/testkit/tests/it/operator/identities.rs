@@ -41,6 +41,48 @@ async fn a_base_rate_outside_its_limits_is_refused() {
 }
 
 #[tokio::test]
+async fn a_base_rate_changes_as_far_as_it_is_given_and_of_institutions_alone() {
+    let house = House::open().await;
+    let bank = json!({"name": "B", "merchant_id": "i", "base_rate": {"r_total": 0.25, "f_total": 1.5}});
+    house.post("/institutions", bank).await.ok();
+    house.post("/institutions/i/sub-accounts", json!({"name": "S", "sub_merchant_id": "s"})).await.ok();
+    house.post("/merchants", json!({"name": "M", "merchant_id": "m"})).await.ok();
+    let changed = async |rate: &str| {
+        let body = format!(r#"{{"base_rate":{rate}}}"#);
+        house.send(house.request("PATCH", "/merchants/i", Some(&body), &[])).await.ok().text
+    };
+    let has = |text: &str, rate: &str| assert!(text.contains(&format!(r#""base_rate":{rate}"#)), "{text}");
+    has(&changed(r#"{"r_total":0.12345678}"#).await, r#"{"r_total":0.12345678,"f_total":1.5}"#);
+    has(&changed(r#"{"f_total":0}"#).await, r#"{"r_total":0.12345678,"f_total":0}"#);
+    has(&changed("null").await, r#"{"r_total":0.12345678,"f_total":0}"#);
+    has(&house.get("/merchants/i").await.ok().text, r#"{"r_total":0.12345678,"f_total":0}"#);
+    let line = house.get("/audit?merchant_id=i").await.ok().json()["items"][1].clone();
+    assert_eq!(line["action"], "institution.update");
+    assert_eq!(line["before"]["base_rate"]["f_total"], 1.5);
+    assert_eq!(line["after"]["base_rate"]["f_total"], 0);
+
+    let lines = house.audit().await.len();
+    for id in ["s", "m"] {
+        let body = json!({"base_rate": {"r_total": 1}});
+        house.patch(&format!("/merchants/{id}"), body).await.refused(
+            400,
+            "400001",
+            "field base_rate: is of institutions alone",
+        );
+    }
+    for (rate, word) in [
+        (json!({"r_total": 100.1}), "field base_rate.r_total: must be from 0 to 100"),
+        (json!({"f_total": 5_000_001}), "field base_rate.f_total: must be from 0 to 5000000"),
+        (json!({"r_total": "1"}), "field base_rate.r_total: must be a JSON number"),
+        (json!(1), "field base_rate: must be a JSON object"),
+    ] {
+        house.patch("/merchants/i", json!({"name": "C", "base_rate": rate})).await.refused(400, "400001", word);
+    }
+    assert_eq!(house.audit().await.len(), lines, "nothing is left behind");
+    assert_eq!(house.get("/merchants/i").await.ok().json()["name"], "B");
+}
+
+#[tokio::test]
 async fn merchants_and_sub_accounts_share_one_namespace() {
     let house = House::open().await;
     house.post("/institutions", json!({"name": "I", "merchant_id": "inst"})).await.ok();
