@@ -52,13 +52,26 @@ const STATUS: &[u8] = b"\"status\":";
 
 fn why(line: &Map<String, Value>) -> String {
     let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
-    let number = |name: &str| line.get(name).and_then(Value::as_i64);
-    let (client, merchant, acts_for) = (text("client_id"), text("merchant_id"), text("on_behalf_of"));
-    let drift = number("drift_ms").map_or_else(String::new, |ms| {
+    let drift = line.get("drift_ms").and_then(Value::as_i64).map_or_else(String::new, |ms| {
         let side = if ms >= 0 { "behind" } else { "ahead of" };
         format!(" Its timestamp was {} ms {side} the server's time.", ms.abs())
     });
-    let reason = match (text("code"), text("reason")) {
+    // Where authentication failed as well, that is what there is to mend.
+    let budget = match (text("code"), text("reason")) {
+        ("400429", "" | "over_budget") => "",
+        ("400429", _) => {
+            " It was answered with 429, since more authentications of its address have failed than `failed_auth_per_s` allows."
+        }
+        _ => "",
+    };
+    format!("{}{budget}{drift}", in_words(line))
+}
+
+/// The reason of the log, and what ends it.
+fn in_words(line: &Map<String, Value>) -> String {
+    let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (client, merchant, acts_for) = (text("client_id"), text("merchant_id"), text("on_behalf_of"));
+    match (text("code"), text("reason")) {
         ("000000", _) => "It was accepted.".to_owned(),
         (_, "client_gone") => "Its caller went away before there was an answer.".to_owned(),
         (_, CUT_OFF) => "Its body ended too early: its caller went away, or announced more than it sent.".to_owned(),
@@ -103,19 +116,34 @@ fn why(line: &Map<String, Value>) -> String {
         (_, "own_tolerance") => format!("Its timestamp is outside the tolerance that {client} has of its own."),
         (_, "nonces_forgotten") => "Its timestamp is older than what is still known of nonces, as after a restore: it could be a replay.".to_owned(),
         ("400003", _) => "Its timestamp is outside the tolerance of the deployment.".to_owned(),
-        ("400021", _) => match number("nonce_first_stamped") {
+        ("400021", _) => match line.get("nonce_first_stamped").and_then(Value::as_i64) {
             Some(first) => format!("Its nonce was used before, by a request of {client} that was stamped {first}."),
             None => format!("Its nonce was used before by {client}."),
         },
-        ("400429", _) => {
-            "Too many requests of this application, or too many wrong signatures from this address.".to_owned()
+        _ => answered(line),
+    }
+}
+
+/// What has no reason of its own: what was answered says it.
+fn answered(line: &Map<String, Value>) -> String {
+    let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
+    let client = text("client_id");
+    match (text("code"), text("reason")) {
+        ("400429", "over_budget") => {
+            "It was not looked at: more authentications of its address have failed than `failed_auth_per_s` allows."
+                .to_owned()
         }
-        (code, reason) => {
-            let word = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-            format!("It was refused with {code}{word}; the answer says all there is to say.")
-        }
-    };
-    format!("{reason}{drift}")
+        // Of an operator there is none.
+        ("400429", _) if !client.is_empty() => format!(
+            "{client} has sent more requests to this node than its limit allows: \
+             `countersign application update {client} --rate-limit-per-s N` sets another one."
+        ),
+        (code, reason) => match text("error_message") {
+            "" if reason.is_empty() => format!("It was refused with {code}; the answer says all there is to say."),
+            "" => format!("It was refused with {code} ({reason}); the answer says all there is to say."),
+            sentence => format!("It was refused with {code}, and told: {sentence}."),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +172,25 @@ mod tests {
     #[test]
     fn a_nonce_that_was_used_says_by_what() {
         assert!(said(r#","code":"400021","nonce_first_stamped":1767225600000"#).contains("stamped 1767225600000"));
+    }
+
+    #[test]
+    fn where_the_answer_says_it_all_it_is_told_again() {
+        let why = said(r#","code":"400001","error_message":"field r_markup: must be a JSON number""#);
+        assert_eq!(why, "It was refused with 400001, and told: field r_markup: must be a JSON number.");
+        assert!(said(r#","code":"400001","reason":"framing""#).contains("400001 (framing); the answer says"));
+    }
+
+    #[test]
+    fn the_limits_behind_a_429_are_told_apart() {
+        let limited = |reason: &str| said(&format!(r#","code":"400429","reason":"{reason}""#));
+        let budget = "`failed_auth_per_s` allows";
+        assert!(limited("").contains("app_1 has sent more requests") && !limited("").contains(budget));
+        let token = r#"{"request_id":"r1","status":429,"code":"400429","error_message":"too many tokens"}"#;
+        assert!(explain(token.as_bytes()).expect("a line").why.ends_with("told: too many tokens."));
+        assert!(limited("over_budget").starts_with("It was not looked at") && limited("over_budget").contains(budget));
+        let wrong = limited("wrong_signature");
+        assert!(wrong.starts_with("No live secret") && wrong.contains("429") && wrong.contains(budget), "{wrong}");
     }
 
     /// A log without end of a line, and how much of it was read at once.

@@ -126,6 +126,8 @@ pub struct RequestLine<'a> {
     pub code: &'a str,
     /// More about a refusal than the answer says.
     pub reason: &'a str,
+    /// What the answer says of a refusal; empty where `reason` says more.
+    pub sentence: &'a str,
     /// The ClientId, as claimed.
     pub client_id: &'a str,
     /// The merchant that the key belongs to.
@@ -172,6 +174,8 @@ impl RequestLine<'_> {
         push_text(line, "code", self.code);
         for (name, value) in [
             ("reason", self.reason),
+            // A caller may have named a field as its secret is.
+            ("error_message", shown(&blinded(self.sentence))),
             ("client_id", self.client_id),
             ("merchant_id", self.merchant_id),
             ("on_behalf_of", self.on_behalf_of),
@@ -240,6 +244,7 @@ mod tests {
             status: 401,
             code: "400002",
             reason: "unknown_client",
+            sentence: "field sk_live_4711\"...: must be given once",
             client_id: "x\u{7}\\",
             merchant_id: "",
             on_behalf_of: "",
@@ -255,6 +260,7 @@ mod tests {
         assert_eq!(value["path"], "/a\"b\n");
         assert_eq!(value["client_id"], "x\u{7}\\");
         assert_eq!(value["drift_ms"], -5);
+        assert_eq!(value["error_message"], "field sk_(withheld)");
         assert!(value.get("merchant_id").is_none());
     }
 

@@ -62,6 +62,7 @@ mod tests {
                 status,
                 code: "400021",
                 reason: "",
+                sentence: "",
                 client_id: "c",
                 merchant_id: "",
                 on_behalf_of: "",

@@ -133,6 +133,8 @@ struct Told<'a> {
     path: Cow<'static, str>,
     trace: Trace,
     outcome: Outcome,
+    /// What the answer says of a failure, where the log has no word of its own for it.
+    sentence: String,
 }
 
 /// A request that was let in, with its place among those under way.
@@ -216,6 +218,7 @@ impl Drop for Told<'_> {
             status,
             code,
             reason,
+            sentence: &self.sentence,
             client_id: &named(&self.trace.client_id),
             merchant_id: &self.trace.merchant_id,
             on_behalf_of: &named(&self.trace.on_behalf_of),
@@ -299,6 +302,7 @@ impl Edge {
             path: kept_path(request.uri().path()),
             trace: Trace { request_id: self.request_ids.next(), source: Some(source), ..Trace::default() },
             outcome: Outcome::Gone("client_gone"),
+            sentence: String::new(),
         }
     }
 
@@ -309,6 +313,9 @@ impl Edge {
             Err(failure) if failure.reason == CUT_OFF => Outcome::Gone(failure.reason),
             Err(failure) => Outcome::Failure(failure.code, failure.reason),
         };
+        if let Err(Failure { reason: "", sentence, .. }) = &outcome {
+            told.sentence.clone_from(sentence);
+        }
         if let Err(Failure { trouble: Some(cause), .. }) = &outcome {
             self.app.trouble.met(cause);
         }

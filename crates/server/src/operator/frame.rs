@@ -98,6 +98,7 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
         status: response.status().as_u16(),
         code,
         reason: "",
+        sentence: problem.as_ref().map_or("", |problem| &problem.sentence),
         client_id: "",
         merchant_id: "",
         on_behalf_of: "",

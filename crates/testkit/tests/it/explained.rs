@@ -104,6 +104,26 @@ async fn why_nobody_may_be_acted_for_is_told_to_the_operator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_caller_was_told_is_told_to_the_operator_but_no_secret_in_it() {
+    let world = World::start().await.expect("starts");
+    let bank = world.access.institution("bank", 1, None).await.expect("is made");
+    let told = async |body: &str| {
+        let draft = world.draft(&bank, "POST", "/rate/commission_rule", body);
+        let answer = world.send(&draft).await.expect("answers");
+        (answer.json()["errorMessage"].as_str().expect("a text").to_owned(), why(&world, &answer).await)
+    };
+    let (sentence, explained) = told(r#"{"sub_merchant_id":"bank-1","r_markup":"0.3"}"#).await;
+    assert_eq!(sentence, "field r_markup: must be a JSON number");
+    assert_eq!(explained["line"]["error_message"], sentence);
+    assert_eq!(
+        explained["why"],
+        format!("It was refused with 400001, and told: {sentence}. Its timestamp was 0 ms behind the server's time.")
+    );
+    let (_, explained) = told(r#"{"sk_live_0815":1,"sk_live_0815":2}"#).await;
+    assert_eq!(explained["line"]["error_message"], "field sk_(withheld)");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signature_that_has_no_form_of_one_and_a_raised_tolerance_are_told_by_name() {
     let world = World::start().await.expect("starts");
     let bank = world.access.institution("bank", 0, None).await.expect("is made");

@@ -52,6 +52,12 @@ pub enum ConvertOrder {
         /// The quote it rests on [default: made by the server]
         #[arg(long)]
         quote_id: Option<String>,
+        /// When it was made, in milliseconds since 1970 [default: now]
+        #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = whole::<i64>)]
+        create_time: Option<i64>,
+        /// Where it stands [default: created]
+        #[arg(long)]
+        status: Option<ConvertState>,
     },
     /// List convert orders in the descending order of their numbers
     List {
@@ -128,6 +134,8 @@ impl IntoCall for ConvertOrder {
                 rate,
                 order_id,
                 quote_id,
+                create_time,
+                status,
             } => Call::new(Method::POST, format!("/merchants/{}/convert-orders", escaped(merchant)))
                 .text("order_id", order_id.as_deref())
                 .raw("userId", user_id.map(|id| id.to_string()))
@@ -136,7 +144,9 @@ impl IntoCall for ConvertOrder {
                 .text("sellAmount", Some(sell_amount))
                 .text("buyAmount", Some(buy_amount))
                 .raw("rate", Some(rate.clone()))
-                .text("quoteId", quote_id.as_deref()),
+                .text("quoteId", quote_id.as_deref())
+                .raw("createTime", create_time.map(|ms| ms.to_string()))
+                .raw("status", status.map(|status| status.code().to_owned())),
             Self::List { state, merchant, page } => Call::list("/convert-orders", COLUMNS)
                 .query("state", state.map(|state| state.code().to_owned()))
                 .query("merchant_id", merchant.clone())

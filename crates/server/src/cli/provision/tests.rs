@@ -152,6 +152,10 @@ fn each_command_of_the_daily_business_makes_its_call() {
             "convert-order create M --sell-currency GT --buy-currency USDT --sell-amount 1 --buy-amount 2 --rate 2.50",
             r#"POST /merchants/M/convert-orders {"sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1","buyAmount":"2","rate":2.50}"#,
         ),
+        (
+            "convert-order create M --sell-currency GT --buy-currency USDT --sell-amount 1 --buy-amount 2 --rate 2 --status success --create-time 1767225600000",
+            r#"POST /merchants/M/convert-orders {"sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"1","buyAmount":"2","rate":2,"createTime":1767225600000,"status":3}"#,
+        ),
         ("convert-order show 17", "GET /convert-orders/17"),
         ("convert-order list", "GET /convert-orders"),
         (
