@@ -1,4 +1,4 @@
-//! The one form of a refusal's sentence: what is meant, a colon, and what to change.
+//! The one form of a sentence that refuses a part of a request: which part, a colon, and what to change.
 
 use std::fmt::Display;
 

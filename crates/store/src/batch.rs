@@ -57,7 +57,7 @@ pub enum Write {
     },
     /// Adds a merchant. Guard: its `merchant_id` and number are new.
     InsertMerchant(Box<MerchantRow>),
-    /// Replaces a merchant's changeable fields: `name` and `enabled`. Guard: the stored revision is `row.revision - 1`.
+    /// Replaces a merchant's changeable fields: `name`, `enabled` and the base rate. Guard: the stored revision is `row.revision - 1`.
     UpdateMerchant(Box<MerchantRow>),
     /// What applications may do has changed with their merchants: raises the revision of each, so that everybody reads it anew, and does
     /// [`Write::Turn`] for those that have open events. Guard: none.

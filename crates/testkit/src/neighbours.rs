@@ -30,7 +30,7 @@ const UNKNOWN_AT_ONCE: usize = 168;
 const EVERY: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many of so many places for slow attempts these merchants come to: each leaves as many free as are a quarter of its own.
+/// How many of so many places for slow attempts these merchants come to: each has four times as many as are free.
 const fn slow_at_once(places: usize) -> usize {
     places * 4 * MERCHANTS / (4 * MERCHANTS + 1)
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 /// Codes of refusals that are about one part of the request.
-const ABOUT_A_PART: [Code; 8] = [
+const ABOUT_A_PART: [Code; 9] = [
     Code::InvalidParameter,
     Code::UnsupportedContentType,
     Code::InvalidNonce,
@@ -19,7 +19,19 @@ const ABOUT_A_PART: [Code; 8] = [
     Code::InvalidRulePeriod,
     Code::ConfigIdNotAccepted,
     Code::BodyTooLarge,
+    Code::DuplicateTradeNo,
 ];
+
+/// Refuses a refusal of a part of a request that does not begin with that part. Every test whose request is wrong checks this on its way.
+pub fn names_its_part(status: u16, answer: &serde_json::Value) -> Result<(), String> {
+    if !(400..500).contains(&status) || !ABOUT_A_PART.iter().any(|code| code.code() == answer["code"]) {
+        return Ok(());
+    }
+    // Of merchants, of operators.
+    let told = answer["errorMessage"].as_str().or(answer["detail"].as_str()).unwrap_or_default();
+    let names = ["field ", "fields ", "header ", "body: "].iter().any(|part| told.starts_with(part));
+    if names { Ok(()) } else { Err(format!("a refusal does not begin with the part that is to be changed: {told}")) }
+}
 
 /// An answer, whole.
 #[derive(Clone, Debug)]
@@ -41,21 +53,6 @@ impl Answer {
     /// The envelope's code; empty where there is none.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
-    }
-
-    /// Refuses a refusal whose sentence does not begin with what it is about. Every test that sends something wrong checks this on its way.
-    fn check_told(&self) -> io::Result<()> {
-        if !(400..500).contains(&self.status) {
-            return Ok(());
-        }
-        let answer = self.json();
-        let is_named = ABOUT_A_PART.iter().any(|code| code.code() == answer["code"]);
-        // Of merchants, of operators.
-        let told = answer["errorMessage"].as_str().or(answer["detail"].as_str()).unwrap_or_default();
-        if !is_named || ["field ", "fields ", "header ", "body: "].iter().any(|part| told.starts_with(part)) {
-            return Ok(());
-        }
-        Err(io::Error::other(format!("a refusal does not begin with the part that is to be changed: {told}")))
     }
 
     /// The value of a header, by its lower-case name.
@@ -106,7 +103,7 @@ impl Connection {
         loop {
             if let Some((answer, used)) = parse(&self.buffer) {
                 self.buffer.drain(..used);
-                answer.check_told()?;
+                names_its_part(answer.status, &answer.json()).map_err(io::Error::other)?;
                 return Ok(answer);
             }
             if self.stream.read_buf(&mut self.buffer).await? == 0 {

@@ -2,6 +2,7 @@
 
 use countersign_domain::ids::TenantNo;
 use countersign_domain::time::UnixMillis;
+use countersign_protocol::sentence::of_field;
 use countersign_store::Store;
 use countersign_store::contract::{AuditKey, AuditRow, Cursor, MerchantKind};
 
@@ -34,8 +35,9 @@ pub struct Which {
 }
 
 impl Which {
-    fn is_everything(&self) -> bool {
-        Self { to: None, ..self.clone() } == Self::default()
+    /// Whether every line of the time that is meant is.
+    pub fn is_everything(&self) -> bool {
+        Self { from: None, to: None, ..self.clone() } == Self::default()
     }
 
     fn has(&self, row: &AuditRow) -> bool {
@@ -75,9 +77,8 @@ pub struct Lines {
 pub async fn tenant(app: &App, merchant_id: &str) -> Result<TenantNo, AppError> {
     let merchant = find_merchant(app, merchant_id).await?;
     if merchant.kind == MerchantKind::SubAccount {
-        return Err(AppError::NotFound(format!(
-            "{merchant_id} is a sub-account, whose lines are its institution's: ask with merchant_id of that and with subject"
-        )));
+        let why = "is a sub-account, whose lines are among its institution's";
+        return Err(AppError::InvalidParameter(of_field("merchant_id", why)));
     }
     Ok(merchant.tenant)
 }
@@ -196,6 +197,7 @@ mod tests {
         assert_eq!(pages(hers.clone(), 50, 99).await, [vec![40, 30, 20, 10]]);
         assert_eq!(pages(hers.clone(), 3, 99).await, [vec![40, 30, 20], vec![10]]);
         assert_eq!(pages(hers.clone(), 50, 15).await, [vec![40, 30], vec![20], vec![10]]);
+        assert_eq!(pages(hers.clone(), 50, 7).await, [vec![40], vec![30], vec![], vec![20], vec![10], vec![]]);
         let between = Which { from: Some(UnixMillis(1_020)), to: Some(UnixMillis(1_040)), ..hers };
         assert_eq!(pages(between.clone(), 50, 99).await, [vec![30, 20]]);
         assert_eq!(pages(between.clone(), 1, 99).await, [vec![30], vec![20]]);

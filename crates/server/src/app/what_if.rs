@@ -99,7 +99,7 @@ fn paid(order: &PaidOrder) -> Paid<'_> {
     }
 }
 
-/// What is to be asked otherwise is the time: the orders are as they are.
+/// What can be asked otherwise is the time: the orders are as they are.
 pub fn refused(refused: &impl std::fmt::Display) -> AppError {
-    AppError::InvalidParameter(format!("fields from and to: {refused}"))
+    AppError::InvalidParameter(format!("fields from and to: must be of orders that can be tried; {refused}"))
 }

@@ -64,7 +64,7 @@ pub struct ListArgs {
     /// Only lines of this institution, those about its sub-accounts included, or of this plain merchant
     #[arg(long, value_name = "ID")]
     pub merchant: Option<String>,
-    /// Only what this one did: token:tok_..., application:app_... or system
+    /// Only what this one did: token:tok_..., application:app_..., system, or machine for commands at the machine
     #[arg(long)]
     pub actor: Option<String>,
     /// Only this action; with a dot at its end every one that begins so: fee_rule.
@@ -392,9 +392,24 @@ fn at_machine<T>(config: &Config, act: impl AsyncFnOnce(&Machine) -> anyhow::Res
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, Parser as _};
 
-    use crate::cli::Cli;
+    use super::AuditCommand;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn a_list_asks_by_the_names_of_the_api() {
+        let words = "countersign audit list --merchant m --actor system --action fee_rule. --subject s --request-id r \
+                     --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --limit 5 --after 1.2.3";
+        let Command::Audit(audit) = Cli::try_parse_from(words.split_whitespace()).expect("flags").command else {
+            panic!("another command")
+        };
+        let AuditCommand::List(list) = audit.command else { panic!("another command of it") };
+        let query: Vec<String> = list.call().query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let wanted = "merchant_id=m actor=system action=fee_rule. subject=s request_id=r from=2026-01-01T00:00:00Z \
+                      to=2026-02-01T00:00:00Z limit=5 after=1.2.3";
+        assert_eq!(query.join(" "), wanted);
+    }
 
     #[test]
     fn help_says_that_the_operator_api_is_asked_unless_a_place_is_named() {

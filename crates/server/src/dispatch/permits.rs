@@ -63,14 +63,20 @@ pub(super) struct Permits {
     /// Of those that have something under way.
     of: HashMap<TenantNo, Of>,
     /// Those that may turn slow, by class, in the order of their beginning: when, whose, which attempt.
-    young: [VecDeque<(UnixMillis, EventNo, u64)>; 3],
+    young: [VecDeque<Young>; 3],
+    /// Those that would have turned slow, but for what their merchant has among the slow: they may when one of these is over.
+    kept: [VecDeque<Young>; 3],
 }
+
+/// When an attempt began, of what, and which one it is.
+type Young = (UnixMillis, EventNo, u64);
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     held: Held,
     number: u64,
     is_slow: bool,
+    is_kept: bool,
 }
 
 impl Permits {
@@ -83,6 +89,7 @@ impl Permits {
             slow: [0; 3],
             of: HashMap::default(),
             young: Default::default(),
+            kept: Default::default(),
         }
     }
 
@@ -125,7 +132,7 @@ impl Permits {
 
     pub(super) fn take(&mut self, held: Held, now: UnixMillis) {
         self.taken += 1;
-        self.held.insert(held.event, Attempt { held, number: self.taken, is_slow: false });
+        self.held.insert(held.event, Attempt { held, number: self.taken, is_slow: false, is_kept: false });
         self.fast[held.class as usize] += 1;
         let of = self.of.entry(held.tenant).or_default();
         of.fast += 1;
@@ -135,16 +142,35 @@ impl Permits {
 
     /// An attempt is over.
     pub(super) fn give_back(&mut self, event: EventNo) {
-        let Some(Attempt { held, is_slow, .. }) = self.held.remove(&event) else { return };
+        let Some(Attempt { held, number, is_slow, is_kept }) = self.held.remove(&event) else { return };
         if is_slow {
             self.slow[held.class as usize] -= 1;
             let Some(of) = self.of.get_mut(&held.tenant) else { return };
             of.slow -= 1;
+            self.look_again_at_one_of(held.tenant);
         } else {
+            if is_kept {
+                self.kept[held.class as usize].retain(|(.., kept)| *kept != number);
+            }
             self.is_fast_no_more(held);
         }
         if self.of.get(&held.tenant).is_some_and(|of| of.fast + of.slow == 0) {
             self.of.remove(&held.tenant);
+        }
+    }
+
+    /// Of a merchant that has one fewer among the slow, the oldest one that was kept from them. There are no more of these than fast permits.
+    fn look_again_at_one_of(&mut self, tenant: TenantNo) {
+        for at in 0..self.kept.len() {
+            let is_of = |(_, event, _): &Young| self.held.get(event).is_some_and(|kept| kept.held.tenant == tenant);
+            let Some(entry) = self.kept[at].iter().position(is_of).and_then(|found| self.kept[at].remove(found)) else {
+                continue;
+            };
+            if let Some(attempt) = self.held.get_mut(&entry.1) {
+                attempt.is_kept = false;
+            }
+            self.young[at].push_front(entry);
+            return;
         }
     }
 
@@ -156,8 +182,8 @@ impl Permits {
         }
     }
 
-    /// What has taken long by now gives its permit back, where there is room among the slow. Of a merchant that has its share of the slow it
-    /// keeps the permit: that is bounded for each merchant, too.
+    /// What has taken long by now gives its permit back, where there is room among the slow. Where its merchant has its share of these it keeps
+    /// the permit until one of them is over.
     pub(super) fn age(&mut self, now: UnixMillis) {
         for class in Class::ALL {
             let at = class as usize;
@@ -168,31 +194,39 @@ impl Permits {
                     break;
                 }
                 self.young[at].pop_front();
-                if let Some(held) = held.filter(|held| self.has_room_among_the_slow_of(held.tenant)) {
+                let Some(held) = held else { continue };
+                let is_slow = self.has_room_among_the_slow_of(held.tenant, class);
+                if is_slow {
                     self.is_fast_no_more(held);
                     self.slow[at] += 1;
                     self.of.entry(held.tenant).or_default().slow += 1;
-                    self.held.insert(event, Attempt { held, number, is_slow: true });
+                } else {
+                    self.kept[at].push_back((began, event, number));
                 }
+                self.held.insert(event, Attempt { held, number, is_slow, is_kept: !is_slow });
             }
         }
     }
 
-    /// Endpoints that fail leave a quarter to those that do not.
     fn has_room_among_the_slow(&self, class: Class) -> bool {
+        self.free_among_the_slow(class) > 0
+    }
+
+    /// Endpoints that fail leave a quarter to those that do not.
+    fn free_among_the_slow(&self, class: Class) -> usize {
         let all = self.bounds.slow;
         let share = match class {
             Class::Proven | Class::New => all,
             Class::Suspect => all - all / 4,
         };
-        self.slow.iter().sum::<usize>() < all && self.slow[class as usize] < share
+        all.saturating_sub(self.slow.iter().sum()).min(share.saturating_sub(self.slow[class as usize]))
     }
 
-    /// Whether one more of this merchant may be among the slow: while it has fewer than four times as many as are free. One merchant alone comes
-    /// to four fifths of them, two to four ninths each: some are free for others always (dynamic thresholds, Choudhury and Hahne 1998).
-    fn has_room_among_the_slow_of(&self, tenant: TenantNo) -> bool {
-        let free = self.bounds.slow - self.slow.iter().sum::<usize>();
-        self.of.get(&tenant).is_none_or(|of| of.slow < 4 * free)
+    /// Whether one more of this merchant may be among the slow: while it has fewer than four times as many as are free. The first merchant
+    /// comes to four fifths of them, and each that comes later to four fifths of what was left (dynamic thresholds, Choudhury and Hahne 1998).
+    fn has_room_among_the_slow_of(&self, tenant: TenantNo, class: Class) -> bool {
+        let free = self.free_among_the_slow(class);
+        self.of.get(&tenant).is_none_or(|of| of.slow < free.saturating_mul(4))
     }
 
     /// When the first one may turn slow.
@@ -248,20 +282,39 @@ mod tests {
     }
 
     #[test]
-    fn no_merchant_has_all_places_of_the_slow_and_those_who_come_later_find_some() {
-        let mut permits = Permits::new(Bounds { in_flight: 300, slow: 90, ..BOUNDS });
-        let mut of_slow = |tenant: i64, from: i64| {
-            for event in from..from + 100 {
-                permits.take(Held { tenant: TenantNo(tenant), ..held(event) }, UnixMillis(0));
-            }
-            permits.age(UnixMillis(9_000));
-            (permits.of[&TenantNo(tenant)].slow, permits.of[&TenantNo(tenant)].fast)
-        };
-        assert_eq!(of_slow(1, 1), (72, 28), "four fifths");
-        assert_eq!(of_slow(2, 101), (15, 85), "four times as many as are free then");
-        assert_eq!(of_slow(3, 201), (3, 97));
-        (1..=300).for_each(|event| permits.give_back(EventNo(event)));
-        assert_eq!((permits.fast, permits.slow, permits.of.len()), ([0; 3], [0; 3], 0));
+    fn each_merchant_has_four_fifths_of_the_slow_that_those_before_it_have_left() {
+        for (class, slow) in [(Class::Proven, 90), (Class::New, 90), (Class::Suspect, 120)] {
+            let mut permits = Permits::new(Bounds { in_flight: 400, slow, ..BOUNDS });
+            let mut of_slow = |tenant: i64| {
+                for event in tenant * 100..tenant * 100 + 100 {
+                    permits.take(Held { tenant: TenantNo(tenant), class, ..held(event) }, UnixMillis(0));
+                }
+                permits.age(UnixMillis(9_000));
+                (permits.of[&TenantNo(tenant)].slow, permits.of[&TenantNo(tenant)].fast)
+            };
+            assert_eq!([1, 2, 3, 4].map(&mut of_slow), [(72, 28), (15, 85), (3, 97), (0, 100)], "{class:?}");
+            (100..500).for_each(|event| permits.give_back(EventNo(event)));
+            let left = (permits.of.len(), permits.kept.iter().map(VecDeque::len).sum::<usize>());
+            assert_eq!((permits.fast, permits.slow, left), ([0; 3], [0; 3], (0, 0)));
+        }
+    }
+
+    #[test]
+    fn what_its_merchants_share_kept_from_the_slow_turns_slow_when_one_of_these_is_over() {
+        let mut permits = Permits::new(Bounds { in_flight: 100, slow: 10, ..BOUNDS });
+        (1..=12).for_each(|event| permits.take(held(event), UnixMillis(event)));
+        permits.age(UnixMillis(2_000));
+        assert_eq!((permits.slow, permits.fast), ([8, 0, 0], [4, 0, 0]));
+        permits.give_back(EventNo(9));
+        permits.give_back(EventNo(1));
+        assert_eq!(permits.first_aged_at(), Some(UnixMillis(1_010)), "the oldest one that is not over");
+        permits.age(UnixMillis(2_001));
+        assert_eq!((permits.slow, permits.fast), ([8, 0, 0], [2, 0, 0]));
+        permits.take(Held { tenant: TenantNo(2), ..held(20) }, UnixMillis(2_001));
+        (2..=12).for_each(|event| permits.give_back(EventNo(event)));
+        assert!(permits.kept.iter().all(VecDeque::is_empty));
+        permits.age(UnixMillis(9_000));
+        assert_eq!((permits.slow, permits.fast, permits.flights()), ([1, 0, 0], [0; 3], 1));
     }
 
     #[test]

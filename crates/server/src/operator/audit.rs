@@ -24,7 +24,7 @@ pub struct AuditLine {
     pub no: i64,
     /// When, RFC 3339.
     pub at: String,
-    /// `token:tok_...`, `application:app_...` or `system`.
+    /// `token:tok_...`, `application:app_...`, `system`, or `machine` for commands at the machine.
     pub actor: String,
     /// The address it came from; empty for the system's own.
     pub source: String,
@@ -71,6 +71,8 @@ fn place(text: &str) -> Option<AuditKey> {
     Some(AuditKey { at: UnixMillis(at), tenant: (tenant != 0).then_some(TenantNo(tenant)), no })
 }
 
+/// Searches under way at once: each reads thousands of lines.
+pub(super) const SEARCHES_MAX: usize = 4;
 /// Most characters of an actor, an action, a subject or a request's id.
 const WORDS_CHARS_MAX: usize = 256;
 
@@ -89,11 +91,12 @@ fn which(filters: &Filters) -> Result<Which, Problem> {
     })
 }
 
-/// The audit log, newest first. Where not all of it is asked for, a page may hold fewer lines than `limit` and yet have a `next`: so many are
-/// looked at for a page, and no more.
+/// The audit log, newest first.
+///
+/// With other filters than `from` and `to` a page may hold fewer lines than `limit` and yet have a `next`: so many are looked at, and no more.
 #[utoipa::path(get, path = "/operator/v1/audit", tag = "Audit", operation_id = "list_audit",
     params(("merchant_id" = Option<String>, Query, description = "Only lines of this institution, those about its sub-accounts included, or of this plain merchant"),
-        ("actor" = Option<String>, Query, description = "Only what this one did: `token:tok_...`, `application:app_...` (also on behalf of a sub-account) or `system`"),
+        ("actor" = Option<String>, Query, description = "Only what this one did: `token:tok_...`, `application:app_...` (also on behalf of a sub-account), `system`, or `machine` for commands at the machine"),
         ("action" = Option<String>, Query, description = "Only this action; with a dot at its end every one that begins so: `fee_rule.`"),
         ("subject" = Option<String>, Query, description = "Only what was done to this"),
         ("request_id" = Option<String>, Query, description = "Only what this request did"),
@@ -106,6 +109,7 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     if let Some(merchant_id) = merchant_id {
         which.tenant = Some(audit_log::tenant(&desk.app, &merchant_id).await?);
     }
+    let _place = if which.is_everything() { None } else { Some(desk.searches.take()?) };
     let lines = audit_log::list(&desk.app, &which, after, asked.limit).await?;
     Ok(json(&Page {
         items: lines.rows.iter().map(AuditLine::from).collect(),

@@ -84,7 +84,7 @@ pub struct MerchantPatch {
     pub name: Option<String>,
     /// False: requests of its applications are refused as from nobody, and their events are held. Of an institution it counts for its sub-accounts too.
     pub enabled: Option<bool>,
-    /// Institutions only; what is absent of it stays. It counts from now on, in every `actual_rate` that is asked for. Fees are of the markup alone.
+    /// Institutions only; what is absent of it stays. Within a second it is in every `actual_rate` that is asked for. Fees are of the markup alone.
     pub base_rate: Option<BaseRateRequest>,
 }
 

@@ -113,6 +113,7 @@ pub struct Desk {
     request_id_header: HeaderName,
     statements: Places,
     what_ifs: Places,
+    searches: Places,
 }
 
 /// The address at the other end of the connection; whoever serves the router puts it into each request's extensions.
@@ -142,6 +143,7 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
         request_id_header,
         statements: Places::new(statements::STATEMENTS_MAX, "statements"),
         what_ifs: Places::new(what_if::WHAT_IFS_MAX, "what-ifs"),
+        searches: Places::new(audit::SEARCHES_MAX, "searches of the audit log"),
     });
     let mut api = Router::new();
     for door in doors() {

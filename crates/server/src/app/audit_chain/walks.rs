@@ -78,7 +78,10 @@ impl Walks {
         }
         verifying.must_pass(&app.store, asked.heads).await?;
         if verifying.heads() > HEADS_MAX {
-            return Err(AppError::InvalidParameter(of_field("heads", format_args!("must be at most {HEADS_MAX}"))));
+            return Err(AppError::InvalidParameter(of_field(
+                "heads",
+                format_args!("must have at most {HEADS_MAX} lines"),
+            )));
         }
         let portion = Portion { lines_max: asked.limit.unwrap_or(u64::MAX), time_max: CALL_TIME_MAX };
         if !asked.more_heads && verifying.go_on(&app.store, &portion, |_| {}).await? {

@@ -2,6 +2,7 @@
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::SortedId;
+use countersign_protocol::sentence::of_field;
 use countersign_store::Store as _;
 use countersign_store::attempt_log::AttemptBytes;
 use countersign_store::contract::{AttemptRow, Cursor, EventFilter, EventRow};
@@ -37,7 +38,8 @@ pub(super) async fn list(app: &App, row: &PaymentOrderRow) -> Result<Told, AppEr
         told.first = page.events.last().map(|last| last.sequence).or(told.first);
         told.events.extend(page.events.iter().map(|event| event.event_id));
         if told.events.len() > CALLBACKS_MAX {
-            let why = format!("this order has more than {CALLBACKS_MAX} callbacks, which no file of evidence holds");
+            let more = format!("has more than {CALLBACKS_MAX} callbacks, which no file of evidence holds");
+            let why = of_field("prepay_id", more);
             return Err(AppError::InvalidParameter(why));
         }
         let Some(next) = page.next else { break };

@@ -2,7 +2,6 @@
 
 use countersign_domain::ids::{MerchantNo, TenantNo};
 use countersign_domain::money::Amount;
-use countersign_protocol::exact::Exact;
 use countersign_protocol::sentence::of_field;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
@@ -180,7 +179,8 @@ pub struct MerchantChange {
 }
 
 /// Changes a merchant of any kind. Where it is disabled, pending events of its applications are held; where it is enabled, held ones are
-/// released, unless something else holds them. That is noted here, and done in portions by the dispatcher.
+/// released, unless something else holds them. That is noted here, and done in portions by the dispatcher. Nodes answer with another base rate
+/// within a second.
 pub async fn update_merchant(
     app: &App,
     merchant_id: &str,
@@ -204,12 +204,13 @@ pub async fn update_merchant(
             revision: before.revision + 1,
             ..before.clone()
         };
-        // An institution is the tenant of its sub-accounts.
-        let below = Some(row.no).filter(|_| row.kind == MerchantKind::SubAccount);
+        let turns = row.enabled != before.enabled;
+        // An institution is the tenant of its sub-accounts. Its base rate is read by its own applications alone.
+        let below = Some(row.no).filter(|_| row.kind == MerchantKind::SubAccount || !turns);
         let mut writes = vec![Write::UpdateMerchant(Box::new(row.clone()))];
         // Nodes keep merchants in memory: so they read it again.
-        let turns = row.enabled != before.enabled || (row.base_r, row.base_f) != (before.base_r, before.base_f);
-        if turns {
+        let reads = turns || (row.base_r, row.base_f) != (before.base_r, before.base_f);
+        if reads {
             writes.push(Write::Reassess { tenant: row.tenant, merchant: below, due_at: now });
         }
         let audit =
@@ -217,9 +218,11 @@ pub async fn update_merchant(
         writes.push(Write::RecordAudit(Box::new(audit)));
         writes.extend(kept(keep, &row));
         let outcome = app.store.commit(Batch(writes)).await;
-        if turns {
-            // Whatever became of it: what is kept in memory may be old now. Deliveries that waited may be able to go.
+        // Whatever became of it: what is kept in memory may be old now, and deliveries that waited may be able to go.
+        if reads {
             app.callers.forget_of(row.tenant, below);
+        }
+        if turns {
             app.ring_all();
         }
         match outcome {
@@ -242,7 +245,7 @@ const fn update_name(kind: MerchantKind) -> &'static str {
 fn describe(row: &MerchantRow) -> String {
     let mut told = json!({ "name": row.name, "enabled": row.enabled });
     if row.kind == MerchantKind::Institution {
-        told["base_rate"] = json!({ "r_total": Exact(row.base_r), "f_total": Exact(row.base_f.to_decimal()) });
+        told["base_rate"] = json!({ "r_total": row.base_r.to_string(), "f_total": row.base_f.to_string() });
     }
     told.to_string()
 }

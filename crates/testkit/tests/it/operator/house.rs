@@ -38,6 +38,7 @@ use countersign_protocol::headers::Prefixes;
 use countersign_store::contract::Role;
 use countersign_store::{Batch, Store as _, Write};
 use countersign_testkit::backing::Backing;
+use countersign_testkit::wire::names_its_part;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -184,6 +185,7 @@ impl House {
         let response = self.router.clone().oneshot(request).await.expect("a router always answers");
         let (head, body) = response.into_parts();
         let bytes: Bytes = body.collect().await.expect("the body is whole").to_bytes();
+        names_its_part(head.status.as_u16(), &serde_json::from_slice(&bytes).unwrap_or_default()).expect("is told so");
         let header = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
             (name.as_str().to_owned(), value.to_str().unwrap_or("").to_owned())
         };

@@ -52,14 +52,14 @@ async fn a_base_rate_changes_as_far_as_it_is_given_and_of_institutions_alone() {
         house.send(house.request("PATCH", "/merchants/i", Some(&body), &[])).await.ok().text
     };
     let has = |text: &str, rate: &str| assert!(text.contains(&format!(r#""base_rate":{rate}"#)), "{text}");
-    has(&changed(r#"{"r_total":0.12345678}"#).await, r#"{"r_total":0.12345678,"f_total":1.5}"#);
-    has(&changed(r#"{"f_total":0}"#).await, r#"{"r_total":0.12345678,"f_total":0}"#);
-    has(&changed("null").await, r#"{"r_total":0.12345678,"f_total":0}"#);
-    has(&house.get("/merchants/i").await.ok().text, r#"{"r_total":0.12345678,"f_total":0}"#);
+    has(&changed(r#"{"r_total":0.00000001}"#).await, r#"{"r_total":0.00000001,"f_total":1.5}"#);
+    has(&changed(r#"{"f_total":0}"#).await, r#"{"r_total":0.00000001,"f_total":0}"#);
+    has(&changed("null").await, r#"{"r_total":0.00000001,"f_total":0}"#);
+    has(&house.get("/merchants/i").await.ok().text, r#"{"r_total":0.00000001,"f_total":0}"#);
     let line = house.get("/audit?merchant_id=i").await.ok().json()["items"][1].clone();
     assert_eq!(line["action"], "institution.update");
-    assert_eq!(line["before"]["base_rate"]["f_total"], 1.5);
-    assert_eq!(line["after"]["base_rate"]["f_total"], 0);
+    assert_eq!(line["before"]["base_rate"], json!({"r_total": "0.00000001", "f_total": "1.5"}));
+    assert_eq!(line["after"]["base_rate"], json!({"r_total": "0.00000001", "f_total": "0"}));
 
     let lines = house.audit().await.len();
     for id in ["s", "m"] {

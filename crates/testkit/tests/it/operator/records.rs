@@ -118,7 +118,7 @@ async fn of_the_audit_log_the_lines_are_listed_that_are_meant() {
     assert_eq!(listed(&format!("?from={at}&action=application.create")).await, ["application.create"]);
 
     house.get("/audit?merchant_id=nobody").await.refused(404, "400404", "nobody");
-    house.get("/audit?merchant_id=s").await.refused(404, "400404", "sub-account");
+    house.get("/audit?merchant_id=s").await.refused(400, "400001", "field merchant_id: is a sub-account");
     house.get("/audit?merchant_id=nobody&actor=").await.refused(400, "400001", "field actor");
     house.get("/audit?merchant_id=nobody&after=x").await.refused(400, "400001", "field after");
     house.get("/audit?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z").await.refused(400, "400001", "field to");
