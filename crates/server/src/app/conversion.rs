@@ -1,6 +1,5 @@
 //! Conversions of merchants: what can be converted, at what price, and an order made of such a price.
 
-use countersign_protocol::sentence::of_field;
 use std::collections::BTreeSet;
 
 use countersign_domain::conversion::{
@@ -10,6 +9,7 @@ use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_domain::money::Currency;
 use countersign_domain::time::UnixMillis;
+use countersign_protocol::sentence::of_field;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantRow};
 use countersign_store::conversion::{ConvertWrite, RateRow};

@@ -3,12 +3,12 @@
 //! Sums are made of the very orders that are given out, so they always agree; what is kept meanwhile grows with the sub-accounts and
 //! currencies that have orders in the month, never with the orders.
 
-use countersign_protocol::sentence::of_field;
 use std::collections::BTreeMap;
 
 use countersign_domain::money::{Amount, Currency, Total};
 use countersign_domain::payment_order::PrepayId;
 use countersign_domain::time::{MONTH_MAX, MONTH_MIN, Month, UnixMillis};
+use countersign_protocol::sentence::of_field;
 use countersign_store::contract::{Cursor, MerchantKind};
 use countersign_store::paid_order::{PaidOrder, PaidOrders as _, PaidSpan, Payee};
 

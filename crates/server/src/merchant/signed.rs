@@ -1,6 +1,5 @@
 //! From raw bytes to a caller with a right: the contract's checks in the contract's order.
 
-use countersign_protocol::sentence::of_header;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 use countersign_protocol::headers::{Header, SignedHeaders};
+use countersign_protocol::sentence::of_header;
 use countersign_store::Store;
 use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, MerchantKind, MerchantRow};
 use hyper::http::request::Parts;

@@ -1,6 +1,5 @@
 //! A write call: who, with what body, and whether it was made before.
 
-use countersign_protocol::sentence::of_header;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, Response};
 use axum::response::IntoResponse;
 use countersign_protocol::code::Code;
+use countersign_protocol::sentence::of_header;
 use countersign_store::contract::IdempotencyRow;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;

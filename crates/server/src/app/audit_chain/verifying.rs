@@ -1,9 +1,9 @@
 //! A walk over the whole log that goes on from call to call.
 
-use countersign_protocol::sentence::of_field;
 use std::time::Duration;
 
 use countersign_domain::ids::TenantNo;
+use countersign_protocol::sentence::of_field;
 use countersign_store::chain::{
     ChainFault, ChainHead, ChainKey, ChainPlace, ChainReport, ChainWalk, FAULTS_MAX, LINK_BYTES,
 };

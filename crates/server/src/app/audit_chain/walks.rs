@@ -2,9 +2,9 @@
 //!
 //! Invariant: one walk reads at a time on a node, and a few wait to be gone on with. So nobody can keep a node busy with them.
 
-use countersign_protocol::sentence::of_field;
 use std::time::Duration;
 
+use countersign_protocol::sentence::of_field;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
