@@ -1,5 +1,6 @@
 //! One pass after the other: lands what has ended, reads what is owed, begins what may begin.
 
+use std::future::ready;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{Cursor, EventRow, Pending, Portion, UnreadableEvent};
 use countersign_store::{Store, StoreError};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::flight::Flight;
@@ -20,6 +22,8 @@ use crate::app::fresh::Written;
 
 /// Applications that are found at once.
 const OWED_PAGE: u32 = 4_096;
+/// Attempts that one pass begins. Where many may begin at once, those under way, requests and what was just written have their turn in between.
+const BEGUN_MAX: usize = 16;
 
 impl Dispatcher {
     pub(super) async fn work(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
@@ -29,19 +33,25 @@ impl Dispatcher {
             tokio::pin!(rung);
             // Before the read, so that no ring between the read and the wait is lost.
             rung.as_mut().enable();
-            let wait = match self.pass(self.app.clock.now(), &|| *told.borrow()).await {
-                Ok(()) => self.wait().await,
+            let (wait, is_cut) = match self.pass(self.app.clock.now(), &|| *told.borrow()).await {
+                Ok(true) => (Duration::ZERO, true),
+                Ok(false) => (self.wait().await, false),
                 Err(error) => {
                     tracing::warn!(%error, "What is due could not be read; callbacks are tried again shortly");
-                    STORE_PAUSE
+                    (STORE_PAUSE, false)
                 }
             };
             self.connector.sweep();
+            if is_cut {
+                yield_now().await;
+            }
             tokio::select! {
+                biased;
+                changed = shutdown.changed() => if changed.is_err() { break },
                 () = rung => self.turns.notify_one(),
                 () = self.landed.notified() => {}
+                () = ready(()), if is_cut => {}
                 () = sleep(wait) => {}
-                changed = shutdown.changed() => if changed.is_err() { break },
             }
         }
         self.drain().await;
@@ -64,8 +74,13 @@ impl Dispatcher {
             tracing::warn!(%error, "Who has something due could not be read");
         }
         loop {
-            if let Err(error) = self.pass(now, &|| false).await {
-                tracing::warn!(%error, "What is due could not be read");
+            match self.pass(now, &|| false).await {
+                Ok(true) => {
+                    yield_now().await;
+                    continue;
+                }
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "What is due could not be read"),
             }
             let desk = self.desk.lock().await;
             if desk.lineup.flights() == 0 {
@@ -127,12 +142,13 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Lands what has ended, reads what is owed where that is called for, and begins what may begin, unless it is to stop.
+    /// Lands what has ended, reads what is owed where that is called for, and begins what may begin, unless it is to stop. True: it has begun as
+    /// much as a pass may, and there may be more.
     pub(super) async fn pass(
         self: &Arc<Self>,
         now: UnixMillis,
         must_stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut desk = self.desk.lock().await;
         self.open(&mut desk);
         let rung = self.app.due.take();
@@ -144,23 +160,26 @@ impl Dispatcher {
         }
         self.land(&mut desk, now);
         self.take_written(&mut desk, now);
-        let mut read = Ok(());
+        let (mut read, mut begun) = (Ok(()), 0);
         // What has ended is handed over also where the store cannot be read.
-        while read.is_ok() {
+        while read.is_ok() && begun < BEGUN_MAX {
             self.land(&mut desk, now);
             if must_stop() || desk.open.is_empty() {
                 break;
             }
             match desk.lineup.next(now) {
                 None => break,
-                Some(Next::Begin(event)) => self.begin(&mut desk, *event),
+                Some(Next::Begin(event)) => {
+                    self.begin(&mut desk, *event);
+                    begun += 1;
+                }
                 Some(Next::Read(portion)) => read = self.read(&mut desk, portion, now).await,
             }
         }
         let under_way = desk.lineup.under_way();
         self.hand_over(&mut desk, under_way);
         self.meters.stand(desk.lineup.under_way(), desk.lineup.open_endpoints());
-        read
+        read.map(|()| begun == BEGUN_MAX)
     }
 
     /// Sees which lanes this node may deliver for by now.
@@ -308,5 +327,45 @@ fn tell_unreadable(some: &[UnreadableEvent]) {
             events = some.len(),
             "A callback cannot be read back: it waits, and so do later ones of its bizId for their while; others go on"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::app::fixtures::{application, happens};
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::dispatch::DispatchSettings;
+    use crate::run::{close_store, initialise, open_app};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_may_begin_at_once_begins_in_several_passes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let app = Arc::new(open_app(&config, Clock::System, None).await.expect("it opens"));
+        // Connections wait in its line for ever: no attempt ends.
+        let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", hangs.local_addr().expect("is bound"));
+        for n in 0..2 * BEGUN_MAX + 3 {
+            let client_id = application(&app, &format!("till {n}"), Some(&url)).await;
+            happens(&app, &client_id).await;
+        }
+        let settings = DispatchSettings { allow_private: true, ..DispatchSettings::default() };
+        let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
+        let mut under_way = Vec::new();
+        loop {
+            let is_cut = dispatcher.pass(app.clock.now(), &|| false).await.expect("the store reads");
+            under_way.push(dispatcher.desk.lock().await.lineup.under_way());
+            if !is_cut {
+                break;
+            }
+        }
+        assert_eq!(under_way, [BEGUN_MAX, 2 * BEGUN_MAX, 2 * BEGUN_MAX + 3]);
+        dispatcher.desk.lock().await.tasks.shutdown().await;
+        close_store(&app.store).expect("it closes");
     }
 }
