@@ -251,6 +251,33 @@ async fn what_is_disabled_on_one_node_is_refused_by_the_other_within_a_second() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_base_rate_that_changes_on_one_node_counts_on_the_other_within_a_second() {
+    let fleet = Fleet::new(2, |_| {}).await;
+    let (one, two) = (fleet.start(0).await, fleet.start(1).await);
+    let access = fleet.access(&one);
+    let signer = access.institution("bank", 1, None).await.expect("an institution");
+    let rate_on_two = async || {
+        let path = "/rate/commission_rule?sub_merchant_id=bank-1";
+        let draft = signer.draft_at("GET", path, b"", wall_ms(), &fresh_nonce());
+        let answer = once(two.listen, &draft.bytes()).await.expect("the server answers").json();
+        answer["data"]["actual_rate"]["r_total"].to_string()
+    };
+    until("the other node knows it", async || rate_on_two().await == "0").await;
+    for rate in ["0.25", "0.5"] {
+        let change = json!({"base_rate": {"r_total": rate.parse::<f64>().expect("a number")}});
+        access.provision("PATCH", "/merchants/bank", change).await.expect("changed");
+        let (changed, mut began) = (Instant::now(), Instant::now());
+        while rate_on_two().await != rate {
+            assert!(began < changed + FRESH, "the old rate {:?} after the change", began - changed);
+            began = Instant::now();
+        }
+    }
+    for node in [one, two] {
+        node.stop().await.expect("it stops");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uses_of_a_secret_on_every_node_add_up_and_are_told_by_each() {
     let fleet = Fleet::new(2, |_| {}).await;
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
