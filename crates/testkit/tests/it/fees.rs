@@ -18,5 +18,5 @@ async fn every_fee_names_the_version_in_force_when_its_order_was_paid_however_ma
     let plan = Crowd { rounds: 40, seed: 20_260_102 };
     let seen = crowd::run(StoreKind::of_this_run(), plan).await.expect("every fee names that version");
     assert_eq!(seen.paid, 40 * 12);
-    assert!(seen.versions > 40 * 3 && seen.named > 20 && seen.close > 100 && seen.without > 0, "{seen:?}");
+    assert!(seen.versions > 40 * 3 && seen.named > 20 && seen.close > 100 && seen.without >= 10, "{seen:?}");
 }
