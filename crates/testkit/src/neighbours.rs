@@ -287,3 +287,29 @@ pub fn print(report: &Report, plan: Plan) {
     println!("  an endpoint that nothing was known of waited {:.0} ms beside them", ms(report.newcomer));
     println!("  attempts hanging at the end {}, timed out {}", report.hanging, report.timed_out);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of a thousand events each: 20 of them took so many ms alone and beside the others, all others nothing.
+    fn report(alone: u64, beside: u64) -> Report {
+        let phase = |ms: u64| {
+            let mut took = vec![Duration::ZERO; 980];
+            took.extend([Duration::from_millis(ms); 20]);
+            Phase(took)
+        };
+        Report { alone: phase(alone), beside: phase(beside), ..Report::default() }
+    }
+
+    #[test]
+    fn the_middle_run_decides_over_the_ratio_and_every_run_over_the_second() {
+        let middle = figures(&[report(2, 7), report(2, 2), report(2, 4)]).expect("one bad run of three");
+        assert!((middle - 2.0).abs() < 1e-9, "{middle}");
+        let error = figures(&[report(2, 7), report(2, 5), report(2, 2)]).expect_err("two bad runs");
+        assert_eq!(error.to_string(), "p99 beside the others is 2.50 times what it is alone; it may be twice that");
+        let error = figures(&[report(2, 2), report(2, 2), report(900, 1_001)]).expect_err("late in one run");
+        assert_eq!(error.to_string(), "only 980.0 of 1000 first attempts began within a second");
+        figures(&[]).expect_err("no run");
+    }
+}

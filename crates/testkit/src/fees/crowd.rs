@@ -94,7 +94,7 @@ pub async fn run(kind: StoreKind, plan: Crowd) -> Result<Seen> {
         let orders = add(app, till, round).await?;
         let mut at_once = orders.clone();
         if round % ROUNDS_OF_A_SUB == 0 {
-            // Before the first version: the node whose clock is behind, and then moves on.
+            // One is paid before the first version, since the node whose clock is behind has moved on before anybody makes it.
             pay(app, at_once.swap_remove(0)).await?;
             app.clock.advance_ms(1);
         }
@@ -128,7 +128,7 @@ async fn pay(app: &App, id: PrepayId) -> Result<()> {
 }
 
 impl Round<'_> {
-    /// Everything at once; all that is asked for is done, but for rules whose time would be over before they are made.
+    /// Everything at once, as many orders as are left to pay; all that is asked for is done, but for rules whose time would be over before they are made.
     async fn play(self, dice: &mut Dice) -> Result<()> {
         let mut under_way: JoinSet<Result<()>> = JoinSet::new();
         let mut payments = self.orders.into_iter();

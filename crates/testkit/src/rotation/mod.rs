@@ -26,11 +26,10 @@ use shop::{Front, Shop};
 const OVERLAP: Duration = Duration::from_secs(6);
 /// Whoever changes his secret has done so by then: a request that is signed with the old one shall be there before its end.
 const LATEST_MS: i64 = 5_500;
-/// What was signed with the old secret alone, before the rotation or by a node that hears of it from another one within a second, has arrived by
-/// then: a receiver that knows one secret at a time changes it no sooner.
-const SEEN_MS: i64 = 2_500;
-/// What was signed before a switch has arrived by then, also from a node that hears of it from another one.
-const SETTLED: Duration = Duration::from_millis(2_500);
+/// What was signed before a rotation or a switch has arrived by then, also from a node that hears of it from another one. A receiver that knows one
+/// secret at a time changes it no sooner after the rotation.
+const SETTLED_MS: i64 = 2_500;
+const SETTLED: Duration = Duration::from_millis(SETTLED_MS.unsigned_abs());
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -155,7 +154,7 @@ impl Rotation {
         let id = made["secret_id"].as_str().context("an id")?.to_owned();
         let before = self.shop.replace(&secret);
         let mut moment = |from: i64| began + Duration::from_millis(self.dice.between(from, LATEST_MS).unsigned_abs());
-        let (signs, verifies, switches) = (moment(0), moment(SEEN_MS), moment(0));
+        let (signs, verifies, switches) = (moment(0), moment(SETTLED_MS), moment(0));
         let old = self.shop.signer();
         let signing = async {
             sleep_until(signs).await;
