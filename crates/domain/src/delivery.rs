@@ -108,24 +108,6 @@ impl DeliveryState {
             Self::Pending | Self::Held => false,
         }
     }
-
-    /// Whether a delivery may go from here to `next`.
-    pub const fn may_become(self, next: Self) -> bool {
-        match self {
-            Self::Pending => match next {
-                Self::Pending | Self::Held | Self::Delivered | Self::Dead => true,
-            },
-            Self::Held => match next {
-                Self::Pending => true,
-                Self::Held | Self::Delivered | Self::Dead => false,
-            },
-            // Only by hand: redelivery.
-            Self::Delivered | Self::Dead => match next {
-                Self::Pending => true,
-                Self::Held | Self::Delivered | Self::Dead => false,
-            },
-        }
-    }
 }
 
 /// Most delays that a schedule can have.

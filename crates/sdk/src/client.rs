@@ -242,7 +242,7 @@ impl Client {
         if first.code() != Some(Code::TimestampOutOfRange) {
             return Ok(first);
         }
-        // Refused before anything was done, and the nonce is not used up: to repeat it is safe.
+        // Refused before anything was done: to repeat it, with another nonce, is safe.
         if self.learn_offset(&first).await {
             self.send(method, path_and_query, body, Signed::Yes).await
         } else {

@@ -13,7 +13,7 @@ use countersign_domain::time::UnixMillis;
 use crate::attempt_log::AttemptBytes;
 pub use crate::attempt_log::{BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX};
 use crate::contract::{
-    ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, IdempotencyRow, MerchantRow, SecretRow, TokenRow, Uses,
+    ApplicationRow, AttemptRow, AuditRow, ClaimKey, EventRow, MerchantRow, NewAnswer, SecretRow, TokenRow, Uses,
 };
 use crate::conversion::ConvertWrite;
 use crate::payment_order::PaymentOrderWrite;
@@ -199,8 +199,8 @@ pub enum Write {
         /// The instant.
         created_before: UnixMillis,
     },
-    /// Remembers the answer to an `Idempotency-Key`. Guard: scope and key are new.
-    RememberAnswer(Box<IdempotencyRow>),
+    /// Remembers the answer to an `Idempotency-Key`. Guard: scope and key are new, or were used last so long ago that that has ended.
+    RememberAnswer(Box<NewAnswer>),
     /// Forgets answers that were kept before an instant, oldest first, at most [`ANSWERS_FORGOTTEN_MAX`]. Guard: none.
     ForgetAnswers {
         /// The instant.

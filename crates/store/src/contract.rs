@@ -23,8 +23,8 @@ use crate::payment_order::PaymentOrders;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 pub use crate::rows::{
     ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EndpointSettings, EventRow, IdempotencyRow,
-    MerchantKind, MerchantRow, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding, TokenRow, TokenUse, Uses,
-    Vocabulary,
+    MerchantKind, MerchantRow, NewAnswer, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding, TokenRow,
+    TokenUse, Uses, Vocabulary,
 };
 
 /// One use of a nonce.
@@ -393,8 +393,8 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
         page: Cursor<TenantNo>,
     ) -> impl Future<Output = Result<Vec<OldBytes>, StoreError>> + Send;
 
-    /// Of which applications [`crate::Write::ForgetEvents`] would forget events that were written before an instant, and how many, looked for
-    /// among the first `most` and one more of each.
+    /// How many events, written before an instant, [`crate::Write::ForgetEvents`] would forget of the next applications that have had any, looked
+    /// for among the first `most` and one more of each. An application of which none would go is among them: a page says how far the look came.
     fn old_events(
         &self,
         created_before: UnixMillis,

@@ -27,6 +27,7 @@ pub mod sqlite;
 pub mod testing;
 
 mod any;
+mod asker;
 mod check;
 mod page;
 mod read;

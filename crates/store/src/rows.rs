@@ -345,6 +345,15 @@ pub struct IdempotencyRow {
     pub created_at: UnixMillis,
 }
 
+/// An answer that is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewAnswer {
+    /// The answer.
+    pub row: IdempotencyRow,
+    /// An answer under the same key that was kept before this instant has ended, and is replaced.
+    pub ended_before: UnixMillis,
+}
+
 /// Where a line stands in the audit log: in this order, the last one is the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditKey {

@@ -1,7 +1,7 @@
 //! The words that stand for our enums in rows.
 
 use countersign_domain::delivery::{DeliveryState, Schedule};
-use countersign_domain::ids::{TenantNo, time_ordered};
+use countersign_domain::ids::TenantNo;
 
 use crate::contract::{AuditKey, EventRow, MerchantKind, Role, SignatureEncoding, Vocabulary};
 
@@ -15,14 +15,10 @@ macro_rules! goes_out {
     };
 }
 
-/// Numbers are drawn before their event is committed, so an earlier event of the same bizId may have a number that is later by
-/// about the time of a commit, in ms.
-const NUMBER_SLACK_MS: i64 = 10_000;
-
-/// Where the numbers of events lie that may come before this one of their bizId: from, up to. The likeliest place first.
+/// Where the numbers of events lie that may come before this one of their bizId: from, up to. The likeliest place first. An earlier one may also
+/// have any later number: it was drawn before the commit that put the two in order, or by a clock that was ahead then.
 pub(crate) const fn before(event: &EventRow) -> [(i64, i64); 2] {
-    let latest = time_ordered(event.created_at.plus_ms(NUMBER_SLACK_MS), 0);
-    [(i64::MIN, event.no.0), (event.no.0, latest)]
+    [(i64::MIN, event.no.0), (event.no.0, i64::MAX)]
 }
 
 /// A condition on an event `e` with its delivery `d`: whether it stands so. What is open goes by its application, as it is now. It is one that

@@ -119,7 +119,7 @@ fn a_schedule_is_written_as_it_is_read() {
 }
 
 #[test]
-fn a_verdict_leads_to_a_state_that_a_pending_delivery_may_take() {
+fn a_verdict_leads_to_a_state_and_an_instant() {
     let due_at = NOW;
     let table = [
         (Verdict::Delivered, (DeliveryState::Delivered, None)),
@@ -129,17 +129,6 @@ fn a_verdict_leads_to_a_state_that_a_pending_delivery_may_take() {
     ];
     for (verdict, wanted) in table {
         assert_eq!(verdict.state(), wanted);
-        assert!(DeliveryState::Pending.may_become(wanted.0));
-    }
-}
-
-#[test]
-fn what_is_held_delivered_or_dead_only_becomes_pending_again() {
-    for from in DeliveryState::ALL {
-        for to in DeliveryState::ALL {
-            let wanted = from == DeliveryState::Pending || to == DeliveryState::Pending;
-            assert_eq!(from.may_become(to), wanted, "{from:?} {to:?}");
-        }
     }
 }
 

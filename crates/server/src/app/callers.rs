@@ -32,8 +32,10 @@ use crate::chance::Chance;
 use crate::vault::{Vault, VaultError, secret_row};
 
 mod proof;
+mod there;
 
 pub use proof::{Ask, Authenticated, Cost, Refused, SignatureRefusal};
+use there::There;
 
 /// The most live secrets that an application can have.
 pub const LIVE_SECRETS_MAX: usize = 3;
@@ -84,6 +86,11 @@ impl LiveKey {
     }
 }
 
+/// Which of an application's live secrets, newest first, signs its callbacks: the one that was chosen, or the newest.
+pub fn signs_callbacks<T>(mut live: impl Iterator<Item = T> + Clone, is_chosen: impl Fn(&T) -> bool) -> Option<T> {
+    live.clone().find(is_chosen).or_else(|| live.next())
+}
+
 /// An application as it was last read, ready to verify its requests.
 #[derive(Debug)]
 pub struct KnownApplication {
@@ -114,9 +121,9 @@ pub struct CallbackKeys<'a> {
 impl KnownApplication {
     /// The keys of callbacks at `now`: the chosen one, or the newest live one where that has ended; beside it the newest other one.
     pub fn callback_keys(&self, now: UnixMillis) -> CallbackKeys<'_> {
-        let live = || self.keys.iter().filter(|k| k.is_live(now));
-        let signing = live().find(|k| k.signs_callbacks).or_else(|| live().next());
-        let next = live().find(|k| signing.is_some_and(|s| s.secret_id != k.secret_id));
+        let live = self.keys.iter().filter(move |k| k.is_live(now));
+        let signing = signs_callbacks(live.clone(), |k| k.signs_callbacks);
+        let next = live.clone().find(|k| signing.is_some_and(|s| s.secret_id != k.secret_id));
         CallbackKeys { signing, next }
     }
 
@@ -158,6 +165,8 @@ type Shard = RwLock<Entries>;
 pub struct Callers {
     shards: [Shard; SHARDS],
     hasher: RandomState,
+    /// Which ClientIds there are.
+    there: There,
     /// Stands in where there is no key, so that a refusal costs the same.
     nobody: SigningKey,
     /// The same where there is no sealed secret: the id of its key, and the secret.
@@ -186,12 +195,14 @@ impl Callers {
             fresh_until: AtomicU64::new(if is_shared { 0 } else { ALWAYS }),
             shards: std::array::from_fn(|_| RwLock::default()),
             hasher: RandomState::new(),
+            there: There::default(),
             nobody: SigningKey::new(&nobody),
         }
     }
 
-    /// Forgets an application, after any change of it or its secrets.
+    /// Forgets an application, after it was made and after any change of it or its secrets.
     pub fn forget(&self, client_id: &str) {
+        self.there.add(client_id);
         let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
         shard.changes += 1;
         shard.known.remove(client_id);
@@ -265,6 +276,7 @@ impl Callers {
     /// older state back, and a revoked secret with it.
     fn keep(&self, known: &Arc<KnownApplication>, changes: u64) {
         let client_id = known.application.client_id.as_str();
+        self.there.add(client_id);
         let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
         if shard.changes != changes {
             return;
@@ -316,7 +328,7 @@ impl App {
             {
                 return Ok(check.proved(known));
             }
-        } else if ask == Ask::Nobody {
+        } else if ask == Ask::Nobody && (kept.is_some() || !self.callers.there.has(headers.client_id)) {
             check.pad(&self.callers.nobody);
             return Ok(Authenticated::NotLookedUp);
         }

@@ -57,8 +57,6 @@ pub struct PriceAsk {
     pub buy: Currency,
     /// How much of one of them.
     pub given: Given,
-    /// When the request came.
-    pub arrived_at: UnixMillis,
 }
 
 /// Promises a merchant a price until the quote's end. The nonce is used up in the same batch.
@@ -72,6 +70,7 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
     let is_fresh = |way: &Way| !app.policy.prices.is_stale(&way.rate, app.clock.now());
     let way = found.filter(is_fresh).ok_or(AppError::NoRate)?;
     let (sold, bought) = price(way.rate.rate, way.direction, &way.rate.limits, ask.given).map_err(refuse)?;
+    let arrived = app.clock.now();
     loop {
         let now = app.clock.now();
         let life = i64::try_from(app.policy.prices.quote_life.as_millis()).unwrap_or(i64::MAX);
@@ -98,7 +97,7 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
             Ok(_) => return Ok(quote),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // One of this merchant's that are kept has this id: another one is drawn.
-            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)))) if app.may_decide_anew(ask.arrived_at) => {}
+            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)))) if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -126,8 +125,6 @@ pub struct Conversion {
     pub client_req_id: String,
     /// What it is.
     pub terms: Terms,
-    /// When the request came.
-    pub arrived_at: UnixMillis,
 }
 
 /// Makes an order of a quote; or, where the request was made before, answers with the order that it made, as it is now. The nonce is used up
@@ -140,6 +137,7 @@ pub async fn convert(
     actor: &Actor,
 ) -> Result<ConvertOrder, AppError> {
     let _turn = app.turns.take_soon(TurnKey::ConvertRequest(owner.no.0, asked.client_req_id.clone())).await?;
+    let arrived = app.clock.now();
     loop {
         if let Some(order) = made_before(app, owner, asked, claim).await? {
             return Ok(order);
@@ -169,7 +167,7 @@ pub async fn convert(
             Ok(_) => return Ok(order),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // Another node was first with this request, or with this quote; or an order has this number: look again.
-            Err(CommitError::Conflict(_)) if app.may_decide_anew(asked.arrived_at) => {}
+            Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -3,7 +3,7 @@
 use countersign_domain::convert::{self, ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
-use countersign_store::contract::{CommitError, Cursor, IdempotencyRow, MerchantRow};
+use countersign_store::contract::{CommitError, Cursor, MerchantRow, NewAnswer};
 use countersign_store::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage};
 use countersign_store::{ConvertStore as _, Store};
 use serde_json::json;
@@ -23,7 +23,7 @@ pub async fn insert(
     app: &App,
     owner: &MerchantRow,
     order: &ConvertOrder,
-    remember: Option<IdempotencyRow>,
+    remember: Option<NewAnswer>,
     actor: &Actor,
 ) -> Result<(), AppError> {
     let subject = order.order_id.to_string();
@@ -39,7 +39,7 @@ pub async fn insert(
         Write::InsertConvertOrder { tenant: owner.tenant, merchant: owner.no, order: Box::new(order.clone()) },
         Write::RecordAudit(Box::new(audit)),
     ];
-    writes.extend(remember.map(|row| Write::RememberAnswer(Box::new(row))));
+    writes.extend(remember.map(|answer| Write::RememberAnswer(Box::new(answer))));
     match app.store.commit(Batch(writes)).await {
         Ok(_) => Ok(()),
         Err(CommitError::Conflict(Conflict::Taken(Key::ConvertOrder(_)))) => {
@@ -71,7 +71,7 @@ pub async fn advance(
     app: &App,
     id: OrderId,
     next: ConvertStatus,
-    remember: impl Fn(&MerchantRow, &ConvertOrder) -> Option<IdempotencyRow>,
+    remember: impl Fn(&MerchantRow, &ConvertOrder) -> Option<NewAnswer>,
     actor: &Actor,
 ) -> Result<(MerchantRow, ConvertOrder), AppError> {
     let _turn = app.turns.take_soon(TurnKey::ConvertOrder(id.get())).await?;
@@ -88,7 +88,7 @@ pub async fn advance(
             Write::MoveConvertOrder { tenant: owner.tenant, order: Box::new(moved.clone()), at },
             Write::RecordAudit(Box::new(audit)),
         ];
-        writes.extend(remember(&owner, &moved).map(|row| Write::RememberAnswer(Box::new(row))));
+        writes.extend(remember(&owner, &moved).map(|answer| Write::RememberAnswer(Box::new(answer))));
         match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok((owner, moved)),
             // Another node was first: what it left says whether there is a move to make.

@@ -386,7 +386,7 @@ mod tests {
     use crate::run;
 
     fn nobody() -> Actor {
-        Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() }
+        Actor::system()
     }
 
     /// An application whose callbacks go out.

@@ -12,7 +12,7 @@ use super::{Actor, App};
 
 /// Nobody who calls.
 pub fn nobody() -> Actor {
-    Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() }
+    Actor::system()
 }
 
 /// An application of a merchant of its own: its ClientId.

@@ -7,7 +7,7 @@ use countersign_domain::ids::{SortedId, prefix};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
-use countersign_store::contract::{CommitError, Cursor, IdempotencyRow, Role, TokenRow};
+use countersign_store::contract::{CommitError, Cursor, IdempotencyRow, NewAnswer, Role, TokenRow};
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -42,11 +42,11 @@ impl fmt::Debug for PlainSecret {
 }
 
 /// A kept answer for what is made of a `T`; none where the caller sent no key.
-pub type Keep<'a, T> = dyn Fn(&T) -> Option<IdempotencyRow> + Send + Sync + 'a;
+pub type Keep<'a, T> = dyn Fn(&T) -> Option<NewAnswer> + Send + Sync + 'a;
 
 /// The write that keeps the answer for `made`, if one is to be kept.
 pub fn kept<T>(keep: &Keep<'_, T>, made: &T) -> Option<Write> {
-    keep(made).map(|row| Write::RememberAnswer(Box::new(row)))
+    keep(made).map(|answer| Write::RememberAnswer(Box::new(answer)))
 }
 
 /// A role's name in answers and requests.
@@ -234,23 +234,22 @@ pub struct Keyed {
 }
 
 impl Keyed {
-    /// The row that keeps `answer` (its secrets null).
-    ///
-    /// The scope of a row carries the period that it was made in, as long as an answer is kept. So a key that has ended
-    /// never stands in the way of its next use, and a row ends after its period, never in it.
-    pub fn row(&self, app: &App, answer: String) -> IdempotencyRow {
-        IdempotencyRow {
-            scope: self.scope_in(self.at.0.div_euclid(life_ms(app))),
+    /// What keeps `answer` (its secrets null). A key that has ended does not stand in the way of its next use.
+    pub fn answered(&self, app: &App, answer: String) -> NewAnswer {
+        let row = IdempotencyRow {
+            scope: self.scope.clone(),
             key: self.key.clone(),
             body_digest: self.body_digest,
             status: 200,
             answer,
             created_at: self.at,
-        }
+        };
+        NewAnswer { row, ended_before: self.ended_before(app) }
     }
 
-    fn scope_in(&self, period: i64) -> String {
-        format!("{}\n{period}", self.scope)
+    /// Answers that were kept before this instant have ended when this call comes.
+    fn ended_before(&self, app: &App) -> UnixMillis {
+        UnixMillis(self.at.0.saturating_sub(life_ms(app)).saturating_add(1))
     }
 }
 
@@ -260,19 +259,9 @@ fn life_ms(app: &App) -> i64 {
 
 /// The answer that was kept for the same call; none where it is the first. The same key with another body is refused.
 pub async fn recall(app: &App, call: &Keyed) -> Result<Option<IdempotencyRow>, AppError> {
-    let life = life_ms(app);
-    let period = call.at.0.div_euclid(life);
-    for period in [period, period - 1] {
-        let found = app.store.remembered(&call.scope_in(period), &call.key).await?;
-        if let Some(row) = found.filter(|row| call.at.0 < row.created_at.0.saturating_add(life)) {
-            return if row.body_digest == call.body_digest {
-                Ok(Some(row))
-            } else {
-                Err(AppError::IdempotencyKeyReused)
-            };
-        }
-    }
-    Ok(None)
+    let found = app.store.remembered(&call.scope, &call.key).await?;
+    let Some(row) = found.filter(|row| row.created_at >= call.ended_before(app)) else { return Ok(None) };
+    if row.body_digest == call.body_digest { Ok(Some(row)) } else { Err(AppError::IdempotencyKeyReused) }
 }
 
 /// Forgets answers whose life is over; called by housekeeping.
@@ -296,7 +285,12 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::clock::Clock;
+    use crate::config::{Config, Period};
+    use crate::run::{close_store, initialise, open_app};
 
     #[test]
     fn each_role_may_do_what_the_ones_below_may() {
@@ -318,5 +312,42 @@ mod tests {
         let seen = format!("{row:?}{plain:?}");
         assert!(!seen.contains(plain.expose()));
         assert!(row.token_id.starts_with("tok_") && row.token_id.len() == 30);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_key_stands_for_its_call_over_midnight_and_a_change_of_the_setting_and_not_longer() {
+        const DAY_MS: i64 = 86_400_000;
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("is made");
+        // A moment before midnight.
+        let midnight = UnixMillis(20_000 * DAY_MS);
+        let call = |ms: i64, body| Keyed {
+            scope: "tok_1\nPOST /merchants".to_owned(),
+            key: "k".to_owned(),
+            body_digest: [body; 32],
+            at: midnight.plus_ms(ms),
+        };
+        let app = open_app(&config, Clock::manual(midnight), None).await.expect("opens");
+        let keep = async |app: &App, call: &Keyed| {
+            let write = Write::RememberAnswer(Box::new(call.answered(app, format!("{}", call.at.0))));
+            app.store.commit(Batch(vec![write])).await
+        };
+        let told = async |app: &App, ms| {
+            recall(app, &call(ms, 1)).await.expect("answers").map(|row| row.created_at.0 - midnight.0)
+        };
+        // It came behind the next one, as it may on another node.
+        keep(&app, &call(1, 1)).await.expect("is kept");
+        assert_eq!(told(&app, -1).await, Some(1));
+        let taken = keep(&app, &call(-1, 1)).await;
+        assert!(matches!(taken, Err(CommitError::Conflict(Conflict::Taken(Key::Idempotency)))), "{taken:?}");
+        assert!(matches!(recall(&app, &call(2, 9)).await, Err(AppError::IdempotencyKeyReused)));
+        assert_eq!([told(&app, DAY_MS).await, told(&app, DAY_MS + 1).await], [Some(1), None]);
+        close_store(&app.store).expect("closes");
+        config.idempotency_life = Period(Duration::from_secs(2 * 86_400));
+        let longer = open_app(&config, Clock::manual(midnight), None).await.expect("opens again");
+        assert_eq!([told(&longer, 2 * DAY_MS).await, told(&longer, 2 * DAY_MS + 1).await], [Some(1), None]);
+        keep(&longer, &call(2 * DAY_MS + 1, 9)).await.expect("its next use");
+        assert!(matches!(recall(&longer, &call(2 * DAY_MS + 2, 1)).await, Err(AppError::IdempotencyKeyReused)));
     }
 }

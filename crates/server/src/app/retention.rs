@@ -20,8 +20,10 @@ use super::error::AppError;
 const LOOK_EVERY: Duration = Duration::from_secs(600);
 /// Between two portions, so that other writers get their turn.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Tenants, or applications, that are asked for at once.
+/// Tenants, or applications, that are asked for at once where each is counted.
 const PAGE: u32 = 64;
+/// Applications whose first events are looked at together.
+const LOOKED_AT: u32 = 1_000;
 /// Rounds of one look, each of a portion for every tenant and application; the next look goes on.
 const ROUNDS_MAX: u32 = 100_000;
 /// How far a report counts for each tenant and application: what is more is not said.
@@ -120,10 +122,10 @@ async fn events_round(app: &App) -> Result<u64, StoreError> {
     let (mut after, mut portions) = (None, 0);
     let Some(created_before) = before(app, app.policy.retention.events) else { return Ok(0) };
     loop {
-        let page = app.store.old_events(created_before, 1, Cursor { after, limit: PAGE }).await?;
+        let page = app.store.old_events(created_before, 1, Cursor { after, limit: LOOKED_AT }).await?;
         let Some(last) = page.last() else { return Ok(portions) };
         after = Some((last.tenant, last.application));
-        for old in &page {
+        for old in page.iter().filter(|old| old.events > 0) {
             let (tenant, application) = (old.tenant, old.application);
             portion(app, Write::ForgetEvents { tenant, application, created_before }).await?;
             portions += 1;

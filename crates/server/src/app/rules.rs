@@ -39,8 +39,6 @@ pub struct RuleChange {
     pub sub_merchant_id: String,
     /// What the version shall say.
     pub ask: RuleAsk,
-    /// When the request came.
-    pub arrived_at: UnixMillis,
 }
 
 /// Makes a version of a sub-account's rule. The nonce is used up in the same batch.
@@ -53,6 +51,7 @@ pub async fn change(
 ) -> Result<RuleVersion, AppError> {
     let sub = whose(app, institution, &change.sub_merchant_id).await?;
     let _turn = app.turns.take_soon(TurnKey::Rules(sub.no.0)).await?;
+    let arrived = app.clock.now();
     let mut hint = app.hints.head(sub.no);
     let mut not_before = UnixMillis(i64::MIN);
     loop {
@@ -80,7 +79,7 @@ pub async fn change(
                 return Ok(version);
             }
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
-            Err(CommitError::Conflict(conflict)) if app.may_decide_anew(change.arrived_at) => {
+            Err(CommitError::Conflict(conflict)) if app.may_decide_anew(arrived) => {
                 if let Conflict::PaidSince(_, paid_at) = conflict {
                     // A fee was worked out without this version meanwhile, so it begins behind that: the head is as it was read.
                     (not_before, hint) = (paid_at.plus_ms(1), head);

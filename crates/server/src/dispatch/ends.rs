@@ -23,7 +23,7 @@ pub(super) fn describe() {
 
 /// The line of the audit log, for the batch that makes the event dead. What the endpoint said is the attempt's.
 pub(super) fn death(event: &EventRow, attempt: &AttemptRow, now: UnixMillis) -> Write {
-    let system = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+    let system = Actor::system();
     let before = json!({ "state": event.state.name() }).to_string();
     let after = json!({
         "state": "dead",

@@ -260,7 +260,7 @@ fn batch_of_disabling(event: &EventRow, made: &Made, mut row: ApplicationRow, no
     if row.callback_enabled {
         row.callback_enabled = false;
         row.revision += 1;
-        let system = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+        let system = Actor::system();
         let before = r#"{"callback_enabled":true}"#.to_owned();
         let after = r#"{"callback_enabled":false,"why":"the endpoint answered 410"}"#.to_owned();
         let action = "application.disable_callbacks";

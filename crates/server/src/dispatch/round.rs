@@ -312,7 +312,9 @@ impl Dispatcher {
         let now = self.app.clock.now();
         let desk = self.desk.lock().await;
         let wait = |at: UnixMillis| Duration::from_millis(u64::try_from(at.0 - now.0).unwrap_or(0));
-        let next = desk.lineup.first_at().map_or(LOOK_EVERY, wait);
+        // Without a lane nothing may begin, whatever is due.
+        let first = desk.lineup.first_at().filter(|_| !desk.open.is_empty());
+        let next = first.map_or(LOOK_EVERY, wait);
         let due = desk.records.due_at().map(|at| at.saturating_duration_since(Instant::now()));
         next.min(due.unwrap_or(next)).clamp(WAIT_MIN, LOOK_EVERY)
     }

@@ -203,7 +203,8 @@ impl Story {
     fn tells(&mut self, callback: &Callback) -> Result<(), String> {
         let order = self.the_order();
         demand(self.callbacks.len() < CALLBACKS_MAX, "there are more callbacks than a file may hold")?;
-        let next = self.callbacks.last().map_or(self.freed, |before| before.sequence) + 1;
+        let before = self.callbacks.last().map_or(self.freed, |before| before.sequence);
+        let next = before.checked_add(1).ok_or("no sequence comes next")?;
         demand(callback.sequence == next, &format!("its sequence is {}, and {next} comes next", callback.sequence))?;
         demand(DeliveryState::from_name(&callback.state).is_some(), "its state is none")?;
         demand(callback.attempts >= 0, "it has less than no attempts")?;

@@ -35,7 +35,6 @@ impl super::signed::Operation for Operation {
                 sell_amount: amount("sellAmount", &asked.sell_amount)?,
                 buy_amount: amount("buyAmount", &asked.buy_amount)?,
             },
-            arrived_at: signed.arrived_at(),
         };
         let order = conversion::convert(app, signed.owner(), &asked, signed.claim(), &signed.actor()).await?;
         success(&edges::convert_order(&order))

@@ -32,7 +32,6 @@ impl super::signed::Operation for Operation {
                 Fixed::Sell(text) => Given::Sell(amount("sellAmount", text)?),
                 Fixed::Buy(text) => Given::Buy(amount("buyAmount", text)?),
             },
-            arrived_at: signed.arrived_at(),
         };
         success(&answer(&conversion::preview(app, signed.owner(), &ask, signed.claim()).await?))
     }

@@ -41,7 +41,6 @@ pub async fn change<T>(app: &App, signed: &Signed<'_, T>, wanted: Wanted<'_>) ->
         making: wanted.making,
         sub_merchant_id: wanted.sub_merchant_id.to_owned(),
         ask: RuleAsk { markup, effective_at, due_at },
-        arrived_at: signed.arrived_at(),
     };
     let version = rules::change(app, signed.institution(), &change, signed.claim(), &signed.actor()).await?;
     success(&made(app, wanted.sub_merchant_id, &version))

@@ -44,7 +44,6 @@ pub struct Signed<'a, T> {
     caller: Arc<KnownApplication>,
     acts_for: Option<MerchantRow>,
     claim: &'a ClaimKey,
-    arrived_at: UnixMillis,
     trace: &'a Trace,
     request: T,
 }
@@ -73,11 +72,6 @@ impl<T> Signed<'_, T> {
     /// The nonce, to be used up in the same batch as the effect.
     pub fn claim(&self) -> &ClaimKey {
         self.claim
-    }
-
-    /// When it came.
-    pub fn arrived_at(&self) -> UnixMillis {
-        self.arrived_at
     }
 
     /// Who did it, for the audit log.
@@ -200,7 +194,7 @@ impl Edge {
     ) -> Result<Vec<u8>, Failure> {
         let acts_for = self.identity(trace, O::ENDPOINT, &caller, headers).await?;
         let request = O::parse(input).map_err(|r| Failure::new(r.code, r.sentence))?;
-        let signed = Signed { caller, acts_for, claim, arrived_at: self.app.clock.now(), trace, request };
+        let signed = Signed { caller, acts_for, claim, trace, request };
         O::handle(&self.app, &signed).await
     }
 
@@ -321,7 +315,7 @@ fn within_rate(caller: &KnownApplication) -> Result<(), Failure> {
 
 /// 429 where an address has used its budget up.
 fn over_budget(reason: &'static str, grid: Duration) -> Failure {
-    let sentence = "too many requests from this address had a wrong signature; wait and correct the signature";
+    let sentence = "the ClientId or the signature is not right, and too many requests from this address had a wrong one; correct it, and wait";
     Failure { grid: Some(grid), ..Failure::new(Code::RateLimited, sentence).because(reason) }
 }
 

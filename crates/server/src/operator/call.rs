@@ -12,7 +12,7 @@ use axum::http::{Method, Response};
 use axum::response::IntoResponse;
 use countersign_protocol::code::Code;
 use countersign_protocol::sentence::of_header;
-use countersign_store::contract::IdempotencyRow;
+use countersign_store::contract::{IdempotencyRow, NewAnswer};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -60,11 +60,11 @@ impl Call {
         &self.desk.app
     }
 
-    /// The row that keeps `answer`, whose secrets are null already; none without a key.
-    pub fn keep(&self, answer: &impl Serialize) -> Option<IdempotencyRow> {
+    /// What keeps `answer`, whose secrets are null already; none without a key.
+    pub fn keep(&self, answer: &impl Serialize) -> Option<NewAnswer> {
         let keyed = self.keyed.as_ref()?;
         let text = serde_json::to_string(answer).expect("answers are texts, numbers and lists of them");
-        Some(keyed.row(self.app(), text))
+        Some(keyed.answered(self.app(), text))
     }
 
     /// Does what `act` does, or answers what was answered before. Calls with one key take turns.

@@ -15,10 +15,12 @@ const NONCE_MARGIN_MS: i64 = 5_000;
 /// How often the log says that every request is refused.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// Until the end: forgets nonces that no request can carry any more, and old answers.
+/// Learns which applications there are. Then, until the end: forgets nonces that no request can carry any more, and old answers.
 pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     let mut said = tell(&app, None);
+    let mut are_applications_known = app.learn_applications().await.is_ok();
     while housekeeping_is_due(&mut ended).await {
+        are_applications_known = are_applications_known || app.learn_applications().await.is_ok();
         said = tell(&app, said);
         forget_nonces(&app).await;
         if let Err(error) = operators::forget_answers(&app).await {
@@ -48,10 +50,11 @@ async fn forget_nonces(app: &App) {
 
 async fn forget_through(app: &App, through: UnixMillis) -> Result<(), String> {
     let horizon = match &app.store {
-        AnyStore::Sqlite(store) => store.newest_nonce_through(through),
-        AnyStore::Postgres(store) => store.newest_nonce_through(through).await.map_err(|error| error.to_string())?,
-        AnyStore::Model(_) => Some(through),
+        AnyStore::Sqlite(store) => store.newest_nonce_through(through).await,
+        AnyStore::Postgres(store) => store.newest_nonce_through(through).await,
+        AnyStore::Model(_) => Ok(Some(through)),
     };
+    let horizon = horizon.map_err(|error| error.to_string())?;
     if horizon.is_none() {
         // A disk that is full is found out while nobody asks for anything.
         trouble::try_a_change(app).await.map_err(|error| error.to_string())?;

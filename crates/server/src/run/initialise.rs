@@ -155,7 +155,7 @@ async fn first_batch(
     let token_expires_at = UnixMillis(now.0 + FIRST_TOKEN_LIFE_MS);
     let (token, operator_token) =
         make_token(chance, now, "first operator token", Role::Security, Some(token_expires_at));
-    let actor = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+    let actor = Actor::system();
     let audit = actor.did(None, now, "deployment.init", &token.token_id, String::new(), String::new());
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;

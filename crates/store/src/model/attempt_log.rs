@@ -108,6 +108,6 @@ impl State {
             }
         };
         let rest = all.into_iter().filter(|place| cursor.after.is_none_or(|after| *place > after));
-        page(rest.map(of).filter(|old| old.events > 0), cursor.limit)
+        page(rest.map(of), cursor.limit)
     }
 }

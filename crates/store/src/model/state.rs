@@ -16,7 +16,7 @@ use crate::batch::{ANSWERS_FORGOTTEN_MAX, Committed, Conflict, Guard, Key, USES_
 use crate::chain::{self, ChainKey, Link, START};
 use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
-    MerchantRow, SecretRow, StoreError, TokenRow, Uses,
+    MerchantRow, NewAnswer, SecretRow, StoreError, TokenRow, Uses,
 };
 use crate::redelivery::RedeliveryRow;
 
@@ -442,9 +442,10 @@ impl State {
         Ok(())
     }
 
-    fn remember(&mut self, row: &IdempotencyRow) -> Result<(), CommitError> {
+    fn remember(&mut self, NewAnswer { row, ended_before }: &NewAnswer) -> Result<(), CommitError> {
         let key = (row.scope.clone(), row.key.clone());
-        guard(!self.answers.contains_key(&key), || Conflict::Taken(Key::Idempotency))?;
+        let lives = self.answers.get(&key).is_some_and(|kept| kept.created_at >= *ended_before);
+        guard(!lives, || Conflict::Taken(Key::Idempotency))?;
         self.answers.insert(key, row.clone());
         Ok(())
     }

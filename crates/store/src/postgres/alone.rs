@@ -18,9 +18,7 @@ use crate::batch::{
     ANSWERS_FORGOTTEN_MAX, Batch, Committed, Conflict, DELIVERIES_TURNED_MAX, Guard, Key, USES_FORGOTTEN_MAX, Write,
 };
 use crate::chain::ChainKey;
-use crate::contract::{
-    ApplicationRow, CommitError, IdempotencyRow, MerchantRow, SecretRow, StoreError, TokenRow, Uses,
-};
+use crate::contract::{ApplicationRow, CommitError, MerchantRow, NewAnswer, SecretRow, StoreError, TokenRow, Uses};
 use crate::window::Undo;
 use crate::words;
 
@@ -454,9 +452,10 @@ impl<'a> Alone<'a> {
         self.run(Sql::DeliveryAgain, &[&tenant.0, &event.0, &due_at.0]).await.map(|_| ())
     }
 
-    async fn remember(&self, row: &IdempotencyRow) -> Result<(), Stop> {
+    async fn remember(&self, NewAnswer { row, ended_before }: &NewAnswer) -> Result<(), Stop> {
         let (digest, status, at) = (row.body_digest.as_slice(), i64::from(row.status), row.created_at.0);
-        let found = self.run(Sql::AnswerInsert, &[&row.scope, &row.key, &digest, &status, &row.answer, &at]).await?;
+        let answer: Params<'_> = &[&row.scope, &row.key, &digest, &status, &row.answer, &at, &ended_before.0];
+        let found = self.run(Sql::AnswerInsert, answer).await?;
         guard(&found, Conflict::Taken(Key::Idempotency))
     }
 }

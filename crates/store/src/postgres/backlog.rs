@@ -8,12 +8,15 @@ use super::nodes::numbers;
 use super::queries::{many, one};
 use super::session::Params;
 use super::statements::Sql;
+use crate::asker::Asker;
 use crate::backlog::{self, Backlog, Backlogs, DeadRow, Waiting};
 use crate::contract::{Cursor, StoreError};
 
 impl Backlogs for PostgresStore {
     async fn backlog(&self, tenant: TenantNo, of: ApplicationNo, most: u32) -> Result<Backlog, StoreError> {
-        let found = one(&self.readers, Sql::Backlog, &[&tenant.0, &of.0, &i64::from(most)], backlog::read).await?;
+        let found =
+            one(self.lists(Asker::Operator), Sql::Backlog, &[&tenant.0, &of.0, &i64::from(most)], backlog::read)
+                .await?;
         Ok(found.unwrap_or_default())
     }
 
@@ -21,14 +24,15 @@ impl Backlogs for PostgresStore {
         let (before, limit) = (page.after.unwrap_or(i64::MAX), i64::from(page.limit));
         match of {
             Some((tenant, of)) => {
-                many(&self.readers, Sql::DeadOf, &[&tenant.0, &of.0, &before, &limit], backlog::dead).await
+                many(self.lists(Asker::Operator), Sql::DeadOf, &[&tenant.0, &of.0, &before, &limit], backlog::dead)
+                    .await
             }
-            None => many(&self.readers, Sql::DeadOfAll, &[&before, &limit], backlog::dead).await,
+            None => many(self.lists(Asker::Operator), Sql::DeadOfAll, &[&before, &limit], backlog::dead).await,
         }
     }
 
     async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<Waiting, StoreError> {
         let asked: Params<'_> = &[&numbers(lanes), &i64::from(most)];
-        Ok(one(&self.readers, Sql::Waiting, asked, backlog::read_waiting).await?.unwrap_or_default())
+        Ok(one(self.lists(Asker::Server), Sql::Waiting, asked, backlog::read_waiting).await?.unwrap_or_default())
     }
 }

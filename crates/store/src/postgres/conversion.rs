@@ -14,6 +14,7 @@ use super::readers::Readers;
 use super::rows;
 use super::session::Params;
 use super::statements::Sql;
+use crate::asker::Asker;
 use crate::batch::{Conflict, Key};
 use crate::contract::{Cursor, StoreError};
 use crate::conversion::{
@@ -149,17 +150,18 @@ impl ConvertStore for PostgresStore {
     ) -> Result<ConvertOrderPage, StoreError> {
         let below = cursor.after.map_or(i64::MAX, OrderId::get);
         let of = filter.of.map(|(tenant, merchant)| [merchant.0, tenant.0]);
-        let edge = if filter.is_bounded() { edge(&self.readers, below, of, looked_max).await? } else { None };
+        let from = self.lists(Asker::Operator);
+        let edge = if filter.is_bounded() { edge(from, below, of, looked_max).await? } else { None };
         let (above, limit) = (edge.map_or(0, OrderId::get), i64::from(cursor.limit) + 1);
         let status = filter.status.map(ConvertStatus::code);
         let asked: Params<'_> = &[&below, &above, &limit, &status];
         let found = match (&of, filter.status) {
             (Some([merchant, tenant]), _) => {
                 let asked: Params<'_> = &[&below, &above, &limit, &status, merchant, tenant];
-                many(&self.readers, Sql::ConvertOrdersOf, asked, listed).await?
+                many(from, Sql::ConvertOrdersOf, asked, listed).await?
             }
-            (None, Some(ConvertStatus::Created)) => many(&self.readers, Sql::ConvertOrdersOpen, asked, listed).await?,
-            (None, _) => many(&self.readers, Sql::ConvertOrders, asked, listed).await?,
+            (None, Some(ConvertStatus::Created)) => many(from, Sql::ConvertOrdersOpen, asked, listed).await?,
+            (None, _) => many(from, Sql::ConvertOrders, asked, listed).await?,
         };
         Ok(order_page(found, cursor.limit, edge))
     }

@@ -20,8 +20,8 @@ pub(super) const EVENTS_DEAD: &str = listed!(
 /// The first events of an application, and whether each may go.
 macro_rules! first_events {
     () => {
-        "(SELECT e.seq, e.created_at < $1 AND d.state IN ('delivered', 'dead') AS goes FROM event e
-          JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+        "(SELECT e.seq, coalesce(e.created_at < $1 AND d.state IN ('delivered', 'dead'), false) AS goes FROM event e
+          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
           WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no ORDER BY e.seq LIMIT $2)"
     };
 }
@@ -39,7 +39,7 @@ pub(super) const OLD: &str = concat!(
      coalesce(sum(octet_length(e.body) + octet_length(e.data)), 0)::bigint AS bytes
      FROM event e JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
      WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no AND e.seq < stays.seq) x
-     WHERE (c.tenant_no, c.application_no) > ($3, $4) AND x.events > 0 ORDER BY c.tenant_no, c.application_no LIMIT $5"
+     WHERE (c.tenant_no, c.application_no) > ($3, $4) ORDER BY c.tenant_no, c.application_no LIMIT $5"
 );
 
 /// Events of three applications in turns, all of one business, none of them open; every hundredth is dead.

@@ -59,6 +59,7 @@ use tokio::sync::{Mutex as FairMutex, broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::asker::Asker;
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::batch::{Batch, Committed, Write};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
@@ -84,11 +85,16 @@ use signals::Herald;
 pub use durability::{Durability, ServerState};
 pub use options::PostgresOptions;
 
+/// Lists that are read at once, of each [`Asker`].
+const LISTS_MAX: usize = 2;
+
 /// A store in a PostgreSQL database, shared with any number of other nodes. Dropping it ends its connections.
 #[derive(Debug)]
 pub struct PostgresStore {
     dial: Arc<Dial>,
     readers: Readers,
+    /// By [`Asker`].
+    lists: Box<[Readers; Asker::COUNT]>,
     nonces: Arc<Nonces>,
     lanes: Vec<mpsc::Sender<Job>>,
     pulses: Vec<Arc<Pulse>>,
@@ -157,6 +163,7 @@ impl PostgresStore {
         tokio::spawn(settler.run(queue));
         Ok(Self {
             readers: Readers::new(Arc::clone(&dial), readers),
+            lists: Box::new(std::array::from_fn(|_| Readers::in_turns(Arc::clone(&dial), LISTS_MAX))),
             heart: Box::new(Aside::new(Arc::clone(&dial))),
             watch: Box::new(Aside::new(Arc::clone(&dial))),
             house: Box::new(FairMutex::new(Line::new(Arc::clone(&dial), purge::HOUSE))),
@@ -170,6 +177,11 @@ impl PostgresStore {
             heard: OnceLock::new(),
             endless: Mutex::new(vec![calling]),
         })
+    }
+
+    /// Where lists are read.
+    fn lists(&self, asker: Asker) -> &Readers {
+        &self.lists[asker as usize]
     }
 
     /// What would survive the loss of the primary, as it is now.
@@ -250,7 +262,7 @@ impl Store for PostgresStore {
     }
 
     async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
-        queries::applications(&self.readers, of, &page).await
+        queries::applications(self.lists(Asker::Operator), of, &page).await
     }
 
     async fn secrets_not_under(
@@ -259,7 +271,7 @@ impl Store for PostgresStore {
         after: Option<String>,
         limit: u32,
     ) -> Result<Vec<SealedSecret>, StoreError> {
-        queries::secrets_not_under(&self.readers, key_id, after.as_deref(), limit).await
+        queries::secrets_not_under(self.lists(Asker::Server), key_id, after.as_deref(), limit).await
     }
 
     async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
@@ -272,7 +284,7 @@ impl Store for PostgresStore {
         kind: Option<MerchantKind>,
         page: Cursor,
     ) -> Result<Vec<MerchantRow>, StoreError> {
-        queries::merchants(&self.readers, tenant, kind, &page).await
+        queries::merchants(self.lists(Asker::Operator), tenant, kind, &page).await
     }
 
     async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
@@ -284,7 +296,7 @@ impl Store for PostgresStore {
     }
 
     async fn tokens(&self, page: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
-        queries::tokens(&self.readers, &page).await
+        queries::tokens(self.lists(Asker::Operator), &page).await
     }
 
     async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
@@ -306,7 +318,7 @@ impl Store for PostgresStore {
         of: MerchantNo,
         page: Cursor,
     ) -> Result<Vec<RuleVersion>, StoreError> {
-        queries::rule_versions(&self.readers, tenant, of, &page).await
+        queries::rule_versions(self.lists(Asker::Operator), tenant, of, &page).await
     }
 
     async fn rule_page(
@@ -317,7 +329,7 @@ impl Store for PostgresStore {
         offset: u64,
         limit: u32,
     ) -> Result<RulePage, StoreError> {
-        queries::rule_page(&self.readers, tenant, &filter, now, offset, limit).await
+        queries::rule_page(self.lists(Asker::Merchant), tenant, &filter, now, offset, limit).await
     }
 
     async fn convert_order(
@@ -334,7 +346,7 @@ impl Store for PostgresStore {
     }
 
     async fn owed(&self, lanes: LaneSet, page: Cursor<ApplicationNo>) -> Result<Vec<OwedRow>, StoreError> {
-        queries::owed(&self.readers, lanes, &page).await
+        queries::owed(self.lists(Asker::Server), lanes, &page).await
     }
 
     async fn pending_of(&self, portion: Portion) -> Result<Pending, StoreError> {
@@ -373,7 +385,7 @@ impl Store for PostgresStore {
         most: u32,
         page: Cursor<TenantNo>,
     ) -> Result<Vec<OldBytes>, StoreError> {
-        attempt_log::old_bytes(&self.readers, begun_before, most, &page).await
+        attempt_log::old_bytes(self.lists(Asker::Operator), begun_before, most, &page).await
     }
 
     async fn old_events(
@@ -382,11 +394,11 @@ impl Store for PostgresStore {
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> Result<Vec<OldEvents>, StoreError> {
-        attempt_log::old_events(&self.readers, created_before, most, &page).await
+        attempt_log::old_events(self.lists(Asker::Operator), created_before, most, &page).await
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {
-        event_list::events(&self.readers, filter, &page, looked_max).await
+        event_list::events(self.lists(Asker::Operator), filter, &page, looked_max).await
     }
 
     async fn events_after(
@@ -396,15 +408,15 @@ impl Store for PostgresStore {
         after: i64,
         limit: u32,
     ) -> Result<Vec<EventRow>, StoreError> {
-        queries::events_after(&self.readers, tenant, of, after, limit).await
+        queries::events_after(self.lists(Asker::Merchant), tenant, of, after, limit).await
     }
 
     async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {
-        redelivery::sought(&self.readers, &span).await
+        redelivery::sought(self.lists(Asker::Server), &span).await
     }
 
     async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
-        redelivery::count(&self.readers, &span).await
+        redelivery::count(self.lists(Asker::Operator), &span).await
     }
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
@@ -416,7 +428,7 @@ impl Store for PostgresStore {
     }
 
     async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
-        queries::audit(&self.readers, &page).await
+        queries::audit(self.lists(Asker::Operator), &page).await
     }
 
     fn chain_audit(&self, key: ChainKey) {
@@ -425,11 +437,11 @@ impl Store for PostgresStore {
     }
 
     async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Result<Vec<ChainLine>, StoreError> {
-        queries::audit_chain(&self.readers, &page).await
+        queries::audit_chain(self.lists(Asker::Operator), &page).await
     }
 
     async fn audit_heads(&self, page: Cursor) -> Result<Vec<ChainHead>, StoreError> {
-        queries::audit_heads(&self.readers, &page).await
+        queries::audit_heads(self.lists(Asker::Operator), &page).await
     }
 
     async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::asker::Asker;
+
 /// How a PostgreSQL store is opened. [`PostgresOptions::new`] has the shipped settings.
 #[derive(Clone)]
 pub struct PostgresOptions {
@@ -52,7 +54,7 @@ impl PostgresOptions {
     pub const fn connections(&self) -> usize {
         /// For nonces, leases, signals and announcements, and a few that come and go: start, housekeeping, questions about the server.
         const OTHERS: usize = 6;
-        self.lanes + self.readers + OTHERS
+        self.lanes + self.readers + super::LISTS_MAX * Asker::COUNT + OTHERS
     }
 }
 

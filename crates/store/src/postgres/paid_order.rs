@@ -7,6 +7,7 @@ use super::PostgresStore;
 use super::queries::many;
 use super::session::Params;
 use super::statements::Sql;
+use crate::asker::Asker;
 use crate::contract::{Cursor, StoreError};
 use crate::paid_order::{self, Numbers, PaidOrder, PaidOrders, PaidSpan, Payee, read};
 
@@ -31,11 +32,11 @@ impl PostgresStore {
         match of {
             Payee::Merchant(tenant, merchant) => {
                 let of: Params<'_> = &[&tenant.0, &merchant.0, &after, &end, &from.0, &to.0, &limit];
-                many(&self.readers, sql, of, read).await
+                many(self.lists(Asker::Operator), sql, of, read).await
             }
             Payee::Tenant(tenant) => {
                 let of: Params<'_> = &[&tenant.0, &after, &end, &from.0, &to.0, &limit];
-                many(&self.readers, sql, of, read).await
+                many(self.lists(Asker::Operator), sql, of, read).await
             }
         }
     }

@@ -20,6 +20,7 @@ use super::readers::Readers;
 use super::rows::{self, Fields};
 use super::session::Params;
 use super::statements::Sql;
+use crate::asker::Asker;
 use crate::batch::{Conflict, Key};
 use crate::contract::{CommitError, Cursor, MerchantRow, StoreError};
 use crate::payment_listing::{Asked, Listing, Value, page};
@@ -336,14 +337,14 @@ impl PaymentOrders for PostgresStore {
         let listing = Listing::new(&filter, now, cursor.after, '$');
         let mut edge = None;
         if let Some(asked) = listing.edge(looked_max) {
-            let found = listed(&self.readers, PAYMENT_ORDERS_EDGE, asked).await?;
+            let found = listed(self.lists(Asker::Operator), PAYMENT_ORDERS_EDGE, asked).await?;
             let read = |row: &Row| {
                 let mut f = Fields::new(row, "payment_order", 0, 0);
                 PrepayId::from_parts(f.int()?, f.int()?).ok_or_else(|| f.corrupt())
             };
             edge = found.first().map(read).transpose()?;
         }
-        let found = listed(&self.readers, PAYMENT_ORDERS, listing.rows(edge, cursor.limit)).await?;
+        let found = listed(self.lists(Asker::Operator), PAYMENT_ORDERS, listing.rows(edge, cursor.limit)).await?;
         let orders = found.iter().map(read_listed).collect::<Result<_, _>>()?;
         Ok(page(orders, cursor.limit, edge))
     }

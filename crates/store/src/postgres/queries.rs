@@ -1,10 +1,14 @@
 //! Every read: which statement, and what its rows mean.
 
+use std::future::poll_fn;
+use std::pin::pin;
+
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
+use futures_core::Stream as _;
 use tokio_postgres::Row;
 
 use super::nodes::numbers;
@@ -186,15 +190,25 @@ pub(super) async fn rule_page(
     offset: u64,
     limit: u32,
 ) -> Found<RulePage> {
-    let found = from.rows(Sql::RulePage, &[&tenant.0, &filter.sub_merchant_id]).await?;
-    let mut page = PageBuilder::new(filter, now, offset, limit);
-    for row in &found {
+    let read = |page: &mut PageBuilder<'_>, row: &Row| {
         let mut fields = rows::Fields::new(row, "merchant", 1, 0);
         let (merchant_id, version_no) = (fields.text()?, fields.opt_int()?);
         let found = version_no.map(|no| head(row, 3, no)).transpose()?;
         page.add(&merchant_id, found.as_ref());
-    }
-    Ok(page.finish())
+        Ok(())
+    };
+    // An institution may have a hundred thousand sub-accounts: they are never in memory together.
+    let walked = from.read(|session| async move {
+        let mut page = PageBuilder::new(filter, now, offset, limit);
+        let mut found = pin!(session.stream(Sql::RulePage, &[&tenant.0, &filter.sub_merchant_id]).await?);
+        while let Some(row) = poll_fn(|cx| found.as_mut().poll_next(cx)).await {
+            if let Err(error) = read(&mut page, &row?) {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(page.finish()))
+    });
+    Box::pin(walked).await?
 }
 
 pub(super) async fn convert_order(

@@ -1,10 +1,12 @@
-//! Connections for reads: one for each worker thread, so that many reads are on their way at once and none waits for a free one.
+//! Connections for reads. Point reads have one for each worker thread, so that many are on their way at once and none waits for a free one.
+//! Lists have others, each to itself: whatever stands in the pipeline behind one that takes seconds would take as long.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::{Error, Row};
 
@@ -47,24 +49,78 @@ impl Slot {
     }
 }
 
-/// All connections for reads.
+/// Places that are given to one read at a time.
+#[derive(Debug)]
+struct Turns {
+    free: Semaphore,
+    /// Which places are free.
+    places: Mutex<Vec<usize>>,
+}
+
+/// All connections for reads of one kind.
 #[derive(Debug)]
 pub(super) struct Readers {
     dial: Arc<Dial>,
     slots: Vec<Slot>,
+    /// None: each thread's reads share a connection.
+    turns: Option<Turns>,
+}
+
+/// A place that a read has.
+struct Taken<'a> {
+    slot: &'a Slot,
+    /// Where it goes back to; none: others have it, too.
+    back: Option<(&'a Turns, usize, SemaphorePermit<'a>)>,
+    /// What is asked over it now.
+    under_way: Option<Arc<Session>>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let Some((turns, place, permit)) = self.back.take() else { return };
+        // Nobody waits for the answer any more; whoever has the place next would.
+        if let Some(session) = self.under_way.take() {
+            self.slot.end(&session);
+        }
+        turns.places.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+        drop(permit);
+    }
+}
+
+fn slots(count: usize) -> Vec<Slot> {
+    (0..count.max(1)).map(|_| Slot::default()).collect()
+}
+
+fn silent() -> StoreError {
+    StoreError::Unavailable("the database does not answer".to_owned())
 }
 
 impl Readers {
+    /// For point reads: so many connections, shared by threads.
     pub(super) fn new(dial: Arc<Dial>, count: usize) -> Self {
-        Self { dial, slots: (0..count.max(1)).map(|_| Slot::default()).collect() }
+        Self { dial, slots: slots(count), turns: None }
+    }
+
+    /// For lists: so many at once, each on a connection of its own.
+    pub(super) fn in_turns(dial: Arc<Dial>, count: usize) -> Self {
+        let slots = slots(count);
+        let turns = Turns { free: Semaphore::new(slots.len()), places: Mutex::new((0..slots.len()).collect()) };
+        Self { dial, slots, turns: Some(turns) }
     }
 
     pub(super) fn limits(&self) -> Limits {
         self.dial.limits()
     }
 
-    fn slot(&self) -> &Slot {
-        &self.slots[THREAD.with(Cell::get) % self.slots.len()]
+    async fn place(&self, deadline: Instant) -> Result<Taken<'_>, StoreError> {
+        let Some(turns) = &self.turns else {
+            let slot = &self.slots[THREAD.with(Cell::get) % self.slots.len()];
+            return Ok(Taken { slot, back: None, under_way: None });
+        };
+        let crowded = || StoreError::Unavailable("too many lists are asked for at once".to_owned());
+        let permit = timeout_at(deadline, turns.free.acquire()).await.map_err(|_| crowded())?.map_err(|_| crowded())?;
+        let place = turns.places.lock().unwrap_or_else(PoisonError::into_inner).pop().ok_or_else(crowded)?;
+        Ok(Taken { slot: &self.slots[place], back: Some((turns, place, permit)), under_way: None })
     }
 
     async fn session(&self, slot: &Slot) -> Result<Arc<Session>, StoreError> {
@@ -80,19 +136,22 @@ impl Readers {
         Ok(session)
     }
 
-    /// Reads on a connection of this thread; once more on a new one if that one turns out to be broken.
+    /// Reads on a connection; once more on a new one if that one turns out to be broken.
     pub(super) async fn read<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let slot = self.slot();
         let deadline = Instant::now() + self.limits().read();
-        let silent = || StoreError::Unavailable("the database does not answer".to_owned());
+        let mut taken = self.place(deadline).await?;
+        let slot = taken.slot;
         let mut tries = 0;
         loop {
             tries += 1;
             let session = timeout_at(deadline, self.session(slot)).await.map_err(|_| silent())??;
-            match timeout_at(deadline, ask(Arc::clone(&session))).await {
+            taken.under_way = Some(Arc::clone(&session));
+            let answer = timeout_at(deadline, ask(Arc::clone(&session))).await;
+            taken.under_way = None;
+            match answer {
                 Ok(Ok(found)) => return Ok(found),
                 Ok(Err(error)) if trouble(&error) == Trouble::Lost => {
                     slot.end(&session);

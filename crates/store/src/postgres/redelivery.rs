@@ -2,9 +2,8 @@
 
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
-use tokio_postgres::Row;
 
-use super::alone::Stop;
+use super::alone::{Stop, guard};
 use super::nodes::numbers;
 use super::queries::{Found, many, one};
 use super::readers::Readers;
@@ -12,7 +11,6 @@ use super::rows::Fields;
 use super::session::{Params, Session};
 use super::statements::Sql;
 use crate::batch::{Conflict, Key};
-use crate::contract::CommitError;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, read};
 
 /// Does a write, and judges its guard by what it finds.
@@ -33,18 +31,14 @@ pub(super) async fn write(on: &Session, write: &RedeliveryWrite) -> Result<(), S
             }
             let ended_at = ended_at.map(|at| at.0);
             let place: Params<'_> = &[&tenant, &id.as_slice(), &application, from, to, &done, &ended_at];
-            held(&on.run(Sql::RedeliveryMove, place).await?, moved)
+            guard(&on.run(Sql::RedeliveryMove, place).await?, moved)
         }
         RedeliveryWrite::Stop { id, at, .. } => {
             let id = id.0.to_be_bytes();
             let of: Params<'_> = &[&tenant, &id.as_slice(), &application, &at.0];
-            held(&on.run(Sql::RedeliveryStop, of).await?, moved)
+            guard(&on.run(Sql::RedeliveryStop, of).await?, moved)
         }
     }
-}
-
-fn held(found: &[Row], otherwise: Conflict) -> Result<(), Stop> {
-    if found.is_empty() { Err(Stop::Refused(CommitError::Conflict(otherwise))) } else { Ok(()) }
 }
 
 async fn start(on: &Session, row: &RedeliveryRow) -> Result<(), Stop> {
@@ -64,7 +58,7 @@ async fn start(on: &Session, row: &RedeliveryRow) -> Result<(), Stop> {
         &row.is_at_least,
         &row.created_at.0,
     ];
-    held(&on.run(Sql::RedeliveryInsert, params).await?, Conflict::Taken(Key::Redelivery(sought.application)))
+    guard(&on.run(Sql::RedeliveryInsert, params).await?, Conflict::Taken(Key::Redelivery(sought.application)))
 }
 
 pub(super) async fn sought(from: &Readers, span: &Span) -> Found<Vec<(EventNo, i64)>> {

@@ -35,6 +35,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { number: 16, name: "paid_by_number", sql: include_str!("../../migrations/postgres/0016_paid_by_number.sql") },
     Step { number: 17, name: "convert_lists", sql: include_str!("../../migrations/postgres/0017_convert_lists.sql") },
     Step { number: 18, name: "last_paid", sql: include_str!("../../migrations/postgres/0018_last_paid.sql") },
+    Step { number: 19, name: "answers", sql: include_str!("../../migrations/postgres/0019_answers.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

@@ -15,7 +15,9 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, Row, Socket, Statement, Transaction};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Error, NoTls, Notification, Row, RowStream, Socket, Statement, Transaction,
+};
 
 use super::fault::{Failure, words};
 use super::hosts::{each_host, guarded};
@@ -388,6 +390,11 @@ impl Session {
     /// Runs one statement.
     pub(super) async fn run(&self, sql: Sql, params: Params<'_>) -> Result<Vec<Row>, Error> {
         self.client.query(self.statement(sql).await?, params).await
+    }
+
+    /// The same, row by row as they come: for what may be long.
+    pub(super) async fn stream(&self, sql: Sql, params: Params<'_>) -> Result<RowStream, Error> {
+        self.client.query_raw(self.statement(sql).await?, params.iter().copied()).await
     }
 
     /// The same, to be sent in a pipeline.

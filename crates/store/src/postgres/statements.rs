@@ -346,8 +346,8 @@ statements! {
                          $5::bytea[], $6::bytea[], $7::bytea[], $8::bigint[], $9::boolean[])";
     BytesForget: "DELETE FROM attempt_bytes WHERE $1 = tenant_no + 0 AND ctid = ANY(ARRAY(SELECT o.ctid FROM attempt_bytes o
                   WHERE o.tenant_no = $1 AND o.at < $2 ORDER BY o.at LIMIT $3 FOR UPDATE SKIP LOCKED))";
-    EventsOldest: "SELECT e.event_no, e.created_at < $3 AND d.state IN ('delivered', 'dead') FROM event e
-                   JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+    EventsOldest: "SELECT e.event_no, coalesce(e.created_at < $3 AND d.state IN ('delivered', 'dead'), false) FROM event e
+                   LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
                    WHERE e.tenant_no = $1 AND e.application_no = $2 ORDER BY e.seq LIMIT $4";
     DeliveriesOverLock: "SELECT event_no FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])
                          AND state IN ('delivered', 'dead') ORDER BY event_no FOR UPDATE";
@@ -398,7 +398,9 @@ statements! {
                      AND application_no = $3 AND state = 'running' RETURNING 1::bigint";
 
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
-                   VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1::bigint";
+                   VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (scope, key) DO UPDATE SET body_digest = EXCLUDED.body_digest,
+                   status = EXCLUDED.status, answer = EXCLUDED.answer, created_at = EXCLUDED.created_at
+                   WHERE idempotency.created_at < $7 RETURNING 1::bigint";
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
                     WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2)";
     // Numbers within a tenant have no gap: whoever appends holds the tenant's head until that transaction ends, and nobody else's.

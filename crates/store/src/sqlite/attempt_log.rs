@@ -145,20 +145,13 @@ pub(super) fn old_events(
     let (tenant, application) = page.after.map_or((i64::MIN, i64::MIN), |(tenant, of)| (tenant.0, of.0));
     let applications =
         "SELECT tenant_no, application_no FROM event_counter WHERE (tenant_no, application_no) > (?1, ?2)
-                        ORDER BY tenant_no, application_no";
-    let applications = many(conn, applications, [tenant, application], |row| {
+                        ORDER BY tenant_no, application_no LIMIT ?3";
+    let applications = many(conn, applications, [tenant, application, i64::from(page.limit)], |row| {
         let mut f = Fields::new(row, "event_counter", 0, 1);
         Ok((TenantNo(f.int()?), ApplicationNo(f.int()?)))
     })?;
-    let mut found = Vec::new();
-    for (tenant, application) in applications {
-        if found.len() >= usize::try_from(page.limit).unwrap_or(usize::MAX) {
-            break;
-        }
-        let old = old_events_of(conn, tenant, application, created_before, most)?;
-        found.extend(Some(old).filter(|old| old.events > 0));
-    }
-    Ok(found)
+    let old = |(tenant, application)| old_events_of(conn, tenant, application, created_before, most);
+    applications.into_iter().map(old).collect()
 }
 
 /// The first events of an application, and whether each may go. Read row by row: what is behind the first that stays is not looked at.

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::SqliteStore;
 use super::queries::{Found, many, one};
-use super::readers::Asker;
+use crate::asker::Asker;
 use crate::backlog::{self, Backlog, Backlogs, DeadRow, Waiting, dead_columns};
 use crate::contract::{Cursor, StoreError};
 

@@ -111,8 +111,8 @@ mod tests {
 
     use super::super::open::connect;
     use super::super::presence::Presence;
-    use super::super::readers::Asker;
     use super::*;
+    use crate::asker::Asker;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn long_reads_hold_the_log_back_once_and_then_wait() {

@@ -10,10 +10,10 @@ use super::SqliteStore;
 use super::apply::{Applier, Stop};
 use super::guards::guard;
 use super::queries::{Found, many, one, order_columns};
-use super::readers::Asker;
 use super::rows;
 use super::statements::{Kept, Sql};
 use super::writes::insert_order;
+use crate::asker::Asker;
 use crate::batch::{Conflict, Key};
 use crate::contract::{Cursor, StoreError};
 use crate::conversion::{

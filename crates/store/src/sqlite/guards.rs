@@ -93,8 +93,9 @@ impl Applier<'_> {
             Write::Defer { tenant, event, behind, .. } => self.check_waits(*tenant, *event, *behind)?,
             Write::Redeliver { tenant, event, .. } => self.check_redelivery(*tenant, *event)?,
             Write::Redelivery(write) => self.check_redeliveries(write)?,
-            Write::RememberAnswer(row) => {
-                self.fresh(Sql::AnswerTaken, params![row.scope, row.key], Key::Idempotency)?;
+            Write::RememberAnswer(new) => {
+                let of = params![new.row.scope, new.row.key, new.ended_before.0];
+                self.fresh(Sql::AnswerTaken, of, Key::Idempotency)?;
             }
             Write::Guard(rests_on) => self.check_alone(rests_on)?,
             Write::Turn { .. }

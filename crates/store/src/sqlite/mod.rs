@@ -46,6 +46,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
+use crate::asker::Asker;
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
@@ -61,7 +62,7 @@ use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
 use nonces::{Hold, MarkNeed, Nonces};
 use presence::Presence;
-use readers::{Asker, Readers};
+use readers::Readers;
 use writer::{Message, Task};
 
 pub use copying::Revival;

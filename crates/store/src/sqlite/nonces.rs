@@ -3,6 +3,7 @@
 //! Invariant: no nonce is given out unless its timestamp lies at or below the durable replay mark. After a reboot of the machine
 //! the journal may have lost its unsynced end, and everything at or below that mark that is not known is `Unknowable`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::journal::Journal;
@@ -176,8 +177,11 @@ impl super::SqliteStore {
         UnixMillis(self.nonces.horizon())
     }
 
-    /// The largest timestamp of a nonce that a purge up to `horizon` would forget; none: it would forget nothing.
-    pub fn newest_nonce_through(&self, horizon: UnixMillis) -> Option<UnixMillis> {
-        self.nonces.newest_through(horizon.0).map(UnixMillis)
+    /// The largest timestamp of a nonce that a purge up to `horizon` would forget; none: it would forget nothing. Walked on a thread that may
+    /// block: there may be millions.
+    pub async fn newest_nonce_through(&self, horizon: UnixMillis) -> Result<Option<UnixMillis>, StoreError> {
+        let nonces = Arc::clone(&self.nonces);
+        let newest = tokio::task::spawn_blocking(move || nonces.newest_through(horizon.0)).await;
+        newest.map(|newest| newest.map(UnixMillis)).map_err(|error| StoreError::Unavailable(error.to_string()))
     }
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 use super::SqliteStore;
 use super::fault::fault;
 use super::queries::{Found, many, one};
-use super::readers::Asker;
+use crate::asker::Asker;
 use crate::contract::{Cursor, StoreError};
 use crate::paid_order::{
     self, Numbers, PaidOrder, PaidOrders, PaidSpan, Payee, paid_late, paid_order_columns, paid_soon, read,

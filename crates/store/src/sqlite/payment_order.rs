@@ -9,9 +9,9 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::queries::{Found, many, merchant_columns, one};
-use super::readers::Asker;
 use super::statements::{Kept, Sql};
 use super::{SqliteStore, rows};
+use crate::asker::Asker;
 use crate::contract::{Cursor, MerchantRow, StoreError};
 use crate::payment_listing::{Asked, Listing, Value, page};
 use crate::payment_order::{

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use super::fault::fault;
 use super::open::stable_plans;
 use super::presence::Presence;
+use crate::asker::Asker;
 use crate::contract::StoreError;
 
 /// Page cache of one reading connection.
@@ -32,16 +33,6 @@ static NEXT_STORE: AtomicU64 = AtomicU64::new(1);
 thread_local! {
     /// This thread's reader of each store that is open.
     static MINE: RefCell<Vec<(u64, Arc<Slot>)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Who asks for a long read. Each kind has places of its own: an operator who asks for lists without end keeps neither a merchant's list
-/// waiting nor a callback that is due.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Asker {
-    /// The dispatcher and whatever else the server does by itself.
-    Server,
-    Merchant,
-    Operator,
 }
 
 /// A connection and, while one is kept, the count of commits at which its snapshot was opened.
@@ -73,7 +64,7 @@ pub(super) struct Readers {
     /// For long reads: connections without a snapshot, lent to whoever has a permit.
     spare: Mutex<Vec<Connection>>,
     /// By [`Asker`].
-    permits: [Arc<Semaphore>; 3],
+    permits: [Arc<Semaphore>; Asker::COUNT],
     /// Shared by long reads; the checkpointer takes it alone when they overlap so that one always holds the log.
     lists: RwLock<()>,
     closed: Mutex<bool>,

@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
     Step { number: 16, name: "paid_by_number", sql: include_str!("../../migrations/sqlite/0016_paid_by_number.sql") },
     Step { number: 17, name: "convert_lists", sql: include_str!("../../migrations/sqlite/0017_convert_lists.sql") },
     Step { number: 18, name: "last_paid", sql: include_str!("../../migrations/sqlite/0018_last_paid.sql") },
+    Step { number: 19, name: "answers", sql: include_str!("../../migrations/sqlite/0019_answers.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
@@ -312,6 +313,24 @@ mod tests {
             let told = conn.execute(refused, []).expect_err("is refused").to_string();
             assert!(told.starts_with(&format!("CHECK constraint failed: {why}")), "{refused}: {told}");
         }
+    }
+
+    #[test]
+    fn answers_of_a_file_from_before_are_found_without_their_period() {
+        let mut conn = through(18);
+        for (scope, key, at) in
+            [("t\nPOST /events\n1", "k", 1), ("t\nPOST /events\n2", "k", 2), ("t\nPOST /o/9\n12", "k", 3)]
+        {
+            let row = params![scope, key, [0_u8; 32], at];
+            conn.execute("INSERT INTO idempotency VALUES (?1, ?2, ?3, 200, '', ?4)", row).expect("fits");
+        }
+        migrate(&mut conn).expect("migrates");
+        let mut rows =
+            conn.prepare("SELECT scope, key, created_at FROM idempotency ORDER BY created_at").expect("prepares");
+        let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).expect("reads");
+        let rows: Vec<(String, String, i64)> = rows.map(|row| row.expect("reads")).collect();
+        let wanted = [("t\nPOST /events", "k", 2), ("t\nPOST /o/9", "k", 3)];
+        assert_eq!(rows, wanted.map(|(scope, key, at)| (scope.to_owned(), key.to_owned(), at)));
     }
 
     #[test]

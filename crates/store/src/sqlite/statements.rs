@@ -194,9 +194,10 @@ statements! {
     DeliveryAgainFrom: "UPDATE delivery SET state = 'pending', due_at = ?3, by_hand = 1
                         WHERE event_no = ?1 AND state = ?2 AND tenant_no = ?4 AND application_no = ?5";
 
-    AnswerTaken: "SELECT 1 FROM idempotency WHERE scope = ?1 AND key = ?2";
+    AnswerTaken: "SELECT 1 FROM idempotency WHERE scope = ?1 AND key = ?2 AND created_at >= ?3";
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (scope, key) DO UPDATE SET body_digest = excluded.body_digest,
+                   status = excluded.status, answer = excluded.answer, created_at = excluded.created_at";
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
                     WHERE created_at < ?1 ORDER BY created_at, scope, key LIMIT ?2)";
     AuditHead: "SELECT audit_no, link FROM audit_head WHERE tenant_no = ?1";

@@ -339,7 +339,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Write;
-    use crate::contract::{ClaimKey, Store};
+    use crate::contract::{ClaimKey, NewAnswer, Store};
     use crate::sqlite::{SqliteOptions, SqliteStore};
 
     fn setting(name: &str) -> Batch {
@@ -356,7 +356,7 @@ mod tests {
             answer: String::new(),
             created_at: UnixMillis(1),
         };
-        Batch(vec![Write::RememberAnswer(Box::new(answer))])
+        Batch(vec![Write::RememberAnswer(Box::new(NewAnswer { row: answer, ended_before: UnixMillis(i64::MIN) }))])
     }
 
     fn claiming() -> Batch {

@@ -69,7 +69,8 @@ pub(super) fn write(
             kept.run(Sql::DeliveryAgain, [event.0, due_at.0])?;
         }
         Write::Redelivery(write) => redelivery::write(kept, heads, write)?,
-        Write::RememberAnswer(row) => {
+        Write::RememberAnswer(new) => {
+            let row = &new.row;
             let answer = params![row.scope, row.key, row.body_digest, row.status, row.answer, row.created_at.0];
             kept.run(Sql::AnswerInsert, answer)?;
         }

@@ -38,7 +38,7 @@ async fn lawless(dir: &Path) -> std::path::PathBuf {
     commit(&store, vec![Write::AddUses(Box::new(uses))]).await;
     commit(&store, vec![insert_order(SUB, 7), enqueue(event(1, "a")), audit("everything"), put("name", "value")]).await;
     commit(&store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
-    commit(&store, vec![Write::RememberAnswer(Box::new(answer("k")))]).await;
+    commit(&store, vec![remember(answer("k"))]).await;
     commit(&store, vec![Write::Turn { tenant: TENANT, application: APP, due_at: at(1) }]).await;
     commit(&store, vec![start(redelivery(1)), put_rate(rate("BTC_USDT", 1))]).await;
     commit(&store, vec![add_quote(quote("PAY-1", 30)), execute("req", 8, "PAY-1")]).await;

@@ -16,7 +16,7 @@ use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::batch::{Batch, Committed, Conflict, Write};
 use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EndpointSettings, EventRow, IdempotencyRow,
-    MerchantKind, MerchantRow, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
+    MerchantKind, MerchantRow, NewAnswer, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
 };
 use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::payment_order::{PaymentOrderRow, PaymentOrderWrite, Received};
@@ -400,6 +400,11 @@ pub fn audit_of(tenant: Option<TenantNo>, ms: i64, action: &str) -> Write {
 
 pub fn put(name: &str, value: &str) -> Write {
     Write::PutSetting { name: name.to_owned(), value: value.to_owned() }
+}
+
+/// Keeps an answer that replaces none.
+pub fn remember(row: IdempotencyRow) -> Write {
+    Write::RememberAnswer(Box::new(NewAnswer { row, ended_before: UnixMillis(i64::MIN) }))
 }
 
 pub fn answer(key: &str) -> IdempotencyRow {

@@ -54,7 +54,7 @@ async fn a_repeatable_change_beside_changes_in_groups_waits_in_no_ring() {
         // Its answer is remembered, so it is committed alone. The order is that of a payment order that is moved.
         callers.spawn(play(Arc::clone(&one), move |n| {
             let no = caller * 1_000 + n;
-            vec![audit("moved"), enqueued(no), Write::RememberAnswer(Box::new(answer(&no.to_string())))]
+            vec![audit("moved"), enqueued(no), remember(answer(&no.to_string()))]
         }));
         callers.spawn(play(Arc::clone(&two), move |n| vec![enqueued(10_000 + caller * 1_000 + n), audit("told")]));
     }
@@ -70,7 +70,7 @@ async fn a_repeatable_change_that_rests_on_an_application_beside_changes_of_it_w
     for caller in 1..=2 {
         callers.spawn(play(Arc::clone(&one), move |n| {
             let no = caller * 1_000 + n;
-            let remembered = Write::RememberAnswer(Box::new(answer(&no.to_string())));
+            let remembered = remember(answer(&no.to_string()));
             vec![audit("told"), unchanged(n + 1), enqueued(no), remembered]
         }));
     }

@@ -109,7 +109,7 @@ async fn furnish_all(store: &AnyStore) {
         let tokens = vec![TokenUse { token_id: format!("t{n}"), last_used_at: at(9) }];
         let uses = Uses { secrets: vec![used], tokens, forget_before: 0 };
         commit(store, vec![Write::AddUses(Box::new(uses))]).await;
-        commit(store, vec![Write::RememberAnswer(Box::new(answer(&format!("k{n}"))))]).await;
+        commit(store, vec![remember(answer(&format!("k{n}")))]).await;
     }
     for no in 1..=5 {
         commit(store, vec![append(SUB, version(no)), audit("rule"), claim(&format!("rule{no}"), no)]).await;

@@ -10,6 +10,7 @@ use countersign_store::contract::{ClaimKey, Claimed, CommitError, StoreError};
 use countersign_store::testing::Database;
 use countersign_store::{PostgresOptions, PostgresStore, Store};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::time::timeout;
 
 use crate::breaks::{SHORT_SECOND, counted};
 use crate::fixtures::*;
@@ -26,7 +27,7 @@ fn name(database: &Database) -> String {
 
 /// What an answer was, once it came; it must come before this is over.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SHORT_SECOND * 10, what).await.expect("is answered")
+    timeout(SHORT_SECOND * 10, what).await.expect("is answered")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,6 +177,36 @@ async fn reads_that_wait_for_a_lock_do_not_open_connection_after_connection() {
     counted(&watcher, left).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_that_wait_keep_neither_a_point_read_waiting_nor_lists_of_others() {
+    let database = Database::new().await;
+    let options = PostgresOptions { readers: 1, lanes: 1, second: SHORT_SECOND * 20, ..short(database.url()) };
+    let store = Arc::new(PostgresStore::open(options).await.expect("opens"));
+    commit(&*store, vec![put("a", "1")]).await;
+    let (watcher, holder) = (database.client().await, database.client().await);
+    holder.batch_execute("BEGIN; LOCK TABLE audit").await.expect("holds the table");
+    let lists: Vec<_> = (0..5)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.audit(all()).await })
+        })
+        .collect();
+    // Two have a connection, the others wait for a place.
+    let waiting = "SELECT (count(*) = 2)::int::bigint FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    counted(&watcher, waiting).await;
+    // Whoever gives up leaves no question behind that the next one would wait for.
+    lists[0].abort();
+    let point = timeout(SHORT_SECOND * 10, store.setting("a")).await.expect("does not wait");
+    assert_eq!(point.expect("reads").as_deref(), Some("1"));
+    let list = timeout(SHORT_SECOND * 10, store.events_after(TENANT, APP, 0, 9)).await.expect("does not wait");
+    assert_eq!(list.expect("reads"), []);
+    holder.batch_execute("COMMIT").await.expect("lets go");
+    for list in lists.into_iter().skip(1) {
+        list.await.expect("ends").expect("reads");
+    }
+}
+
 #[tokio::test]
 async fn a_node_whose_clock_is_ahead_does_not_make_all_nodes_refuse() {
     let (database, nodes) = two_nodes().await;
@@ -200,7 +231,7 @@ async fn a_server_that_falls_silent_while_it_is_looked_at_holds_up_no_start() {
     for look in ["schema_step", "FROM move_record", "FROM replay"] {
         proxy.set(Break::Silent(look));
         let opening = PostgresStore::open(short(proxy.url(&database.url())));
-        let opened = tokio::time::timeout(SHORT_SECOND * 60, opening).await.expect("it is given up");
+        let opened = timeout(SHORT_SECOND * 60, opening).await.expect("it is given up");
         assert!(
             matches!(&opened, Err(StoreError::Unavailable(why)) if why.contains("does not answer")),
             "{look}: {opened:?}"
@@ -214,7 +245,7 @@ async fn the_horizon_is_raised_in_one_round_trip() {
     store.purge_nonces(at(-2)).await.expect("purges");
     // Whoever waits for an answer in between never sends its commit.
     proxy.set(Break::Mute);
-    let raised = tokio::time::timeout(Duration::from_secs(10), store.purge_nonces(at(-1))).await;
+    let raised = timeout(Duration::from_secs(10), store.purge_nonces(at(-1))).await;
     raised.expect("a node that stands still in between would keep all from claiming").expect("purges");
     assert_eq!(proxy.mode(), Break::Never, "a commit came by");
     assert_eq!(store.settle(nonce("old", -1)).await.expect("answers"), Claimed::TooOld);

@@ -427,7 +427,7 @@ async fn a_row_that_cannot_be_read_back_is_corrupt_and_named() {
     commit(store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
     commit(store, vec![Write::InsertToken(Box::new(token("tok_1", 1)))]).await;
     commit(store, vec![Write::InsertSecret(Box::new(secret("sec_1", APP, 1)))]).await;
-    commit(store, vec![Write::RememberAnswer(Box::new(answer("k")))]).await;
+    commit(store, vec![remember(answer("k"))]).await;
     commit(store, vec![put_rate(rate("BTC_USDT", 1)), add_quote(quote("PAY-1", 30))]).await;
     assert!(everything(store).await.is_empty(), "all is sound before");
     let client = database.client().await;

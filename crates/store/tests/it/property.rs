@@ -165,7 +165,7 @@ pub fn write() -> impl Strategy<Value = Write> {
         3 => rule(),
         5 => people(),
         5 => events(),
-        1 => (0..3u8).prop_map(|key| Write::RememberAnswer(Box::new(answer(&format!("k{key}"))))),
+        1 => (0..3u8).prop_map(|key| remember(answer(&format!("k{key}")))),
         2 => (proptest::option::of(Just(TENANT)), 0..4i64, 0..9u8)
             .prop_map(|(tenant, ms, n)| audit_of(tenant, ms, &format!("action {n}"))),
         1 => (0..3u8, proptest::option::of(0..3u8), 0..3u8).prop_map(|(name, from, to)| Write::MoveSetting {

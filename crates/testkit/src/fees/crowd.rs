@@ -171,7 +171,7 @@ fn asked(app: &App, sub: &str, dice: &mut Dice) -> Result<RuleChange> {
     let due_at = dice.once_in(3).then(|| effective_at.max(now).plus_ms(dice.between(1, 5)));
     let markup = Markup::new(Decimal::new(dice.between(0, 99_999), 3), Decimal::ZERO)?;
     let ask = RuleAsk { markup, effective_at, due_at };
-    Ok(RuleChange { making: Making::Upgrade, sub_merchant_id: sub.to_owned(), ask, arrived_at: now })
+    Ok(RuleChange { making: Making::Upgrade, sub_merchant_id: sub.to_owned(), ask })
 }
 
 /// Reads the rows, and demands of each order the version in force.

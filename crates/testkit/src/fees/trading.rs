@@ -319,7 +319,6 @@ async fn make(app: &App, bank: &MerchantRow, sub: &str, version: &Version) -> Re
         making: Making::Upgrade,
         sub_merchant_id: sub.to_owned(),
         ask: RuleAsk { markup, effective_at, due_at },
-        arrived_at: now,
     };
     let nonce = format!("{sub}.{}", version.made_at);
     let claim = ClaimKey { tenant: bank.tenant, application: ApplicationNo(bank.no.0), nonce, stamped_at: now };

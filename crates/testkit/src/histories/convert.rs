@@ -146,7 +146,7 @@ impl History {
         let given = if self.dice.once_in(2) { Given::Sell(amount) } else { Given::Buy(amount) };
         let _ = writeln!(self.story, "at {clock}: a price, {sell} for {buy}, {given:?}");
         let code = |text| Currency::parse(text).context("a code");
-        let ask = PriceAsk { sell: code(sell)?, buy: code(buy)?, given, arrived_at: app.clock.now() };
+        let ask = PriceAsk { sell: code(sell)?, buy: code(buy)?, given };
         let claim = self.fresh_claim(app).await?;
         let answer = conversion::preview(app, &self.owner, &ask, &claim).await;
         match (answer, rate_at.is_some_and(|at| clock - at < RATE_AGE_MS)) {
@@ -186,8 +186,8 @@ impl History {
         }
         let _ = writeln!(self.story, "at {clock}: {name} for {terms:?}");
         let claim = self.fresh_claim(app).await?;
-        let (arrived_at, client_req_id) = (app.clock.now(), name.clone());
-        let asked = Conversion { client_req_id, terms: terms.clone(), arrived_at };
+        let client_req_id = name.clone();
+        let asked = Conversion { client_req_id, terms: terms.clone() };
         let answer = conversion::convert(app, &self.owner, &asked, &claim, &actor()).await;
         self.judge(name, terms, clock, &answer)?;
         if answer.is_err() {

@@ -217,7 +217,6 @@ impl History {
     }
 
     async fn send(&self, app: &App, sub: &str, ask: &Ask, claim: &ClaimKey) -> Result<Result<RuleVersion, AppError>> {
-        let now = app.clock.now();
         let request = RuleChange {
             making: if ask.creation { Making::Create } else { Making::Upgrade },
             sub_merchant_id: sub.to_owned(),
@@ -226,7 +225,6 @@ impl History {
                 effective_at: UnixMillis(ask.effective),
                 due_at: ask.due.map(UnixMillis),
             },
-            arrived_at: now,
         };
         let actor = Actor { name: "application:history".to_owned(), source: String::new(), request_id: String::new() };
         Ok(change(app, &self.institution, &request, claim, &actor).await)

@@ -113,7 +113,6 @@ impl Loaded {
                 effective_at: now,
                 due_at: None,
             },
-            arrived_at: now,
         };
         let actor = Actor { name: "application:measure".into(), source: String::new(), request_id: "measure".into() };
         change(&self.app, institution, &asked, &claim, &actor).await?;

@@ -15,7 +15,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, EndpointSettings, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
-    SecretRow, SecretUses, SignatureEncoding, Uses, Vocabulary,
+    NewAnswer, SecretRow, SecretUses, SignatureEncoding, Uses, Vocabulary,
 };
 use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
@@ -186,14 +186,15 @@ fn business(of: i64, n: i64, writes: &mut Vec<Write>) -> Result<()> {
         writes.push(Write::AppendRule { tenant, merchant, version: Box::new(version(of, merchant.0, made + 1, n)?) });
     }
     if n % 8 == 0 {
-        writes.push(Write::RememberAnswer(Box::new(IdempotencyRow {
+        let row = IdempotencyRow {
             scope: "tok_1 POST /events".to_owned(),
             key: format!("key {n}"),
             body_digest: [9; 32],
             status: 201,
             answer: "{\"event_id\":\"evt_1\"}".to_owned(),
             created_at: at(n),
-        })));
+        };
+        writes.push(Write::RememberAnswer(Box::new(NewAnswer { row, ended_before: at(0) })));
     }
     writes.push(Write::RecordAudit(Box::new(AuditRow {
         no: 0,

@@ -185,6 +185,7 @@ async fn an_address_over_budget_costs_no_look_ups_and_its_right_signatures_are_a
     const TRIES: usize = 2_000;
     let world = World::start().await.expect("a world starts");
     let known = world.access.institution("bank", 0, None).await.expect("provisioned");
+    let quiet = world.access.institution("quiet", 0, None).await.expect("provisioned");
     let (edge, heard, guard) = edge(&world, Budget { per_s: 10, burst: BURST, limit_loopback: false });
     let wrong = |client_id: &str| {
         let draft = world.draft(&known, "GET", QUERY, "").with("X-Service-Signature", &"0".repeat(128));
@@ -204,6 +205,11 @@ async fn an_address_over_budget_costs_no_look_ups_and_its_right_signatures_are_a
             assert_eq!(ask(&edge, &right(), "192.0.2.1").await, 200, "after {n} wrong ones");
         }
     }
+    let first = world.draft(&quiet, "GET", QUERY, "");
+    assert_eq!(ask(&edge, &first, "192.0.2.1").await, 200, "it has never called before");
+    let path = format!("/applications/{}", known.client_id);
+    world.access.provision("PATCH", &path, json!({"name": "changed"})).await.expect("changed");
+    assert_eq!(ask(&edge, &right(), "192.0.2.1").await, 200, "it was forgotten for the change");
     assert_eq!(ask(&edge, &wrong("app_nobody"), "192.0.2.2").await, 401, "another address has its own budget");
     drop((edge, guard));
     assert!(said[0] >= 50 && said[1] > TRIES / 2, "{said:?}");

@@ -65,7 +65,7 @@ impl Nodes {
         let nonce = node.chance.hex(16);
         let claim = ClaimKey { tenant: TenantNo(1), application: ApplicationNo(1), nonce, stamped_at: now };
         node.store.reserve(&claim).await.expect("answers");
-        let asked = RuleChange { making, sub_merchant_id: "shop".to_owned(), ask, arrived_at: now };
+        let asked = RuleChange { making, sub_merchant_id: "shop".to_owned(), ask };
         let actor = Actor { name: "test".into(), source: String::new(), request_id: "test".into() };
         change(node, &self.bank, &asked, &claim, &actor).await
     }

@@ -5,6 +5,10 @@ use countersign_domain::money::Amount;
 use countersign_store::contract::{EndpointSettings, MerchantKind, SignatureEncoding, Vocabulary};
 
 use super::*;
+use crate::app::fixtures::application;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::run::{close_store, initialise, open_app};
 
 fn callers(is_shared: bool) -> Callers {
     Callers::new(&Chance::default(), &Vault::new(&zeroize::Zeroizing::new([7; 32])), is_shared)
@@ -124,4 +128,19 @@ fn after_all_were_forgotten_nothing_that_was_read_before_is_kept() {
     callers.forget_all();
     callers.keep(&known(1), slow);
     assert!(callers.get("app_1").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_start_it_is_learnt_which_applications_there_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config { data: folder.path().join("data"), ..Config::default() };
+    initialise(&config).await.expect("is made");
+    let app = open_app(&config, Clock::System, None).await.expect("opens");
+    let client_id = application(&app, "till", None).await;
+    assert!(app.callers.there.has(&client_id), "it was made here");
+    close_store(&app.store).expect("closes");
+    let again = open_app(&config, Clock::System, None).await.expect("opens again");
+    assert!(!again.callers.there.has(&client_id));
+    again.learn_applications().await.expect("reads");
+    assert!(again.callers.there.has(&client_id) && !again.callers.there.has("app_nobody"));
 }

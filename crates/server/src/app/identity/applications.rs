@@ -77,7 +77,10 @@ pub async fn create_application(
         ];
         writes.extend(kept(keep, &made));
         match app.store.commit(Batch(writes)).await {
-            Ok(_) => return Ok(made),
+            Ok(_) => {
+                app.callers.forget(&made.application.client_id);
+                return Ok(made);
+            }
             // Another node drew the same number in the same millisecond.
             Err(CommitError::Conflict(Conflict::Taken(Key::Application(_)))) => {}
             Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_)))) => master_key::look(app).await?,

@@ -7,6 +7,7 @@ use countersign_store::contract::{ApplicationRow, ApplicationView, SecretRow};
 use serde_json::{Value, json};
 
 use super::applications::{decide_and_commit, find_application};
+use crate::app::callers::signs_callbacks;
 use crate::app::error::AppError;
 use crate::app::master_key::MASTER_KEY_ID;
 use crate::app::operators::{Keep, PlainSecret, kept, sha256};
@@ -126,8 +127,8 @@ fn in_use(row: &SecretRow, all: &[SecretRow], usage: Usage, now: UnixMillis) -> 
 
 /// The secret that callbacks are signed with at `now`. `all`: newest first.
 fn signing(all: &[SecretRow], now: UnixMillis) -> Option<&str> {
-    let live = || all.iter().filter(|s| s.is_live(now));
-    live().find(|s| s.signs_callbacks).or_else(|| live().next()).map(|s| s.secret_id.as_str())
+    let live = all.iter().filter(|s| s.is_live(now));
+    signs_callbacks(live, |s| s.signs_callbacks).map(|s| s.secret_id.as_str())
 }
 
 /// A secret as it is seen among all of its application, newest first.

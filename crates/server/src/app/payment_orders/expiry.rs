@@ -71,7 +71,7 @@ pub async fn expire(
     let Some(receiver) = cell.get() else {
         return Err(CommitError::Store(StoreError::Unfit("an application was not read".to_owned())));
     };
-    let actor = Actor { name: "system".to_owned(), source: String::new(), request_id: String::new() };
+    let actor = Actor::system();
     let mut change = telling::change(app, receiver, before, moved, before.order.expires_at, &actor);
     if app.store.is_shared() {
         change.writes.push(Write::Guard(as_read(receiver.application())));

@@ -8,7 +8,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, Sorte
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
 use countersign_store::batch::{Committed, Conflict, Guard, Key, Write};
 use countersign_store::contract::{
-    ApplicationRow, AttemptRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow,
+    ApplicationRow, AttemptRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow, NewAnswer,
 };
 use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders as _};
 use countersign_store::{AnyStore, Batch, CommitError, Store, StoreError};
@@ -30,7 +30,7 @@ fn many_writes() -> Vec<Write> {
         insert_order(SUB, 7),
         insert_payment(payment_order(SUB, 7, "T-7")),
         enqueue(event(1, "a")),
-        Write::RememberAnswer(Box::new(answer("k"))),
+        remember(answer("k")),
         audit("everything"),
         put("a", "1"),
     ]
@@ -229,8 +229,8 @@ pub async fn batches_that_are_handed_over_together_are_each_answered_for_themsel
 }
 
 pub async fn an_answer_is_remembered_once(store: Any) {
-    commit(&*store, vec![Write::RememberAnswer(Box::new(answer("k")))]).await;
-    let again = vec![Write::RememberAnswer(Box::new(answer("k")))];
+    commit(&*store, vec![remember(answer("k"))]).await;
+    let again = vec![remember(answer("k"))];
     assert_eq!(conflict(&*store, again).await, Conflict::Taken(Key::Idempotency));
     let scope = answer("k").scope;
     assert_eq!(store.remembered(&scope, "k").await.expect("reads"), Some(answer("k")));
@@ -238,9 +238,25 @@ pub async fn an_answer_is_remembered_once(store: Any) {
     assert_eq!(store.remembered("another", "k").await.expect("reads"), None);
 }
 
+pub async fn an_answer_that_has_ended_is_replaced_and_no_other(store: Any) {
+    let again = |ms: i64, ended_before: i64| {
+        let row = IdempotencyRow { created_at: at(ms), answer: format!("of {ms}"), ..answer("k") };
+        vec![Write::RememberAnswer(Box::new(NewAnswer { row, ended_before: at(ended_before) }))]
+    };
+    commit(&*store, again(10, 0)).await;
+    assert_eq!(conflict(&*store, again(20, 10)).await, Conflict::Taken(Key::Idempotency), "it ends at that instant");
+    let scope = answer("k").scope;
+    let kept = async || store.remembered(&scope, "k").await.expect("reads").expect("is there");
+    assert_eq!(kept().await.answer, "of 10");
+    commit(&*store, again(20, 11)).await;
+    assert_eq!((kept().await.answer, kept().await.created_at), ("of 20".to_owned(), at(20)));
+    let two = [again(30, 21), again(31, 22)].concat();
+    assert_eq!(conflict(&*store, two).await, Conflict::Taken(Key::Idempotency), "the second meets the first");
+    assert_eq!(kept().await.answer, "of 20");
+}
+
 pub async fn answers_are_forgotten_by_age(store: Any) {
-    let kept =
-        |key: &str, ms: i64| Write::RememberAnswer(Box::new(IdempotencyRow { created_at: at(ms), ..answer(key) }));
+    let kept = |key: &str, ms: i64| remember(IdempotencyRow { created_at: at(ms), ..answer(key) });
     commit(&*store, vec![kept("old", 1), kept("older", 0), kept("new", 2)]).await;
     commit(&*store, vec![Write::ForgetAnswers { kept_before: at(2) }]).await;
     let scope = answer("").scope;

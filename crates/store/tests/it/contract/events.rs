@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo, time_ordered};
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_store::batch::{Batch, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Guard, Key, Write};
 use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow, Portion, TurningRow};
@@ -204,10 +204,10 @@ pub async fn the_open_event_before_one_is_of_its_own_business(store: Any) {
         commit(&*store, vec![enqueue(event(no, biz))]).await;
     }
     commit(&*store, vec![enqueue(of_other(6, "a"))]).await;
-    let before = |no| {
+    let before = |no: i64| {
         let store = Arc::clone(&store);
         async move {
-            let row = one(&store, no).await;
+            let row = one(&store, u128::try_from(no).expect("a number")).await;
             store.open_before(&row).await.expect("reads").map(|no| no.0)
         }
     };
@@ -217,6 +217,12 @@ pub async fn the_open_event_before_one_is_of_its_own_business(store: Any) {
     assert_eq!(before(2).await, Some(3), "what was numbered later and committed before comes first");
     commit(&*store, vec![attempt(3, 1, DeliveryState::Delivered, None)]).await;
     assert_eq!([before(5).await, before(2).await], [Some(2), None]);
+    // A clock that was far ahead numbered the next one.
+    let ahead = time_ordered(at(0).plus_ms(86_400_000 * 400), 0);
+    for no in [ahead, 7] {
+        commit(&*store, vec![enqueue(event(no, "c"))]).await;
+    }
+    assert_eq!([before(7).await, before(ahead).await], [Some(ahead), None]);
 }
 
 pub async fn an_event_waits_behind_one_that_is_held_as_behind_a_pending_one(store: Any) {

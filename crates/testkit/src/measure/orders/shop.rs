@@ -285,7 +285,6 @@ async fn till(app: &App, bank: &MerchantRow, id: &str) -> Result<Till> {
             effective_at: now,
             due_at: None,
         },
-        arrived_at: now,
     };
     let claim =
         ClaimKey { tenant: bank.tenant, application: made.application.no, nonce: fresh_nonce(), stamped_at: now };

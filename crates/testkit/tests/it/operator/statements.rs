@@ -25,7 +25,6 @@ pub async fn rule(house: &House, institution: &str, sub: &str, (r, f): (&str, &s
         making: Making::Upgrade,
         sub_merchant_id: sub.to_owned(),
         ask: RuleAsk { markup, effective_at: now, due_at: None },
-        arrived_at: now,
     };
     let nonce = format!("{sub}.{r}.{f}");
     let claim = ClaimKey { tenant: owner.tenant, application: ApplicationNo(1), nonce, stamped_at: now };
