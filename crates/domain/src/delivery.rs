@@ -234,6 +234,8 @@ pub enum Verdict {
     },
     /// The schedule is used up: parked, visible, redeliverable.
     Dead,
+    /// It was sent again by hand, in vain: what was delivered once stays delivered.
+    StaysDelivered,
     /// The endpoint said 410 Gone: its callbacks are disabled, and this event is held until they are enabled again.
     DisableEndpoint,
 }
@@ -242,7 +244,7 @@ impl Verdict {
     /// Where the delivery goes, and when it is due next where it is pending.
     pub const fn state(self) -> (DeliveryState, Option<UnixMillis>) {
         match self {
-            Self::Delivered => (DeliveryState::Delivered, None),
+            Self::Delivered | Self::StaysDelivered => (DeliveryState::Delivered, None),
             Self::Retry { due_at } => (DeliveryState::Pending, Some(due_at)),
             Self::Dead => (DeliveryState::Dead, None),
             Self::DisableEndpoint => (DeliveryState::Held, None),

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no decimal type multiplies here (it would round in silence); everything is an integer of 128 bits.
 
+use rust_decimal::Decimal;
 use thiserror::Error;
 
 use crate::ids::SortedId;
@@ -32,6 +33,14 @@ impl MarkupUnit {
     /// By its name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|u| u.name() == name)
+    }
+
+    /// The most that a markup may add: the whole amount.
+    pub const fn most(self) -> Decimal {
+        match self {
+            Self::Percent => Decimal::ONE_HUNDRED,
+            Self::Fraction => Decimal::ONE,
+        }
     }
 
     /// How many decimal places the division moves the point.

@@ -283,9 +283,14 @@ pub struct MoveRefused {
 impl MoveRefused {
     const fn why(self) -> &'static str {
         let is_to_expire = matches!(self.to, PaymentStatus::Expired);
+        // The back end may.
+        let is_to_close = matches!(self.to, PaymentStatus::Closed);
         match self.from {
             PaymentStatus::Pending if is_to_expire => ": orders expire by themselves, at their expireTime",
             PaymentStatus::Process if is_to_expire => ": only what is PENDING expires, and by itself",
+            PaymentStatus::Process if is_to_close => {
+                " by its merchant: it is being paid, and only what is PENDING can be closed so"
+            }
             PaymentStatus::Pending
             | PaymentStatus::Process
             | PaymentStatus::Paid

@@ -89,11 +89,15 @@ pub fn head_refusal(head: &Parts, limits: &IntakeLimits) -> Option<String> {
     // Four bytes a header: ": " and CR LF; four more are the CR LF of the first line and of the last, which is empty.
     let size = line + 4 + head.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>();
     let IntakeLimits { line_bytes_max, head_bytes_max, headers_max, .. } = limits;
-    (line > *line_bytes_max || size > *head_bytes_max || head.headers.len() > *headers_max).then(|| {
-        format!(
-            "the head of a request is at most {head_bytes_max} bytes in {headers_max} headers, its first line at most {line_bytes_max} bytes"
-        )
-    })
+    let headers = head.headers.len();
+    [
+        (line, line_bytes_max, "the first line of a request may have", "bytes"),
+        (size, head_bytes_max, "the head of a request may have", "bytes"),
+        (headers, headers_max, "a request may have", "headers"),
+    ]
+    .into_iter()
+    .find(|(has, most, ..)| has > most)
+    .map(|(has, most, may_have, what)| format!("{may_have} at most {most} {what}, and this one has {has}"))
 }
 
 /// A convert order as merchants and operators see it.

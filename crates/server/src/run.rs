@@ -64,7 +64,7 @@ pub mod threads;
 mod trials;
 mod way_out;
 
-pub use absent::{command, demand_database, folder, is_bare, refuse_what_was_lost};
+pub use absent::{command, demand_database, folder, is_bare, refuse_half_restored, refuse_what_was_lost};
 use certificate::Renewal;
 pub use database::{
     Database, cannot_be_used, cause, close_store, moved_away, nameless_boot, open_store, postgres_cannot_be_used,

@@ -359,7 +359,7 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     fn pending_of(&self, portion: Portion) -> impl Future<Output = Result<Pending, StoreError>> + Send;
 
     /// An event of the same application and `biz_id` that has a lower `sequence` and is not over (pending, or held and about to be released); where
-    /// there are several, one of them.
+    /// there are several, one of them. What was delivered once and is sent again by hand is not among them.
     fn open_before(&self, event: &EventRow) -> impl Future<Output = Result<Option<EventNo>, StoreError>> + Send;
 
     /// Applications in these lanes whose open events are still to be held or released, by tenant and number. Stores of one node know no

@@ -15,7 +15,7 @@ fn wait(attempts_made: u32, status: u16, retry_after_ms: Option<i64>, spread: u1
     let schedule = Schedule::default();
     match after_attempt(attempts_made, Outcome::HttpStatus, Some(status), retry_after_ms, &schedule, NOW, spread) {
         Verdict::Retry { due_at } => Ok(due_at.0 - NOW.0),
-        other @ (Verdict::Delivered | Verdict::Dead | Verdict::DisableEndpoint) => Err(other),
+        other @ (Verdict::Delivered | Verdict::StaysDelivered | Verdict::Dead | Verdict::DisableEndpoint) => Err(other),
     }
 }
 
@@ -123,6 +123,7 @@ fn a_verdict_leads_to_a_state_and_an_instant() {
     let due_at = NOW;
     let table = [
         (Verdict::Delivered, (DeliveryState::Delivered, None)),
+        (Verdict::StaysDelivered, (DeliveryState::Delivered, None)),
         (Verdict::Retry { due_at }, (DeliveryState::Pending, Some(due_at))),
         (Verdict::Dead, (DeliveryState::Dead, None)),
         (Verdict::DisableEndpoint, (DeliveryState::Held, None)),

@@ -42,7 +42,9 @@ pub enum AppError {
     #[error("no sub-account of this institution has this sub_merchant_id")]
     SubMerchantNotFound,
     /// Not there, or not yours.
-    #[error("no order of this merchant has this number")]
+    #[error(
+        "no order of this merchant has this number (both numbers, where two are sent); for one of a sub-account send On-Behalf-Of"
+    )]
     OrderNotFound,
     /// `MerchantId` or `On-Behalf-Of` names somebody this key does not speak for.
     #[error("{0}")]

@@ -6,6 +6,7 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::sentence::of_field;
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantKind, MerchantRow, RuleFilter, RulePage, Store};
+use rust_decimal::Decimal;
 
 use super::error::AppError;
 use super::hints::SubAccount;
@@ -50,6 +51,7 @@ pub async fn change(
     actor: &Actor,
 ) -> Result<RuleVersion, AppError> {
     let sub = whose(app, institution, &change.sub_merchant_id).await?;
+    within_unit(app, "r_markup", change.ask.markup.r())?;
     let _turn = app.turns.take_soon(TurnKey::Rules(sub.no.0)).await?;
     let arrived = app.clock.now();
     let mut hint = app.hints.head(sub.no);
@@ -93,6 +95,16 @@ pub async fn change(
     }
 }
 
+/// Refuses what a deployment that reads fractions would read as more than the whole amount.
+pub fn within_unit(app: &App, field: &'static str, r: Decimal) -> Result<(), AppError> {
+    let most = app.policy.markup_unit.most();
+    if r <= most {
+        return Ok(());
+    }
+    let why = format!("must be from 0 to {most}: this deployment reads it as a fraction, and 0.3 is 30 %");
+    Err(AppError::InvalidParameter(of_field(field, why)))
+}
+
 /// The version, made now, but no earlier than `not_before`.
 fn decide(
     app: &App,
@@ -104,8 +116,13 @@ fn decide(
         Making::Upgrade => rules::upgrade,
         Making::Create => rules::create,
     };
-    make(head, &change.ask, app.clock.now().max(not_before), app.chance.bits128()).map_err(|refused| match refused {
-        RuleRefused::Period => AppError::InvalidRulePeriod(of_field("due_date", refused)),
+    let now = app.clock.now().max(not_before);
+    make(head, &change.ask, now, app.chance.bits128()).map_err(|refused| match refused {
+        RuleRefused::Period => {
+            let zone = &app.policy.rule_zone;
+            let why = format!("{refused}, which is {} in {}", zone.format(now), zone.name());
+            AppError::InvalidRulePeriod(of_field("due_date", why))
+        }
         RuleRefused::Exists => AppError::FeeRuleExists,
     })
 }

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use super::operator::{Call, Direct, OperatorArgs, PageArgs, accepted, table};
 use super::settings::DataArgs;
+use super::tables::one_by_one;
 use crate::app::audit_chain::{self, KeptHead, VerifiedFault};
 use crate::chance::hex;
 use crate::config::Config;
@@ -62,12 +63,12 @@ pub enum AuditCommand {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only lines of this institution, those about its sub-accounts included, or of this plain merchant
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "merchant-id", value_name = "ID")]
     pub merchant: Option<String>,
     /// Only what this one did: token:tok_..., application:app_..., system, or machine for commands at the machine
     #[arg(long)]
     pub actor: Option<String>,
-    /// Only this action; with a dot at its end every one that begins so: fee_rule.
+    /// Only this action; `fee_rule.`, with a dot at its end, is every action that begins so
     #[arg(long)]
     pub action: Option<String>,
     /// Only what was done to this
@@ -82,6 +83,9 @@ pub struct ListArgs {
     /// Only before this instant
     #[arg(long, value_name = "INSTANT")]
     pub to: Option<String>,
+    /// Show what each line changed: every member of it, before and after among them
+    #[arg(long)]
+    pub changes: bool,
     /// Which page.
     #[command(flatten)]
     pub page: PageArgs,
@@ -166,7 +170,11 @@ impl Audit {
                 let call = list.call();
                 let answer = Direct::new(&self.operator, environment)?.send(&call)?;
                 let body = accepted(&answer)?;
-                super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) })?;
+                super::say(&match (self.operator.json, list.changes) {
+                    (true, _) => format!("{}\n", body.trim_end()),
+                    (false, true) => one_by_one(&call, body),
+                    (false, false) => table(&call, body),
+                })?;
                 Ok(ExitCode::SUCCESS)
             }
             AuditCommand::Verify(args) => self.verify(args, environment),

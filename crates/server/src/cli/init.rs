@@ -88,9 +88,20 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
     let runtime = super::small_runtime()?;
     if let Database::Postgres(url) = Database::of(&config)? {
         let options = run::postgres_options(&config, url)?;
+        let found = runtime.block_on(PostgresStore::schema_state(&options)).map_err(run::postgres_cannot_be_used)?;
         let state = runtime.block_on(PostgresStore::migrate(&options));
         let state = state.map_err(run::postgres_cannot_be_used)?;
-        super::say(&format!("The schema of the database is up to date: step {} of {}.\n", state.applied, state.known))?;
+        // Whoever may make tables may be somebody else than who initialises.
+        let begun = if found.applied == 0 {
+            format!(
+                "There was none before. No deployment is in it yet: `{}` makes one.\n",
+                run::command("init", &config)
+            )
+        } else {
+            String::new()
+        };
+        let (applied, known) = (state.applied, state.known);
+        super::say(&format!("The schema of the database is up to date: step {applied} of {known}.\n{begun}"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let data = run::folder(&config)?;

@@ -11,6 +11,8 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use thiserror::Error;
 
+use crate::visible::for_terminals;
+
 mod audit;
 mod backup;
 mod certify;
@@ -148,9 +150,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What is said of an error: causes after colons.
+/// What is said of an error: causes after colons, on one line. What was asked for may be in it, and stays from the terminal what it is not in a
+/// table.
 fn last_line(error: &anyhow::Error) -> String {
-    format!("countersign: {error:#}\n")
+    format!("countersign: {}\n", for_terminals(&format!("{error:#}")))
 }
 
 fn code_of(error: &anyhow::Error) -> ExitCode {

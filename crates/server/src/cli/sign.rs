@@ -78,8 +78,8 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "FILE")]
     body: PathBuf,
     /// Also refuse a timestamp farther from now than this [default: its age is only reported]
-    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = whole::<i64>)]
-    tolerance_ms: Option<i64>,
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = whole::<u32>)]
+    tolerance_ms: Option<u32>,
 }
 
 /// A variable that must be set, and to more than white space, with its name in the refusal and its value nowhere. White space around the value
@@ -203,7 +203,7 @@ fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) 
         .timestamp
         .parse()
         .map_err(|_| anyhow!("the timestamp {:?} is no Unix time in milliseconds", args.timestamp))?;
-    let (compared_with, tolerance) = args.tolerance_ms.map_or((stamped, 0), |tolerance| (now, tolerance));
+    let (compared_with, tolerance) = args.tolerance_ms.map_or((stamped, 0), |tolerance| (now, i64::from(tolerance)));
     let key = SigningKey::new(secret.as_bytes());
     callback::verify(&key, &args.timestamp, &args.nonce, &body, args.signature.trim(), compared_with, tolerance)
         .map_err(|refused| anyhow!("this callback is not good: {refused}"))?;

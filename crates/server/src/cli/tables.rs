@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -43,11 +44,32 @@ pub fn table(call: &Call, body: &str) -> String {
     let mut table = plain_table();
     table.set_header(call.columns);
     for item in &page.items {
-        table.add_row(call.columns.iter().map(|column| item.get(column).map_or_else(String::new, |value| cell(value))));
+        table.add_row(
+            call.columns
+                .iter()
+                .map(|column| item.get(column).map_or_else(String::new, |value| cell(column, value.get()))),
+        );
     }
     let more = page.next.map_or_else(String::new, |next| format!("there are more: repeat with --after {next}\n"));
     let at_least = if page.count_is_at_least { "counting has a bound: there may be more of each\n" } else { "" };
     format!("{table}\n{at_least}{more}")
+}
+
+/// A list for people who want all of each thing: one below the other, each by its members.
+pub fn one_by_one(call: &Call, body: &str) -> String {
+    #[derive(Deserialize)]
+    struct Whole<'a> {
+        #[serde(borrow)]
+        items: Vec<&'a RawValue>,
+        next: Option<String>,
+    }
+    let Ok(page) = serde_json::from_str::<Whole<'_>>(body) else { return table(call, body) };
+    if page.items.is_empty() {
+        return table(call, body);
+    }
+    let things: Vec<String> = page.items.iter().filter_map(|item| single(item.get())).collect();
+    things.join("\n")
+        + &page.next.map_or_else(String::new, |next| format!("\nthere are more: repeat with --after {next}\n"))
 }
 
 /// Members in the order of the answer. Lists inside (attempts) are shown as indented JSON.
@@ -56,7 +78,7 @@ fn single(body: &str) -> Option<String> {
     let width = members.iter().map(|(name, _)| name.chars().count()).max()?;
     Some(members.iter().fold(String::new(), |mut out, (name, value)| {
         let value =
-            if value.starts_with(['{', '[']) { pretty(value, width + 2, Layout::Tall) } else { unquoted(value) };
+            if value.starts_with(['{', '[']) { pretty(value, width + 2, Layout::Tall) } else { cell(name, value) };
         let _ = writeln!(out, "{name:width$}  {value}");
         out
     }))
@@ -86,8 +108,10 @@ fn ordered_members(body: &str) -> Option<Vec<(String, String)>> {
     serde_json::from_str::<InOrder>(body).ok().map(|members| members.0)
 }
 
-fn cell(value: &RawValue) -> String {
-    unquoted(value.get())
+/// A value as people read it: an instant of the wire (`expireTime`, ms) as a date.
+fn cell(name: &str, value: &str) -> String {
+    let instant = name.ends_with("Time").then(|| value.parse().ok()).flatten();
+    instant.map_or_else(|| unquoted(value), |ms| rfc3339(UnixMillis(ms)))
 }
 
 /// A text without its quotes; anything else as it is written. What moves a cursor, or makes a text look like another one, is never sent to a
@@ -129,6 +153,26 @@ mod tests {
         );
         let text = table(&call, r#"{"items":[{"event_id":"evt_1"}],"count_is_at_least":true}"#);
         assert!(text.ends_with("there may be more of each\n"), "{text}");
+    }
+
+    #[test]
+    fn a_list_of_whole_things_has_all_members_of_each() {
+        let call = Call::list("/audit", &["at"]);
+        let body = r#"{"items":[{"at":"1","before":{"name":"A"}},{"at":"2","before":null}],"next":"7"}"#;
+        let wanted =
+            "at      1\nbefore  {\"name\": \"A\"}\n\nat      2\nbefore  -\n\nthere are more: repeat with --after 7\n";
+        assert_eq!(one_by_one(&call, body), wanted);
+        assert_eq!(one_by_one(&call, r#"{"items":[],"next":null}"#), "none\n");
+    }
+
+    #[test]
+    fn an_instant_of_the_wire_is_a_date_for_people() {
+        let call = Call::list("/payment-orders", &["prepayId", "expireTime"]);
+        let text = table(&call, r#"{"items":[{"prepayId":"1","expireTime":1795598943741}]}"#);
+        assert!(text.contains("2026-11-25T09:29:03.741Z") && !text.contains("1795598943741"), "{text}");
+        let call = Call::new(Method::GET, "/payment-orders/1");
+        let text = table(&call, r#"{"expireTime":1795598943741,"transactTime":null,"amount":1795598943741}"#);
+        assert_eq!(text, "expireTime    2026-11-25T09:29:03.741Z\ntransactTime  -\namount        1795598943741\n");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub enum EgressRefused {
     #[error("the port of the callback URL must be a number from 1 to 65535")]
     PortForm,
     /// Something other than https.
-    #[error("the callback URL must begin with https://")]
+    #[error("the callback URL must begin with https:// (http:// is for development: allow_private_callbacks)")]
     Scheme,
     /// Something other than both, where plain http is allowed.
     #[error("the callback URL must begin with https:// or http://")]
@@ -82,7 +82,7 @@ pub enum EgressRefused {
     #[error("port {0} is not allowed for callbacks: it must be 443, or one of the deployment's callback_ports")]
     Port(u16),
     /// The name stands for such an address, maybe beside others, or the literal is one.
-    #[error("the address is in a forbidden range: {0}")]
+    #[error("the address is in a forbidden range: {0}; callbacks go to public addresses")]
     Range(&'static str),
 }
 

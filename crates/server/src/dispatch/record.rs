@@ -92,20 +92,35 @@ impl Dispatcher {
         };
         let row = fresh.as_deref().map_or(&known.application, |fresh| &fresh.application);
         let schedule = self.schedule_of(row);
-        let verdict =
+        let mut verdict =
             after_attempt(count, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
+        if verdict == Verdict::Dead && event.by_hand {
+            match Box::pin(self.was_delivered(event)).await {
+                Ok(true) => verdict = Verdict::StaysDelivered,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "Whether a callback was delivered before could not be read: the attempt is made again");
+                    return Ended::Waits { until: now.plus_ms(RECHECK_MS) };
+                }
+            }
+        }
         self.meters.ended(&report);
         tell(event, known, number, &report, verdict, now);
         let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
         let made = Made::of(event, fence, began, report);
         match verdict {
             Verdict::DisableEndpoint => Box::pin(self.disable(event, &made, url)).await,
-            Verdict::Delivered | Verdict::Retry { .. } | Verdict::Dead => {
+            Verdict::Delivered | Verdict::StaysDelivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
                 let death = (verdict == Verdict::Dead).then(|| ends::death(event, &made.row, now));
                 Ended::Made(Box::new(Record { flight: Flight::of(event), made, state, due_at, death, sign }))
             }
         }
+    }
+
+    async fn was_delivered(&self, event: &EventRow) -> Result<bool, StoreError> {
+        let found = self.app.store.event(event.event_id).await?;
+        Ok(found.is_some_and(|(_, attempts)| attempts.iter().any(|attempt| attempt.outcome == Outcome::Delivered)))
     }
 
     /// Notes that an event waits for an earlier one of its bizId, so that it is not due before that one is over or its patience ends.
@@ -341,6 +356,10 @@ fn tell(event: &EventRow, known: &KnownApplication, attempt: i64, report: &Repor
         Verdict::Dead => {
             tracing::error!(event.id = %id, client_id, attempt, took_ms, outcome, detail,
                 "Callback {id} failed ({outcome}) in its last attempt, {attempt}; it is dead until it is redelivered");
+        }
+        Verdict::StaysDelivered => {
+            tracing::warn!(event.id = %id, client_id, attempt, took_ms, outcome, detail,
+                "Callback {id}, sent again by hand, failed ({outcome}) in its last attempt, {attempt}; it was delivered before and stays so");
         }
         Verdict::DisableEndpoint => {
             tracing::warn!(event.id = %id, client_id, attempt, took_ms,

@@ -336,6 +336,8 @@ fn tell_unreadable(some: &[UnreadableEvent]) {
 mod tests {
     use std::net::TcpListener;
 
+    use countersign_domain::ids::{ApplicationNo, TenantNo};
+
     use super::*;
     use crate::app::fixtures::{application, happens};
     use crate::clock::Clock;
@@ -367,6 +369,14 @@ mod tests {
             }
         }
         assert_eq!(under_way, [BEGUN_MAX, 2 * BEGUN_MAX, 2 * BEGUN_MAX + 3]);
+        // One that is due now, and no lane to deliver it for.
+        let mut desk = dispatcher.desk.lock().await;
+        let due = desk.lineup.under_way();
+        desk.lineup.note(TenantNo(1), ApplicationNo(1), app.clock.now());
+        drop(desk);
+        assert_eq!((due, dispatcher.wait().await), (2 * BEGUN_MAX + 3, WAIT_MIN));
+        dispatcher.desk.lock().await.open = LaneSet::NONE;
+        assert_eq!(dispatcher.wait().await, LOOK_EVERY, "it does not spin");
         dispatcher.desk.lock().await.tasks.shutdown().await;
         close_store(&app.store).expect("it closes");
     }

@@ -184,7 +184,7 @@ fn nothing(row: &ApplicationRow, event_id: countersign_domain::ids::SortedId, na
     }
 }
 
-/// By name. Who sees a signature could send the same callback again while it is new.
+/// By name. Nobody needs the signature of what tells of nothing; in the attempt log it stands, for who looks for a mistake in it.
 fn shown(headers: &HeaderMap) -> Vec<(String, String)> {
     let value = |name: &str, value: &[u8]| {
         let is_signature = name.ends_with("-signature") || name.ends_with("-signature-next");

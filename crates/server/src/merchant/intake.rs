@@ -39,7 +39,7 @@ pub fn endpoint(head: &Parts) -> Result<Endpoint, Failure> {
             allow: Some(allow(path).unwrap_or(method)),
             ..Failure::new(
                 Code::MethodNotAllowed,
-                format!("this path is called with another method: {}", allow(path).unwrap_or(method)),
+                format!("this path is not called with {}: use {}", head.method, allow(path).unwrap_or(method)),
             )
         }),
     }

@@ -128,7 +128,7 @@ impl Edge {
             return Err(failure);
         }
         let reservation = Reservation { app: &self.app, claim: &claim, is_decided: false };
-        let outcome = match within_rate(&caller).and(in_own_time) {
+        let outcome = match within_rate(&self.app, &caller).and(in_own_time) {
             // The signature was right, so the nonce is used up all the same, unless it is 429.
             Err(failure) => Err(failure),
             Ok(()) => self.admitted::<O>(trace, caller, &headers, &claim, input).await,
@@ -306,9 +306,10 @@ impl Drop for Reservation<'_> {
 }
 
 /// 429 where the application has used its rate up.
-fn within_rate(caller: &KnownApplication) -> Result<(), Failure> {
+fn within_rate(app: &App, caller: &KnownApplication) -> Result<(), Failure> {
     caller.within_rate().map_err(|seconds| {
-        let sentence = "this application sends more requests than its limit allows; slow down";
+        let limit = caller.application.rate_limit_per_s.unwrap_or(app.policy.rate_limit_per_s);
+        let sentence = format!("this application may send {limit} requests a second, and has sent more; slow down");
         Failure { retry_after_s: Some(seconds), ..Failure::new(Code::RateLimited, sentence) }
     })
 }

@@ -20,6 +20,7 @@ use super::paging::{Asked, Mark, Page, lettered};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::App;
 use crate::app::events::{self, Happening, next_attempt_at, parse_public_id, public_id};
+use crate::dispatch::BIZ_TYPE as TRIAL;
 
 /// Longest `bizType` and `bizStatus`, in characters.
 pub(crate) const WORD_CHARS_MAX: usize = 64;
@@ -181,9 +182,16 @@ impl From<&EventRow> for Emitted {
 
 fn parse(body: &[u8]) -> Result<Happening, Problem> {
     let fields = Fields::parse(body)?;
+    let biz_type = required(&fields, "bizType", WORD_CHARS_MAX)?;
+    if biz_type == TRIAL {
+        let why = format!(
+            "must not be {TRIAL}: that is of test callbacks, which tell of nothing, and receivers pass it over"
+        );
+        return Err(Problem::field("bizType", why));
+    }
     Ok(Happening {
         client_id: client_id(&fields)?,
-        biz_type: required(&fields, "bizType", WORD_CHARS_MAX)?,
+        biz_type,
         biz_id: required(&fields, "bizId", BIZ_ID_CHARS_MAX)?,
         biz_status: required(&fields, "bizStatus", WORD_CHARS_MAX)?,
         data: data(&fields)?,

@@ -23,6 +23,7 @@ use super::problem::{Problem, ProblemDocument};
 use super::streaming::{Pages, stream};
 use crate::app::App;
 use crate::app::error::AppError;
+use crate::app::rules::within_unit;
 use crate::app::what_if::{self, Question, Trying, begin};
 
 /// What-ifs under way at once.
@@ -393,6 +394,7 @@ fn is_none_of(parameter: &str) -> bool {
         (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap, filters: Filters) -> Reply {
     let question = question(&filters)?;
+    within_unit(&desk.app, "r_markup", question.markup.r())?;
     let place = desk.what_ifs.take()?;
     let (app, trying) = (desk.app.clone(), begin(&desk.app, &question).await?);
     if !wants_lines(&headers) {

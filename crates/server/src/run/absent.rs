@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{anyhow, bail, ensure};
 
 use super::Database;
+use super::backup::restoring_in;
 use crate::config::{Config, without_password};
 use crate::datadir::{DataDir, DataRefused};
 use crate::keys;
@@ -79,6 +80,7 @@ pub fn demand_database(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     if size_of(&path)?.is_some() {
         return Ok(());
     }
+    refuse_half_restored(data)?;
     let folder = data.path().display();
     ensure!(
         !data.master_key().exists(),
@@ -109,6 +111,18 @@ pub fn refuse_what_was_lost(data: &DataDir) -> anyhow::Result<()> {
             path.display()
         );
     }
+    Ok(())
+}
+
+/// Refuses a folder in which a restore has begun and not ended.
+pub fn refuse_half_restored(data: &DataDir) -> anyhow::Result<()> {
+    let half = restoring_in(data);
+    ensure!(
+        !half.exists(),
+        "a restore into {} was cut off: run it again, `countersign restore FILE --data DIR`, or remove {} to begin anew",
+        data.path().display(),
+        half.display()
+    );
     Ok(())
 }
 

@@ -28,7 +28,7 @@ mod restoring;
 #[cfg(test)]
 mod tests;
 
-pub use restoring::{Restored, restore};
+pub use restoring::{Restored, restore, restoring_in};
 
 /// The form of backups that this program writes; it reads this one and no other.
 const FORMAT: u32 = 1;

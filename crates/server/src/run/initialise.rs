@@ -75,6 +75,9 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
     if database == Database::Sqlite {
         // What is made in its place would look as if there had been nothing.
         super::refuse_what_was_lost(&data)?;
+        if !file.exists() {
+            super::refuse_half_restored(&data)?;
+        }
     }
     if let Some(kept) = before::settings(config, &data).await?
         && database != Database::Sqlite

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use countersign_domain::convert::ConvertOrder;
-use countersign_domain::delivery::DeliveryState;
+use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
@@ -296,7 +296,11 @@ impl Store for ModelStore {
         let state = self.state();
         let of = |e: &EventRow| (e.tenant, e.application, e.biz_id.clone());
         let earlier = |e: &&EventRow| of(e) == of(event) && e.sequence < event.sequence;
-        let open = |e: &&EventRow| matches!(e.state, DeliveryState::Pending | DeliveryState::Held);
+        let is_delivered = |attempt: &AttemptRow| attempt.outcome == Outcome::Delivered;
+        let was_delivered = |no| state.attempts.get(&no).is_some_and(|all| all.iter().any(is_delivered));
+        let open = |e: &&EventRow| {
+            matches!(e.state, DeliveryState::Pending | DeliveryState::Held) && !(e.by_hand && was_delivered(e.no))
+        };
         let mut found: Vec<EventNo> = state.events.values().filter(earlier).filter(open).map(|e| e.no).collect();
         found.sort_unstable();
         // As the others look: below its own number first, from the latest down.

@@ -128,8 +128,9 @@ statements! {
     );
     // Down the index of bizIds, by both of its columns, until one is pending: whatever is known of the tables, no other index gives that order.
     OpenBefore: "SELECT e.event_no FROM event e WHERE (e.biz_id, e.event_no) >= ($2, $3) AND (e.biz_id, e.event_no) < ($2, $4)
-                    AND e.tenant_no = $1 AND e.application_no = $5 AND e.sequence < $6 AND (SELECT d.state FROM delivery d
-                    WHERE d.tenant_no = $1 AND d.event_no = e.event_no) IN ('pending', 'held') ORDER BY e.biz_id DESC, e.event_no DESC LIMIT 1";
+                    AND e.tenant_no = $1 AND e.application_no = $5 AND e.sequence < $6 AND (SELECT d.state IN ('pending', 'held')
+                    AND NOT (d.by_hand AND EXISTS (SELECT 1 FROM attempt a WHERE a.tenant_no = $1 AND a.event_no = e.event_no
+                    AND a.outcome = 'delivered')) FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) ORDER BY e.biz_id DESC, e.event_no DESC LIMIT 1";
     Turning: "SELECT t.tenant_no, t.application_no, a.client_id, t.due_at FROM delivery_turn t
               JOIN application a ON a.application_no = t.application_no
               WHERE (t.tenant_no, t.application_no) > ($1, $2) AND (t.application_no & 63) = ANY($3::bigint[])

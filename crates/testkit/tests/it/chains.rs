@@ -154,7 +154,9 @@ async fn a_command_that_reads_the_log_changes_no_schema_and_needs_no_folder_for_
     };
     let all = steps().await;
     place.database.tamper(Tampering::StepBack).await;
+    let older = steps().await;
     let said = refused(Machine::open(&named)).await;
     assert!(said.contains("countersign migrate"), "{said}");
-    assert_eq!(steps().await, all - 1, "nothing was brought up to date");
+    assert!(older < all);
+    assert_eq!(steps().await, older, "nothing was brought up to date");
 }

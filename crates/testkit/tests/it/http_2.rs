@@ -63,7 +63,7 @@ async fn an_answer_to_head_has_no_content() {
     peer.write_all(raw).await.expect("is sent");
     let mut text = String::new();
     timeout(SOON, peer.read_to_string(&mut text)).await.expect("an end").expect("text");
-    let put = once(world.listen(), b"PUT /v1/time HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let put = once(world.listen(), b"POST /v1/time HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let length = put.expect("an answer").body.len();
     let (head, content) = text.split_once("\r\n\r\n").expect("a head");
     assert!(head.to_ascii_lowercase().contains(&format!("content-length: {length}")), "{head}");

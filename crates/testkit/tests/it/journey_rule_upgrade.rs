@@ -1,5 +1,7 @@
 //! `POST /rate/commission_rule/upgrade`, end to end.
 
+use countersign::config::Config;
+use countersign_domain::fees::MarkupUnit;
 use countersign_testkit::wire::Signer;
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
@@ -173,7 +175,7 @@ async fn what_is_wrong_with_a_rule_is_said_by_name_and_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_date_that_clocks_skip_or_show_twice_is_told_which_and_in_which_zone() {
-    let zone = |config: &mut countersign::config::Config| config.rule_timezone = "europe/berlin".to_owned();
+    let zone = |config: &mut Config| config.rule_timezone = "europe/berlin".to_owned();
     let world = World::start_with(zone).await.expect("a world starts");
     let signer = world.access.institution("bank", 1, None).await.expect("provisioned");
     for (at, said) in [
@@ -233,4 +235,27 @@ async fn another_institution_is_told_neither_yes_nor_no() {
     }
     let own = call(&world, &signer, "POST", UPGRADE, &body).await;
     assert_eq!(own["code"], "000000", "{own}");
+}
+
+#[tokio::test]
+async fn where_markups_are_fractions_none_is_more_than_the_whole_amount() {
+    let fractions = |config: &mut Config| config.markup_unit = MarkupUnit::Fraction;
+    let world = World::start_with(fractions).await.expect("a world starts");
+    let signer = world.access.institution("bank", 1, None).await.expect("provisioned");
+    let ask = |r: f64| json!({"sub_merchant_id": "bank-1", "r_markup": r, "effective_date": date(&world, -10)});
+    let refused = call(&world, &signer, "POST", UPGRADE, &ask(30.0)).await;
+    assert_eq!(refused["code"], "400001", "{refused}");
+    let wanted = "field r_markup: must be from 0 to 1: this deployment reads it as a fraction, and 0.3 is 30 %";
+    assert_eq!(refused["errorMessage"], wanted);
+    let made = good(&world, &signer, "POST", UPGRADE, &ask(1.0)).await;
+    assert_eq!(made["version_no"], 1, "the refused one left nothing");
+    let base = json!({"name": "b", "base_rate": {"r_total": 1.5}});
+    let answer = world.access.call("POST", "/operator/v1/institutions", Some(base)).await.expect("an answer");
+    assert_eq!(answer.json()["label"], "INVALID_PARAMETER", "{}", answer.json());
+    let path = "/operator/v1/merchants/bank";
+    let base = json!({"base_rate": {"r_total": 1.5}});
+    let answer = world.access.call("PATCH", path, Some(base)).await.expect("an answer");
+    assert_eq!(answer.status, 400, "{}", answer.json());
+    let tried = "/operator/v1/fee-rules/what-if?sub_merchant_id=bank-1&r_markup=1.5";
+    assert_eq!(world.access.call("GET", tried, None).await.expect("an answer").status, 400);
 }

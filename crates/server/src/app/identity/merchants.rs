@@ -12,6 +12,7 @@ use serde_json::json;
 use super::kind_name;
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
+use crate::app::rules::within_unit;
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App};
 
@@ -56,6 +57,9 @@ pub async fn create_merchant(
     keep: &Keep<'_, MerchantRow>,
     actor: &Actor,
 ) -> Result<MerchantRow, AppError> {
+    if let Standing::Institution { base_r, .. } = ask.standing {
+        within_unit(app, "base_rate.r_total", base_r)?;
+    }
     let institution = match &ask.standing {
         Standing::SubAccountOf(id) => Some(institution(app, id).await?),
         Standing::Institution { .. } | Standing::Merchant => None,
@@ -188,6 +192,7 @@ pub async fn update_merchant(
     keep: &Keep<'_, MerchantRow>,
     actor: &Actor,
 ) -> Result<MerchantRow, AppError> {
+    within_unit(app, "base_rate.r_total", change.base_r.unwrap_or_default())?;
     let _turn = app.turns.take_soon(TurnKey::Merchant(merchant_id.to_owned())).await?;
     let arrived = app.clock.now();
     loop {

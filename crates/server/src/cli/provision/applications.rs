@@ -32,7 +32,7 @@ pub enum Application {
     /// List applications
     List {
         /// Only of this merchant, institution or sub-account
-        #[arg(long, value_name = "ID")]
+        #[arg(long, visible_alias = "merchant", value_name = "ID")]
         merchant_id: Option<String>,
         /// Which page.
         #[command(flatten)]

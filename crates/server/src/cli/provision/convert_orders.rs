@@ -65,7 +65,7 @@ pub enum ConvertOrder {
         #[arg(long)]
         state: Option<ConvertState>,
         /// Only of this merchant or sub-account
-        #[arg(long, value_name = "ID")]
+        #[arg(long, visible_alias = "merchant-id", value_name = "ID")]
         merchant: Option<String>,
         /// Which page.
         #[command(flatten)]

@@ -28,7 +28,7 @@ pub enum PaymentOrder {
         #[arg(long)]
         state: Option<PaymentState>,
         /// Only of this merchant or sub-account
-        #[arg(long, value_name = "ID")]
+        #[arg(long, visible_alias = "merchant-id", value_name = "ID")]
         merchant: Option<String>,
         /// Only with this trade number, whoever's
         #[arg(long)]

@@ -35,6 +35,11 @@ const END_MARGIN_MS: i64 = 1_000;
 /// How often it is reckoned.
 const END_TRIES_MAX: u32 = 10;
 
+/// Where a restore into a folder works.
+pub fn restoring_in(data: &DataDir) -> PathBuf {
+    data.path().join(FOLDER)
+}
+
 /// Where a restored deployment is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
@@ -141,7 +146,7 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn in_folder(data: &DataDir) -> Self {
-        let folder = data.path().join(FOLDER);
+        let folder = restoring_in(data);
         Self { copy: folder.join(COPY), of: folder.join(OF), folder }
     }
 

@@ -16,7 +16,7 @@ use crate::app::{App, events};
 use crate::chance::Chance;
 use crate::config::Optional;
 use crate::datadir::DataDir;
-use crate::run::{close_store, initialise, open_app, open_store, recover, sqlite_options};
+use crate::run::{close_store, demand_database, initialise, open_app, open_store, recover, sqlite_options};
 
 /// A deployment in a folder, and a place for what is made of it.
 struct Place {
@@ -173,6 +173,25 @@ async fn a_second_backup_to_one_name_is_refused_before_it_touches_the_first() {
     restore(&place.elsewhere("restored", None), &file).await.expect("it is whole");
     assert_eq!(read_trailer(&file).expect("it is a backup"), trailer);
     assert!(!unfinished.exists() && !beside(&file, "lock").expect("it has a name").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_restore_was_cut_off_nothing_else_begins_and_it_is_run_again() {
+    let place = Place::new().await;
+    let file = place.path("backup");
+    let trailer = take(&place.config, &file).await.expect("it is taken");
+    let config = place.elsewhere("restored", None);
+    let data = DataDir::create(&config.data).expect("it is made");
+    let half = Work::in_folder(&data).folder;
+    std::fs::create_dir(&half).expect("it dies here");
+    let served = demand_database(&config, &data).expect_err("there is no whole database").to_string();
+    for said in [served, refused(initialise(&config)).await] {
+        assert!(said.contains("was cut off: run it again") && said.contains("restoring"), "{said}");
+    }
+    assert!(!data.database().exists() && !data.master_key().exists());
+    assert_eq!(restore(&config, &file).await.expect("it is whole").trailer, trailer);
+    assert!(!half.exists());
+    demand_database(&config, &data).expect("it is served");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo, time_ordered};
+use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_store::batch::{Batch, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Guard, Key, Write};
 use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow, Portion, TurningRow};
@@ -14,12 +14,12 @@ use crate::fixtures::*;
 
 type Any = Arc<AnyStore>;
 
-async fn one(store: &Any, no: u128) -> EventRow {
+pub(super) async fn one(store: &Any, no: u128) -> EventRow {
     store.event(SortedId(no)).await.expect("reads").expect("there").0
 }
 
 /// What is due by then, first attempts first.
-async fn due(store: &Any, now_ms: i64) -> Vec<i64> {
+pub(super) async fn due(store: &Any, now_ms: i64) -> Vec<i64> {
     let of = vec![(TENANT, APP), (OTHER_TENANT, OTHER_APP)];
     let pending = store.pending_of(Portion { of, known: Vec::new(), limit: 10_000 }).await.expect("reads");
     pending
@@ -31,7 +31,7 @@ async fn due(store: &Any, now_ms: i64) -> Vec<i64> {
         .collect()
 }
 
-fn of_other(no: i64, biz_id: &str) -> EventRow {
+pub(super) fn of_other(no: i64, biz_id: &str) -> EventRow {
     EventRow { application: OTHER_APP, client_id: "app_two".to_owned(), tenant: OTHER_TENANT, ..event(no, biz_id) }
 }
 
@@ -180,70 +180,6 @@ pub async fn an_event_that_went_out_of_turn_keeps_to_its_own_schedule(store: Any
     assert_eq!(one(&store, 2).await.behind, None, "it waits for nobody any more");
     commit(&*store, vec![attempt(1, 1, DeliveryState::Delivered, None)]).await;
     assert_eq!(one(&store, 2).await.due_at, Some(at(900)));
-}
-
-pub async fn an_event_waits_behind_nothing_that_is_over_or_not_there(store: Any) {
-    for no in 1..=2 {
-        commit(&*store, vec![enqueue(event(no, "a"))]).await;
-    }
-    commit(&*store, vec![enqueue(of_other(3, "a"))]).await;
-    commit(&*store, vec![attempt(1, 1, DeliveryState::Delivered, None)]).await;
-    let moved = |no| Conflict::Moved(Key::Delivery(EventNo(no)));
-    assert_eq!(conflict(&*store, vec![defer(2, 1, 500)]).await, moved(1), "it is over");
-    assert_eq!(conflict(&*store, vec![defer(1, 2, 500)]).await, moved(1));
-    assert_eq!(conflict(&*store, vec![defer(2, 9, 500)]).await, moved(9), "it is not there");
-    assert_eq!(conflict(&*store, vec![defer(2, 3, 500)]).await, moved(3), "it is another tenant's");
-    unfit(&*store, vec![defer(2, 2, 500)]).await;
-    let row = one(&store, 2).await;
-    assert_eq!((row.behind, row.due_at), (None, Some(at(0))));
-}
-
-pub async fn the_open_event_before_one_is_of_its_own_business(store: Any) {
-    // The third was numbered before the second was, and committed after it.
-    for (no, biz) in [(1, "a"), (3, "a"), (2, "a"), (4, "b"), (5, "a")] {
-        commit(&*store, vec![enqueue(event(no, biz))]).await;
-    }
-    commit(&*store, vec![enqueue(of_other(6, "a"))]).await;
-    let before = |no: i64| {
-        let store = Arc::clone(&store);
-        async move {
-            let row = one(&store, u128::try_from(no).expect("a number")).await;
-            store.open_before(&row).await.expect("reads").map(|no| no.0)
-        }
-    };
-    assert_eq!([before(1).await, before(4).await, before(6).await], [None; 3]);
-    assert_eq!([before(5).await, before(2).await, before(3).await], [Some(3), Some(1), Some(1)]);
-    commit(&*store, vec![attempt(1, 1, DeliveryState::Dead, None)]).await;
-    assert_eq!(before(2).await, Some(3), "what was numbered later and committed before comes first");
-    commit(&*store, vec![attempt(3, 1, DeliveryState::Delivered, None)]).await;
-    assert_eq!([before(5).await, before(2).await], [Some(2), None]);
-    // A clock that was far ahead numbered the next one.
-    let ahead = time_ordered(at(0).plus_ms(86_400_000 * 400), 0);
-    for no in [ahead, 7] {
-        commit(&*store, vec![enqueue(event(no, "c"))]).await;
-    }
-    assert_eq!([before(7).await, before(ahead).await], [Some(ahead), None]);
-}
-
-pub async fn an_event_waits_behind_one_that_is_held_as_behind_a_pending_one(store: Any) {
-    for no in 1..=2 {
-        commit(&*store, vec![enqueue(event(no, "a"))]).await;
-    }
-    commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
-    commit(&*store, vec![enqueue(event(3, "a"))]).await;
-    let before = |no| {
-        let store = Arc::clone(&store);
-        async move { store.open_before(&one(&store, no).await).await.expect("reads").map(|no| no.0) }
-    };
-    assert_eq!([before(2).await, before(3).await], [Some(1), Some(2)]);
-    let moved = Conflict::Moved(Key::Delivery(EventNo(2)));
-    assert_eq!(conflict(&*store, vec![defer(2, 1, 500)]).await, moved, "what is held is not due at all");
-    commit(&*store, vec![defer(3, 2, 500)]).await;
-    commit(&*store, vec![Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(7) }]).await;
-    assert_eq!(due(&store, 499).await, [1, 2]);
-    commit(&*store, vec![attempt(2, 1, DeliveryState::Delivered, None)]).await;
-    let row = one(&store, 3).await;
-    assert_eq!((row.behind, row.due_at), (None, Some(at(1))));
 }
 
 pub async fn what_is_sent_by_hand_is_noted_until_it_is_over(store: Any) {

@@ -10,6 +10,7 @@ mod events;
 mod identities;
 pub mod last_paid;
 mod nonces;
+mod order;
 mod paid_orders;
 pub mod payment_orders;
 mod people;
@@ -116,9 +117,6 @@ contract! {
         who_is_owed_something_comes_once_with_the_first_due_time,
         an_event_waits_behind_a_pending_one_until_that_is_over,
         an_event_that_went_out_of_turn_keeps_to_its_own_schedule,
-        an_event_waits_behind_nothing_that_is_over_or_not_there,
-        an_event_waits_behind_one_that_is_held_as_behind_a_pending_one,
-        the_open_event_before_one_is_of_its_own_business,
         what_is_sent_by_hand_is_noted_until_it_is_over,
         an_attempt_moves_the_delivery,
         an_attempt_out_of_turn_is_refused,
@@ -194,6 +192,12 @@ contract! {
         payment_orders_are_listed_newest_first_by_filter,
         pages_of_payment_orders_join_without_gap_whatever_is_looked_at,
         what_has_expired_is_found_until_it_is_moved,
+    ]
+    order: [
+        an_event_waits_behind_nothing_that_is_over_or_not_there,
+        the_open_event_before_one_is_of_its_own_business,
+        what_was_delivered_and_is_sent_again_holds_up_no_later_event,
+        an_event_waits_behind_one_that_is_held_as_behind_a_pending_one,
     ]
     last_paid: [
         a_version_is_made_after_whatever_was_paid_before_it,

@@ -50,6 +50,31 @@ async fn an_event_that_dies_is_told_once_in_the_audit_log_with_its_last_attempt_
 }
 
 #[tokio::test]
+async fn what_was_delivered_stays_so_where_it_is_sent_again_in_vain_and_holds_up_nothing() {
+    meters::install().expect("meters");
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let event = bench.emit(&owner, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.state(&event).await, DeliveryState::Delivered);
+    endpoint.answer_with(Reply::Status(500));
+    events::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.state(&event).await, DeliveryState::Pending, "its schedule goes on");
+    // A later event of the same order does not wait for it.
+    let later = bench.emit(&owner, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.row(&later).await.attempts, 1);
+    while bench.state(&event).await == DeliveryState::Pending {
+        bench.deliver_next(&event).await;
+    }
+    assert_eq!(bench.state(&event).await, DeliveryState::Delivered);
+    let dead = lines(&bench, "event.dead").await;
+    assert!(dead.iter().all(|line| line.subject != events::public_id(event.event_id)), "{dead:?}");
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_gone_is_counted_once_however_many_of_its_answers_say_so() {
     meters::install().expect("meters");
     let bench = Bench::new().await;

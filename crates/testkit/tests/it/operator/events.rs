@@ -96,6 +96,7 @@ async fn an_event_that_lacks_something_is_refused_by_name() {
     for (field, value) in [
         ("client_id", Value::Null),
         ("bizType", json!("")),
+        ("bizType", json!("CALLBACK_TEST")),
         ("bizType", json!("x".repeat(65))),
         ("bizId", json!("x".repeat(129))),
         ("bizId", json!(7)),
