@@ -33,7 +33,7 @@ use crate::app::{App, Policy, audit_chain, delivery, evidence, rates, retention}
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::datadir::{DataDir, DataLock};
+use crate::datadir::{self, DataDir, DataLock};
 use crate::dispatch::egress::Egress;
 use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
@@ -205,6 +205,13 @@ fn warn_of_danger(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     if data.is_open_to_others()? {
         let folder = data.path().display();
         tracing::warn!("The data folder {folder} may be entered by its group: run `chmod 700 {folder}`");
+    }
+    if let Some(key) = config.tls.key.get()
+        && let Ok(mode) = datadir::mode_of(key)
+        && datadir::is_open_to_others(mode)
+    {
+        let key = key.display();
+        tracing::warn!("The key of the certificate may be read by others (mode {mode:03o}): run `chmod 600 {key}`");
     }
     if let Some(told) = nameless_boot(config) {
         tracing::warn!("This machine's boot has no name: {told}");

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -196,5 +197,25 @@ fn a_certificate_outside_its_dates_is_served_and_told_by_doctor_and_in_the_log()
         let log = place.path("log");
         let _serving = place.serve_logging(&tls, &log);
         until("the log says so", || std::fs::read_to_string(&log).expect("a log").contains(words));
+    }
+}
+
+#[test]
+fn a_key_that_others_may_read_is_told_at_the_start() {
+    let place = Place::fresh();
+    place.init();
+    certificate(&place);
+    for (mode, told) in [(0o644, true), (0o600, false)] {
+        let key = place.path("key.pem");
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).expect("set");
+        let log = place.path(&format!("log {mode:o}"));
+        let serving = place.serve_logging(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"], &log);
+        assert_eq!(serving.terminate(), Some(0));
+        let said = std::fs::read_to_string(&log).expect("a log");
+        assert_eq!(
+            said.contains("may be read by others (mode 644): run `chmod 600 key.pem`"),
+            told,
+            "{mode:o}: {said}"
+        );
     }
 }
