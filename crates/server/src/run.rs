@@ -161,6 +161,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     parts.start("watch over the disk", durability::watch(app.clone(), ended.clone()));
     parts.start("watch over held callbacks", delivery::watch(app.clone(), ended.clone()));
     parts.start("housekeeping", house::keep(app.clone(), ended.clone()));
+    parts.start("look-ups beside", house::look_up(app.clone(), ended.clone()));
     parts.start("retention", retention::keep(app.clone(), ended.clone()));
     parts.start("watch over rates", rates::watch(app.clone(), ended.clone()));
     parts.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));

@@ -1,7 +1,7 @@
 //! The words that stand for our enums in rows.
 
 use countersign_domain::delivery::{DeliveryState, Schedule};
-use countersign_domain::ids::TenantNo;
+use countersign_domain::ids::{TenantNo, time_ordered};
 
 use crate::contract::{AuditKey, EventRow, MerchantKind, Role, SignatureEncoding, Vocabulary};
 
@@ -15,10 +15,18 @@ macro_rules! goes_out {
     };
 }
 
-/// Where the numbers of events lie that may come before this one of their bizId: from, up to. The likeliest place first. An earlier one may also
-/// have any later number: it was drawn before the commit that put the two in order, or by a clock that was ahead then.
-pub(crate) const fn before(event: &EventRow) -> [(i64, i64); 2] {
-    [(i64::MIN, event.no.0), (event.no.0, i64::MAX)]
+/// Numbers are drawn before their event is committed, so an earlier event of the same bizId may have a number that is later by
+/// about the time of a commit, in ms.
+const NUMBER_SLACK_MS: i64 = 10_000;
+/// Later numbers still that are looked at, from the latest down: those of a clock that was ahead are the latest, until it has passed them.
+const LATEST_LOOKED_AT: i64 = 1_000;
+
+/// Where the numbers of events lie that may come before this one of their bizId: from, up to, and how many are looked at from the latest down.
+/// The likeliest place first.
+pub(crate) const fn before(event: &EventRow) -> [(i64, i64, i64); 3] {
+    let latest = time_ordered(event.created_at.plus_ms(NUMBER_SLACK_MS), 0);
+    let later = if latest > event.no.0 { latest } else { event.no.0 };
+    [(i64::MIN, event.no.0, i64::MAX), (event.no.0, later, i64::MAX), (later, i64::MAX, LATEST_LOOKED_AT)]
 }
 
 /// A condition on an event `e` with its delivery `d`: whether it stands so. What is open goes by its application, as it is now. It is one that

@@ -328,8 +328,11 @@ impl App {
             {
                 return Ok(check.proved(known));
             }
-        } else if ask == Ask::Nobody && (kept.is_some() || !self.callers.there.has(headers.client_id)) {
+        } else if ask == Ask::Nobody {
             check.pad(&self.callers.nobody);
+            if kept.is_none() {
+                self.callers.there.want(headers.client_id);
+            }
             return Ok(Authenticated::NotLookedUp);
         }
         // Whole, also where it is kept and nothing has changed: that costs what the first read of one that exists does.

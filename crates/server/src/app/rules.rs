@@ -50,8 +50,8 @@ pub async fn change(
     claim: &ClaimKey,
     actor: &Actor,
 ) -> Result<RuleVersion, AppError> {
-    let sub = whose(app, institution, &change.sub_merchant_id).await?;
     within_unit(app, "r_markup", change.ask.markup.r())?;
+    let sub = whose(app, institution, &change.sub_merchant_id).await?;
     let _turn = app.turns.take_soon(TurnKey::Rules(sub.no.0)).await?;
     let arrived = app.clock.now();
     let mut hint = app.hints.head(sub.no);

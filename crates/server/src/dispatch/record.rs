@@ -96,12 +96,9 @@ impl Dispatcher {
             after_attempt(count, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
         if verdict == Verdict::Dead && event.by_hand {
             match Box::pin(self.was_delivered(event)).await {
-                Ok(true) => verdict = Verdict::StaysDelivered,
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "Whether a callback was delivered before could not be read: the attempt is made again");
-                    return Ended::Waits { until: now.plus_ms(RECHECK_MS) };
-                }
+                Some(true) => verdict = Verdict::StaysDelivered,
+                Some(false) => {}
+                None => return Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
             }
         }
         self.meters.ended(&report);
@@ -118,9 +115,23 @@ impl Dispatcher {
         }
     }
 
-    async fn was_delivered(&self, event: &EventRow) -> Result<bool, StoreError> {
-        let found = self.app.store.event(event.event_id).await?;
-        Ok(found.is_some_and(|(_, attempts)| attempts.iter().any(|attempt| attempt.outcome == Outcome::Delivered)))
+    /// None: the store was away for as long as a record waits for it. Where its attempts cannot be read back nobody can tell, and it is not said.
+    async fn was_delivered(&self, event: &EventRow) -> Option<bool> {
+        let mut tries = Tries::within(COMMIT_FOR);
+        loop {
+            let error = match self.app.store.event(event.event_id).await {
+                Ok(found) => {
+                    let mut attempts = found.into_iter().flat_map(|(_, attempts)| attempts);
+                    return Some(attempts.any(|attempt| attempt.outcome == Outcome::Delivered));
+                }
+                Err(error) => error,
+            };
+            let is_away = matches!(error, StoreError::Unavailable(_));
+            if !is_away || !tries.again().await {
+                tracing::warn!(%error, "Whether a callback was delivered before could not be read");
+                return (!is_away).then_some(false);
+            }
+        }
     }
 
     /// Notes that an event waits for an earlier one of its bizId, so that it is not due before that one is over or its patience ends.

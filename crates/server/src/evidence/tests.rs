@@ -282,6 +282,16 @@ macro_rules! otherwise {
 }
 
 #[test]
+fn what_was_delivered_and_was_sent_again_in_vain_is_a_story_that_can_be() {
+    let mut entries = story(&key(1));
+    for (at, outcome) in [(8, "delivered"), (9, "fail")] {
+        let Entry::Attempt(attempt) = &mut entries[at] else { panic!("an attempt") };
+        attempt.outcome = outcome.to_owned();
+    }
+    judged(file(entries, &key(1)).as_bytes()).expect("it holds");
+}
+
+#[test]
 fn a_story_that_cannot_be_is_refused_though_the_deployment_signed_it() {
     otherwise!(0, Header, h => h.version = 2, 1, "use a newer one");
     otherwise!(1, Order, o => o.prepay_id = "9999999000042".to_owned(), 2, "another order");
@@ -319,7 +329,7 @@ fn a_story_that_cannot_be_is_refused_though_the_deployment_signed_it() {
     otherwise!(8, Attempt, a => a.wire = Wire::NotKept, 9, "bytes that it says are not there");
     otherwise!(8, Attempt, a => a.answer_body = Some(Octets::Base64("/wDD=".to_owned())), 9, "not written as bytes");
     otherwise!(8, Attempt, a => a.answer_body = Some(Octets::Base64("eA==".to_owned())), 9, "not written as bytes");
-    otherwise!(9, Attempt, a => a.outcome = "fail".to_owned(), 11, "did not deliver it");
+    otherwise!(9, Attempt, a => a.outcome = "fail".to_owned(), 11, "no attempt delivered it");
     otherwise!(9, Attempt, a => a.event_id = "evt_2".to_owned(), 10, "another event");
 }
 

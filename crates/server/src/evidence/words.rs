@@ -21,6 +21,8 @@ pub struct Told {
     pub attempts: i64,
     #[serde(skip)]
     pub(super) tried: i64,
+    /// Whether one of them delivered it.
+    pub(super) was_delivered: bool,
     /// How the last one ended; null: there was none.
     pub outcome: Option<String>,
 }

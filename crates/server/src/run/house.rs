@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use countersign_domain::time::UnixMillis;
 use countersign_store::{AnyStore, Store as _};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::housekeeping_is_due;
 use crate::app::{App, forgotten, operators, trouble};
 
 /// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
 const NONCE_MARGIN_MS: i64 = 5_000;
+/// Between two looks for those who are not kept: their number has a bound, and so has what a flood of their names costs the store.
+const LOOK_UP_PAUSE: Duration = Duration::from_millis(50);
 /// How often the log says that every request is refused.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
@@ -26,6 +29,17 @@ pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
         if let Err(error) = operators::forget_answers(&app).await {
             app.trouble.met(&format!("old answers to idempotency keys could not be forgotten: {error}"));
         }
+    }
+}
+
+/// Until the end: looks up those who sign from an address that is over its budget, now and then.
+pub(super) async fn look_up(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            () = app.look_up_beside() => {}
+        }
+        sleep(LOOK_UP_PAUSE).await;
     }
 }
 

@@ -85,6 +85,9 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
         let since = kept.get(fixed::INITIALISED_AT).await?.unwrap_or_default();
         fixed::compare_kept(config, &keys_of_node(config, &data, &format!("on {since}"))?, &kept).await?;
     }
+    if database != Database::Sqlite && Box::pin(super::database::schema_state(config, &data)).await?.applied == 0 {
+        super::refuse_half_restored(&data)?;
+    }
     let store = super::open_store(config, &data).await?;
     let outcome = prepare_in(config, database, &data, &store, &chance).await;
     let closed = super::close_store(&store);

@@ -40,7 +40,7 @@ impl State {
         event.state = state;
         event.due_at = due_at;
         event.behind = None;
-        event.by_hand &= state == DeliveryState::Pending;
+        event.by_hand &= !state.is_over();
         if state.is_over() {
             for follower in self.events.values_mut().filter(|e| e.behind == Some(attempt.event)) {
                 follower.behind = None;

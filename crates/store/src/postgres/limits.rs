@@ -34,6 +34,11 @@ impl Limits {
         self.unit * 4
     }
 
+    /// How often a server that works on a read looks whether its connection is still there.
+    pub(super) fn gone(self) -> Duration {
+        self.unit / 4
+    }
+
     pub(super) fn read(self) -> Duration {
         self.unit * 5
     }

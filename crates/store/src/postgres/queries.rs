@@ -249,8 +249,9 @@ pub(super) async fn pending_of(from: &Readers, portion: &Portion) -> Found<Pendi
 }
 
 pub(super) async fn open_before(from: &Readers, event: &EventRow) -> Found<Option<EventNo>> {
-    for (start, end) in words::before(event) {
-        let of: Params<'_> = &[&event.tenant.0, &event.biz_id, &start, &end, &event.application.0, &event.sequence];
+    for (start, end, most) in words::before(event) {
+        let of: Params<'_> =
+            &[&event.tenant.0, &event.biz_id, &start, &end, &event.application.0, &event.sequence, &most];
         let read = |row: &Row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo);
         if let Some(found) = one(from, Sql::OpenBefore, of, read).await? {
             return Ok(Some(found));

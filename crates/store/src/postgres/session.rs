@@ -69,8 +69,13 @@ fn settings(purpose: Purpose, limits: Limits) -> String {
         Purpose::Reads => limits.statement().as_millis(),
     };
     let (lock, idle) = (limits.lock().as_millis(), limits.idle().as_millis());
+    // Whoever asked may have gone: a list that nobody waits for any more ends.
+    let gone = match purpose {
+        Purpose::Writes => 0,
+        Purpose::Reads => limits.gone().as_millis(),
+    };
     format!(
-        "{SETTINGS} SET statement_timeout = {statement}; SET lock_timeout = {lock};
+        "{SETTINGS} SET statement_timeout = {statement}; SET client_connection_check_interval = {gone}; SET lock_timeout = {lock};
          SET idle_in_transaction_session_timeout = {idle}"
     )
 }

@@ -127,8 +127,10 @@ statements! {
          ORDER BY d.application_no, least(d.attempts, 1), d.due_at, d.event_no"
     );
     // Down the index of bizIds, by both of its columns, until one is pending: whatever is known of the tables, no other index gives that order.
-    OpenBefore: "SELECT e.event_no FROM event e WHERE (e.biz_id, e.event_no) >= ($2, $3) AND (e.biz_id, e.event_no) < ($2, $4)
-                    AND e.tenant_no = $1 AND e.application_no = $5 AND e.sequence < $6 AND (SELECT d.state IN ('pending', 'held')
+    // `+ 0`: with a limit that is not known beforehand a plan would take an index by the tenant alone.
+    OpenBefore: "SELECT e.event_no FROM (SELECT o.biz_id, o.event_no, o.application_no, o.sequence FROM event o WHERE (o.biz_id, o.event_no) >= ($2, $3)
+                    AND (o.biz_id, o.event_no) < ($2, $4) AND $1 = o.tenant_no + 0 ORDER BY o.biz_id DESC, o.event_no DESC LIMIT $7) e
+                    WHERE e.application_no = $5 AND e.sequence < $6 AND (SELECT d.state IN ('pending', 'held')
                     AND NOT (d.by_hand AND EXISTS (SELECT 1 FROM attempt a WHERE a.tenant_no = $1 AND a.event_no = e.event_no
                     AND a.outcome = 'delivered')) FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) ORDER BY e.biz_id DESC, e.event_no DESC LIMIT 1";
     Turning: "SELECT t.tenant_no, t.application_no, a.client_id, t.due_at FROM delivery_turn t
@@ -309,7 +311,7 @@ statements! {
                      JOIN unnest($1::bigint[], $2::bigint[]) AS a (tenant_no, event_no)
                      ON d.tenant_no = a.tenant_no AND d.event_no = a.event_no ORDER BY d.tenant_no, d.event_no FOR UPDATE OF d";
     DeliveriesMove: "UPDATE delivery d SET state = a.state, attempts = a.attempts, due_at = a.due_at, behind_no = NULL,
-                     by_hand = d.by_hand AND a.state = 'pending'
+                     by_hand = d.by_hand AND a.state IN ('pending', 'held')
                      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
                      AS a (tenant_no, event_no, state, attempts, due_at)
                      WHERE d.tenant_no = a.tenant_no AND d.event_no = a.event_no";

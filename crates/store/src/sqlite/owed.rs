@@ -63,13 +63,15 @@ pub(super) fn pending_of(conn: &Connection, portion: &Portion) -> Found<Pending>
     Ok(found)
 }
 
+/// The walk goes down by itself: a sort of what it finds would walk to its end first.
 pub(super) fn open_before(conn: &Connection, event: &EventRow) -> Found<Option<EventNo>> {
-    let sql = "SELECT e.event_no FROM event e INDEXED BY event_by_biz CROSS JOIN delivery d ON d.event_no = e.event_no
-               WHERE e.biz_id = ?1 AND e.event_no >= ?2 AND e.event_no < ?3 AND e.application_no = ?4 AND e.tenant_no = ?5
+    let sql = "SELECT e.event_no FROM (SELECT event_no FROM event INDEXED BY event_by_biz WHERE biz_id = ?1 AND event_no >= ?2
+                 AND event_no < ?3 ORDER BY event_no DESC LIMIT ?7) o CROSS JOIN event e ON e.event_no = o.event_no
+               CROSS JOIN delivery d ON d.event_no = e.event_no WHERE e.application_no = ?4 AND e.tenant_no = ?5
                AND e.sequence < ?6 AND (d.state = 'pending' OR d.state = 'held') AND NOT (d.by_hand AND EXISTS
-                 (SELECT 1 FROM attempt a WHERE a.event_no = d.event_no AND a.outcome = 'delivered')) ORDER BY e.event_no DESC LIMIT 1";
-    for (from, to) in before(event) {
-        let of = params![event.biz_id, from, to, event.application.0, event.tenant.0, event.sequence];
+                 (SELECT 1 FROM attempt a WHERE a.event_no = d.event_no AND a.outcome = 'delivered')) LIMIT 1";
+    for (from, to, most) in before(event) {
+        let of = params![event.biz_id, from, to, event.application.0, event.tenant.0, event.sequence, most];
         let found = one(conn, sql, of, |row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo))?;
         if found.is_some() {
             return Ok(found);

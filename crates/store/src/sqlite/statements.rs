@@ -146,7 +146,7 @@ statements! {
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     DeliverySelect: "SELECT attempts, state FROM delivery WHERE event_no = ?1 AND tenant_no = ?2";
     DeliveryUpdate: "UPDATE delivery SET state = ?2, attempts = ?3, due_at = ?4, behind_no = NULL,
-                     by_hand = (by_hand AND ?2 = 'pending') WHERE event_no = ?1 AND tenant_no = ?5 AND attempts = ?3 - 1
+                     by_hand = (by_hand AND (?2 = 'pending' OR ?2 = 'held')) WHERE event_no = ?1 AND tenant_no = ?5 AND attempts = ?3 - 1
                      AND (state = 'pending' OR state = 'held' OR state = 'delivered' OR state = 'dead')";
     DeliveryFollowers: "SELECT event_no FROM delivery WHERE behind_no = ?1";
     DeliveryFollow: "UPDATE delivery SET due_at = min(due_at, ?2), behind_no = NULL WHERE event_no = ?1";

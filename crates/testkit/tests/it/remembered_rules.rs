@@ -73,7 +73,7 @@ impl Nodes {
 
 #[tokio::test]
 async fn nodes_that_upgrade_in_turn_make_one_unbroken_chain_of_versions() {
-    let nodes = Nodes::start().await;
+    let nodes = Box::pin(Nodes::start()).await;
     let mut last: Option<RuleVersion> = None;
     for turn in 0..6 {
         let node = if turn % 3 == 0 { &nodes.other } else { &nodes.one };
@@ -89,7 +89,7 @@ async fn nodes_that_upgrade_in_turn_make_one_unbroken_chain_of_versions() {
 
 #[tokio::test]
 async fn a_creation_is_not_refused_for_a_rule_that_another_node_has_ended() {
-    let nodes = Nodes::start().await;
+    let nodes = Box::pin(Nodes::start()).await;
     nodes.make(&nodes.one, Making::Create, None).await.expect("the first");
     nodes.make(&nodes.other, Making::Upgrade, Some(NOW.plus_ms(2_000))).await.expect("one that ends");
     nodes.clock.advance_ms(1_000);
@@ -102,7 +102,7 @@ async fn a_creation_is_not_refused_for_a_rule_that_another_node_has_ended() {
 
 #[tokio::test]
 async fn a_head_whose_version_was_lost_and_made_anew_is_read_again() {
-    let nodes = Nodes::start().await;
+    let nodes = Box::pin(Nodes::start()).await;
     let lost = nodes.make(&nodes.one, Making::Create, None).await.expect("the first");
     // As after a failover to a standby that did not have it: the other node makes another version 1.
     nodes.database.lose_rules().await;

@@ -71,6 +71,6 @@ pub struct Cost {
 pub enum Ask {
     /// As for everybody.
     TheStore,
-    /// Their address has used its budget up: only about a ClientId that is there and not kept, so that whoever signs right is heard.
+    /// Their address has used its budget up.
     Nobody,
 }

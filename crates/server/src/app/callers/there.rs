@@ -1,11 +1,15 @@
-//! Which ClientIds there are: for an address that has used its budget up, whose made-up ClientIds are not looked up in the store.
+//! Which ClientIds there are, and look-ups beside: for an address that has used its budget up, whose requests are answered without one.
+//!
+//! Whoever signs right from such an address, and is not kept, is answered 429 like everybody else there, at the same points of time; that their
+//! application is read meanwhile shows in their next request alone. ClientIds that are nobody's are never looked up so.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use countersign_store::contract::Cursor;
 use countersign_store::{Store, StoreError};
+use tokio::sync::Notify;
 
 use super::App;
 
@@ -13,12 +17,16 @@ use super::App;
 const PAGE: u32 = 500;
 /// ClientIds remembered; others are looked up for addresses within their budget only.
 const REMEMBERED_MAX: usize = 1_000_000;
+/// ClientIds that may wait to be looked up.
+const WANTED_MAX: usize = 256;
 
 /// ClientIds that were seen in the store, by keyed hashes. One that is not there for all that costs a look-up.
 #[derive(Debug, Default)]
 pub(super) struct There {
     hasher: RandomState,
     hashes: RwLock<HashSet<u64>>,
+    wanted: Mutex<BTreeSet<Box<str>>>,
+    rung: Notify,
 }
 
 impl There {
@@ -35,6 +43,17 @@ impl There {
             hashes.insert(self.hasher.hash_one(client_id));
         }
     }
+
+    /// Has it looked up beside, if it is there.
+    pub(super) fn want(&self, client_id: &str) {
+        if !self.has(client_id) {
+            return;
+        }
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if wanted.len() < WANTED_MAX && wanted.insert(client_id.into()) {
+            self.rung.notify_one();
+        }
+    }
 }
 
 impl App {
@@ -47,6 +66,18 @@ impl App {
             after = Some(last.application.no.0);
             for view in &page {
                 self.callers.there.add(&view.application.client_id);
+            }
+        }
+    }
+
+    /// Waits until somebody is to be looked up beside, and does it for all who are.
+    pub async fn look_up_beside(&self) {
+        let there = &self.callers.there;
+        there.rung.notified().await;
+        let wanted = std::mem::take(&mut *there.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+        for client_id in wanted {
+            if let Err(error) = self.known_application(&client_id).await {
+                tracing::debug!(%error, "An application could not be looked up beside");
             }
         }
     }

@@ -71,6 +71,9 @@ pub async fn what_was_delivered_and_is_sent_again_holds_up_no_later_event(store:
     for no in [1, 2] {
         commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(3) }]).await;
     }
+    // The endpoint says that it is gone, and comes back.
+    commit(&*store, vec![attempt(1, 2, DeliveryState::Held, None)]).await;
+    assert!(one(&store, 1).await.by_hand);
     let before = store.open_before(&one(&store, 3).await).await.expect("reads");
     assert_eq!(before, Some(EventNo(2)), "what was never delivered still comes first");
     commit(&*store, vec![attempt(2, 2, DeliveryState::Dead, None)]).await;
