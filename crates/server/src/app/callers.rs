@@ -238,6 +238,7 @@ impl Callers {
 
     /// Forgets every application.
     pub fn forget_all(&self) {
+        self.there.learn_again();
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             shard.changes += 1;

@@ -15,15 +15,15 @@ use crate::app::{App, forgotten, operators, trouble};
 const NONCE_MARGIN_MS: i64 = 5_000;
 /// Between two looks for those who are not kept: their number has a bound, and so has what a flood of their names costs the store.
 const LOOK_UP_PAUSE: Duration = Duration::from_millis(50);
+/// How soon it is tried again to learn which applications there are.
+const LEARN_AGAIN: Duration = Duration::from_secs(1);
 /// How often the log says that every request is refused.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// Learns which applications there are. Then, until the end: forgets nonces that no request can carry any more, and old answers.
+/// Until the end: forgets nonces that no request can carry any more, and old answers.
 pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     let mut said = tell(&app, None);
-    let mut are_applications_known = app.learn_applications().await.is_ok();
     while housekeeping_is_due(&mut ended).await {
-        are_applications_known = are_applications_known || app.learn_applications().await.is_ok();
         said = tell(&app, said);
         forget_nonces(&app).await;
         if let Err(error) = operators::forget_answers(&app).await {
@@ -32,14 +32,17 @@ pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     }
 }
 
-/// Until the end: looks up those who sign from an address that is over its budget, now and then.
+/// Until the end: learns which applications there are, and now and then looks up those who sign from an address that is over its budget.
 pub(super) async fn look_up(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     loop {
-        tokio::select! {
+        let done = tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
-            () = app.look_up_beside() => {}
+            done = app.look_up_beside() => done,
+        };
+        if let Err(error) = &done {
+            tracing::debug!(%error, "Which applications there are could not be read");
         }
-        sleep(LOOK_UP_PAUSE).await;
+        sleep(if done.is_ok() { LOOK_UP_PAUSE } else { LEARN_AGAIN }).await;
     }
 }
 

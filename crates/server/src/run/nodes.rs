@@ -114,9 +114,6 @@ pub(super) async fn watch_directory(app: Arc<App>, mut ended: watch::Receiver<bo
                 if after.is_none_or(|after| changes.revision < after) {
                     app.callers.forget_all();
                     app.due.change_all();
-                    if let Err(error) = app.learn_applications().await {
-                        tracing::debug!(%error, "Which applications there are could not be read");
-                    }
                 }
                 for client_id in &changes.client_ids {
                     app.callers.forget(client_id);

@@ -187,14 +187,14 @@ fn old_events_of(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use rusqlite::StatementStatus;
 
     use super::super::{open::connect, schema};
     use super::*;
 
     /// An application with 5,000 events, all delivered, a millisecond apart.
-    const MANY: &str = "
+    pub(in super::super) const MANY: &str = "
         INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
           VALUES (1, 1, 'm', 'merchant', 'm', '0', 0, 1, 1, 1, 1);
         INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled, callback_enabled, callback_encoding,

@@ -64,18 +64,48 @@ pub(super) fn pending_of(conn: &Connection, portion: &Portion) -> Found<Pending>
 }
 
 /// The walk goes down by itself: a sort of what it finds would walk to its end first.
+const OPEN_BEFORE: &str =
+    "SELECT e.event_no FROM (SELECT event_no FROM event INDEXED BY event_by_biz WHERE biz_id = ?1 AND event_no >= ?2
+       AND event_no < ?3 ORDER BY event_no DESC LIMIT ?7) o CROSS JOIN event e ON e.event_no = o.event_no
+     CROSS JOIN delivery d ON d.event_no = e.event_no WHERE e.application_no = ?4 AND e.tenant_no = ?5
+     AND e.sequence < ?6 AND (d.state = 'pending' OR d.state = 'held') AND NOT (d.by_hand AND EXISTS
+       (SELECT 1 FROM attempt a WHERE a.event_no = d.event_no AND a.outcome = 'delivered')) LIMIT 1";
+
 pub(super) fn open_before(conn: &Connection, event: &EventRow) -> Found<Option<EventNo>> {
-    let sql = "SELECT e.event_no FROM (SELECT event_no FROM event INDEXED BY event_by_biz WHERE biz_id = ?1 AND event_no >= ?2
-                 AND event_no < ?3 ORDER BY event_no DESC LIMIT ?7) o CROSS JOIN event e ON e.event_no = o.event_no
-               CROSS JOIN delivery d ON d.event_no = e.event_no WHERE e.application_no = ?4 AND e.tenant_no = ?5
-               AND e.sequence < ?6 AND (d.state = 'pending' OR d.state = 'held') AND NOT (d.by_hand AND EXISTS
-                 (SELECT 1 FROM attempt a WHERE a.event_no = d.event_no AND a.outcome = 'delivered')) LIMIT 1";
     for (from, to, most) in before(event) {
         let of = params![event.biz_id, from, to, event.application.0, event.tenant.0, event.sequence, most];
-        let found = one(conn, sql, of, |row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo))?;
+        let found = one(conn, OPEN_BEFORE, of, |row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo))?;
         if found.is_some() {
             return Ok(found);
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::super::attempt_log::tests::MANY;
+    use super::super::{open::connect, schema};
+    use super::*;
+
+    #[test]
+    fn a_look_for_an_earlier_event_ends_at_the_first_that_is_open_and_at_its_bound() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut conn = connect(&dir.path().join("db"), 1000).expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        conn.execute_batch(MANY).expect("fits");
+        conn.execute_batch("UPDATE delivery SET state = 'pending', due_at = 1").expect("all are open");
+        let look = |(from, to, most): (i64, i64, i64), sequence: i64| {
+            let mut look = conn.prepare_cached(OPEN_BEFORE).expect("prepares");
+            let found = look.exists(params!["b", from, to, 1, 1, sequence, most]).expect("reads");
+            (found, look.reset_status(StatementStatus::VmStep))
+        };
+        let (found, near) = look((i64::MIN, 4999, i64::MAX), 4999);
+        assert!(found && near < 200, "the nearest one is open: {near} steps");
+        let (found, bounded) = look((1, i64::MAX, 100), 1);
+        let (none, all) = look((1, i64::MAX, i64::MAX), 1);
+        assert!(!found && !none && bounded * 20 < all, "{bounded} steps of {all}");
+    }
 }

@@ -207,6 +207,29 @@ async fn lists_that_wait_keep_neither_a_point_read_waiting_nor_lists_of_others()
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_nobody_waits_for_any_more_ends_long_before_its_time() {
+    let database = Database::new().await;
+    // What a statement may take is longer than this test waits.
+    let options = PostgresOptions { second: Duration::from_secs(6), ..short(database.url()) };
+    let store = Arc::new(PostgresStore::open(options).await.expect("opens"));
+    let (watcher, holder) = (database.client().await, database.client().await);
+    holder.batch_execute("BEGIN; LOCK TABLE audit").await.expect("holds the table");
+    let waiting = |count| {
+        format!(
+            "SELECT (count(*) = {count})::int::bigint FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+    };
+    for _ in 0..3 {
+        let store = Arc::clone(&store);
+        let list = tokio::spawn(async move { store.audit(all()).await });
+        counted(&watcher, &waiting(1)).await;
+        list.abort();
+        counted(&watcher, &waiting(0)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_node_whose_clock_is_ahead_does_not_make_all_nodes_refuse() {
     let (database, nodes) = two_nodes().await;

@@ -139,8 +139,13 @@ async fn after_a_start_it_is_learnt_which_applications_there_are() {
     let client_id = application(&app, "till", None).await;
     assert!(app.callers.there.has(&client_id), "it was made here");
     close_store(&app.store).expect("closes");
-    let again = open_app(&config, Clock::System, None).await.expect("opens again");
+    let mut again = open_app(&config, Clock::System, None).await.expect("opens again");
     assert!(!again.callers.there.has(&client_id));
-    again.learn_applications().await.expect("reads");
+    again.look_up_beside().await.expect("reads");
     assert!(again.callers.there.has(&client_id) && !again.callers.there.has("app_nobody"));
+    // A look at the directory went back: whatever was made on another node may have been missed.
+    again.callers.there = There::default();
+    again.look_up_beside().await.expect("reads");
+    again.callers.forget_all();
+    again.look_up_beside().await.expect("reads again, and waits for nobody");
 }

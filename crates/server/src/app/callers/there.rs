@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use countersign_store::contract::Cursor;
@@ -25,6 +26,8 @@ const WANTED_MAX: usize = 256;
 pub(super) struct There {
     hasher: RandomState,
     hashes: RwLock<HashSet<u64>>,
+    /// Whether all that were there at some moment since have been read.
+    is_learnt: AtomicBool,
     wanted: Mutex<BTreeSet<Box<str>>>,
     rung: Notify,
 }
@@ -54,14 +57,23 @@ impl There {
             self.rung.notify_one();
         }
     }
+
+    /// Some may have been made that nobody was told of.
+    pub(super) fn learn_again(&self) {
+        self.is_learnt.store(false, Ordering::Release);
+        self.rung.notify_one();
+    }
 }
 
 impl App {
     /// Reads which applications there are. Those that are made later are noted as they are made, here or on another node.
-    pub async fn learn_applications(&self) -> Result<(), StoreError> {
+    async fn learn_applications(&self) -> Result<(), StoreError> {
+        // Before the first look: what is made unheard of meanwhile asks for another one.
+        self.callers.there.is_learnt.store(true, Ordering::Release);
         let mut after = None;
         loop {
-            let page = self.store.applications(None, Cursor { after, limit: PAGE }).await?;
+            let page = self.store.applications(None, Cursor { after, limit: PAGE }).await;
+            let page = page.inspect_err(|_| self.callers.there.is_learnt.store(false, Ordering::Release))?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.application.no.0);
             for view in &page {
@@ -70,9 +82,13 @@ impl App {
         }
     }
 
-    /// Waits until somebody is to be looked up beside, and does it for all who are.
-    pub async fn look_up_beside(&self) {
+    /// Learns which applications there are, where that is called for. Else waits until somebody is to be looked up beside, and does it for all who
+    /// are. An error: they could not be learnt.
+    pub async fn look_up_beside(&self) -> Result<(), StoreError> {
         let there = &self.callers.there;
+        if !there.is_learnt.load(Ordering::Acquire) {
+            return self.learn_applications().await;
+        }
         there.rung.notified().await;
         let wanted = std::mem::take(&mut *there.wanted.lock().unwrap_or_else(PoisonError::into_inner));
         for client_id in wanted {
@@ -80,5 +96,6 @@ impl App {
                 tracing::debug!(%error, "An application could not be looked up beside");
             }
         }
+        Ok(())
     }
 }
