@@ -266,9 +266,9 @@ pub struct Callback {
 pub enum Wire {
     /// They are here.
     Kept,
-    /// Nothing went over the wire.
+    /// There was no connection that a request could go out on.
     NothingSent,
-    /// They are not: freed when they were old enough, made by a program that did not keep them, or the time was over before anything was sent.
+    /// They are not: freed when they were old enough, or the time was over before anything was sent, or a program made the attempt that kept none.
     NotKept,
 }
 

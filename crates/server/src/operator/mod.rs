@@ -24,7 +24,6 @@ use countersign_protocol::headers::Prefixes;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa_swagger_ui::{Config, SwaggerUi, Url};
 
 use crate::app::App;
 use crate::app::places::Places;
@@ -33,10 +32,10 @@ use crate::dispatch::egress::Egress;
 use crate::listen::Throng;
 use crate::log::LogSink;
 use crate::merchant::{IntakeLimits, Sources};
-use crate::openapi;
 
 mod auth;
 mod call;
+mod documents;
 mod doors;
 pub(crate) mod fields;
 mod filters;
@@ -156,23 +155,12 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .with_state(desk.clone())
-        .merge(viewer(&prefix))
+        .merge(documents::routes(&prefix))
         .fallback(frame::no_such_path)
         .method_not_allowed_fallback(frame::no_such_method)
         .layer(CatchPanicLayer::custom(frame::panicked))
         .layer(from_fn_with_state(desk, frame::frame));
     Ok(router)
-}
-
-/// Both documents and the viewer, which needs nothing from outside.
-fn viewer(prefix: &str) -> Router {
-    let documents = [
-        (Url::with_primary("Merchant API", "/openapi/merchant.json", true), openapi::merchant_under(prefix)),
-        (Url::new("Operator API", "/openapi/operator.json"), openapi::operator_under(prefix)),
-    ];
-    // The validator's badge would be asked for at an address outside.
-    let config = Config::default().validator_url("none").try_it_out_enabled(false);
-    SwaggerUi::new("/docs").external_urls_from_iter_unchecked(documents).config(config).into()
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;

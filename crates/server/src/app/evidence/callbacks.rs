@@ -94,20 +94,27 @@ async fn read(app: &App, event: SortedId) -> Result<(EventRow, Vec<AttemptRow>),
     Err(AppError::Busy)
 }
 
-/// Whether a request may have gone out in an attempt that ended so.
-const fn may_have_sent(outcome: Outcome) -> bool {
-    match outcome {
-        Outcome::RefusedAddress | Outcome::DnsFailed | Outcome::ConnectFailed | Outcome::TlsFailed => false,
-        Outcome::Delivered | Outcome::Timeout | Outcome::HttpStatus | Outcome::Unreadable | Outcome::Fail => true,
+/// What is kept of the bytes of an attempt. Without a connection nothing went out; over one a request may have, also where it ended before an answer.
+const fn wire_of(row: &AttemptRow, bytes: Option<&AttemptBytes>) -> Wire {
+    match (bytes, row.phases.reused, row.phases.total_us) {
+        (Some(_), ..) => Wire::Kept,
+        (None, Some(_), _) => Wire::NotKept,
+        (None, None, Some(_)) => Wire::NothingSent,
+        // Of a program that did not note connections.
+        (None, None, None) => match row.outcome {
+            Outcome::RefusedAddress | Outcome::DnsFailed | Outcome::TlsFailed => Wire::NothingSent,
+            Outcome::Delivered
+            | Outcome::ConnectFailed
+            | Outcome::Timeout
+            | Outcome::HttpStatus
+            | Outcome::Unreadable
+            | Outcome::Fail => Wire::NotKept,
+        },
     }
 }
 
 fn entry(event_id: &str, row: &AttemptRow, bytes: Option<&AttemptBytes>) -> Attempt {
-    let wire = match bytes {
-        Some(_) => Wire::Kept,
-        None if may_have_sent(row.outcome) => Wire::NotKept,
-        None => Wire::NothingSent,
-    };
+    let wire = wire_of(row, bytes);
     let answer = bytes.filter(|bytes| !bytes.answer_head.is_empty());
     Attempt {
         event_id: event_id.to_owned(),
