@@ -1,4 +1,4 @@
-//! `GET /rate/commission_rule`: the rule of a sub-account that is in force at an instant.
+//! `GET /rate/commission_rule`: the rule of a sub-account that is in force now, or at the end of a second.
 
 use countersign_protocol::endpoint::rule_query::Request;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
@@ -8,6 +8,10 @@ use super::answer::{Failure, success};
 use super::rules::{date, record};
 use super::signed::{Input, Signed};
 use crate::app::{App, rules};
+
+/// `query_time` names a second, and periods begin and end with one; only what is made begins within. Whoever has just made a rule and asks about this
+/// very second is shown it, so the question is about the second's last millisecond.
+const TO_THE_END_OF_A_SECOND_MS: i64 = 999;
 
 /// The operation.
 #[derive(Debug)]
@@ -24,6 +28,7 @@ impl super::signed::Operation for Operation {
     async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let at = asked.query_time.as_deref().map(|t| date(app, "query_time", t)).transpose()?;
+        let at = at.map(|second| second.plus_ms(TO_THE_END_OF_A_SECOND_MS));
         let version = rules::in_force(app, signed.institution(), &asked.sub_merchant_id, at).await?;
         let sub_merchant_id = asked.sub_merchant_id.clone();
         let in_force = version.as_ref().map(|version| version.markup);

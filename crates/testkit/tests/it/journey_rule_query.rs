@@ -92,6 +92,31 @@ async fn a_query_of_the_past_shows_what_was_in_force_then_and_nothing_made_later
 }
 
 #[tokio::test]
+async fn a_query_about_the_second_in_which_a_version_was_made_shows_it() {
+    let (world, signer) = bank().await;
+    let rule = |r: i64, at: i64| json!({"sub_merchant_id": "bank-1", "r_markup": r, "effective_date": date(&world, at)});
+    let into_a_second = 1000 - world.clock.now().0.rem_euclid(1000);
+    world.clock.advance_ms(into_a_second + 300);
+    let due = json!({"sub_merchant_id": "bank-1", "r_markup": 1, "effective_date": date(&world, 0), "due_date": date(&world, 60)});
+    let first = good(&world, &signer, "POST", CREATE, &due).await;
+    let in_force_at = async |second: i64| {
+        let time = date(&world, second).replace(' ', "%20");
+        let path = format!("/rate/commission_rule?sub_merchant_id=bank-1&query_time={time}");
+        good(&world, &signer, "GET", &path, &Value::Null).await["config_id"].clone()
+    };
+    assert_eq!(in_force_at(-1).await, Value::Null, "the second before");
+    assert_eq!(in_force_at(0).await, first["config_id"]);
+    assert_eq!(in_force_at(59).await, first["config_id"]);
+    assert_eq!(in_force_at(60).await, Value::Null, "due_date is exclusive");
+    world.clock.advance_ms(600);
+    let second = good(&world, &signer, "POST", UPGRADE, &rule(2, 0)).await;
+    assert_eq!(in_force_at(0).await, second["config_id"], "as the second ended");
+    let third = good(&world, &signer, "POST", UPGRADE, &rule(3, 30)).await;
+    assert_eq!(in_force_at(29).await, second["config_id"]);
+    assert_eq!(in_force_at(30).await, third["config_id"], "from its second on");
+}
+
+#[tokio::test]
 async fn a_creation_is_refused_where_a_rule_is_effective_or_pending_and_allowed_after_it_ended() {
     let (world, signer) = bank().await;
     let rule = |at: i64, due: i64| json!({"sub_merchant_id": "bank-1", "r_markup": 1, "effective_date": date(&world, at), "due_date": date(&world, due)});
