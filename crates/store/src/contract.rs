@@ -411,7 +411,8 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
         looked_max: u32,
     ) -> impl Future<Output = Result<EventPage, StoreError>> + Send;
 
-    /// An application's events with `seq` greater than `after`, in order.
+    /// An application's events with `seq` greater than `after`, in order: at most `limit`, and no further one where bodies and data of those before it
+    /// come to [`crate::pulled::PULLED_BYTES_MAX`].
     fn events_after(
         &self,
         tenant: TenantNo,

@@ -20,6 +20,7 @@ pub mod paid_order;
 mod payment_listing;
 pub mod payment_order;
 pub mod postgres;
+pub mod pulled;
 pub mod redelivery;
 pub mod rows;
 pub mod sqlite;

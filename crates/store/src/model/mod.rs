@@ -35,6 +35,7 @@ use crate::contract::{
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
 use crate::page::PageBuilder;
+use crate::pulled::Pulled;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::words::of_audit_tenant;
 use state::{State, nonce_key};
@@ -374,7 +375,7 @@ impl Store for ModelStore {
         let mut rows: Vec<&EventRow> =
             state.events.values().filter(|e| e.tenant == tenant && e.application == of && e.seq > after).collect();
         rows.sort_by_key(|e| e.seq);
-        Ok(page(rows.into_iter().cloned(), limit))
+        Ok(page(Pulled::first(rows.into_iter().cloned()), limit))
     }
 
     async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {

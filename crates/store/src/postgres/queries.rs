@@ -22,6 +22,7 @@ use crate::contract::{
     OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
 use crate::page::PageBuilder;
+use crate::pulled::PULLED_BYTES_MAX;
 use crate::words;
 
 pub(super) type Found<T> = Result<T, StoreError>;
@@ -286,7 +287,8 @@ pub(super) async fn events_after(
     after: i64,
     limit: u32,
 ) -> Found<Vec<EventRow>> {
-    many(from, Sql::EventsAfter, &[&tenant.0, &of.0, &after, &i64::from(limit)], rows::event).await
+    let most = i64::try_from(PULLED_BYTES_MAX).unwrap_or(i64::MAX);
+    many(from, Sql::EventsAfter, &[&tenant.0, &of.0, &after, &i64::from(limit), &most], rows::event).await
 }
 
 pub(super) async fn remembered(from: &Readers, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {

@@ -152,10 +152,12 @@ statements! {
                FROM attempt_bytes b WHERE b.tenant_no = m.merchant_no AND b.at < $1 LIMIT $2) o) x
                WHERE m.tenant_no = m.merchant_no AND m.merchant_no > $3 AND x.found > 0 ORDER BY m.merchant_no LIMIT $4";
     OldEvents: events::OLD;
+    // What is before an event is summed up first: rows beyond the bound are not sent.
     EventsAfter: concat!(
-        "SELECT ", event_columns!(), " FROM event e \
-         LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no \
-         WHERE e.tenant_no = $1 AND e.application_no = $2 AND e.seq > $3 ORDER BY e.seq LIMIT $4"
+        "SELECT ", event_columns!(), " FROM (SELECT o.*, sum(octet_length(o.data) + octet_length(o.body)) OVER (ORDER BY o.seq) \
+         - octet_length(o.data) - octet_length(o.body) AS before FROM (SELECT * FROM event \
+         WHERE tenant_no = $1 AND application_no = $2 AND seq > $3 ORDER BY seq LIMIT $4) o) e \
+         LEFT JOIN delivery d ON d.tenant_no = $1 AND d.event_no = e.event_no WHERE e.before < $5 ORDER BY e.seq"
     );
     Remembered: "SELECT scope, key, body_digest, status, answer, created_at FROM idempotency WHERE scope = $1 AND key = $2";
     Audit: "SELECT tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id FROM audit

@@ -14,6 +14,7 @@ use crate::contract::{
     RuleFilter, RulePage, StoreError, TokenRow,
 };
 use crate::page::PageBuilder;
+use crate::pulled::Pulled;
 use crate::words;
 
 pub(super) type Found<T> = Result<T, StoreError>;
@@ -428,7 +429,15 @@ pub(super) fn events_after(
         "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
          WHERE e.application_no = ?1 AND e.seq > ?2 AND e.tenant_no = ?4 ORDER BY e.seq LIMIT ?3"
     );
-    many(conn, sql, params![of.0, after, limit, tenant.0], rows::event)
+    let mut statement = conn.prepare_cached(sql).map_err(fault)?;
+    let mut rows = statement.query(params![of.0, after, limit, tenant.0]).map_err(fault)?;
+    let mut pulled = Pulled::default();
+    while pulled.has_room()
+        && let Some(row) = rows.next().map_err(fault)?
+    {
+        pulled.push(rows::event(row)?);
+    }
+    Ok(pulled.events())
 }
 
 pub(super) fn remembered(conn: &Connection, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {

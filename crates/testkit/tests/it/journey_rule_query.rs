@@ -94,7 +94,8 @@ async fn a_query_of_the_past_shows_what_was_in_force_then_and_nothing_made_later
 #[tokio::test]
 async fn a_query_about_the_second_in_which_a_version_was_made_shows_it() {
     let (world, signer) = bank().await;
-    let rule = |r: i64, at: i64| json!({"sub_merchant_id": "bank-1", "r_markup": r, "effective_date": date(&world, at)});
+    let rule =
+        |r: i64, at: i64| json!({"sub_merchant_id": "bank-1", "r_markup": r, "effective_date": date(&world, at)});
     let into_a_second = 1000 - world.clock.now().0.rem_euclid(1000);
     world.clock.advance_ms(into_a_second + 300);
     let due = json!({"sub_merchant_id": "bank-1", "r_markup": 1, "effective_date": date(&world, 0), "due_date": date(&world, 60)});

@@ -123,6 +123,7 @@ contract! {
         held_deliveries_wait_until_released,
         only_what_is_over_is_delivered_again,
         a_merchant_pulls_events_in_order,
+        a_pulled_page_ends_where_it_is_large_enough,
         a_due_time_belongs_to_pending_deliveries_only,
         what_was_decided_about_an_application_is_refused_once_it_has_changed,
         nobody_writes_under_a_term_that_nobody_holds,
