@@ -44,6 +44,7 @@ mod meters;
 mod names;
 mod permits;
 mod place;
+mod portion;
 mod queue;
 mod ranges;
 mod record;
@@ -143,6 +144,8 @@ pub struct Dispatcher {
     looks: Mutex<LaneSet>,
     look: Notify,
     meters: meters::Meters,
+    /// How much of answers is kept.
+    portions: portion::Portions,
     /// Attempts made since the start.
     attempts: AtomicUsize,
     /// Callbacks that tell of nothing and are under way.
@@ -197,6 +200,7 @@ impl Dispatcher {
             looks: Mutex::default(),
             look: Notify::new(),
             meters: meters::Meters::default(),
+            portions: portion::Portions::new(),
             attempts: AtomicUsize::new(0),
             trials: trial::Trials::default(),
         })

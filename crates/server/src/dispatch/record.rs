@@ -78,7 +78,7 @@ impl Dispatcher {
         fence: Fence,
         known: &KnownApplication,
         url: &str,
-        (began, report): (UnixMillis, Report),
+        (began, mut report): (UnixMillis, Report),
     ) -> Ended {
         let now = self.app.clock.now();
         let number = event.attempts + 1;
@@ -104,7 +104,8 @@ impl Dispatcher {
         self.meters.ended(&report);
         tell(event, known, number, &report, verdict, now);
         let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
-        let made = Made::of(event, fence, began, report);
+        let bytes = report.bytes.take().map(|bytes| self.portions.of(event.application, bytes));
+        let made = Made::of(event, fence, began, report, bytes);
         match verdict {
             Verdict::DisableEndpoint => Box::pin(self.disable(event, &made, url)).await,
             Verdict::Delivered | Verdict::StaysDelivered | Verdict::Retry { .. } | Verdict::Dead => {
@@ -316,7 +317,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    fn of(event: &EventRow, fence: Fence, began: UnixMillis, report: Report) -> Self {
+    fn of(event: &EventRow, fence: Fence, began: UnixMillis, report: Report, bytes: Option<AttemptBytes>) -> Self {
         let row = AttemptRow {
             event: event.no,
             attempt: event.attempts + 1,
@@ -329,7 +330,7 @@ impl Made {
             fence,
             phases: report.phases,
         };
-        Self { row: Arc::new(row), bytes: report.bytes.map(Arc::new) }
+        Self { row: Arc::new(row), bytes: bytes.map(Arc::new) }
     }
 
     /// Records it, and what becomes of its event.

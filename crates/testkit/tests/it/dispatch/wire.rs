@@ -102,6 +102,31 @@ async fn of_a_large_answer_the_beginning_is_kept_and_its_length_so_far() {
 }
 
 #[tokio::test]
+async fn where_large_answers_are_many_little_of_each_is_kept_and_they_count_all_the_same() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    // 15 KiB more than is kept in any case, and 4 MiB of that at once.
+    endpoint.answer_with(Reply::Padded(16 * 1024));
+    let mut events = Vec::new();
+    for no in 0..600 {
+        events.push(bench.emit(&owner, &no.to_string()).await);
+    }
+    while bench.deliver().await > 0 {}
+    let mut kept = Vec::new();
+    for event in &events {
+        assert_eq!(bench.state(event).await, DeliveryState::Delivered);
+        let bytes = bytes(&bench, event, 1).await.expect("something went over the wire");
+        assert_eq!(bytes.answer_length, 16 * 1024);
+        kept.push((bytes.answer_body.len(), bytes.is_cut));
+    }
+    let whole = kept.iter().filter(|kept| **kept == (16 * 1024, false)).count();
+    let cut = kept.iter().filter(|kept| **kept == (1024, true)).count();
+    assert_eq!(whole + cut, 600);
+    assert!(whole >= 273 && cut > 0, "{whole} whole, {cut} cut");
+}
+
+#[tokio::test]
 async fn what_came_is_kept_also_where_it_is_no_http_or_only_a_part() {
     let bench = Bench::new().await;
     let endpoint = receiver().await;

@@ -1,0 +1,86 @@
+//! How much of answers is kept. Merchants decide how long theirs are, and the disk is everybody's: what goes beyond a small part of each answer is
+//! bounded for each application.
+
+use std::num::NonZeroU32;
+
+use countersign_domain::ids::ApplicationNo;
+use countersign_store::attempt_log::AttemptBytes;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+/// Of a head, and of a body, this much is kept in any case, in bytes.
+const ALWAYS_BYTES: usize = 1024;
+/// What an application's answers may go beyond that, in bytes: in a second, and all at once.
+const FURTHER_BYTES_PER_S: NonZeroU32 = NonZeroU32::new(64 * 1024).expect("not 0");
+const FURTHER_BYTES_AT_ONCE: NonZeroU32 = NonZeroU32::new(4 * 1024 * 1024).expect("not 0");
+/// With so many applications those whose portion is whole again are forgotten.
+const KNOWN_MAX: usize = 10_000;
+
+/// The portions of all applications.
+#[derive(Debug)]
+pub(super) struct Portions {
+    further: DefaultKeyedRateLimiter<i64>,
+}
+
+impl Portions {
+    pub(super) fn new() -> Self {
+        Self { further: RateLimiter::keyed(Quota::per_second(FURTHER_BYTES_PER_S).allow_burst(FURTHER_BYTES_AT_ONCE)) }
+    }
+
+    /// Of what went over the wire in an attempt, what is kept. Answers of an ordinary length cost neither a look nor a lock.
+    pub(super) fn of(&self, application: ApplicationNo, mut bytes: AttemptBytes) -> AttemptBytes {
+        let beyond = |part: &[u8]| part.len().saturating_sub(ALWAYS_BYTES);
+        let further = u32::try_from(beyond(&bytes.answer_head) + beyond(&bytes.answer_body)).unwrap_or(u32::MAX);
+        let Some(further) = NonZeroU32::new(further) else { return bytes };
+        if self.further.len() >= KNOWN_MAX {
+            self.further.retain_recent();
+        }
+        if !matches!(self.further.check_key_n(&application.0, further), Ok(Ok(()))) {
+            bytes.answer_head.truncate(ALWAYS_BYTES);
+            bytes.answer_body.truncate(ALWAYS_BYTES);
+            bytes.is_cut = true;
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(head: usize, body: usize) -> AttemptBytes {
+        AttemptBytes {
+            sent_head: vec![b's'; 700],
+            answer_head: vec![b'h'; head],
+            answer_body: vec![b'b'; body],
+            answer_length: 99,
+            is_cut: false,
+        }
+    }
+
+    fn lengths(kept: &AttemptBytes) -> (usize, usize, usize, bool) {
+        (kept.sent_head.len(), kept.answer_head.len(), kept.answer_body.len(), kept.is_cut)
+    }
+
+    #[test]
+    fn large_answers_of_an_application_are_cut_once_they_are_many() {
+        let portions = Portions::new();
+        let keep = |no, head, body| lengths(&portions.of(ApplicationNo(no), answer(head, body)));
+        let whole =
+            (0..1_000).take_while(|_| keep(1, 32 * 1024, 16 * 1024) == (700, 32 * 1024, 16 * 1024, false)).count();
+        // Each goes 46 KiB beyond; while this runs there is room for some more.
+        assert!((89..200).contains(&whole), "{whole}");
+        assert_eq!(keep(1, 32 * 1024, 300), (700, 1024, 300, true));
+        assert_eq!(keep(1, 300, 16 * 1024), (700, 300, 1024, true));
+        assert_eq!(keep(1, 1024, 1024), (700, 1024, 1024, false), "an ordinary one is kept whole");
+        assert_eq!(keep(2, 32 * 1024, 16 * 1024), (700, 32 * 1024, 16 * 1024, false), "nobody pays for another");
+    }
+
+    #[test]
+    fn many_ordinary_answers_are_kept_whole() {
+        let portions = Portions::new();
+        for _ in 0..100_000 {
+            assert!(!portions.of(ApplicationNo(1), answer(400, 60)).is_cut);
+        }
+        assert!(portions.further.is_empty(), "and leave no trace");
+    }
+}
