@@ -146,3 +146,81 @@ async fn a_later_callback_waits_no_longer_than_the_order_hold_from_its_own_creat
     assert_eq!(bench.row(&second).await.attempts, 1);
     assert_eq!(bench.state(&first).await, DeliveryState::Pending);
 }
+
+/// Two events of a bizId of which the first has `attempts` behind it, and both are let go: the second goes when the first one is over.
+async fn go_in_order(bench: Bench, endpoint: &Receiver, attempts: usize) {
+    let received = endpoint.received().len();
+    endpoint.answer_with(Reply::Held);
+    let bench = Arc::new(bench);
+    let delivering = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.deliver().await }
+    });
+    for n in 1..=2 {
+        endpoint.wait_for(received + n, SOON).await.expect("the next one goes when the one before is delivered");
+        endpoint.release(1);
+    }
+    assert_eq!(delivering.await.expect("no panic"), 2);
+    let next = attempts + 1;
+    assert_eq!(sequences(endpoint)[received..], [format!("1/{next}"), format!("2/{next}")]);
+    assert_eq!(endpoint.most_at_once(), 1);
+}
+
+/// Two events of a bizId, dead after two attempts each, and both sent again long afterwards, the first one due so much later.
+async fn sent_again(endpoint: &Receiver, first_in_ms: i64) -> (Bench, [EventRow; 2]) {
+    let schedule = countersign_domain::delivery::Schedule::parse(&["5s"]).expect("a schedule");
+    let bench = Bench::with(DispatchSettings { schedule, deadline: SOON, ..settings() }).await;
+    endpoint.script([Reply::Fail, Reply::Fail, Reply::Fail, Reply::Fail]);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let mut events = Vec::new();
+    for _ in 0..2 {
+        let event = bench.emit(&owner, "order").await;
+        assert_eq!(bench.deliver().await, 1);
+        assert_eq!(bench.deliver_next(&event).await, 1);
+        assert_eq!(bench.state(&event).await, DeliveryState::Dead);
+        events.push(event);
+    }
+    bench.clock.advance_ms(ORDER_HOLD_MS * 3);
+    // The later one first, so that nothing but the rule keeps them in order.
+    for (event, in_ms) in events.iter().zip([first_in_ms, 0]).rev() {
+        let due_at = bench.clock.now().plus_ms(in_ms);
+        bench.commit(Write::Redeliver { tenant: event.tenant, event: event.no, due_at }).await;
+    }
+    (bench, events.try_into().expect("two"))
+}
+
+#[tokio::test]
+async fn callbacks_of_one_biz_id_that_are_sent_again_together_go_in_their_order() {
+    let endpoint = receiver().await;
+    let (bench, _) = sent_again(&endpoint, 0).await;
+    go_in_order(bench, &endpoint, 2).await;
+}
+
+#[tokio::test]
+async fn a_callback_that_is_sent_again_waits_for_an_earlier_one_no_longer_than_the_order_hold_from_then_on() {
+    let endpoint = receiver().await;
+    let (bench, [first, second]) = sent_again(&endpoint, ORDER_HOLD_MS * 9).await;
+    assert_eq!(bench.deliver().await, 0);
+    bench.clock.advance_ms(ORDER_HOLD_MS - 1);
+    assert_eq!(bench.deliver().await, 0);
+    bench.clock.advance_ms(1);
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(
+        (bench.state(&first).await, bench.state(&second).await),
+        (DeliveryState::Pending, DeliveryState::Delivered)
+    );
+}
+
+#[tokio::test]
+async fn callbacks_of_one_biz_id_that_are_released_after_long_go_in_their_order() {
+    let bench = Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let first = bench.emit(&owner, "order").await;
+    bench.emit(&owner, "order").await;
+    let (tenant, application) = (first.tenant, first.application);
+    bench.commit(Write::HoldPending { tenant, application }).await;
+    bench.clock.advance_ms(ORDER_HOLD_MS * 3);
+    bench.commit(Write::ReleaseHeld { tenant, application, due_at: bench.clock.now() }).await;
+    go_in_order(bench, &endpoint, 0).await;
+}
