@@ -36,7 +36,8 @@ async fn main() -> anyhow::Result<()> {
             rule.f_markup,
             rule.effective_date
         ),
-        // The answer may have been lost after the rule was made: look before asking again, or there are two versions.
+        // The answer may have been lost after the rule was made, or a balancer has sent the request twice, and this is the answer to the
+        // second copy (NONCE_REUSED): look before asking again, or there are two versions.
         Err(error) if error.may_have_been_done() => {
             eprintln!("not known whether the rule was made: {error}; see below");
         }

@@ -75,12 +75,13 @@ impl Error {
     }
 
     /// Whether a call that changes something may have changed it all the same: query before you repeat it.
-    /// A refusal means that nothing was done, but for an internal error of the server.
+    /// A refusal means that nothing was done, but for an internal error of the server, and for a nonce that was used before:
+    /// this client uses none twice, so something on the way has sent the request twice, and the first copy may have been done.
     pub fn may_have_been_done(&self) -> bool {
         match self {
             Self::Usage(_) => false,
             Self::Transport(cause) => !(cause.is_connect() || cause.is_builder()),
-            Self::Refused { code, .. } => *code == Code::InternalError,
+            Self::Refused { code, .. } => matches!(code, Code::InternalError | Code::NonceReused),
             Self::RefusedNewly { http_status, .. } => *http_status >= 500,
             Self::Unreadable { .. } => true,
         }

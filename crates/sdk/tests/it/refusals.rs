@@ -25,11 +25,23 @@ async fn every_code_comes_out_typed_with_all_that_the_server_said() {
         let error = ask(&client).await;
         assert_eq!((error.code(), error.request_id()), (Some(code), Some("req_1")));
         assert_eq!(error.to_string(), format!("{} ({}): say what to change", code.label(), code.code()));
-        assert_eq!(error.may_have_been_done(), code == Code::InternalError);
+        let may_have_been_done = [Code::InternalError, Code::NonceReused].contains(&code);
+        assert_eq!(error.may_have_been_done(), may_have_been_done, "{code:?}");
         let Error::Refused { http_status, message, retry_after_s, .. } = error else { panic!("{error:?}") };
         assert_eq!((http_status, message.as_str(), retry_after_s), (code.http_status(), "say what to change", Some(7)));
         stub.seen();
     }
+}
+
+#[tokio::test]
+async fn what_something_on_the_way_sent_twice_may_have_been_done() {
+    let stub = Stub::start().await;
+    let client = stub.client().build().expect("a client");
+    // The first copy was answered to a connection that had broken; the second one uses the same nonce.
+    stub.answers([failure(Code::NonceReused, "this nonce was used before")]);
+    let error = ask(&client).await;
+    assert!(error.may_have_been_done(), "{error:?}");
+    assert_eq!(stub.seen().len(), 1, "it is not for the client to ask again");
 }
 
 #[tokio::test]
