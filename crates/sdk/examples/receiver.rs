@@ -17,7 +17,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::post;
-use countersign_sdk::{Callback, CallbackVerifier, callback};
+use countersign_sdk::protocol::replay::WindowRefused;
+use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, callback};
 
 struct Receiver {
     verifier: CallbackVerifier,
@@ -60,8 +61,17 @@ async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body
         Ok(event) => (StatusCode::OK, process(&receiver, &event)),
         Err(refused) => {
             eprintln!("refused: {refused}");
-            (StatusCode::UNAUTHORIZED, callback::failed(&refused.to_string()))
+            (status_of(&refused), callback::failed(&refused.to_string()))
         }
+    }
+}
+
+fn status_of(refused: &CallbackRefused) -> StatusCode {
+    match refused {
+        // A genuine one, and the fault is ours: more have come than can be remembered. On 503 the server slows down and sends it
+        // again; on 401 it would send it again, and go on as fast.
+        CallbackRefused::NotNew(WindowRefused::Full) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::UNAUTHORIZED,
     }
 }
 

@@ -48,7 +48,8 @@ impl Callback {
     }
 }
 
-/// Why a callback is refused, in order of precedence. Answer it with a failure: a genuine sender comes again.
+/// Why a callback is refused, in order of precedence. Answer it with a failure: a genuine sender comes again. With 503 where it is
+/// [`WindowRefused::Full`], which is no fault of the callback's: then the server sends more slowly, too.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallbackRefused {
@@ -73,11 +74,15 @@ pub enum CallbackRefused {
 /// signed. So receivers of several processes share each [`Callback::nonce`]: they put it into a table where it is unique, refuse the
 /// callback if it is there already, and keep it until [`Callback::sent_ms`] plus the tolerance, which is up to twice the tolerance
 /// after it came, since a callback may be stamped ahead. The event id recognises repeats of the server, and nothing else.
+///
+/// The memory has a bound, [`CallbackVerifier::nonces_max`]. Where it is full, callbacks are refused ([`WindowRefused::Full`])
+/// until the oldest of it is too old to be acceptable: to forget one earlier would let it be taken twice.
 #[derive(Debug)]
 pub struct CallbackVerifier {
     keys: Vec<SigningKey>,
     names: HeaderNames,
     tolerance_ms: i64,
+    nonces_max: usize,
     window: Mutex<Window>,
 }
 
@@ -91,6 +96,7 @@ impl CallbackVerifier {
             keys: vec![key(secret)?],
             names: prefixes.first().clone(),
             tolerance_ms,
+            nonces_max: WINDOW_NONCES_MAX,
             window: Mutex::new(Window::new(tolerance_ms, WINDOW_NONCES_MAX)),
         })
     }
@@ -112,7 +118,19 @@ impl CallbackVerifier {
     #[must_use]
     pub fn tolerance_ms(mut self, tolerance_ms: i64) -> Self {
         self.tolerance_ms = tolerance_ms;
-        self.window = Mutex::new(Window::new(tolerance_ms, WINDOW_NONCES_MAX));
+        self.window = Mutex::new(Window::new(tolerance_ms, self.nonces_max));
+        self
+    }
+
+    /// How many callbacks are remembered at most: [`WINDOW_NONCES_MAX`], 1,000,000, unless set. Forgets what was received so far.
+    ///
+    /// Each is remembered for as long as its timestamp is acceptable, so take the callbacks that come in a second, times the
+    /// tolerance in seconds: the default is enough for 3,333 a second at five minutes. One takes some 180 bytes while it is
+    /// remembered, and nothing before: 180 MB at that rate, 5 MB at 100 a second.
+    #[must_use]
+    pub fn nonces_max(mut self, nonces_max: usize) -> Self {
+        self.nonces_max = nonces_max;
+        self.window = Mutex::new(Window::new(self.tolerance_ms, nonces_max));
         self
     }
 

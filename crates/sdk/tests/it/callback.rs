@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use countersign_sdk::protocol::callback::{
     Acknowledgement, CallbackBody, CallbackRefused as NotGenuine, callback_nonce, read_acknowledgement,
 };
-use countersign_sdk::protocol::replay::WindowRefused;
+use countersign_sdk::protocol::replay::{WINDOW_NONCES_MAX, WindowRefused};
 use countersign_sdk::protocol::signing::{Encoding, SigningKey, encode_signature};
 use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, EmptySecret, callback};
 use serde_json::{Value, json};
@@ -15,12 +15,12 @@ const SENT_MS: i64 = NOW_MS - 1_000;
 
 /// A callback request, as the server sends it.
 #[derive(Clone)]
-struct Request {
-    headers: BTreeMap<String, String>,
-    body: Vec<u8>,
+pub struct Request {
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
 }
 
-fn body() -> CallbackBody {
+pub fn body() -> CallbackBody {
     CallbackBody {
         biz_type: "PAYMENT_ORDER".to_owned(),
         biz_id: "77".to_owned(),
@@ -35,7 +35,7 @@ fn signature(secret: &str, timestamp: &str, nonce: &str, body: &[u8], encoding: 
 }
 
 impl Request {
-    fn signed(secret: &str, sent_ms: i64, nonce: &str, body: Vec<u8>) -> Self {
+    pub fn signed(secret: &str, sent_ms: i64, nonce: &str, body: Vec<u8>) -> Self {
         let timestamp = sent_ms.to_string();
         let signature = signature(secret, &timestamp, nonce, &body, Encoding::Hex);
         let headers = [
@@ -177,6 +177,29 @@ fn what_was_refused_uses_no_nonce_up() {
     Request::good().with("signature", &"0".repeat(128)).verified_by(&verifier, NOW_MS).expect_err("forged");
     Request::good().with("attempt", "x").verified_by(&verifier, NOW_MS).expect_err("not readable");
     Request::good().verified_by(&verifier, NOW_MS).expect("genuine, and not used up by the forger");
+}
+
+#[test]
+fn a_verifier_remembers_as_many_callbacks_as_it_is_told_and_refuses_the_others_as_too_many() {
+    const { assert!(WINDOW_NONCES_MAX > 3_000 * 300, "unless told, 3,000 a second for five minutes") };
+    let full = CallbackRefused::NotNew(WindowRefused::Full);
+    let minute_ms = 60_000;
+    for verifier in
+        [verifier(SECRET).nonces_max(2).tolerance_ms(minute_ms), verifier(SECRET).tolerance_ms(minute_ms).nonces_max(2)]
+    {
+        let request = |nonce, sent_ms| Request::signed(SECRET, sent_ms, &callback_nonce(nonce), body().to_bytes());
+        request(1, NOW_MS).verified_by(&verifier, NOW_MS).expect("there is room");
+        request(2, NOW_MS).verified_by(&verifier, NOW_MS).expect("there is room");
+        assert_eq!(request(3, NOW_MS).verified_by(&verifier, NOW_MS), Err(full.clone()));
+        let again = request(1, NOW_MS).verified_by(&verifier, NOW_MS);
+        assert_eq!(
+            again,
+            Err(CallbackRefused::NotNew(WindowRefused::Seen)),
+            "a full memory still knows what it has seen"
+        );
+        let later_ms = NOW_MS + minute_ms + 1;
+        request(3, later_ms).verified_by(&verifier, later_ms).expect("the others are too old by now");
+    }
 }
 
 #[test]

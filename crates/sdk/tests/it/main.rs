@@ -4,6 +4,7 @@ mod callback;
 mod client;
 mod clock;
 mod pull;
+mod receiver;
 mod refusals;
 mod stub;
 mod transport;
