@@ -9,7 +9,7 @@ use std::time::Duration;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint;
 use countersign_protocol::envelope::Envelope;
-use countersign_protocol::headers::{HeaderNames, Prefixes};
+use countersign_protocol::headers::{HeaderNames, Prefixes, read_timestamp};
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use reqwest::{Method, Url};
@@ -198,8 +198,14 @@ impl fmt::Debug for Client {
 /// Whether a request carries identity and signature.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Signed {
-    Yes,
+    /// Stamped with this time, in Unix milliseconds.
+    At(i64),
     No,
+}
+
+/// Whether a time has the form of a timestamp, 13 digits. The server refuses another one before it looks at the time.
+fn is_timestamp(ms: i64) -> bool {
+    read_timestamp(ms.to_string().as_bytes()).is_some()
 }
 
 impl Client {
@@ -238,13 +244,18 @@ impl Client {
     /// One signed call of any method and path, such as `("GET", "/v1/pay/convert/order?orderId=1", b"")`; the answer as it came,
     /// refusals too. If the timestamp is refused, the server's clock is asked and the call repeated once.
     pub async fn call(&self, method: &str, path_and_query: &str, body: &[u8]) -> Result<Answer, Error> {
-        let first = self.send(method, path_and_query, body, Signed::Yes).await?;
-        if first.code() != Some(Code::TimestampOutOfRange) {
+        let stamp_ms = self.server_ms();
+        let first = self.send(method, path_and_query, body, Signed::At(stamp_ms)).await?;
+        let code = first.code();
+        // The latter: a clock so wrong, or so wrong an offset, that the stamp was none. Nothing else would ever put it right.
+        let is_for_its_time = code == Some(Code::TimestampOutOfRange)
+            || (code == Some(Code::InvalidParameter) && !is_timestamp(stamp_ms));
+        if !is_for_its_time {
             return Ok(first);
         }
         // Refused before anything was done: to repeat it, with another nonce, is safe.
         if self.learn_offset(&first).await {
-            self.send(method, path_and_query, body, Signed::Yes).await
+            self.send(method, path_and_query, body, Signed::At(self.server_ms())).await
         } else {
             Ok(first)
         }
@@ -255,16 +266,21 @@ impl Client {
         self.send(method, path_and_query, b"", Signed::No).await
     }
 
-    /// Asks for the server's time; where that fails, the date of the refusal must do. Whether anything was learned.
+    /// The server's time, as far as we know.
+    fn server_ms(&self) -> i64 {
+        (self.shared.ambient.now_ms)().saturating_add(self.clock_offset_ms())
+    }
+
+    /// Asks for the server's time; where that fails, the date of the refusal must do. Whether anything was learned: a time that no
+    /// timestamp can say is not, or all clones would send it from then on.
     async fn learn_offset(&self, refused: &Answer) -> bool {
         let now_ms = || (self.shared.ambient.now_ms)();
         let before = now_ms();
         let asked = self.call_unsigned(endpoint::time::METHOD, endpoint::time::PATH).await;
         let after = now_ms();
-        let server_ms = match asked.and_then(|answer| answer.data::<endpoint::time::Response>()) {
-            Ok(time) => Some(time.server_time),
-            Err(_) => refused.date_ms.map(|at| at.saturating_add(500)), // A date is cut to its second: take the middle.
-        };
+        let told = asked.and_then(|answer| answer.data::<endpoint::time::Response>()).map(|time| time.server_time);
+        let date = refused.date_ms.map(|at| at.saturating_add(500)); // A date is cut to its second: take the middle.
+        let server_ms = told.ok().into_iter().chain(date).find(|ms| is_timestamp(*ms));
         if let Some(server_ms) = server_ms {
             let ours_ms = before.saturating_add(after.saturating_sub(before) / 2);
             self.shared.offset_ms.store(server_ms.saturating_sub(ours_ms), Ordering::Relaxed);
@@ -277,8 +293,8 @@ impl Client {
         let method =
             Method::from_bytes(method.as_bytes()).map_err(|_| Error::Usage(format!("{method:?} is no HTTP method")))?;
         let mut request = http.request(method, self.url(path_and_query)?).header(CONTENT_TYPE, "application/json");
-        if signed == Signed::Yes {
-            request = self.sign(request, body);
+        if let Signed::At(now_ms) = signed {
+            request = self.sign(request, now_ms, body);
         }
         if !body.is_empty() {
             request = request.body(body.to_vec());
@@ -287,9 +303,8 @@ impl Client {
         Answer::read(response, &names.request_id).await
     }
 
-    fn sign(&self, request: reqwest::RequestBuilder, body: &[u8]) -> reqwest::RequestBuilder {
-        let Shared { key, names, ambient, client_id, offset_ms, .. } = &*self.shared;
-        let now_ms = (ambient.now_ms)().saturating_add(offset_ms.load(Ordering::Relaxed));
+    fn sign(&self, request: reqwest::RequestBuilder, now_ms: i64, body: &[u8]) -> reqwest::RequestBuilder {
+        let Shared { key, names, ambient, client_id, .. } = &*self.shared;
         let (timestamp, nonce) = (now_ms.to_string(), format!("{:032x}", (ambient.bits128)()));
         let signature = encode_signature(&key.sign(&timestamp, &nonce, body), Encoding::Hex);
         let mut request = request
