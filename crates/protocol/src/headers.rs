@@ -445,6 +445,11 @@ pub fn is_nonce(text: &str) -> bool {
     read_class(text.as_bytes(), NONCE, NONCE_CHARS_MAX).is_some()
 }
 
+/// Whether a text has the form of a ClientId: 1 to 128 visible ASCII characters.
+pub fn is_client_id(text: &str) -> bool {
+    read_client_id(text.as_bytes()).is_some()
+}
+
 /// Whether a text has the form of a merchant's or sub-account's ID: 1 to 64 of `A-Z a-z 0-9 _ -`.
 pub fn is_name(text: &str) -> bool {
     read_name(text.as_bytes()).is_some()

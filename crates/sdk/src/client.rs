@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 use crate::ambient::Ambient;
 use crate::error::Error;
 use crate::http_date;
+use crate::identity;
 use crate::secret::{self, EmptySecret};
 use crate::tls::{self, Roots};
 
@@ -57,14 +58,14 @@ impl fmt::Debug for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The main merchant that this application belongs to; the fee-rule operations demand it.
+    /// The main merchant that this application belongs to; the fee-rule operations demand it. Taken as it is given: nothing is trimmed.
     #[must_use]
     pub fn merchant_id(mut self, id: impl Into<String>) -> Self {
         self.merchant_id = Some(id.into());
         self
     }
 
-    /// The sub-account that is spoken for.
+    /// The sub-account that is spoken for. Taken as it is given: nothing is trimmed.
     #[must_use]
     pub fn on_behalf_of(mut self, id: impl Into<String>) -> Self {
         self.on_behalf_of = Some(id.into());
@@ -113,13 +114,14 @@ impl ClientBuilder {
         self
     }
 
-    /// The client. Refuses a base URL that is not https, but for the machine's own addresses; a ClientId that is empty, and a secret
-    /// that is.
+    /// The client. Refuses a base URL that is not https, but for the machine's own addresses; an empty secret; and a ClientId, MerchantId
+    /// or On-Behalf-Of that is empty or that no header can hold. Nothing is trimmed, since what is around a secret may be a part of
+    /// it: cut off yourself the line feed that a file ends with.
     pub fn build(self) -> Result<Client, Error> {
         let base_url = base_url(&self.base_url)?;
-        if self.client_id.trim().is_empty() {
-            return Err(Error::Usage("the ClientId is empty: is the variable set that it comes from?".to_owned()));
-        }
+        identity::check_client_id(&self.client_id)?;
+        self.merchant_id.as_deref().map_or(Ok(()), identity::check_merchant_id)?;
+        self.on_behalf_of.as_deref().map_or(Ok(()), identity::check_on_behalf_of)?;
         let key = self.key.map_err(|e| Error::Usage(e.to_string()))?;
         let prefixes =
             Prefixes::new(std::slice::from_ref(&self.header_prefix)).map_err(|e| Error::Usage(e.to_string()))?;
@@ -230,7 +232,8 @@ impl Client {
         }
     }
 
-    /// The same client, speaking for a sub-account.
+    /// The same client, speaking for a sub-account. Taken as it is given: nothing is trimmed, and where no header can hold it, each
+    /// call says so.
     #[must_use]
     pub fn on_behalf_of(&self, id: impl Into<String>) -> Self {
         Self { on_behalf_of: Some(id.into()), ..self.clone() }
@@ -294,7 +297,7 @@ impl Client {
             Method::from_bytes(method.as_bytes()).map_err(|_| Error::Usage(format!("{method:?} is no HTTP method")))?;
         let mut request = http.request(method, self.url(path_and_query)?).header(CONTENT_TYPE, "application/json");
         if let Signed::At(now_ms) = signed {
-            request = self.sign(request, now_ms, body);
+            request = self.sign(request, now_ms, body)?;
         }
         if !body.is_empty() {
             request = request.body(body.to_vec());
@@ -303,7 +306,12 @@ impl Client {
         Answer::read(response, &names.request_id).await
     }
 
-    fn sign(&self, request: reqwest::RequestBuilder, now_ms: i64, body: &[u8]) -> reqwest::RequestBuilder {
+    fn sign(
+        &self,
+        request: reqwest::RequestBuilder,
+        now_ms: i64,
+        body: &[u8],
+    ) -> Result<reqwest::RequestBuilder, Error> {
         let Shared { key, names, ambient, client_id, .. } = &*self.shared;
         let (timestamp, nonce) = (now_ms.to_string(), format!("{:032x}", (ambient.bits128)()));
         let signature = encode_signature(&key.sign(&timestamp, &nonce, body), Encoding::Hex);
@@ -316,9 +324,10 @@ impl Client {
             request = request.header(&names.merchant_id, id);
         }
         if let Some(id) = &self.on_behalf_of {
+            identity::check_on_behalf_of(id)?; // It may have come after the client was built.
             request = request.header(&names.on_behalf_of, id);
         }
-        request
+        Ok(request)
     }
 
     fn url(&self, path_and_query: &str) -> Result<Url, Error> {

@@ -30,6 +30,7 @@ pub mod callback;
 pub mod client;
 mod error;
 mod http_date;
+mod identity;
 mod operations;
 pub mod pull;
 mod secret;

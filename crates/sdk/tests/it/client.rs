@@ -250,6 +250,40 @@ fn a_client_without_a_secret_or_a_name_is_refused() {
     assert!(refused(CLIENT_ID, "\0").starts_with("the secret is empty"));
 }
 
+#[tokio::test]
+async fn a_name_that_no_header_can_hold_is_refused_by_its_field_and_never_repeated() {
+    let stub = Stub::start().await;
+    let id_form = "it must be 1 to 128 visible ASCII characters, and nothing is trimmed";
+    let name_form = "it must be 1 to 64 of A-Z a-z 0-9 _ -, and nothing is trimmed";
+    let long = "x".repeat(129);
+    let usage = |error: Error| match error {
+        Error::Usage(why) => why,
+        other => panic!("{other:?}"),
+    };
+    // Each text as it comes out of a file or a variable, or is in the wrong one.
+    for (text, fault) in [
+        ("demo\n", "has a line feed in it"),
+        ("demo\r\n", "has a carriage return in it"),
+        ("demo ", "has white space in it"),
+        ("de\0mo", "has a control character in it"),
+        ("d\u{e9}mo", "has a character in it that none has"),
+        (&long, "is too long"),
+    ] {
+        let refused = Client::builder("http://127.0.0.1", text, SECRET).build().expect_err("no header can hold it");
+        assert_eq!(usage(refused), format!("the ClientId {fault}: {id_form}"));
+        let refused = stub.client().merchant_id(text).build().expect_err("no header can hold it");
+        assert_eq!(usage(refused), format!("the MerchantId {fault}: {name_form}"));
+        let refused = stub.client().on_behalf_of(text).build().expect_err("no header can hold it");
+        assert_eq!(usage(refused), format!("the On-Behalf-Of {fault}: {name_form}"));
+        let client = stub.client().build().expect("a client").on_behalf_of(text);
+        let refused = client.call("GET", "/x", b"").await.expect_err("no header can hold it");
+        assert_eq!(usage(refused), format!("the On-Behalf-Of {fault}: {name_form}"));
+    }
+    let refused = stub.client().merchant_id("").build().expect_err("it is empty");
+    assert_eq!(usage(refused), "the MerchantId is empty: is the variable set that it comes from?");
+    assert!(stub.seen().is_empty(), "nothing was sent");
+}
+
 #[test]
 fn a_secret_is_printed_nowhere() {
     let builder =

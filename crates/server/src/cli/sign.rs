@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use countersign_protocol::callback;
-use countersign_protocol::headers::{Header, HeaderNames, Prefixes, RESERVED_NONCE_PREFIX, is_nonce};
+use countersign_protocol::headers::{
+    CLIENT_ID_CHARS_MAX, Header, HeaderNames, Prefixes, RESERVED_NONCE_PREFIX, is_nonce,
+};
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 
 use super::Usage;
@@ -100,6 +102,10 @@ pub fn client_id(environment: &BTreeMap<String, String>) -> anyhow::Result<&str>
     ensure!(
         client_id.bytes().all(|byte| byte.is_ascii_graphic()),
         "{CLIENT_ID_VARIABLE} is no ClientId: there is a line feed, a space or another character in it that none has; set it to the ClientId alone"
+    );
+    ensure!(
+        client_id.len() <= CLIENT_ID_CHARS_MAX,
+        "{CLIENT_ID_VARIABLE} is no ClientId: it has more than {CLIENT_ID_CHARS_MAX} characters; set it to the ClientId alone"
     );
     Ok(client_id)
 }
@@ -290,7 +296,8 @@ mod tests {
             assert_eq!(secret(&set(SECRET_VARIABLE, &padded("sk a\tb"))).expect("is taken"), "sk a\tb", "{around:?}");
             assert_eq!(client_id(&set(CLIENT_ID_VARIABLE, &padded("app_1"))).expect("is taken"), "app_1", "{around:?}");
         }
-        for text in ["canary\n1", "canary 1", "canary\t1", "canary\u{e4}", "canary\u{7f}"] {
+        let long = "canary".repeat(22);
+        for text in ["canary\n1", "canary 1", "canary\t1", "canary\u{e4}", "canary\u{7f}", &long] {
             let refused = client_id(&set(CLIENT_ID_VARIABLE, text)).expect_err("no header holds it").to_string();
             assert!(refused.starts_with("COUNTERSIGN_CLIENT_ID is no ClientId: "), "{refused}");
             assert!(!refused.contains("canary"), "{refused}");
