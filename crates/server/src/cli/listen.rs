@@ -215,8 +215,9 @@ enum Server {
 
 fn may_pass(error: &Error, server: Server) -> bool {
     match error {
-        // The latter: something in between has sent the question twice, and the next one has a nonce of its own.
-        Error::Transport(_) | Error::Refused { code: Code::NonceReused, .. } => true,
+        // The latter: something in between has sent the question twice, or the clock was set between the question for the time and the
+        // repeat, as when a laptop wakes. The next question has a nonce of its own, and asks for the time again where it must.
+        Error::Transport(_) | Error::Refused { code: Code::NonceReused | Code::TimestampOutOfRange, .. } => true,
         Error::Refused { http_status, .. } | Error::RefusedNewly { http_status, .. } => {
             *http_status >= 500 || *http_status == 429
         }
@@ -358,21 +359,26 @@ mod tests {
         assert_eq!(gone_on(&gap(None), None), "say --after with the last seq that is missing");
     }
 
+    fn refused(code: Code, http_status: u16) -> Error {
+        let (label, message) = (String::new(), String::new());
+        Error::Refused { code, label, message, http_status, request_id: None, retry_after_s: None }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_between_a_question_and_its_repeat_ends_nothing() {
+        for server in [Server::Unknown, Server::HasAnswered] {
+            assert!(may_pass(&refused(Code::TimestampOutOfRange, 401), server));
+            assert!(!may_pass(&refused(Code::InvalidSignature, 401), server), "another secret does not come by itself");
+        }
+    }
+
     #[test]
     fn what_stands_in_between_ends_nothing_once_the_service_has_answered() {
-        let refused = |code: Code, http_status| Error::Refused {
-            code,
-            label: String::new(),
-            message: String::new(),
-            http_status,
-            request_id: None,
-            retry_after_s: None,
-        };
         let unreadable = |http_status, request_id| Error::Unreadable { http_status, why: String::new(), request_id };
         let page = |http_status| unreadable(http_status, None);
         for server in [Server::Unknown, Server::HasAnswered] {
             // A balancer that sent the question a second time.
-            assert!(may_pass(&refused(Code::NonceReused, 400), server));
+            assert!(may_pass(&refused(Code::NonceReused, 401), server));
             assert!(may_pass(&refused(Code::ServiceUnavailable, 503), server) && may_pass(&page(502), server));
             assert!(!may_pass(&refused(Code::InvalidParameter, 400), server));
         }
