@@ -232,6 +232,17 @@ impl DataDir {
         }
     }
 
+    /// Takes back a folder that was made for nothing: it goes where nothing but the lock is in it.
+    pub fn unmake(&self) {
+        let lock = self.path.join("lock");
+        let is_bare = |entries: std::fs::ReadDir| entries.flatten().all(|entry| entry.path() == lock);
+        if std::fs::read_dir(&self.path).is_ok_and(is_bare) {
+            // What cannot be removed is as good as empty.
+            let _ = std::fs::remove_file(&lock);
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+
     /// Takes the folder for this process. The lock ends with the process, however that ends.
     pub fn lock(&self) -> Result<DataLock, DataRefused> {
         let path = self.path.join("lock");

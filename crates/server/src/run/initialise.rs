@@ -53,14 +53,23 @@ pub async fn initialise(config: &Config) -> anyhow::Result<Initialised> {
 /// Makes a data folder ready for `serve`. A database that many nodes share is initialised by the first of them; the others bring
 /// the deployment's master key.
 pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
-    let database = Database::of(config)?;
-    let chance = Chance::default();
+    let is_new = !config.data.exists();
     let data = DataDir::create(&config.data)?;
     let _lock = data.lock()?;
+    let prepared = Box::pin(prepare_folder(config, &data)).await;
+    if prepared.is_err() && is_new {
+        data.unmake();
+    }
+    prepared
+}
+
+async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepared> {
+    let chance = Chance::default();
+    let database = Database::of(config)?;
     let brings_key = keys::is_named(config);
     if brings_key {
         // Before there is a database: one without a deployment would stand in the way of the next `init`.
-        keys::master_key(config, &data)?;
+        keys::master_key(config, data)?;
     }
     let file = data.database();
     let is_initialised = || SqliteStore::peek(&file, fixed::INITIALISED_AT).map(|at| at.is_some());
@@ -74,22 +83,22 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
     }
     if database == Database::Sqlite {
         // What is made in its place would look as if there had been nothing.
-        super::refuse_what_was_lost(&data)?;
+        super::refuse_what_was_lost(data)?;
         if !file.exists() {
-            super::refuse_half_restored(&data)?;
+            super::refuse_half_restored(data)?;
         }
     }
-    if let Some(kept) = before::settings(config, &data).await?
+    if let Some(kept) = before::settings(config, data).await?
         && database != Database::Sqlite
     {
         let since = kept.get(fixed::INITIALISED_AT).await?.unwrap_or_default();
-        fixed::compare_kept(config, &keys_of_node(config, &data, &format!("on {since}"))?, &kept).await?;
+        fixed::compare_kept(config, &keys_of_node(config, data, &format!("on {since}"))?, &kept).await?;
     }
-    if database != Database::Sqlite && Box::pin(super::database::schema_state(config, &data)).await?.applied == 0 {
-        super::refuse_half_restored(&data)?;
+    if database != Database::Sqlite && Box::pin(super::database::schema_state(config, data)).await?.applied == 0 {
+        super::refuse_half_restored(data)?;
     }
-    let store = super::open_store(config, &data).await?;
-    let outcome = prepare_in(config, database, &data, &store, &chance).await;
+    let store = super::open_store(config, data).await?;
+    let outcome = prepare_in(config, database, data, &store, &chance).await;
     let closed = super::close_store(&store);
     outcome.and_then(|prepared| closed.map(|()| prepared))
 }

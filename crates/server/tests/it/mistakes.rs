@@ -169,3 +169,27 @@ fn a_token_that_could_not_be_shown_is_made_again_as_the_command_says() {
         assert!(code == Some(0) && stdout.contains("Operator token"), "{named}: {stderr}");
     }
 }
+
+#[test]
+fn what_is_refused_leaves_no_folder_behind() {
+    let place = Place::fresh();
+    std::fs::write(place.path("no-backup"), b"not a backup").expect("is written");
+    let new = |name: &str| place.path(name).display().to_string();
+    let refused: [&[&str]; 4] = [
+        &["init", "--data", &new("one"), "--master-key", "/nowhere/master.key"],
+        &["init", "--data", &new("two"), "--database-url", "postgres://127.0.0.1:1/nobody"],
+        &["init", "--data", &new("three"), "--database-url", "mysql://127.0.0.1/x"],
+        &["restore", &new("no-backup"), "--data", &new("four")],
+    ];
+    for arguments in refused {
+        let ended = place.run(arguments);
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+    let mut left: Vec<_> = std::fs::read_dir(place.path("")).expect("reads").flatten().map(|e| e.file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["no-backup"]);
+    // One that was there stays.
+    std::fs::create_dir(place.path("five")).expect("is made");
+    let ended = place.run(&["init", "--data", &new("five"), "--master-key", "/nowhere/master.key"]);
+    assert_eq!((ended.status.code(), place.path("five").is_dir()), (Some(1), true));
+}

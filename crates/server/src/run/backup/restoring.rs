@@ -56,11 +56,20 @@ pub struct Restored {
 /// Makes a deployment of a backup, in an empty folder or database. Everything is verified before it counts.
 pub async fn restore(config: &Config, from: &Path) -> anyhow::Result<Restored> {
     let trailer = read_trailer(from)?;
-    let database = Database::of(config)?;
+    let is_new = !config.data.exists();
     let data = DataDir::create(&config.data)?;
     let _lock = data.lock()?;
-    let has_key = may_restore(config, &data, &trailer)?;
-    let work = Work::in_folder(&data);
+    let restored = Box::pin(restore_into(config, &data, from, trailer)).await;
+    if restored.is_err() && is_new {
+        data.unmake();
+    }
+    restored
+}
+
+async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Trailer) -> anyhow::Result<Restored> {
+    let database = Database::of(config)?;
+    let has_key = may_restore(config, data, &trailer)?;
+    let work = Work::in_folder(data);
     // A restore into a database that was cut off goes on with the copy that it was made from.
     let goes_on = database != Database::Sqlite && work.goes_on(&trailer)?;
     if !goes_on {
