@@ -29,7 +29,7 @@ use tokio_rustls::TlsConnector;
 use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, Stage};
 use super::names::Names;
-use super::route::Route;
+use super::route::{LastTaken, Route};
 use super::settings::{DispatchError, DispatchSettings};
 use super::stopwatch::Stopwatch;
 use super::tape::{HEARD_BYTES_MAX, Tape, Taped};
@@ -133,6 +133,8 @@ struct Idle {
 pub(super) struct Connector {
     egress: Egress,
     route: Route,
+    /// Where the proxy took a connection last.
+    proxy_at: LastTaken,
     names: Names,
     connect_timeout: Duration,
     tls: TlsConnector,
@@ -164,6 +166,7 @@ impl Connector {
         Ok(Self {
             egress: settings.egress(),
             route: settings.route.clone(),
+            proxy_at: LastTaken::default(),
             names: Names::default(),
             connect_timeout: settings.connect_timeout,
             tls,
@@ -265,7 +268,7 @@ impl Connector {
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
-            last = match timeout(part, self.route.connect(*address, &self.names)).await {
+            last = match timeout(part, self.route.connect(*address, part, (&self.names, &self.proxy_at))).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(why)) => unreached(Outcome::ConnectFailed, why),
                 Err(_) => {

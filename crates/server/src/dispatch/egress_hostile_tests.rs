@@ -148,6 +148,10 @@ fn metadata_is_out_of_reach_in_development_too_in_every_spelling() {
         "168.63.129.16",
         "192.0.0.192",
         "fd00:ec2::254",
+        "fd00:42::42",
+        "fd00:c1::a9fe:a9fe",
+        "fd00:100::100:200",
+        "fd00:a9fe:a9fe::1",
         "fd20:ce::254",
     ] {
         let address: IpAddr = text.parse().expect("an address");

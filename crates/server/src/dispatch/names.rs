@@ -88,7 +88,7 @@ impl Default for Names {
 }
 
 impl Names {
-    fn by(resolve: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
+    pub(super) fn by(resolve: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
         Self {
             resolve: Arc::new(resolve),
             places: Standing::ALL.map(|standing| Arc::new(Semaphore::new(standing.places()))),

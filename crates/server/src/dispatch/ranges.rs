@@ -115,6 +115,9 @@ pub(super) const V4: &[Range<Ipv4Addr>] = &[
 pub(super) const V6: &[Range<Ipv6Addr>] = &[
     v6([0xfd00, 0x0ec2, 0, 0], 32, Never, "metadata", "AWS"),
     v6([0xfd00, 0x0042, 0, 0], 32, Never, "metadata", "Scaleway"),
+    v6([0xfd00, 0x00c1, 0, 0], 32, Never, "metadata", "Oracle Cloud"),
+    v6([0xfd00, 0x0100, 0, 0], 32, Never, "metadata", "Alibaba Cloud"),
+    v6([0xfd00, 0xa9fe, 0, 0], 32, Never, "metadata", "Linode (Akamai)"),
     v6([0xfd20, 0x00ce, 0, 0], 32, Never, "metadata", "Google Cloud"),
     v6([0, 0, 0, 0], 128, Never, "unspecified", "RFC 4291"),
     v6_low([0, 0, 0, 1], 128, Private, "loopback", "RFC 4291"),

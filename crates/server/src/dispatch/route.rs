@@ -7,6 +7,8 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +16,7 @@ use hyper::Uri;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout};
 use zeroize::Zeroizing;
 
 use super::faults;
@@ -207,11 +210,17 @@ pub struct Route {
 
 impl Route {
     /// A connection whose other end is this address, which was vetted; why not, in words that name who is at fault.
-    pub(super) async fn connect(&self, address: SocketAddr, names: &Names) -> Result<TcpStream, String> {
+    /// `within` is for those who come before another: whoever calls keeps to it as well.
+    pub(super) async fn connect(
+        &self,
+        address: SocketAddr,
+        within: Duration,
+        (names, last): (&Names, &LastTaken),
+    ) -> Result<TcpStream, String> {
         let Some(proxy) = &self.proxy else {
             return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
         };
-        let tcp = self.reach(proxy, names).await?;
+        let tcp = self.reach(proxy, Instant::now() + within, (names, last)).await?;
         proxy.tunnel(tcp, address).await
     }
 
@@ -223,18 +232,47 @@ impl Route {
         }
     }
 
-    /// The first address of the proxy that takes a connection.
-    async fn reach(&self, proxy: &Proxy, names: &Names) -> Result<TcpStream, String> {
+    /// The first address of the proxy that takes a connection, beginning with the one that did last. Each has an equal part of what is left: one that is
+    /// dead does not keep all callbacks from the others.
+    async fn reach(
+        &self,
+        proxy: &Proxy,
+        end: Instant,
+        (names, last): (&Names, &LastTaken),
+    ) -> Result<TcpStream, String> {
         let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
-        let found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
-        let mut last = format!("the proxy {proxy} has no address");
-        for address in found {
-            match self.sources.connect(address).await {
-                Ok(tcp) => return Ok(tcp),
-                Err(error) => last = format!("the proxy {}", faults::not_connected(address, &error)),
-            }
+        let mut found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
+        if let Some(at) = found.iter().position(|address| last.is(*address)) {
+            found[..=at].rotate_right(1);
         }
-        Err(last)
+        let mut why = format!("the proxy {proxy} has no address");
+        for (address, still) in found.iter().zip((1..=found.len()).rev()) {
+            let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
+            let fault = match timeout(part, self.sources.connect(*address)).await {
+                Ok(Ok(tcp)) => {
+                    last.set(*address);
+                    return Ok(tcp);
+                }
+                Ok(Err(error)) => faults::not_connected(*address, &error),
+                Err(_) => faults::connecting_took_too_long(&address.to_string()),
+            };
+            why = format!("the proxy {fault}");
+        }
+        Err(why)
+    }
+}
+
+/// Which address of the proxy took a connection last.
+#[derive(Debug, Default)]
+pub(super) struct LastTaken(Mutex<Option<SocketAddr>>);
+
+impl LastTaken {
+    fn is(&self, address: SocketAddr) -> bool {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) == Some(address)
+    }
+
+    fn set(&self, address: SocketAddr) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
     }
 }
 
@@ -279,6 +317,41 @@ mod tests {
             assert_eq!(proxy.clone().with_credentials(line), Err(ProxyRefused::Unseen), "{line:?}");
         }
         assert!(proxy.with_credentials("m\u{fc}ller:p\u{e4}ss w\u{f6}rd").is_ok(), "letters of any language are seen");
+    }
+
+    /// A listener whose queue is full: who comes now waits.
+    async fn hangs() -> (SocketAddr, Vec<TcpStream>, tokio::net::TcpListener) {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("binds");
+        let listener = socket.listen(1).expect("listens");
+        let address = listener.local_addr().expect("has one");
+        let mut waiting = Vec::new();
+        while let Ok(Ok(stream)) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+            waiting.push(stream);
+        }
+        (address, waiting, listener)
+    }
+
+    #[tokio::test]
+    async fn an_address_of_the_proxy_that_hangs_leaves_the_others_their_time_and_is_asked_last_from_then_on() {
+        let (dead, _waiting, _listener) = hangs().await;
+        let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let works = proxy.local_addr().expect("has one");
+        let names = Names::by(move |_, _| Ok(vec![dead, works]));
+        let route = Route { proxy: Proxy::parse("http://proxy.example:3128").ok(), ..Route::default() };
+        let named = route.proxy.as_ref().expect("a proxy");
+        let last = LastTaken::default();
+        let within = |ms| Instant::now() + Duration::from_millis(ms);
+        let tcp = route.reach(named, within(2_000), (&names, &last)).await.expect("the second one takes it");
+        assert_eq!(tcp.peer_addr().expect("has one"), works);
+        // Its share would be fifteen seconds.
+        let again = route.reach(named, within(30_000), (&names, &last));
+        let tcp = timeout(Duration::from_secs(10), again).await.expect("at once").expect("takes it");
+        assert_eq!(tcp.peer_addr().expect("has one"), works);
+
+        let nobody = Names::by(move |_, _| Ok(vec![dead]));
+        let why = route.reach(named, within(300), (&nobody, &last)).await.expect_err("hangs");
+        assert_eq!(why, format!("the proxy {dead}: connecting took too long"));
     }
 
     #[test]

@@ -63,6 +63,9 @@ const V6_OUTSIDE: &[(&str, &str)] = &[
     ("fd00:ec2::254/128", "metadata of AWS"),
     ("fd20:ce::254/128", "metadata of Google Cloud"),
     ("fd00:42::42/128", "metadata of Scaleway"),
+    ("fd00:c1::a9fe:a9fe/128", "metadata of Oracle Cloud"),
+    ("fd00:100::100:200/128", "metadata of Alibaba Cloud"),
+    ("fd00:a9fe:a9fe::1/128", "metadata of Linode (Akamai)"),
     ("fe80::/10", "link local"),
     ("fec0::/10", "site local"),
     ("ff00::/8", "multicast"),
@@ -79,6 +82,11 @@ const KNOWN: &[&str] = &[
     "192.168.1.1",
     "255.255.255.255",
     "fd00:ec2::254",
+    "fd00:42::42",
+    "fd00:c1::a9fe:a9fe",
+    "fd00:100::100:200",
+    "fd00:a9fe:a9fe::1",
+    "fd20:ce::254",
     "fe80::a9fe:a9fe",
 ];
 
