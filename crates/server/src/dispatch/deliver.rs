@@ -157,20 +157,14 @@ impl Dispatcher {
 
     /// The earlier event of its bizId that a callback lets go first; none where it may go now.
     async fn must_wait_for(&self, event: &EventRow, now: UnixMillis) -> Result<Option<EventNo>, StoreError> {
-        if event.sequence <= 1 || now >= self.patience(event, now) {
+        if event.sequence <= 1 || now >= self.patience(event) {
             return Ok(None);
         }
         self.app.store.open_before(event).await
     }
 
-    /// How long a callback waits for earlier ones: from its creation, or, where it was let go after that was over, from then on. What is released or sent
-    /// again together is older than that as a rule, and would go all at once.
-    pub(super) fn patience(&self, event: &EventRow, now: UnixMillis) -> UnixMillis {
-        let hold = self.settings.order_hold_ms;
-        let first = event.created_at.plus_ms(hold);
-        // When it was let go stands in its due time, until it is tried or waits for another.
-        let is_as_let_go = event.behind.is_none() && (event.by_hand || event.attempts == 0);
-        let let_go = event.due_at.filter(|_| is_as_let_go).map(|at| at.min(now));
-        let_go.filter(|at| *at > first).map_or(first, |at| at.plus_ms(hold))
+    /// How long a callback waits for earlier ones.
+    pub(super) const fn patience(&self, event: &EventRow) -> UnixMillis {
+        event.created_at.plus_ms(self.settings.order_hold_ms)
     }
 }

@@ -10,7 +10,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 /// Of a head, and of a body, this much is kept in any case, in bytes.
 const ALWAYS_BYTES: usize = 1024;
 /// What an application's answers may go beyond that, in bytes: in a second, and all at once.
-const FURTHER_BYTES_PER_S: NonZeroU32 = NonZeroU32::new(64 * 1024).expect("not 0");
+const FURTHER_BYTES_PER_S: NonZeroU32 = NonZeroU32::new(4 * 1024).expect("not 0");
 const FURTHER_BYTES_AT_ONCE: NonZeroU32 = NonZeroU32::new(4 * 1024 * 1024).expect("not 0");
 /// With so many applications those whose portion is whole again are forgotten.
 const KNOWN_MAX: usize = 10_000;
@@ -65,12 +65,18 @@ mod tests {
     fn large_answers_of_an_application_are_cut_once_they_are_many() {
         let portions = Portions::new();
         let keep = |no, head, body| lengths(&portions.of(ApplicationNo(no), answer(head, body)));
-        let whole =
-            (0..1_000).take_while(|_| keep(1, 32 * 1024, 16 * 1024) == (700, 32 * 1024, 16 * 1024, false)).count();
-        // Each goes 46 KiB beyond; while this runs there is room for some more.
-        assert!((89..200).contains(&whole), "{whole}");
-        assert_eq!(keep(1, 32 * 1024, 300), (700, 1024, 300, true));
-        assert_eq!(keep(1, 300, 16 * 1024), (700, 300, 1024, true));
+        // How many are kept whole before one is not, and what that one is cut to.
+        let until_cut = |head, body| {
+            let kept = std::iter::repeat_with(|| keep(1, head, body));
+            let mut kept = kept.enumerate().skip_while(|(_, kept)| *kept == (700, head, body, false));
+            kept.next().expect("goes on for ever")
+        };
+        // Each goes 46 KiB beyond.
+        let (whole, cut) = until_cut(32 * 1024, 16 * 1024);
+        assert!(whole >= 89, "{whole}");
+        assert_eq!(cut, (700, 1024, 1024, true));
+        assert_eq!(until_cut(32 * 1024, 300).1, (700, 1024, 300, true));
+        assert_eq!(until_cut(300, 16 * 1024).1, (700, 300, 1024, true));
         assert_eq!(keep(1, 1024, 1024), (700, 1024, 1024, false), "an ordinary one is kept whole");
         assert_eq!(keep(2, 32 * 1024, 16 * 1024), (700, 32 * 1024, 16 * 1024, false), "nobody pays for another");
     }

@@ -220,8 +220,11 @@ impl Route {
         let Some(proxy) = &self.proxy else {
             return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
         };
-        let tcp = self.reach(proxy, Instant::now() + within, (names, last)).await?;
-        proxy.tunnel(tcp, address).await
+        let (tcp, at) = self.reach(proxy, Instant::now() + within, (names, last)).await?;
+        let asked = Asked { last, at, is_made: false };
+        let tunnel = proxy.tunnel(tcp, address).await?;
+        asked.made();
+        Ok(tunnel)
     }
 
     /// What takes too long where connecting to this address does.
@@ -232,14 +235,14 @@ impl Route {
         }
     }
 
-    /// The first address of the proxy that takes a connection, beginning with the one that did last. Each has an equal part of what is left: one that is
+    /// The first address of the proxy that takes a connection, beginning with the one that made a tunnel last. Each has an equal part of what is left: one that is
     /// dead does not keep all callbacks from the others.
     async fn reach(
         &self,
         proxy: &Proxy,
         end: Instant,
         (names, last): (&Names, &LastTaken),
-    ) -> Result<TcpStream, String> {
+    ) -> Result<(TcpStream, SocketAddr), String> {
         let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
         let mut found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
         if let Some(at) = found.iter().position(|address| last.is(*address)) {
@@ -249,10 +252,7 @@ impl Route {
         for (address, still) in found.iter().zip((1..=found.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
             let fault = match timeout(part, self.sources.connect(*address)).await {
-                Ok(Ok(tcp)) => {
-                    last.set(*address);
-                    return Ok(tcp);
-                }
+                Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(error)) => faults::not_connected(*address, &error),
                 Err(_) => faults::connecting_took_too_long(&address.to_string()),
             };
@@ -262,7 +262,7 @@ impl Route {
     }
 }
 
-/// Which address of the proxy took a connection last.
+/// Which address of the proxy made the last tunnel; none where it was asked for one since in vain.
 #[derive(Debug, Default)]
 pub(super) struct LastTaken(Mutex<Option<SocketAddr>>);
 
@@ -271,8 +271,30 @@ impl LastTaken {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) == Some(address)
     }
 
-    fn set(&self, address: SocketAddr) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+    fn set(&self, address: Option<SocketAddr>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = address;
+    }
+}
+
+/// An address of the proxy that is asked for a tunnel. Where none comes, also because this is cut off, it is no longer the one to begin with.
+struct Asked<'l> {
+    last: &'l LastTaken,
+    at: SocketAddr,
+    is_made: bool,
+}
+
+impl Asked<'_> {
+    fn made(mut self) {
+        self.last.set(Some(self.at));
+        self.is_made = true;
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.is_made && self.last.is(self.at) {
+            self.last.set(None);
+        }
     }
 }
 
@@ -326,8 +348,13 @@ mod tests {
         let listener = socket.listen(1).expect("listens");
         let address = listener.local_addr().expect("has one");
         let mut waiting = Vec::new();
-        while let Ok(Ok(stream)) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
-            waiting.push(stream);
+        // Twice in a row: one alone may have been the machine.
+        let mut in_vain = 0;
+        while in_vain < 2 {
+            match timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+                Ok(stream) => waiting.push(stream.expect("connects")),
+                Err(_) => in_vain += 1,
+            }
         }
         (address, waiting, listener)
     }
@@ -345,11 +372,19 @@ mod tests {
         // The one that hangs has half of it.
         let first = route.reach(named, within(6_000), (&names, &last));
         let tcp = timeout(Duration::from_secs(5), first).await.expect("in time").expect("the second one takes it");
-        assert_eq!(tcp.peer_addr().expect("has one"), works);
+        assert_eq!((tcp.0.peer_addr().expect("has one"), tcp.1), (works, works));
+        last.set(Some(tcp.1));
         // Its share would be fifteen seconds.
         let again = route.reach(named, within(30_000), (&names, &last));
         let tcp = timeout(Duration::from_secs(10), again).await.expect("at once").expect("takes it");
-        assert_eq!(tcp.peer_addr().expect("has one"), works);
+        assert_eq!(tcp.1, works);
+        let asked = |at| Asked { last: &last, at, is_made: false };
+        drop(asked(dead));
+        assert!(last.is(works), "another one's fault");
+        drop(asked(works));
+        assert!(!last.is(works), "it made no tunnel");
+        asked(works).made();
+        assert!(last.is(works));
 
         let nobody = Names::by(move |_, _| Ok(vec![dead]));
         let why = route.reach(named, within(300), (&nobody, &last)).await.expect_err("hangs");
