@@ -29,7 +29,7 @@ use tokio_rustls::TlsConnector;
 use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, Stage};
 use super::names::Names;
-use super::route::{LastTaken, Route};
+use super::route::{LastAnswered, Route};
 use super::settings::{DispatchError, DispatchSettings};
 use super::stopwatch::Stopwatch;
 use super::tape::{HEARD_BYTES_MAX, Tape, Taped};
@@ -133,8 +133,8 @@ struct Idle {
 pub(super) struct Connector {
     egress: Egress,
     route: Route,
-    /// Where the proxy took a connection last.
-    proxy_at: LastTaken,
+    /// Where the proxy answered last.
+    proxy_at: LastAnswered,
     names: Names,
     connect_timeout: Duration,
     tls: TlsConnector,
@@ -166,7 +166,7 @@ impl Connector {
         Ok(Self {
             egress: settings.egress(),
             route: settings.route.clone(),
-            proxy_at: LastTaken::default(),
+            proxy_at: LastAnswered::default(),
             names: Names::default(),
             connect_timeout: settings.connect_timeout,
             tls,

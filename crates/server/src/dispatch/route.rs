@@ -215,16 +215,17 @@ impl Route {
         &self,
         address: SocketAddr,
         within: Duration,
-        (names, last): (&Names, &LastTaken),
+        (names, last): (&Names, &LastAnswered),
     ) -> Result<TcpStream, String> {
         let Some(proxy) = &self.proxy else {
             return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
         };
         let (tcp, at) = self.reach(proxy, Instant::now() + within, (names, last)).await?;
-        let asked = Asked { last, at, is_made: false };
-        let tunnel = proxy.tunnel(tcp, address).await?;
-        asked.made();
-        Ok(tunnel)
+        let asked = Asked { last, at, has_answered: false };
+        let tunnel = proxy.tunnel(tcp, address).await;
+        // Also where it refuses: that may be the endpoint's fault.
+        asked.answered();
+        tunnel
     }
 
     /// What takes too long where connecting to this address does.
@@ -235,13 +236,13 @@ impl Route {
         }
     }
 
-    /// The first address of the proxy that takes a connection, beginning with the one that made a tunnel last. Each has an equal part of what is left: one that is
+    /// The first address of the proxy that takes a connection, beginning with the one that answered last. Each has an equal part of what is left: one that is
     /// dead does not keep all callbacks from the others.
     async fn reach(
         &self,
         proxy: &Proxy,
         end: Instant,
-        (names, last): (&Names, &LastTaken),
+        (names, last): (&Names, &LastAnswered),
     ) -> Result<(TcpStream, SocketAddr), String> {
         let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
         let mut found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
@@ -262,11 +263,11 @@ impl Route {
     }
 }
 
-/// Which address of the proxy made the last tunnel; none where it was asked for one since in vain.
+/// Which address of the proxy answered last; none where it has been asked in vain since.
 #[derive(Debug, Default)]
-pub(super) struct LastTaken(Mutex<Option<SocketAddr>>);
+pub(super) struct LastAnswered(Mutex<Option<SocketAddr>>);
 
-impl LastTaken {
+impl LastAnswered {
     fn is(&self, address: SocketAddr) -> bool {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) == Some(address)
     }
@@ -276,23 +277,23 @@ impl LastTaken {
     }
 }
 
-/// An address of the proxy that is asked for a tunnel. Where none comes, also because this is cut off, it is no longer the one to begin with.
+/// An address of the proxy that is asked for a tunnel. Where this is cut off, since no answer comes, it is no longer the one to begin with.
 struct Asked<'l> {
-    last: &'l LastTaken,
+    last: &'l LastAnswered,
     at: SocketAddr,
-    is_made: bool,
+    has_answered: bool,
 }
 
 impl Asked<'_> {
-    fn made(mut self) {
+    fn answered(mut self) {
         self.last.set(Some(self.at));
-        self.is_made = true;
+        self.has_answered = true;
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if !self.is_made && self.last.is(self.at) {
+        if !self.has_answered && self.last.is(self.at) {
             self.last.set(None);
         }
     }
@@ -367,7 +368,7 @@ mod tests {
         let names = Names::by(move |_, _| Ok(vec![dead, works]));
         let route = Route { proxy: Proxy::parse("http://proxy.example:3128").ok(), ..Route::default() };
         let named = route.proxy.as_ref().expect("a proxy");
-        let last = LastTaken::default();
+        let last = LastAnswered::default();
         let within = |ms| Instant::now() + Duration::from_millis(ms);
         // The one that hangs has half of it.
         let first = route.reach(named, within(6_000), (&names, &last));
@@ -378,12 +379,12 @@ mod tests {
         let again = route.reach(named, within(30_000), (&names, &last));
         let tcp = timeout(Duration::from_secs(10), again).await.expect("at once").expect("takes it");
         assert_eq!(tcp.1, works);
-        let asked = |at| Asked { last: &last, at, is_made: false };
+        let asked = |at| Asked { last: &last, at, has_answered: false };
         drop(asked(dead));
         assert!(last.is(works), "another one's fault");
         drop(asked(works));
-        assert!(!last.is(works), "it made no tunnel");
-        asked(works).made();
+        assert!(!last.is(works), "it did not answer");
+        asked(works).answered();
         assert!(last.is(works));
 
         let nobody = Names::by(move |_, _| Ok(vec![dead]));
