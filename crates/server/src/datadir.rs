@@ -16,6 +16,8 @@ use crate::vault::MASTER_KEY_BYTES;
 /// A master key, wiped when dropped.
 pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 
+/// The file whose lock says that a process has the folder.
+const LOCK: &str = "lock";
 const FOLDER_MODE: u32 = 0o700;
 const KEY_MODE: u32 = 0o600;
 const SECRET_FILE_BYTES_MAX: usize = 2048;
@@ -220,7 +222,7 @@ impl DataDir {
 
     /// Whether a process has taken the folder. Looked at without making anything in it.
     pub fn is_locked(&self) -> Result<bool, DataRefused> {
-        let path = self.path.join("lock");
+        let path = self.path.join(LOCK);
         match File::open(&path) {
             Ok(file) => match file.try_lock_shared() {
                 Ok(()) => Ok(false),
@@ -232,9 +234,21 @@ impl DataDir {
         }
     }
 
+    /// Makes the folder, takes it for this process, and does something in it. Where that is refused, a folder that was made for it goes again.
+    pub async fn make_for<T>(path: &Path, work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let is_new = !path.exists();
+        let data = Self::create(path)?;
+        let _lock = data.lock()?;
+        let done = work(&data).await;
+        if done.is_err() && is_new {
+            data.unmake();
+        }
+        done
+    }
+
     /// Takes back a folder that was made for nothing: it goes where nothing but the lock is in it.
-    pub fn unmake(&self) {
-        let lock = self.path.join("lock");
+    fn unmake(&self) {
+        let lock = self.path.join(LOCK);
         let is_bare = |entries: std::fs::ReadDir| entries.flatten().all(|entry| entry.path() == lock);
         if std::fs::read_dir(&self.path).is_ok_and(is_bare) {
             // What cannot be removed is as good as empty.
@@ -245,7 +259,7 @@ impl DataDir {
 
     /// Takes the folder for this process. The lock ends with the process, however that ends.
     pub fn lock(&self) -> Result<DataLock, DataRefused> {
-        let path = self.path.join("lock");
+        let path = self.path.join(LOCK);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -374,122 +388,4 @@ fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-    use crate::config::Config;
-    use crate::keys::master_key;
-
-    fn folder() -> (tempfile::TempDir, DataDir) {
-        let temporary = tempfile::tempdir().expect("a temporary folder can be made");
-        let data = DataDir::create(&temporary.path().join("data")).expect("it can be made");
-        (temporary, data)
-    }
-
-    #[test]
-    fn folder_and_key_are_their_owners_alone() {
-        let (_keep, data) = folder();
-        make_key(&data.master_key(), &Chance::default()).expect("it is made");
-        assert_eq!(data.mode().expect("it is there"), 0o700);
-        assert_eq!(mode_of(&data.master_key()).expect("it is there"), 0o600);
-    }
-
-    #[test]
-    fn a_key_reads_back_as_it_was_made_and_is_never_overwritten() {
-        let (_keep, data) = folder();
-        let made = make_key(&data.master_key(), &Chance::default()).expect("it is made");
-        assert_eq!(*read_key(&data.master_key(), None).expect("it is read"), *made);
-        assert_ne!(*made, [0; MASTER_KEY_BYTES]);
-        assert!(make_key(&data.master_key(), &Chance::default()).is_err());
-        assert_eq!(*read_key(&data.master_key(), None).expect("it is still read"), *made);
-    }
-
-    #[test]
-    fn a_key_that_others_may_read_is_refused() {
-        let (_keep, data) = folder();
-        make_key(&data.master_key(), &Chance::default()).expect("it is made");
-        for mode in [0o640, 0o604, 0o644] {
-            std::fs::set_permissions(data.master_key(), std::fs::Permissions::from_mode(mode)).expect("it is ours");
-            let refused = read_key(&data.master_key(), None).expect_err("it is refused").to_string();
-            assert!(refused.contains("chmod 600"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_folder_is_the_same_node_at_every_start_and_no_other_folder_is() {
-        let ((_keep, data), (_other_keep, other)) = (folder(), folder());
-        let made = data.node_id(&Chance::default()).expect("it is made");
-        assert_eq!(data.node_id(&Chance::default()).expect("it is read"), made);
-        assert_ne!(other.node_id(&Chance::default()).expect("it is made"), made);
-        std::fs::write(data.path().join("node.id"), "what").expect("it is ours");
-        let refused = data.node_id(&Chance::default()).expect_err("it is refused").to_string();
-        assert!(refused.contains("node.id") && refused.contains("remove it"), "{refused}");
-    }
-
-    #[test]
-    fn only_64_hex_digits_are_a_key() {
-        let good = "0123456789abcdefABCDEF".repeat(3)[..64].to_owned();
-        assert!(parse_key(&format!("{good}\n"), "x").is_ok());
-        for bad in ["", "00", &good[1..], &format!("{good}0"), &good.replace('0', "g"), &good.replacen("01", "é", 1)] {
-            assert!(matches!(parse_key(bad, "x"), Err(DataRefused::NotAKey(_))), "{bad}");
-        }
-    }
-
-    #[test]
-    fn the_settings_say_where_the_key_is() {
-        let (_keep, data) = folder();
-        let own = make_key(&data.master_key(), &Chance::default()).expect("it is made");
-        let other = make_key(&data.path().join("other.key"), &Chance::default()).expect("it is made");
-        let mut config = Config::default();
-        assert_eq!(*master_key(&config, &data).expect("it is read"), *own);
-        config.master_key_file = crate::config::Optional(Some(data.path().join("other.key")));
-        assert_eq!(*master_key(&config, &data).expect("it is read"), *other);
-        config.master_key = crate::config::Optional(Some("11".repeat(32).into()));
-        assert_eq!(*master_key(&config, &data).expect("it is read"), [0x11; 32]);
-    }
-
-    #[test]
-    fn a_folder_is_served_by_one_at_a_time() {
-        let (_keep, data) = folder();
-        let first = data.lock().expect("nobody has it");
-        assert!(matches!(data.lock(), Err(DataRefused::Locked(_))));
-        drop(first);
-        assert!(data.lock().is_ok());
-    }
-
-    #[test]
-    fn what_is_not_a_folder_is_refused_with_what_to_do() {
-        let (_keep, data) = folder();
-        let file = data.path().join("file");
-        std::fs::write(&file, "").expect("it can be written");
-        assert!(matches!(DataDir::create(&file), Err(DataRefused::NotAFolder(_))));
-        assert!(matches!(DataDir::open(&file), Err(DataRefused::NotAFolder(_))));
-        let missing = DataDir::open(&data.path().join("none")).expect_err("it is not there").to_string();
-        assert!(missing.contains("countersign init"), "{missing}");
-    }
-
-    #[test]
-    fn a_credential_of_systemd_may_show_a_group_and_nothing_else_may() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
-        std::fs::create_dir(&own).expect("made");
-        std::fs::create_dir(&other).expect("made");
-        let file = own.join("master.key");
-        std::fs::write(&file, "ab".repeat(32)).expect("written");
-        let as_mode = |mode, credentials: Option<&Path>| {
-            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
-            read_key(&file, credentials).is_ok()
-        };
-        assert!(as_mode(0o440, Some(&own)), "as an access list makes it look");
-        for (mode, credentials) in [
-            (0o440, None),
-            (0o440, Some(&*other)),
-            (0o444, Some(&*own)),
-            (0o460, Some(&*own)),
-            (0o640, Some(folder.path())),
-        ] {
-            assert!(!as_mode(mode, credentials), "{mode:o} {credentials:?}");
-        }
-    }
-}
+mod tests;

@@ -158,7 +158,7 @@ pub enum RedeliveryWrite {
         /// When it ended, where this is the end.
         ended_at: Option<UnixMillis>,
     },
-    /// Stops: nothing more is made pending. Guard: it is running.
+    /// Stops: nothing more is made pending. Guard: it is running, and its cursor is at `from`, so whoever stops it knows how far it came.
     Stop {
         /// Tenant of the application.
         tenant: TenantNo,
@@ -166,6 +166,8 @@ pub enum RedeliveryWrite {
         application: ApplicationNo,
         /// Which redelivery.
         id: SortedId,
+        /// Where the cursor was read.
+        from: i64,
         /// When.
         at: UnixMillis,
     },

@@ -199,33 +199,43 @@ pub async fn find(app: &App, id: SortedId) -> Result<RedeliveryRow, AppError> {
     found.into_iter().next().ok_or_else(|| AppError::NotFound(format!("no redelivery has the id {}", public_id(id))))
 }
 
-/// Stops a redelivery that is running: nothing more is made pending. What is pending goes out.
+/// How often a stop is tried while portions are made pending beside it.
+const STOPS_MAX: usize = 8;
+
+/// Stops a redelivery that is running: nothing more is made pending. What is pending goes out. What it answers, and notes, is how far it came: a portion that
+/// was made pending meanwhile is counted.
 pub async fn stop(
     app: &App,
     id: SortedId,
     keep: &Keep<'_, RedeliveryRow>,
     actor: &Actor,
 ) -> Result<RedeliveryRow, AppError> {
-    let row = find(app, id).await?;
-    may_stop(&row)?;
-    let now = app.clock.now();
-    let stopped = RedeliveryRow { state: RedeliveryState::Stopped, ended_at: Some(now), ..row };
+    for _ in 0..STOPS_MAX {
+        let row = find(app, id).await?;
+        may_stop(&row)?;
+        let now = app.clock.now();
+        let stopped = RedeliveryRow { state: RedeliveryState::Stopped, ended_at: Some(now), ..row };
+        match app.store.commit(stopping(&stopped, now, keep, actor)).await {
+            Ok(_) => return Ok(stopped),
+            Err(CommitError::Conflict(Conflict::Moved(Key::Redelivery(_)))) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}
+
+fn stopping(stopped: &RedeliveryRow, at: UnixMillis, keep: &Keep<'_, RedeliveryRow>, actor: &Actor) -> Batch {
+    let (id, from) = (stopped.id, stopped.cursor_seq);
     let Sought { tenant, application, .. } = stopped.sought;
     let (before, after) = (json!({ "state": "running" }), json!({ "state": "stopped", "done": stopped.done }));
     let (before, after) = (before.to_string(), after.to_string());
-    let audit = actor.did(Some(tenant), now, "redelivery.stop", &public_id(id), before, after);
+    let audit = actor.did(Some(tenant), at, "redelivery.stop", &public_id(id), before, after);
     let mut writes = vec![
-        Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id, at: now })),
+        Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id, from, at })),
         Write::RecordAudit(Box::new(audit)),
     ];
-    writes.extend(kept(keep, &stopped));
-    match app.store.commit(Batch(writes)).await {
-        Ok(_) => Ok(stopped),
-        Err(CommitError::Conflict(Conflict::Moved(Key::Redelivery(_)))) => {
-            Err(may_stop(&find(app, id).await?).err().unwrap_or(AppError::Busy))
-        }
-        Err(error) => Err(error.into()),
-    }
+    writes.extend(kept(keep, stopped));
+    Batch(writes)
 }
 
 fn may_stop(row: &RedeliveryRow) -> Result<(), AppError> {
@@ -235,4 +245,60 @@ fn may_stop(row: &RedeliveryRow) -> Result<(), AppError> {
         RedeliveryState::Done => "is done: every one of its events was made pending",
     };
     Err(AppError::NotRedeliverable(format!("the redelivery {ended}; there is nothing to stop")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use tokio::runtime::Handle;
+    use tokio::task::block_in_place;
+
+    use super::super::fixtures;
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_stops_a_redelivery_is_told_how_far_it_came_also_where_it_goes_on_meanwhile() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        run::initialise(&config).await.expect("is made");
+        let app = run::open_app(&config, Clock::System, None).await.expect("opens");
+        let client_id = fixtures::application(&app, "m", None).await;
+        let view = application(&app, &client_id).await.expect("is there");
+        let wish = Wish { client_id, state: DeliveryState::Dead, biz_id: None, from: None, to: None, rate_per_s: 1 };
+        let row = begin(&app, &wish, wish.sought(&view.application), (Counted::default(), false), app.clock.now());
+        let (id, of) = (row.id, row.sought.clone());
+        app.store.commit(Batch(vec![Write::Redelivery(Box::new(RedeliveryWrite::Start(row)))])).await.expect("begins");
+        // Between the look and the stop a portion is made pending, twice.
+        let at = AtomicI64::new(0);
+        let keep = |_: &RedeliveryRow| {
+            let from = at.load(Ordering::Relaxed);
+            if from < 2 {
+                let portion = RedeliveryWrite::Advance {
+                    tenant: of.tenant,
+                    application: of.application,
+                    id,
+                    was: DeliveryState::Dead,
+                    from,
+                    to: from + 1,
+                    events: Vec::new(),
+                    due_at: UnixMillis(1),
+                    ended_at: None,
+                };
+                let commit = app.store.commit(Batch(vec![Write::Redelivery(Box::new(portion))]));
+                block_in_place(|| Handle::current().block_on(commit)).expect("goes on");
+                at.store(from + 1, Ordering::Relaxed);
+            }
+            None
+        };
+        let told = stop(&app, id, &keep, &fixtures::nobody()).await.expect("is stopped");
+        assert_eq!((told.state, told.cursor_seq), (RedeliveryState::Stopped, 2));
+        assert_eq!(find(&app, id).await.expect("is there"), told);
+        let again = stop(&app, id, &|_| None, &fixtures::nobody()).await.expect_err("is refused").to_string();
+        assert!(again.contains("stopped before"), "{again}");
+        run::close_store(&app.store).expect("closes");
+    }
 }

@@ -53,14 +53,7 @@ pub async fn initialise(config: &Config) -> anyhow::Result<Initialised> {
 /// Makes a data folder ready for `serve`. A database that many nodes share is initialised by the first of them; the others bring
 /// the deployment's master key.
 pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
-    let is_new = !config.data.exists();
-    let data = DataDir::create(&config.data)?;
-    let _lock = data.lock()?;
-    let prepared = Box::pin(prepare_folder(config, &data)).await;
-    if prepared.is_err() && is_new {
-        data.unmake();
-    }
-    prepared
+    DataDir::make_for(&config.data, async |data| Box::pin(prepare_folder(config, data)).await).await
 }
 
 async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepared> {

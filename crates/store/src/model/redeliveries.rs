@@ -37,8 +37,9 @@ impl State {
                     row.done += 1;
                 }
             }
-            RedeliveryWrite::Stop { id, at, .. } => {
-                let row = self.redeliveries.get_mut(id).filter(|row| of(row) && runs(row)).ok_or_else(moved)?;
+            RedeliveryWrite::Stop { id, from, at, .. } => {
+                let found = self.redeliveries.get_mut(id).filter(|row| of(row) && runs(row) && row.cursor_seq == *from);
+                let row = found.ok_or_else(moved)?;
                 (row.state, row.ended_at) = (RedeliveryState::Stopped, Some(*at));
             }
         }

@@ -33,9 +33,9 @@ pub(super) async fn write(on: &Session, write: &RedeliveryWrite) -> Result<(), S
             let place: Params<'_> = &[&tenant, &id.as_slice(), &application, from, to, &done, &ended_at];
             guard(&on.run(Sql::RedeliveryMove, place).await?, moved)
         }
-        RedeliveryWrite::Stop { id, at, .. } => {
+        RedeliveryWrite::Stop { id, from, at, .. } => {
             let id = id.0.to_be_bytes();
-            let of: Params<'_> = &[&tenant, &id.as_slice(), &application, &at.0];
+            let of: Params<'_> = &[&tenant, &id.as_slice(), &application, &at.0, from];
             guard(&on.run(Sql::RedeliveryStop, of).await?, moved)
         }
     }

@@ -400,7 +400,7 @@ statements! {
                      state = CASE WHEN $7::bigint IS NULL THEN state ELSE 'done' END WHERE tenant_no = $1 AND redelivery_id = $2
                      AND application_no = $3 AND state = 'running' AND cursor_seq = $4 RETURNING 1::bigint";
     RedeliveryStop: "UPDATE redelivery SET state = 'stopped', ended_at = $4 WHERE tenant_no = $1 AND redelivery_id = $2
-                     AND application_no = $3 AND state = 'running' RETURNING 1::bigint";
+                     AND application_no = $3 AND state = 'running' AND cursor_seq = $5 RETURNING 1::bigint";
 
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
                    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (scope, key) DO UPDATE SET body_digest = EXCLUDED.body_digest,

@@ -200,13 +200,9 @@ impl Applier<'_> {
                 let taken = self.kept.finds(Sql::RedeliveryTaken, params![tenant, application, id])?;
                 guard(is_there && !taken, Conflict::Taken(Key::Redelivery(of)))
             }
-            RedeliveryWrite::Advance { id, from, .. } => {
+            RedeliveryWrite::Advance { id, from, .. } | RedeliveryWrite::Stop { id, from, .. } => {
                 let id = id.0.to_be_bytes();
                 guard(self.kept.finds(Sql::RedeliveryAt, params![id, tenant, application, from])?, moved)
-            }
-            RedeliveryWrite::Stop { id, .. } => {
-                let id = id.0.to_be_bytes();
-                guard(self.kept.finds(Sql::RedeliveryAt, params![id, tenant, application, Option::<i64>::None])?, moved)
             }
         }
     }

@@ -184,7 +184,7 @@ statements! {
     RedeliveryTaken: "SELECT 1 FROM redelivery WHERE redelivery_id = ?3 UNION ALL SELECT 1 FROM redelivery
                       WHERE tenant_no = ?1 AND application_no = ?2 AND state = 'running'";
     RedeliveryAt: "SELECT 1 FROM redelivery WHERE redelivery_id = ?1 AND tenant_no = ?2 AND application_no = ?3
-                   AND state = 'running' AND (?4 IS NULL OR cursor_seq = ?4)";
+                   AND state = 'running' AND cursor_seq = ?4";
     RedeliveryInsert: "INSERT INTO redelivery (tenant_no, redelivery_id, application_no, client_id, of_state, biz_id, from_at, to_at,
                        rate_per_s, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, 'running', ?14)";

@@ -56,14 +56,7 @@ pub struct Restored {
 /// Makes a deployment of a backup, in an empty folder or database. Everything is verified before it counts.
 pub async fn restore(config: &Config, from: &Path) -> anyhow::Result<Restored> {
     let trailer = read_trailer(from)?;
-    let is_new = !config.data.exists();
-    let data = DataDir::create(&config.data)?;
-    let _lock = data.lock()?;
-    let restored = Box::pin(restore_into(config, &data, from, trailer)).await;
-    if restored.is_err() && is_new {
-        data.unmake();
-    }
-    restored
+    DataDir::make_for(&config.data, async |data| Box::pin(restore_into(config, data, from, trailer)).await).await
 }
 
 async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Trailer) -> anyhow::Result<Restored> {

@@ -167,6 +167,7 @@ contract! {
         a_portion_moves_the_cursor_and_what_is_still_meant_and_nothing_twice,
         a_portion_takes_nothing_of_another_application,
         a_redelivery_that_was_stopped_makes_nothing_pending,
+        who_stops_a_redelivery_has_seen_how_far_it_came,
         redeliveries_are_listed_newest_first,
         a_portion_has_a_bound,
     ]

@@ -40,13 +40,16 @@ fn advance(id: u128, (from, to): (i64, i64), events: &[i64], ended_at: Option<Un
 }
 
 fn stop(id: u128) -> Write {
-    let (tenant, application) = (TENANT, APP);
-    Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id: SortedId(id), at: at(95) }))
+    stop_at(TENANT, id, 0)
 }
 
 pub fn stop_of(tenant: TenantNo) -> Write {
-    let (application, id) = (APP, SortedId(7));
-    Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id, at: at(95) }))
+    stop_at(tenant, 7, 0)
+}
+
+fn stop_at(tenant: TenantNo, id: u128, from: i64) -> Write {
+    let (application, id) = (APP, SortedId(id));
+    Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id, from, at: at(95) }))
 }
 
 /// An event that was made then, and how its first attempt left it.
@@ -193,6 +196,19 @@ pub async fn a_redelivery_that_was_stopped_makes_nothing_pending(store: Any) {
     assert_eq!(conflict(&*store, vec![advance(7, (0, 1), &[1], None)]).await, moved);
     assert_eq!(conflict(&*store, vec![stop(7)]).await, moved);
     assert_eq!(state(&store, 1).await.0, DeliveryState::Dead);
+}
+
+pub async fn who_stops_a_redelivery_has_seen_how_far_it_came(store: Any) {
+    for no in 1..=2 {
+        leave(&store, no, "a", 0, DeliveryState::Dead).await;
+    }
+    commit(&*store, vec![start(redelivery(7)), advance(7, (0, 1), &[1], None)]).await;
+    let moved = Conflict::Moved(Key::Redelivery(APP));
+    assert_eq!(conflict(&*store, vec![stop_at(TENANT, 7, 0)]).await, moved, "a portion went on meanwhile");
+    assert_eq!(one(&store, 7).await.state, RedeliveryState::Running);
+    commit(&*store, vec![stop_at(TENANT, 7, 1)]).await;
+    let stopped = one(&store, 7).await;
+    assert_eq!((stopped.state, stopped.done), (RedeliveryState::Stopped, 1));
 }
 
 pub async fn redeliveries_are_listed_newest_first(store: Any) {

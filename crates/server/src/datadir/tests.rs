@@ -1,0 +1,117 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+use crate::config::Config;
+use crate::keys::master_key;
+
+fn folder() -> (tempfile::TempDir, DataDir) {
+    let temporary = tempfile::tempdir().expect("a temporary folder can be made");
+    let data = DataDir::create(&temporary.path().join("data")).expect("it can be made");
+    (temporary, data)
+}
+
+#[test]
+fn folder_and_key_are_their_owners_alone() {
+    let (_keep, data) = folder();
+    make_key(&data.master_key(), &Chance::default()).expect("it is made");
+    assert_eq!(data.mode().expect("it is there"), 0o700);
+    assert_eq!(mode_of(&data.master_key()).expect("it is there"), 0o600);
+}
+
+#[test]
+fn a_key_reads_back_as_it_was_made_and_is_never_overwritten() {
+    let (_keep, data) = folder();
+    let made = make_key(&data.master_key(), &Chance::default()).expect("it is made");
+    assert_eq!(*read_key(&data.master_key(), None).expect("it is read"), *made);
+    assert_ne!(*made, [0; MASTER_KEY_BYTES]);
+    assert!(make_key(&data.master_key(), &Chance::default()).is_err());
+    assert_eq!(*read_key(&data.master_key(), None).expect("it is still read"), *made);
+}
+
+#[test]
+fn a_key_that_others_may_read_is_refused() {
+    let (_keep, data) = folder();
+    make_key(&data.master_key(), &Chance::default()).expect("it is made");
+    for mode in [0o640, 0o604, 0o644] {
+        std::fs::set_permissions(data.master_key(), std::fs::Permissions::from_mode(mode)).expect("it is ours");
+        let refused = read_key(&data.master_key(), None).expect_err("it is refused").to_string();
+        assert!(refused.contains("chmod 600"), "{refused}");
+    }
+}
+
+#[test]
+fn a_folder_is_the_same_node_at_every_start_and_no_other_folder_is() {
+    let ((_keep, data), (_other_keep, other)) = (folder(), folder());
+    let made = data.node_id(&Chance::default()).expect("it is made");
+    assert_eq!(data.node_id(&Chance::default()).expect("it is read"), made);
+    assert_ne!(other.node_id(&Chance::default()).expect("it is made"), made);
+    std::fs::write(data.path().join("node.id"), "what").expect("it is ours");
+    let refused = data.node_id(&Chance::default()).expect_err("it is refused").to_string();
+    assert!(refused.contains("node.id") && refused.contains("remove it"), "{refused}");
+}
+
+#[test]
+fn only_64_hex_digits_are_a_key() {
+    let good = "0123456789abcdefABCDEF".repeat(3)[..64].to_owned();
+    assert!(parse_key(&format!("{good}\n"), "x").is_ok());
+    for bad in ["", "00", &good[1..], &format!("{good}0"), &good.replace('0', "g"), &good.replacen("01", "é", 1)] {
+        assert!(matches!(parse_key(bad, "x"), Err(DataRefused::NotAKey(_))), "{bad}");
+    }
+}
+
+#[test]
+fn the_settings_say_where_the_key_is() {
+    let (_keep, data) = folder();
+    let own = make_key(&data.master_key(), &Chance::default()).expect("it is made");
+    let other = make_key(&data.path().join("other.key"), &Chance::default()).expect("it is made");
+    let mut config = Config::default();
+    assert_eq!(*master_key(&config, &data).expect("it is read"), *own);
+    config.master_key_file = crate::config::Optional(Some(data.path().join("other.key")));
+    assert_eq!(*master_key(&config, &data).expect("it is read"), *other);
+    config.master_key = crate::config::Optional(Some("11".repeat(32).into()));
+    assert_eq!(*master_key(&config, &data).expect("it is read"), [0x11; 32]);
+}
+
+#[test]
+fn a_folder_is_served_by_one_at_a_time() {
+    let (_keep, data) = folder();
+    let first = data.lock().expect("nobody has it");
+    assert!(matches!(data.lock(), Err(DataRefused::Locked(_))));
+    drop(first);
+    assert!(data.lock().is_ok());
+}
+
+#[test]
+fn what_is_not_a_folder_is_refused_with_what_to_do() {
+    let (_keep, data) = folder();
+    let file = data.path().join("file");
+    std::fs::write(&file, "").expect("it can be written");
+    assert!(matches!(DataDir::create(&file), Err(DataRefused::NotAFolder(_))));
+    assert!(matches!(DataDir::open(&file), Err(DataRefused::NotAFolder(_))));
+    let missing = DataDir::open(&data.path().join("none")).expect_err("it is not there").to_string();
+    assert!(missing.contains("countersign init"), "{missing}");
+}
+
+#[test]
+fn a_credential_of_systemd_may_show_a_group_and_nothing_else_may() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+    std::fs::create_dir(&own).expect("made");
+    std::fs::create_dir(&other).expect("made");
+    let file = own.join("master.key");
+    std::fs::write(&file, "ab".repeat(32)).expect("written");
+    let as_mode = |mode, credentials: Option<&Path>| {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+        read_key(&file, credentials).is_ok()
+    };
+    assert!(as_mode(0o440, Some(&own)), "as an access list makes it look");
+    for (mode, credentials) in [
+        (0o440, None),
+        (0o440, Some(&*other)),
+        (0o444, Some(&*own)),
+        (0o460, Some(&*own)),
+        (0o640, Some(folder.path())),
+    ] {
+        assert!(!as_mode(mode, credentials), "{mode:o} {credentials:?}");
+    }
+}
