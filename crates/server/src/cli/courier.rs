@@ -12,7 +12,8 @@ use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use hyper::{Method, Uri};
 
 use super::Usage;
-use super::http::{Answer, Ask, Unreached, demand_nobody, exchange, exchange_in_pieces};
+use super::http::pieces::exchange_in_pieces;
+use super::http::{Answer, Ask, Unreached, demand_nobody, exchange};
 use crate::app::events::public_id;
 use crate::chance::Chance;
 use crate::clock::Clock;

@@ -1,16 +1,13 @@
 //! One HTTP exchange at a time: all that the command line needs of a client.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
@@ -18,10 +15,11 @@ use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::{Interval, interval};
 
 use super::Usage;
 use crate::tls_fault;
+
+pub mod pieces;
 
 const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -78,44 +76,6 @@ fn request_id(headers: &HeaderMap) -> Option<String> {
 pub async fn exchange(base: &str, ask: &Ask) -> anyhow::Result<Answer> {
     let body = Full::new(Bytes::from(ask.body.clone().unwrap_or_default()));
     exchange_body(base, ask, body).await
-}
-
-/// The same with a body that goes out in so many pieces, a pause before each but the first.
-pub async fn exchange_in_pieces(base: &str, ask: &Ask, pieces: usize, pause: Duration) -> anyhow::Result<Answer> {
-    let body = ask.body.clone().unwrap_or_default();
-    let each = body.len().div_ceil(pieces.max(1)).max(1);
-    let left: VecDeque<Bytes> = body.chunks(each).map(Bytes::copy_from_slice).collect();
-    exchange_body(base, ask, InPieces { left, pause: interval(pause) }).await
-}
-
-/// A body whose pieces take their time. Its length is known from the start.
-struct InPieces {
-    left: VecDeque<Bytes>,
-    pause: Interval,
-}
-
-impl Body for InPieces {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.left.is_empty() {
-            return Poll::Ready(None);
-        }
-        ready!(self.pause.poll_tick(context));
-        Poll::Ready(self.left.pop_front().map(|piece| Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left.iter().map(|piece| piece.len() as u64).sum())
-    }
 }
 
 /// What came back, its body still on the way.
