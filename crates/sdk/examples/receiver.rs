@@ -55,7 +55,8 @@ pub(crate) fn routes(verifier: CallbackVerifier) -> Router {
 }
 
 async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
-    // The raw bytes are verified, before anything reads them.
+    // The raw bytes are verified, before anything reads them. axum takes 2 MB at most and answers 413 beyond: anybody can send a body, and
+    // whoever reads without a bound lets them fill the memory.
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match receiver.verifier.verify_now(header, &body) {
         Ok(event) => (StatusCode::OK, process(&receiver, &event)),

@@ -12,7 +12,7 @@ use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use hyper::{Method, Uri};
 
 use super::Usage;
-use super::http::pieces::exchange_in_pieces;
+use super::http::pieces::{Pieces, Sent, exchange_in_pieces};
 use super::http::{Answer, Ask, Unreached, demand_nobody, exchange};
 use crate::app::events::public_id;
 use crate::chance::Chance;
@@ -224,21 +224,16 @@ impl Courier {
 
     /// Brings it, and looks how it is taken.
     pub(super) async fn bring(&self, letter: &Letter) -> Reaction {
-        self.in_time(exchange(&self.base, &self.ask(letter))).await
-    }
-
-    /// The same over a slow line: the body in pieces, with a pause before each.
-    pub(super) async fn bring_slowly(&self, letter: &Letter, pieces: usize, pause: Duration) -> Reaction {
-        self.in_time(exchange_in_pieces(&self.base, &self.ask(letter), pieces, pause)).await
-    }
-
-    async fn in_time(&self, exchange: impl Future<Output = anyhow::Result<Answer>>) -> Reaction {
         let began = Instant::now();
-        match exchange.await {
-            Ok(answer) => judged(&answer, began.elapsed()),
-            Err(error) if error.downcast_ref::<Unreached>().is_some() => Reaction::Unreached(format!("{error:#}")),
-            Err(error) => Reaction::Silent(format!("{error:#}")),
-        }
+        let answer = exchange(&self.base, &self.ask(letter)).await;
+        reaction(answer, began.elapsed())
+    }
+
+    /// The same with the body in pieces, and how much of it had gone out when something came back.
+    pub(super) async fn bring_in_pieces(&self, letter: &Letter, pieces: Pieces) -> (Reaction, Sent) {
+        let began = Instant::now();
+        let (answer, sent) = exchange_in_pieces(&self.base, self.ask(letter), pieces).await;
+        (reaction(answer, began.elapsed()), sent)
     }
 
     fn ask(&self, letter: &Letter) -> Ask {
@@ -268,6 +263,14 @@ fn split(url: &str) -> anyhow::Result<(String, String)> {
     }
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     Ok((format!("{scheme}://{authority}"), path.to_owned()))
+}
+
+fn reaction(answer: anyhow::Result<Answer>, took: Duration) -> Reaction {
+    match answer {
+        Ok(answer) => judged(&answer, took),
+        Err(error) if error.downcast_ref::<Unreached>().is_some() => Reaction::Unreached(format!("{error:#}")),
+        Err(error) => Reaction::Silent(format!("{error:#}")),
+    }
 }
 
 /// By the rules by which the server calls a callback delivered.

@@ -42,6 +42,10 @@ pub struct Ask {
 #[error("{0}")]
 pub struct Unreached(String);
 
+fn unanswered(base: &str) -> anyhow::Error {
+    anyhow!("{base} did not answer within 30 s")
+}
+
 /// What is said where no answer came: of a change that may have been done all the same, that too, and what to do then.
 pub fn lost(error: anyhow::Error, method: &Method, said: &str, then: &str) -> anyhow::Error {
     let is_not_done = *method == Method::GET || error.is::<Unreached>() || error.is::<Usage>();
@@ -129,14 +133,14 @@ where
     B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
 {
     let exchange = async { begin(base, ask, body).await?.whole().await };
-    tokio::time::timeout(EXCHANGE_TIME_MAX, exchange).await.map_err(|_| anyhow!("{base} did not answer within 30 s"))?
+    tokio::time::timeout(EXCHANGE_TIME_MAX, exchange).await.map_err(|_| unanswered(base))?
 }
 
 /// Sends `ask` and gives the answer as it begins, within 30 s; its body may be of any length.
 pub async fn open(base: &str, ask: &Ask) -> anyhow::Result<Arriving> {
     let body = Full::new(Bytes::from(ask.body.clone().unwrap_or_default()));
     let begun = tokio::time::timeout(EXCHANGE_TIME_MAX, begin(base, ask, body)).await;
-    begun.map_err(|_| anyhow!("{base} did not answer within 30 s"))?
+    begun.map_err(|_| unanswered(base))?
 }
 
 /// Sends `ask` and gives each part of an answer that says yes to `take`, as it comes: however long it all takes, each part comes within 30 s.
@@ -189,23 +193,43 @@ where
     B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
 {
     let base = address(base)?;
-    let host = base.host().unwrap_or_default();
-    let bare_host = host.trim_matches(['[', ']']);
+    begin_over(connect(&base).await?, &base, ask, body).await
+}
+
+/// Whether over TLS, the host as it is written, and the port.
+fn place(base: &Uri) -> (bool, &str, u16) {
     let tls = base.scheme_str() == Some("https");
-    let port = base.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let tcp = TcpStream::connect((bare_host, port))
+    (tls, base.host().unwrap_or_default(), base.port_u16().unwrap_or(if tls { 443 } else { 80 }))
+}
+
+async fn connect(base: &Uri) -> anyhow::Result<TcpStream> {
+    let (_, host, port) = place(base);
+    let tcp = TcpStream::connect((bare(host), port))
         .await
         .with_context(|| Unreached(format!("{host}:{port} cannot be reached")))?;
     tcp.set_nodelay(true)?;
+    Ok(tcp)
+}
+
+/// An address of IPv6 without its brackets.
+fn bare(host: &str) -> &str {
+    host.trim_matches(['[', ']'])
+}
+
+async fn begin_over<B>(tcp: TcpStream, base: &Uri, ask: &Ask, body: B) -> anyhow::Result<Arriving>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
+{
+    let (tls, host, port) = place(base);
     if tls {
-        let name = ServerName::try_from(bare_host.to_owned())?;
+        let name = ServerName::try_from(bare(host).to_owned())?;
         let stream = tokio_rustls::TlsConnector::from(trust()?)
             .connect(name, tcp)
             .await
             .map_err(|error| Unreached(format!("no TLS with {host}:{port}: {}", tls_fault::words(&error))))?;
-        converse(TokioIo::new(stream), &base, ask, body).await
+        converse(TokioIo::new(stream), base, ask, body).await
     } else {
-        let answer = converse(TokioIo::new(tcp), &base, ask, body).await;
+        let answer = converse(TokioIo::new(tcp), base, ask, body).await;
         let is_no_http =
             |error: &anyhow::Error| error.chain().any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse));
         answer.map_err(|error| {

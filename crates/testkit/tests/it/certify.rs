@@ -17,6 +17,7 @@ use countersign_testkit::refusing::Refusing;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
+mod bounds;
 #[expect(dead_code, reason = "the example's own main reads the command line")]
 #[path = "../../../sdk/examples/receiver.rs"]
 mod example;

@@ -186,8 +186,9 @@ pub(super) const LARGE: Check = Check {
 };
 pub(super) const HUGE: Check = Check {
     name: "huge",
-    sent: "16 MiB that nobody signed, then a good callback",
-    why: "a receiver that reads without a bound before it checks anything can be stopped by anybody",
+    sent: "16 MiB that nobody signed, some at a time: once with their length in the head, once in chunks without one; then a good callback",
+    why: "a receiver that reads all that comes before it checks anything lets anybody fill its memory, and some such requests at the same moment stop it. \
+          Read up to a bound such as 1 MiB, whatever length is stated or none; beyond it answer 413 at once and leave the rest unread, and let what stands before the receiver do so, too",
 };
 
 /// The checks that mean something only for a receiver that takes good callbacks.

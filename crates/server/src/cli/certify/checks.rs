@@ -3,23 +3,21 @@
 use std::time::Duration;
 
 use super::super::courier::{Courier, Letter, Reaction};
+use super::super::http::pieces::{Length, Pieces};
 use super::catalogue::{
-    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, HUGE, LARGE, OUT_OF_ORDER, PROMPTLY, REFLECTED, REPLAYED,
+    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, LARGE, OUT_OF_ORDER, PROMPTLY, REFLECTED, REPLAYED,
     REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE, STRANGER, TAMPERED, UNKNOWN,
-    UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT, refused,
+    UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
 };
-use super::{Finding, Verdict, mistakes};
+use super::{Finding, Verdict, huge, mistakes};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 /// Twice what a receiver should allow.
 const TEN_MINUTES_MS: i64 = 10 * 60 * 1_000;
 /// Longer than any common server waits between two bytes is not asked for.
-const SLOW_PIECES: usize = 8;
-const SLOW_PAUSE: Duration = Duration::from_millis(400);
+const SLOWLY: Pieces = Pieces { count: 8, pause: Duration::from_millis(400), length: Length::Stated };
 /// Data of a genuine callback that a receiver must be able to take.
 const LARGE_BYTES: usize = 48 * 1024;
-/// A body that no genuine callback has.
-const HUGE_BYTES: usize = 16 * 1024 * 1024;
 /// As many characters of a signature as a receiver might log, or compare.
 const FEW: usize = 8;
 /// So many send the same request at once.
@@ -250,15 +248,10 @@ async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
     let unknown = courier.letter(replaced(&good.body, "PAYMENT_ORDER", "KIND_OF_TOMORROW"));
     findings.push(UNKNOWN.had_better_take(&courier.bring(&unknown).await));
     let slow = courier.letter(courier.body(&courier.biz_id(), &spoken(200)));
-    findings.push(SLOW.must_take(&courier.bring_slowly(&slow, SLOW_PIECES, SLOW_PAUSE).await));
+    findings.push(SLOW.must_take(&courier.bring_in_pieces(&slow, SLOWLY).await.0));
     let large = courier.letter(courier.body(&courier.biz_id(), &padded(LARGE_BYTES)));
     findings.push(LARGE.must_take(&courier.bring(&large).await));
-    let huge = Letter { body: vec![b'x'; HUGE_BYTES], ..courier.good() };
-    let huge = courier.bring(&huge).await;
-    // Closing the connection on it is a good answer; being gone afterwards is not.
-    let alive = courier.bring(&courier.good()).await;
-    let verdict = if alive.is_taken() { refused(std::slice::from_ref(&huge)) } else { Verdict::Fail };
-    findings.push(HUGE.found(verdict, format!("{}; the good one after it {}", huge.told(), alive.told())));
+    findings.push(Box::pin(huge::found(courier)).await);
 }
 
 fn replaced(body: &[u8], from: &str, to: &str) -> Vec<u8> {

@@ -12,6 +12,7 @@ use super::sign::{self, SignatureForm, header_names};
 
 mod catalogue;
 mod checks;
+mod huge;
 mod mistakes;
 
 use checks::Findings;

@@ -1,28 +1,104 @@
-//! A body that goes out in pieces.
+//! A body that goes out in pieces, and how much of it had gone when an answer came.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
-use tokio::time::{Interval, interval};
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-use super::{Answer, Ask, exchange_body};
+use super::{Answer, Ask, EXCHANGE_TIME_MAX, address, begin_over, connect, unanswered};
 
-/// Sends `ask` with its body in so many pieces, a pause before each but the first, and reads the answer, within 30 s.
-pub async fn exchange_in_pieces(base: &str, ask: &Ask, pieces: usize, pause: Duration) -> anyhow::Result<Answer> {
-    let body = ask.body.clone().unwrap_or_default();
-    let each = body.len().div_ceil(pieces.max(1)).max(1);
-    let left: VecDeque<Bytes> = body.chunks(each).map(Bytes::copy_from_slice).collect();
-    exchange_body(base, ask, InPieces { left, pause: interval(pause) }).await
+/// So much at most waits in this machine for whoever is asked: systems hold some MB for a connection unless they are told, and what
+/// they hold nobody has taken. The connection itself holds some 700 KB more.
+const SEND_BUFFER_BYTES_MAX: usize = 512 * 1024;
+
+/// How a body goes out.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces {
+    /// So many, of the same size.
+    pub count: usize,
+    /// At least so long between two.
+    pub pause: Duration,
+    /// Whether the head says how long it is.
+    pub length: Length,
 }
 
-/// A body whose pieces take their time. Its length is known from the start.
+/// What the head says of a body's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// `Content-Length`.
+    Stated,
+    /// Nothing: it comes in chunks.
+    Unstated,
+}
+
+/// How many bytes of a body had gone out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// When the answer began, or the connection ended without one.
+    Before(usize),
+    /// When the time for an exchange was over, and neither had come.
+    Unheard(usize),
+}
+
+/// Sends `ask` with its body in pieces, and reads the answer, within 30 s. An answer ends the sending, wherever it is.
+pub async fn exchange_in_pieces(base: &str, ask: Ask, pieces: Pieces) -> (anyhow::Result<Answer>, Sent) {
+    exchange_within(EXCHANGE_TIME_MAX, base, ask, pieces).await
+}
+
+async fn exchange_within(
+    time_max: Duration,
+    base: &str,
+    mut ask: Ask,
+    pieces: Pieces,
+) -> (anyhow::Result<Answer>, Sent) {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let body = InPieces::new(ask.body.take().unwrap_or_default(), pieces, Arc::clone(&sent));
+    let mut at_answer = None;
+    let exchange = async {
+        let base = address(base)?;
+        let tcp = connect(&base).await?;
+        // Where the system does not let itself be told, more counts as sent than was taken.
+        let _ = set_socket_send_buffer_size(&tcp, SEND_BUFFER_BYTES_MAX);
+        let answer = begin_over(tcp, &base, &ask, body).await?;
+        at_answer = Some(sent.load(Ordering::Relaxed));
+        answer.whole().await
+    };
+    let answer = timeout(time_max, exchange).await;
+    let bytes = at_answer.unwrap_or_else(|| sent.load(Ordering::Relaxed));
+    let is_unheard = answer.is_err() && at_answer.is_none();
+    let answer = answer.unwrap_or_else(|_| Err(unanswered(base)));
+    (answer, if is_unheard { Sent::Unheard(bytes) } else { Sent::Before(bytes) })
+}
+
+/// A body whose pieces take their time.
 struct InPieces {
     left: VecDeque<Bytes>,
     pause: Interval,
+    length: Length,
+    /// Bytes of the pieces that the connection has.
+    sent: Arc<AtomicUsize>,
+}
+
+impl InPieces {
+    fn new(body: Vec<u8>, pieces: Pieces, sent: Arc<AtomicUsize>) -> Self {
+        let mut body = Bytes::from(body);
+        let each = body.len().div_ceil(pieces.count.max(1)).max(1);
+        let mut left = VecDeque::with_capacity(pieces.count);
+        while !body.is_empty() {
+            left.push_back(body.split_to(each.min(body.len())));
+        }
+        let mut pause = interval(pieces.pause);
+        // What was held up is not made up for: whoever reads late has the same time to answer.
+        pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { left, pause, length: pieces.length, sent }
+    }
 }
 
 impl Body for InPieces {
@@ -37,7 +113,9 @@ impl Body for InPieces {
             return Poll::Ready(None);
         }
         ready!(self.pause.poll_tick(context));
-        Poll::Ready(self.left.pop_front().map(|piece| Ok(Frame::data(piece))))
+        let piece = self.left.pop_front();
+        self.sent.fetch_add(piece.as_ref().map_or(0, Bytes::len), Ordering::Relaxed);
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -45,6 +123,139 @@ impl Body for InPieces {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left.iter().map(|piece| piece.len() as u64).sum())
+        match self.length {
+            Length::Stated => SizeHint::with_exact(self.left.iter().map(|piece| piece.len() as u64).sum()),
+            Length::Unstated => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Method;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    const ALL: usize = 16 * 1024 * 1024;
+    /// Longer than a test may take: whoever is waited for answers or closes.
+    const LONG: Duration = Duration::from_secs(60);
+    /// Nothing is raced with: what is waited for never comes.
+    const SHORT: Duration = Duration::from_millis(500);
+
+    /// What whoever is asked does, when the head has come.
+    #[derive(Clone, Copy, Debug)]
+    enum Manner {
+        Refuses,
+        RefusesAndReadsOn,
+        BeginsToAnswer,
+        Closes,
+        ReadsAll,
+        ReadsAllChunks,
+        Hangs,
+    }
+
+    async fn head(stream: &mut TcpStream) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.expect("a head"));
+        }
+        String::from_utf8(head).expect("ASCII")
+    }
+
+    async fn refuse(stream: &mut TcpStream) {
+        let answer = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer).await.expect("is written");
+    }
+
+    /// One connection, which is held as long as this is.
+    async fn receive(listener: TcpListener, manner: Manner) {
+        let (mut stream, _) = listener.accept().await.expect("comes");
+        let head = head(&mut stream).await;
+        match manner {
+            Manner::Refuses => refuse(&mut stream).await,
+            Manner::RefusesAndReadsOn => {
+                refuse(&mut stream).await;
+                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            }
+            Manner::BeginsToAnswer => {
+                let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 9\r\n\r\n";
+                stream.write_all(answer).await.expect("is written");
+            }
+            Manner::Closes => return,
+            Manner::ReadsAll => {
+                assert!(head.contains(&format!("content-length: {ALL}\r\n")), "{head}");
+                stream.read_exact(&mut vec![0; ALL]).await.expect("all of it");
+                refuse(&mut stream).await;
+            }
+            Manner::ReadsAllChunks => {
+                assert!(head.contains("transfer-encoding: chunked\r\n") && !head.contains("content-length"), "{head}");
+                let mut end = Vec::new();
+                while !end.ends_with(b"\r\n0\r\n\r\n") {
+                    let mut more = [0; 8 * 1024];
+                    let read = stream.read(&mut more).await.expect("goes on");
+                    assert!(read > 0, "ends without its last chunk");
+                    end.extend_from_slice(&more[..read]);
+                    end.drain(..end.len().saturating_sub(7));
+                }
+                refuse(&mut stream).await;
+            }
+            Manner::Hangs => {}
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// The status or what is said of none, and how much had gone out.
+    async fn sent_to(manner: Manner, time_max: Duration, length: Length) -> (Result<u16, String>, Sent) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("has one");
+        let receiver = tokio::spawn(receive(listener, manner));
+        let ask = Ask { method: Method::POST, path: "/".to_owned(), headers: vec![], body: Some(vec![b'x'; ALL]) };
+        let pieces = Pieces { count: 64, pause: Duration::from_millis(1), length };
+        let (answer, sent) = exchange_within(time_max, &format!("http://{address}"), ask, pieces).await;
+        receiver.abort();
+        (answer.map(|answer| answer.status.as_u16()).map_err(|error| format!("{error:#}")), sent)
+    }
+
+    fn is_a_part(sent: Sent) -> bool {
+        matches!(sent, Sent::Before(bytes) if bytes < ALL)
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_early_ends_the_sending_whether_or_not_the_rest_is_read() {
+        for length in [Length::Stated, Length::Unstated] {
+            for manner in [Manner::Refuses, Manner::RefusesAndReadsOn] {
+                let (answer, sent) = sent_to(manner, LONG, length).await;
+                assert_eq!((answer, is_a_part(sent)), (Ok(413), true), "{manner:?} {length:?} {sent:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_begins_early_and_never_ends_has_come_early() {
+        let (answer, sent) = sent_to(Manner::BeginsToAnswer, SHORT, Length::Stated).await;
+        assert!(answer.is_err() && is_a_part(sent), "{answer:?} {sent:?}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_closed_without_an_answer_ends_the_sending() {
+        let (answer, sent) = sent_to(Manner::Closes, LONG, Length::Stated).await;
+        assert!(answer.as_ref().is_err_and(|why| why.contains("broke off")) && is_a_part(sent), "{answer:?} {sent:?}");
+    }
+
+    #[tokio::test]
+    async fn whoever_reads_all_before_it_answers_was_sent_all() {
+        for (manner, length) in [(Manner::ReadsAll, Length::Stated), (Manner::ReadsAllChunks, Length::Unstated)] {
+            assert_eq!(sent_to(manner, LONG, length).await, (Ok(413), Sent::Before(ALL)), "{manner:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_neither_reads_nor_answers_is_sent_no_more_than_buffers_hold_and_is_told_apart() {
+        let (answer, sent) = sent_to(Manner::Hangs, SHORT, Length::Stated).await;
+        assert!(answer.as_ref().is_err_and(|why| why.ends_with("did not answer within 30 s")), "{answer:?}");
+        // Some 1.5 MiB; with a send buffer as the system makes it, more than 4.
+        assert!(matches!(sent, Sent::Unheard(bytes) if bytes > 0 && bytes < 3 * 1024 * 1024), "{sent:?}");
     }
 }

@@ -30,6 +30,12 @@ enum Fault {
     IsSmall,
     /// It reads whatever comes, and is gone after too much.
     ReadsWithoutEnd,
+    /// It reads whatever comes before it looks at anything.
+    ReadsAll,
+    /// It has a bound for bodies that say how long they are.
+    ReadsAllChunks,
+    /// It has a bound for bodies that do not.
+    ReadsAllThatIsStated,
     /// It compares the first half of a signature.
     ComparesTheFirstHalf,
     /// It compares the last half of a signature.
@@ -54,7 +60,7 @@ enum Fault {
     NotesNoncesLate,
 }
 
-/// What a large body is to the one that reads without end.
+/// What no callback has.
 const TOO_MUCH: usize = 1024 * 1024;
 
 struct Faulty {
@@ -74,8 +80,15 @@ impl Faulty {
         self.fault == fault
     }
 
-    async fn read(&self, body: Body) -> Option<Bytes> {
-        let most = if self.has(Fault::IsSmall) { 16 * 1024 } else { usize::MAX };
+    async fn read(&self, headers: &HeaderMap, body: Body) -> Option<Bytes> {
+        let is_stated = headers.contains_key("content-length");
+        let most = match self.fault {
+            Fault::IsSmall => 16 * 1024,
+            Fault::ReadsWithoutEnd | Fault::ReadsAll => usize::MAX,
+            Fault::ReadsAllChunks if !is_stated => usize::MAX,
+            Fault::ReadsAllThatIsStated if is_stated => usize::MAX,
+            _ => TOO_MUCH,
+        };
         let patience = Duration::from_millis(if self.has(Fault::IsImpatient) { 900 } else { 60_000 });
         timeout(patience, to_bytes(body, most)).await.ok()?.ok()
     }
@@ -149,7 +162,7 @@ async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMa
         // Longer than a receiver should take, and no race: it is what this one does.
         sleep(Duration::from_millis(5_200)).await;
     }
-    let Some(body) = receiver.read(body).await else { return refused("no body") };
+    let Some(body) = receiver.read(&headers, body).await else { return refused("no body") };
     if receiver.has(Fault::ReadsWithoutEnd) && body.len() > TOO_MUCH {
         receiver.is_gone.store(true, Ordering::SeqCst);
     }
@@ -208,6 +221,9 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
         Fault::IsImpatient,
         Fault::IsSmall,
         Fault::ReadsWithoutEnd,
+        Fault::ReadsAll,
+        Fault::ReadsAllChunks,
+        Fault::ReadsAllThatIsStated,
         Fault::ComparesTheFirstHalf,
         Fault::ComparesTheLastHalf,
         Fault::TakesAHalf,
@@ -235,6 +251,7 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
             Fault::IsImpatient => (&[("slow", "fail")], 1),
             Fault::IsSmall => (&[("large", "fail")], 1),
             Fault::ReadsWithoutEnd => (&[("huge", "fail")], 1),
+            Fault::ReadsAll | Fault::ReadsAllChunks | Fault::ReadsAllThatIsStated => (&[("huge", "advice")], 0),
             Fault::ComparesTheFirstHalf | Fault::ComparesTheLastHalf => (&[("half-signature", "fail")], 1),
             Fault::TakesAHalf | Fault::TakesAFewCharacters | Fault::TakesAnEmptyOne => {
                 (&[("short-signature", "fail")], 1)
