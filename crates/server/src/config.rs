@@ -17,8 +17,10 @@ use toml::{Table, Value};
 
 use crate::app::rates::PricePolicy;
 use crate::app::retention::Lives;
+use crate::dispatch::IDLE_TOTAL_MAX;
 use crate::log;
 use crate::merchant::Network;
+use crate::process::Connections;
 
 mod callbacks;
 mod kinds;
@@ -44,6 +46,8 @@ const IDEMPOTENCY_LIFE_MIN: Duration = Duration::from_secs(1);
 
 /// More threads than any machine has processors, and few enough for their stacks.
 const WORKER_THREADS_MAX: usize = 1_024;
+/// More connections or attempts at once than any machine has files for.
+const AT_ONCE_MAX: usize = 100_000_000;
 
 /// Variables with our prefix that are no settings: they belong to single commands.
 pub const NOT_SETTINGS: [&str; 6] = [
@@ -349,8 +353,10 @@ impl Config {
             self.callback_concurrency_per_application,
             self.callback_concurrency_slow,
         ];
-        if attempts.contains(&0) {
-            return refused("callback_concurrency and the limits that begin with it must be at least 1");
+        if attempts.contains(&0) || attempts.iter().any(|count| *count > AT_ONCE_MAX) {
+            return refused(format!(
+                "callback_concurrency and the limits that begin with it must be from 1 to {AT_ONCE_MAX}"
+            ));
         }
         if let Some(bad) = self.trusted_proxies.iter().find(|text| Network::parse(text).is_none()) {
             return refused(format!("trusted_proxies: {bad:?} is no address and no network such as \"10.1.0.0/16\""));
@@ -372,8 +378,11 @@ impl Config {
 
     fn check_limits(&self) -> Result<(), ConfigRefused> {
         let limits = &self.limits;
-        if limits.connections == 0 || limits.body_bytes == 0 || limits.headers == 0 {
-            return refused("limits.connections, limits.body_bytes and limits.headers must be at least 1");
+        if !(1..=AT_ONCE_MAX).contains(&limits.connections) {
+            return refused(format!("limits.connections must be from 1 to {AT_ONCE_MAX}"));
+        }
+        if limits.body_bytes == 0 || limits.headers == 0 {
+            return refused("limits.body_bytes and limits.headers must be at least 1");
         }
         if limits.request_line_bytes == 0 || limits.request_line_bytes > limits.head_bytes {
             return refused("limits.request_line_bytes must be at least 1 and at most limits.head_bytes");
@@ -432,11 +441,10 @@ impl Config {
         RuleZone::named(&self.rule_timezone)
     }
 
-    /// Connections that may be open at once: of both listeners, and to receivers of callbacks.
-    pub fn connections_at_most(&self) -> u64 {
+    /// Connections that may be open at once.
+    pub const fn connections(&self) -> Connections {
         let attempts = self.callback_concurrency.saturating_add(self.callback_concurrency_slow);
-        let connections = self.limits.connections.saturating_mul(2).saturating_add(attempts);
-        u64::try_from(connections).unwrap_or(u64::MAX)
+        Connections { of_each_listener: self.limits.connections, to_receivers: attempts.saturating_add(IDLE_TOTAL_MAX) }
     }
 
     /// Proxies whose word about addresses is taken.

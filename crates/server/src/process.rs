@@ -10,6 +10,19 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Files that a server needs beside its connections: the store's, the log, its own.
 const OTHER_FILES: u64 = 128;
+/// Listeners, each with its connections.
+const LISTENERS: u64 = 2;
+/// A listener has so many connections in any case.
+const CONNECTIONS_LEAST: u64 = 8;
+
+/// What a server opens files for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// Of each of the two listeners, at most.
+    pub of_each_listener: usize,
+    /// To receivers of callbacks, at most.
+    pub to_receivers: usize,
+}
 
 /// Whether a crash leaves the memory on a disk, and other programs of this user may read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,35 +51,58 @@ pub fn dumps() -> Dumps {
     }
 }
 
-/// How many files this process may have open.
+/// How many files this process may have open, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFiles {
     /// Most at once; `u64::MAX` where there is no limit.
     pub most: u64,
-    /// What the settings may call for.
-    pub needed: u64,
+    /// What the settings call for.
+    pub wanted: Connections,
 }
 
 impl OpenFiles {
+    /// As many as the settings may call for.
+    pub fn needed(&self) -> u64 {
+        whole(self.wanted.of_each_listener).saturating_mul(LISTENERS).saturating_add(self.beside())
+    }
+
+    /// Those that are not the listeners'.
+    fn beside(&self) -> u64 {
+        whole(self.wanted.to_receivers).saturating_add(OTHER_FILES)
+    }
+
+    /// How many connections each listener takes at once: fewer than the settings say where the files would not suffice, so that whoever connects
+    /// leaves some for callbacks and the store. Where files are very few, each has a quarter.
+    pub fn for_each_listener(&self) -> usize {
+        let left = self.most.saturating_sub(self.beside()) / LISTENERS;
+        let quarter = self.most.saturating_sub(OTHER_FILES) / (2 * LISTENERS);
+        let places = left.max(quarter).max(CONNECTIONS_LEAST);
+        usize::try_from(places).unwrap_or(usize::MAX).min(self.wanted.of_each_listener)
+    }
+
     /// What is wrong, for the log and `doctor`; none where they suffice.
     pub fn lack(&self) -> Option<String> {
-        let Self { most, needed } = self;
+        let (most, needed, places) = (self.most, self.needed(), self.for_each_listener());
         (most < needed).then(|| {
             format!(
-                "this process may open {most} files and the settings allow connections for {needed}: raise the limit \
-                 (systemd: LimitNOFILE={needed}) or lower limits.connections"
+                "this process may open {most} files and the settings call for {needed}, so each listener takes {places} connections at \
+                 once: raise the limit (systemd: LimitNOFILE={needed}) or lower limits.connections"
             )
         })
     }
 }
 
-/// Raises the number of files that may be open as far as the system allows. `connections`: of both listeners and of callbacks.
-pub fn allow_files(connections: u64) -> OpenFiles {
+fn whole(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// Raises the number of files that may be open as far as the system allows.
+pub fn allow_files(wanted: Connections) -> OpenFiles {
     let limit = getrlimit(Resource::Nofile);
     // Where it cannot be raised, what there is must do, and the caller says what is missing.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    OpenFiles { most, needed: connections.saturating_add(OTHER_FILES) }
+    OpenFiles { most, wanted }
 }
 
 /// Lets a write that would make a file larger than this process may (`ulimit -f`) fail as on a full disk, instead of ending the process by a signal.
@@ -80,11 +116,24 @@ pub fn outlive_file_size_limit() -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    const WANTED: Connections = Connections { of_each_listener: 4_000, to_receivers: 600 };
+
     #[test]
-    fn too_few_files_are_a_sentence_with_both_figures() {
-        assert_eq!(OpenFiles { most: 9_000, needed: 9_000 }.lack(), None);
-        let said = OpenFiles { most: 1_024, needed: 8_576 }.lack().expect("too few");
-        assert!(said.contains("1024") && said.contains("8576") && said.contains("LimitNOFILE"), "{said}");
+    fn too_few_files_are_a_sentence_with_the_figures() {
+        let of = |most| OpenFiles { most, wanted: WANTED };
+        assert_eq!(of(8_728).lack(), None);
+        let said = of(1_024).lack().expect("too few");
+        for part in ["1024", "8728", "224 connections", "LimitNOFILE"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    #[test]
+    fn where_files_are_few_it_is_the_listeners_that_have_fewer() {
+        let places = |most| OpenFiles { most, wanted: WANTED }.for_each_listener();
+        assert_eq!([u64::MAX, 8_728, 8_727, 1_024, 64].map(places), [4_000, 4_000, 3_999, 224, 8]);
+        let few = OpenFiles { most: 64, wanted: Connections { of_each_listener: 2, ..WANTED } };
+        assert_eq!(few.for_each_listener(), 2, "never more than the settings say");
     }
 
     #[test]
@@ -96,8 +145,7 @@ mod tests {
 
     #[test]
     fn files_are_raised_to_what_the_system_allows() {
-        let files = allow_files(10);
-        assert_eq!(files.needed, 10 + OTHER_FILES);
+        let files = allow_files(WANTED);
         assert_eq!(Some(files.most), getrlimit(Resource::Nofile).maximum.or(Some(u64::MAX)));
     }
 }

@@ -20,7 +20,7 @@ use hyper::body::Bytes;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
 use crate::app::bell::Bell;
@@ -42,7 +42,7 @@ use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use crate::operator::{Entrance, Gate, OperatorSettings};
 use crate::vault::Vault;
-use crate::{keys, meters, operator};
+use crate::{keys, meters, operator, process};
 
 mod absent;
 pub mod backup;
@@ -81,6 +81,8 @@ pub use way_out::{callback_roots, way_out};
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
 /// Largest body of a call of the operator API, in bytes: what a merchant may send, however the deployment sets that.
 const OPERATOR_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Connections that may wait at a listener's door, as far as the system allows: many come at once where a balancer turns to this node.
+const BACKLOG: u32 = 1024;
 /// Beyond the drain: for the dispatcher's attempts under way and the store's last commit.
 const STOP_MARGIN: Duration = Duration::from_millis(500);
 
@@ -135,8 +137,8 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     delivery::look(&app).await?;
     let certificate = certificate(&config)?;
     let tls = certificate.as_ref().map(|renewal| renewal.certificate.server_config()).transpose()?;
-    let merchants = bind(config.listen, "listen").await?;
-    let operators = bind(config.operator_listen, "operator_listen").await?;
+    let merchants = bind(config.listen, "listen")?;
+    let operators = bind(config.operator_listen, "operator_listen")?;
     let (listen, operator_listen) = (merchants.local_addr()?, operators.local_addr()?);
 
     let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
@@ -293,8 +295,15 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
     })
 }
 
-async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("{setting} {address} cannot be used"))
+fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A port whose last connections are not forgotten yet may be listened on again.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("{setting} {address} cannot be used"))
 }
 
 fn certificate(config: &Config) -> anyhow::Result<Option<Renewal>> {
@@ -312,7 +321,7 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>, cloc
     ListenSettings {
         tls,
         plain_too: false,
-        connections_max: limits.connections,
+        connections_max: process::allow_files(config.connections()).for_each_listener(),
         crowd: crowd(config),
         head_timeout: limits.head_timeout.0,
         handshake_timeout: limits.tls_handshake_timeout.0,

@@ -67,7 +67,7 @@ fn prepare_process(config: &Config) -> anyhow::Result<()> {
         process::forbid_dumps().context("core dumps cannot be forbidden (core_dumps = true allows them)")?;
     }
     // What is missing is said with all else that is less safe than it could be.
-    process::allow_files(config.connections_at_most());
+    process::allow_files(config.connections());
     Ok(())
 }
 

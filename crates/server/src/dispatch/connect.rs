@@ -45,7 +45,7 @@ const IDLE_PER_LANE_MAX: usize = 64;
 /// Between two looks for those that waited too long.
 const SWEEP_PAUSE: Duration = Duration::from_millis(500);
 /// Kept connections in all.
-const IDLE_TOTAL_MAX: usize = 512;
+pub const IDLE_TOTAL_MAX: usize = 512;
 
 /// URLs that are remembered as checked.
 const TARGETS_MAX: usize = 4_096;

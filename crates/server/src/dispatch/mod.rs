@@ -63,6 +63,7 @@ mod turn;
 
 pub(crate) use meters::DELAY_SECONDS;
 
+pub use connect::IDLE_TOTAL_MAX;
 pub use health::BreakerState;
 pub use place::EndpointView;
 pub use settings::{DEADLINE, DispatchError, DispatchSettings};

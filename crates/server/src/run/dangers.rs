@@ -50,7 +50,7 @@ pub fn unsafe_settings(config: &Config) -> Vec<String> {
         config.behind_proxy && config.trusted_proxies.is_empty(),
         "behind_proxy is on and trusted_proxies is empty: limits per address and the audit log see the proxy in place of callers".to_owned(),
     );
-    let lack = process::allow_files(config.connections_at_most()).lack();
+    let lack = process::allow_files(config.connections()).lack();
     put(lack.is_some(), lack.unwrap_or_default());
     found
 }
@@ -223,7 +223,7 @@ mod tests {
         ("log_level", "off", &[]),
         ("log_level", "info,countersign=OFF", &[]),
         ("log_level", "error", &[]),
-        ("limits.connections", "4294967296", &[]),
+        ("limits.connections", "100000000", &[]),
         ("limits.connections_per_address", "0", &[]),
         ("limits.connections_per_address", "4096", &[]),
         ("limits.connections_per_address", "100", &[("limits.connections", "100")]),

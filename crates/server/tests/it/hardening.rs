@@ -138,7 +138,7 @@ fn the_unit_of_systemd_allows_as_many_files_as_the_settings_call_for() {
     let files =
         text.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).and_then(|n| n.parse().ok()).expect("a limit");
     let config = countersign::config::Config::default();
-    let needed = countersign::process::allow_files(config.connections_at_most()).needed;
+    let needed = countersign::process::allow_files(config.connections()).needed();
     assert!(needed <= files, "{needed} of {files}");
 }
 

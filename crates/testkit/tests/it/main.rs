@@ -12,6 +12,7 @@ mod evidence;
 mod explained;
 mod failures;
 mod fees;
+mod few_files;
 mod fleet;
 mod histories;
 mod hostile;
