@@ -75,6 +75,9 @@ impl Tended {
 /// What has changed in the directory: the applications and their secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryChanges {
+    /// Which connection of this process said so. Behind another one there may be another server, which took over without the last commits of the
+    /// one before and has counted others under the same numbers.
+    pub connection: u64,
     /// How many changes there have been; what to ask with next time.
     pub revision: i64,
     /// `client_id` of each application that has changed since, in no order.

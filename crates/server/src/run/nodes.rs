@@ -25,8 +25,6 @@ const FIRST_EVERY: Duration = Duration::from_millis(50);
 const FIRST_SAMPLES: usize = 3;
 /// How often the directory of changes is looked at even if nobody says that something has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long one look may take; then callers are looked up in the database until one succeeds.
-const LOOK_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Measures the database's time before anything is decided by it.
 pub(super) async fn first_time(store: &AnyStore, clock: &Clock) -> anyhow::Result<()> {
@@ -105,13 +103,22 @@ fn tell(app: &App, said: &mut Option<bool>) {
 /// Forgets callers that other nodes have changed, until the end.
 pub(super) async fn watch_directory(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     let mut signals = app.store.signals();
-    let mut after = None;
+    let mut last: Option<(u64, i64)> = None;
     loop {
         let began = Instant::now();
-        match timeout(LOOK_TIMEOUT, app.store.directory_changes(after.unwrap_or(i64::MAX))).await {
-            Ok(Ok(changes)) => {
-                // At the first look nobody knows what was read before it; a directory that went back has lost commits in a failover.
-                if after.is_none_or(|after| changes.revision < after) {
+        let after = last.map_or(i64::MAX, |(_, revision)| revision);
+        // However long one takes: what was looked at before is believed for a time of its own, and then each caller is looked up in the database.
+        let looked = tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            looked = app.store.directory_changes(after) => looked,
+        };
+        match looked {
+            Ok(changes) => {
+                // At the first look nobody knows what was read before it; a directory that went back has lost commits in a failover. So may one
+                // behind another connection: since then others may have been counted under the same numbers.
+                if last.is_none_or(|(connection, revision)| {
+                    connection != changes.connection || changes.revision < revision
+                }) {
                     app.callers.forget_all();
                     app.due.change_all();
                 }
@@ -119,11 +126,10 @@ pub(super) async fn watch_directory(app: Arc<App>, mut ended: watch::Receiver<bo
                     app.callers.forget(client_id);
                     app.due.change(client_id);
                 }
-                after = Some(changes.revision);
+                last = Some((changes.connection, changes.revision));
                 app.callers.checked(began);
             }
-            Ok(Err(error)) => tracing::debug!(%error, "Changes of applications could not be read"),
-            Err(_) => tracing::debug!("Changes of applications could not be read in time"),
+            Err(error) => tracing::debug!(%error, "Changes of applications could not be read"),
         }
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,

@@ -454,7 +454,7 @@ impl Store for ModelStore {
     }
 
     async fn directory_changes(&self, _after: i64) -> Result<DirectoryChanges, StoreError> {
-        Ok(DirectoryChanges { revision: 0, client_ids: Vec::new() })
+        Ok(DirectoryChanges { connection: 0, revision: 0, client_ids: Vec::new() })
     }
 
     fn announce(&self, _lanes: LaneSet) {}

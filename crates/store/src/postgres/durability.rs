@@ -24,6 +24,15 @@ pub struct Durability {
     pub synchronous_commit: String,
 }
 
+/// Connections of a kind that has a limit of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// How many there may be at once; none: as many as the server takes.
+    pub most: Option<i64>,
+    /// How many are open now, the one that asks among them.
+    pub taken: i64,
+}
+
 /// What a look at a database server found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerState {
@@ -39,6 +48,10 @@ pub struct ServerState {
     pub connections_max: i64,
     /// Connections that are open now.
     pub connections: i64,
+    /// Those of our role.
+    pub of_role: Share,
+    /// Those to our database.
+    pub of_database: Share,
     /// What a failover could lose.
     pub durability: Durability,
 }
@@ -58,7 +71,11 @@ const STATE: &str = "
         coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
         coalesce(inet_client_addr() <<= '127.0.0.0/8' OR inet_client_addr() = '::1', true),
         current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
-        (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database)";
+        (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database),
+        (SELECT nullif(rolconnlimit, -1)::bigint FROM pg_roles WHERE rolname = current_user AND NOT rolsuper),
+        (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend'),
+        (SELECT nullif(datconnlimit, -1)::bigint FROM pg_database WHERE datname = current_database()),
+        (SELECT numbackends::bigint FROM pg_stat_database WHERE datname = current_database())";
 
 /// One row, on a connection of its own.
 async fn ask(dial: &Dial, query: &str) -> Result<Row, StoreError> {
@@ -99,6 +116,8 @@ pub(super) async fn state(dial: &Dial) -> Result<ServerState, StoreError> {
             is_local: row.try_get(2)?,
             connections_max: row.try_get(3)?,
             connections: row.try_get(4)?,
+            of_role: Share { most: row.try_get(5)?, taken: row.try_get(6)? },
+            of_database: Share { most: row.try_get(7)?, taken: row.try_get(8)? },
             durability,
         })
     };

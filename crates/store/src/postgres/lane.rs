@@ -376,7 +376,7 @@ impl Lane {
         session.was_warned();
         let failure = match timeout(self.limits().commit(), in_order(steps)).await {
             Ok(Ok(rows)) if !session.was_warned() => {
-                self.line.keep(session);
+                self.line.proved(session);
                 return Commit::Done(Some(rows));
             }
             Ok(Ok(_)) => Failure::warned(),

@@ -30,11 +30,18 @@ pub(super) struct Line {
     statements: &'static [Sql],
     kept: Option<Session>,
     owing: Vec<Owing>,
+    /// Connections that were made.
+    made: u64,
 }
 
 impl Line {
     pub(super) const fn new(dial: Arc<Dial>, statements: &'static [Sql]) -> Self {
-        Self { dial, statements, kept: None, owing: Vec::new() }
+        Self { dial, statements, kept: None, owing: Vec::new(), made: 0 }
+    }
+
+    /// Which of its connections this one is.
+    pub(super) const fn made(&self) -> u64 {
+        self.made
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -48,6 +55,7 @@ impl Line {
         }
         let shunned = self.shunned();
         let session = self.dial.session_elsewhere(&shunned).await?;
+        self.made += 1;
         match timeout(self.limits().connect(), session.prepare(self.statements)).await {
             Ok(Ok(())) => Ok(session),
             Ok(Err(error)) => Err(Failure::new(&error)),
@@ -56,6 +64,19 @@ impl Line {
                 Err(Failure::silent())
             }
         }
+    }
+
+    /// Keeps a connection that has answered a commit. What was given up on at its host before was lost on the way, and is not waited for: commits do not wait
+    /// there. (A proxy may lose connections without a word; each would make the next pause twice as long.)
+    pub(super) fn proved(&mut self, session: Session) {
+        let host = session.host();
+        self.owing.retain(|owing| {
+            if owing.host == host {
+                owing.connection.abort();
+            }
+            owing.host != host
+        });
+        self.keep(session);
     }
 
     /// Keeps a connection for the next time. No open transaction may be on it.
@@ -100,5 +121,34 @@ impl Line {
         self.limits()
             .shun()
             .saturating_mul(1_u32.checked_shl(u32::try_from(others).unwrap_or(u32::MAX)).unwrap_or(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Database;
+
+    #[tokio::test]
+    async fn what_was_given_up_on_is_not_waited_for_once_its_host_has_answered_a_commit() {
+        let database = Database::new().await;
+        let dial = Arc::new(Dial::new(&database.url(), None).expect("an address"));
+        let mut line = Line::new(dial.clone(), &[]);
+        for lost in 1..=3 {
+            let session = dial.session_elsewhere(&[]).await.expect("a server");
+            // It owes an answer when it is given up on, and would for longer than this test takes.
+            let asked = session.client().batch_execute("SELECT pg_sleep(600)");
+            assert!(timeout(Duration::from_millis(20), asked).await.is_err(), "it sleeps");
+            line.give_up(session);
+            assert_eq!(line.shunned(), vec![0; lost]);
+        }
+        assert_eq!(line.patience(0), line.limits().shun() * 4);
+        // That one is there says nothing yet; that it has answered a commit does.
+        line.keep(dial.session_elsewhere(&[]).await.expect("a server"));
+        assert_eq!(line.shunned().len(), 3);
+        let session = line.open().await.expect("it was kept");
+        line.proved(session);
+        assert_eq!((line.owing.len(), line.shunned()), (0, Vec::new()));
+        assert!(line.kept.is_some());
     }
 }

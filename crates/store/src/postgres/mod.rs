@@ -82,7 +82,7 @@ use session::Dial;
 use settler::Settler;
 use signals::Herald;
 
-pub use durability::{Durability, ServerState};
+pub use durability::{Durability, ServerState, Share};
 pub use options::PostgresOptions;
 
 /// Lists that are read at once, of each [`Asker`].

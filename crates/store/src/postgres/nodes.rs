@@ -58,16 +58,16 @@ impl Aside {
         Self { line: Mutex::new(Line::new(dial, &[])) }
     }
 
-    async fn with<T>(&self, ask: impl AsyncFnOnce(&Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    async fn with<T>(&self, ask: impl AsyncFnOnce(&Session, u64) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut line = self.line.lock().await;
         // Taken out: whoever gives up in the middle, or fails, leaves nothing half done behind.
         let session = line.open().await.map_err(|failure| failure.refusal())?;
-        match timeout(line.limits().call(), ask(&session)).await {
+        match timeout(line.limits().call(), ask(&session, line.made())).await {
             // What it took may be on this server alone: after a failover another node could take it under the same number.
             Ok(_) if session.was_warned() => Err(Failure::warned().refusal()),
             Ok(answer) => {
                 if answer.is_ok() {
-                    line.keep(session);
+                    line.proved(session);
                 }
                 answer
             }
@@ -81,7 +81,7 @@ impl Aside {
 
     /// One heartbeat, in one transaction of one round trip.
     pub(super) async fn tend(&self, tend: &Tend) -> Result<Tended, StoreError> {
-        self.with(async |session| {
+        self.with(async |session, _| {
             session.prepare(TENDING).await.map_err(fault)?;
             once(session, tend).await
         })
@@ -90,7 +90,7 @@ impl Aside {
 
     /// The database's time.
     pub(super) async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
-        self.with(async |session| {
+        self.with(async |session, _| {
             let rows = session.run(Sql::DatabaseTime, &[]).await.map_err(fault)?;
             rows.first().map(|row| Fields::new(row, "the clock", 0, 0).int().map(UnixMillis)).transpose()
         })
@@ -99,7 +99,7 @@ impl Aside {
 
     /// What has changed in the directory.
     pub(super) async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
-        self.with(async |session| {
+        self.with(async |session, connection| {
             let found = session.run(Sql::DirectoryChanges, &[&after]).await.map_err(fault)?;
             let Some(first) = found.first() else {
                 return Err(StoreError::Corrupt { table: "directory", row: "1".to_owned() });
@@ -109,7 +109,7 @@ impl Aside {
             for row in &found {
                 client_ids.extend(Fields::new(row, "application", 2, 0).opt_text()?);
             }
-            Ok(DirectoryChanges { revision, client_ids })
+            Ok(DirectoryChanges { connection, revision, client_ids })
         })
         .await
     }

@@ -61,7 +61,7 @@ pub(super) async fn purge(line: &mut Line, nonces: &Nonces, horizon: UnixMillis)
     let session = line.open().await.map_err(|failure| failure.refusal())?;
     match purge_on(&session, line.limits(), nonces, horizon.0).await {
         Ok(()) => {
-            line.keep(session);
+            line.proved(session);
             Ok(())
         }
         Err(failure) => {

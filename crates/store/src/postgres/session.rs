@@ -45,10 +45,12 @@ pub(super) const REFUSES: &str = "the PostgreSQL server refuses the address";
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What every session is set to. Durable commits, whatever the server's own setting (a stronger one is kept). Generic plans that follow
-/// indexes: a plan made while a table is empty must not scan it when it has grown, nor gather and sort what an index has in order.
+/// indexes: a plan made while a table is empty must not scan it when it has grown, nor gather and sort what an index has in order. And a server that
+/// notices a client that is gone: one that vanishes within a pipeline leaves its transaction open, with its locks, and no other limit ends it.
 const SETTINGS: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
       WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
+    SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 10; SET tcp_user_timeout = 30000;
     SET jit = off; SET plan_cache_mode = force_generic_plan;
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off;
     SET default_transaction_isolation = 'read committed'; SET client_min_messages = warning;";
@@ -384,12 +386,13 @@ impl Session {
         self.kept[at].get_or_try_init(|| self.client.prepare(TEXTS[at])).await
     }
 
-    /// Prepares statements, so that a pipeline of them is sent without a stop.
+    /// Prepares statements, all in one go, so that a pipeline of them is sent without a stop.
     pub(super) async fn prepare(&self, all: &[Sql]) -> Result<(), Error> {
-        for sql in all {
-            self.statement(*sql).await?;
-        }
-        Ok(())
+        let one = |sql: &Sql| -> Step<'_> {
+            let sql = *sql;
+            Box::pin(async move { self.statement(sql).await.map(|_| Vec::new()) })
+        };
+        each_in_order(all.iter().map(one).collect()).await.into_iter().try_for_each(|prepared| prepared.map(drop))
     }
 
     /// Runs one statement.

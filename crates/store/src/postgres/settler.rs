@@ -193,7 +193,7 @@ impl Settler {
             }
         }
         match worst {
-            None => self.line.keep(session),
+            None => self.line.proved(session),
             Some(failure) => self.line.after(session, &failure),
         }
         outcomes

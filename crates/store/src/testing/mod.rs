@@ -117,6 +117,12 @@ impl Database {
         self.client().await.batch_execute(&alter).await.expect("is altered");
     }
 
+    /// Revokes every secret without counting that as a change: how many.
+    pub async fn revoke_unsaid(&self) -> u64 {
+        let client = self.client().await;
+        client.execute("UPDATE secret SET revoked_at = 1", &[]).await.expect("the database takes it")
+    }
+
     /// Loses every fee rule, as a failover to a server that never had them does.
     pub async fn lose_rules(&self) {
         let lose = "DELETE FROM fee_rule_head; DELETE FROM fee_rule";

@@ -251,6 +251,22 @@ async fn what_is_disabled_on_one_node_is_refused_by_the_other_within_a_second() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_failover_that_lost_changes_nothing_is_believed_that_was_kept_before() {
+    let fleet = Fleet::new(1, |_| {}).await;
+    let node = fleet.start(0).await;
+    let signer = fleet.access(&node).institution("bank", 0, None).await.expect("an institution");
+    let accepted = async || pull(&node, &signer, wall_ms()).await.code() == "000000";
+    until("it is kept", accepted).await;
+    // As on a server that took over without the last change, and has revoked the secret in a change of the same number.
+    assert_eq!(fleet.database.revoke_unsaid().await, 1);
+    assert!(accepted().await, "while the server is the same, its count of changes tells");
+    fleet.database.take_away().await;
+    fleet.database.bring_back().await;
+    until("it is refused", async || pull(&node, &signer, wall_ms()).await.status == 401).await;
+    node.stop().await.expect("it stops");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_base_rate_that_changes_on_one_node_counts_on_the_other_within_a_second() {
     let fleet = Fleet::new(2, |_| {}).await;
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
