@@ -3,10 +3,11 @@
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -358,13 +359,27 @@ fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
         .mode(KEY_MODE)
         .open(&unfinished)
         .map_err(io(path, "cannot be made"))?;
+    belong_to_owner_of(path, &file)?;
     file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
     file.sync_all().map_err(io(path, "cannot be written"))?;
     // A link, not a rename: it never replaces a file that is there.
     std::fs::hard_link(&unfinished, path).map_err(io(path, "cannot be made"))?;
     std::fs::remove_file(&unfinished).map_err(io(&unfinished, "cannot be removed"))?;
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))
+}
+
+/// Root makes files for whoever has the folder: the service could not read one of root's.
+fn belong_to_owner_of(path: &Path, file: &File) -> Result<(), DataRefused> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let folder = std::fs::metadata(folder_of(path)).map_err(io(path, "cannot be made"))?;
+    fchown(file, Some(folder.uid()), Some(folder.gid())).map_err(io(path, "cannot be given to the owner of its folder"))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 pub(crate) fn parse_key(text: &str, origin: &str) -> Result<MasterKey, DataRefused> {

@@ -2,7 +2,9 @@
 //!
 //! `docs/openapi/*.json` are these documents as files; a test compares them, and one more finds every route in them.
 
+use axum::http::Method;
 use countersign_protocol::code::Code;
+use countersign_store::contract::Role;
 use serde_json::Value;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBody;
@@ -11,6 +13,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Response, Server};
 use utoipa::{Modify, OpenApi, ToSchema as _};
 
+use crate::operator::doors;
 use crate::operator::{
     ProblemDocument, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
     evidence, fee_rules, health, master_key, merchants, payment_orders, rates, redeliveries, requests, retention,
@@ -20,6 +23,7 @@ use crate::operator::{
 mod answers;
 mod bounds;
 mod merchant;
+mod required;
 mod rules;
 
 use answers::{Listener, put_headers};
@@ -73,13 +77,16 @@ impl Modify for Everywhere {
             for (operation, writes) in operations(item) {
                 if path.starts_with(crate::operator::BASE) {
                     complete(operation, writes);
+                    if needs_more_than_a_token(path, writes) {
+                        add(operation, &[Code::RoleNotAllowed]);
+                    }
                 } else {
                     add(operation, &OF_ANY_CALL);
                 }
                 if writes && path != NOTHING_TO_REPEAT {
                     take_key(operation);
                 }
-                describe(operation);
+                describe(operation, path);
                 if let Some(RefOr::T(body)) = &mut operation.request_body
                     && refers_to(body, &needless)
                 {
@@ -88,6 +95,7 @@ impl Modify for Everywhere {
             }
         }
         bounds::put(document, &rules::of_operators(), &rules::of_operators_parameters());
+        required::put(document);
     }
 }
 
@@ -119,7 +127,7 @@ const OF_ANY_CALL: [Code; 4] =
 
 fn complete(operation: &mut Operation, writes: bool) {
     add(operation, &OF_ANY_CALL);
-    add(operation, &[Code::Unauthenticated, Code::RoleNotAllowed, Code::RateLimited]);
+    add(operation, &[Code::Unauthenticated, Code::RateLimited]);
     if writes {
         add(operation, &[Code::BodyTooLarge, Code::UnsupportedContentType]);
     }
@@ -151,22 +159,22 @@ fn add(operation: &mut Operation, codes: &[Code]) {
 }
 
 /// Says of each answer what it is; every refusal is a problem document.
-fn describe(operation: &mut Operation) {
+fn describe(operation: &mut Operation, path: &str) {
     for (status, response) in &mut operation.responses.responses {
         let RefOr::T(response) = response else { continue };
         if status == "200" {
             "Done".clone_into(&mut response.description);
             continue;
         }
-        response.description = codes_of(status);
+        response.description = codes_of(status, path);
         response.content.clear();
         let document = Content::new(Some(Ref::from_schema_name(ProblemDocument::name())));
         response.content.insert("application/problem+json".to_owned(), document.into());
     }
 }
 
-/// The codes that the operator API answers with a status.
-fn codes_of(status: &str) -> String {
+/// The codes that the operator API answers a call of this path with, by their status.
+fn codes_of(status: &str, path: &str) -> String {
     let codes = [
         Code::InvalidParameter,
         Code::InvalidAmount,
@@ -187,9 +195,28 @@ fn codes_of(status: &str) -> String {
         Code::InternalError,
         Code::ServiceUnavailable,
     ];
-    let of_status: Vec<String> =
-        codes.iter().filter(|code| code.http_status().to_string() == status).map(ToString::to_string).collect();
+    let of_status: Vec<String> = codes
+        .iter()
+        .filter(|code| code.http_status().to_string() == status && may_be(**code, path))
+        .map(ToString::to_string)
+        .collect();
     of_status.join(", ")
+}
+
+/// Whether a call of this path may be refused with this code: some belong to few calls.
+fn may_be(code: Code, path: &str) -> bool {
+    match code {
+        Code::SecretInUse => path.ends_with("/retire"),
+        Code::OrderNotFound => path.contains("-orders/"),
+        Code::InvalidAmount | Code::InvalidCurrency => path.starts_with(crate::operator::BASE),
+        _ => true,
+    }
+}
+
+/// Whether a viewer is refused.
+fn needs_more_than_a_token(path: &str, writes: bool) -> bool {
+    let of_path = doors().into_iter().filter(|door| door.path() == path && (door.method != Method::GET) == writes);
+    of_path.into_iter().any(|door| door.role != Role::Viewer)
 }
 
 /// The merchant API under the header prefix of a deployment.

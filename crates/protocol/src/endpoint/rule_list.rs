@@ -24,11 +24,11 @@ pub const PAGE_NUM_MAX: u64 = 1_000_000_000;
 pub struct Request {
     /// Which page; 1 is the first, and the default. Alias `page`.
     #[serde(rename = "pageNum")]
-    #[schema(required = false)]
+    #[schema(value_type = Option<u64>)]
     pub page_num: u64,
     /// Records on a page, 1 to 100; 20 by default. Alias `page_size`.
     #[serde(rename = "pageSize")]
-    #[schema(required = false)]
+    #[schema(value_type = Option<u64>)]
     pub page_size: u64,
     /// Only sub-accounts with a rule, or without.
     #[serde(skip_serializing_if = "Option::is_none")]

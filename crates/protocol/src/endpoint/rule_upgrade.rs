@@ -26,7 +26,7 @@ pub struct Request {
     pub r_markup: Decimal,
     /// Fixed markup in USDT, 0 to 5,000,000 with at most 6 decimals; 0 where absent.
     #[serde(serialize_with = "as_exact")]
-    #[schema(value_type = Exact, required = false)]
+    #[schema(value_type = Option<Exact>)]
     pub f_markup: Decimal,
     /// `yyyy-MM-dd HH:mm:ss`.
     pub effective_date: String,

@@ -23,6 +23,10 @@ use super::{Actor, App};
 /// Since when callbacks are held, RFC 3339; empty or absent: they are not.
 pub const DELIVERY_HELD: &str = "delivery_held";
 
+/// Why nothing goes out after a restore, and what to do about it.
+pub const HELD: &str = "callbacks are held since a restore: when the deployment that the backup is of is down for good, let them go with \
+     POST /delivery/release (`countersign delivery release`)";
+
 /// How often a node that holds looks whether it may send.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -34,11 +38,31 @@ pub async fn held_since(store: &AnyStore) -> Result<Option<String>, StoreError> 
 /// Refuses to send anything again while callbacks are held: it would go out by itself when they are let go.
 pub(super) fn must_go_out(app: &App) -> Result<(), AppError> {
     if app.due.is_paused() {
-        return Err(AppError::NotRedeliverable(
-            "callbacks are held since a restore: let them go with POST /delivery/release, and ask again".to_owned(),
-        ));
+        return Err(AppError::NotRedeliverable(format!("{HELD}, and ask again")));
     }
     Ok(())
+}
+
+/// Why callbacks of an application do not go out, and what to do about it.
+pub(super) fn silence(view: &ApplicationView) -> &'static str {
+    if view.application.callback_url.is_none() {
+        "it has no callback_url: set one"
+    } else if !view.application.callback_enabled {
+        "they are paused, or its endpoint answered 410: POST /applications/{client_id}/callbacks/resume (`countersign application resume-callbacks`) lets them go"
+    } else {
+        "its merchant, or the institution of that, is disabled: enable it"
+    }
+}
+
+/// Refuses to send anything again of an application whose callbacks do not go out.
+pub(super) fn must_be_wanted(view: &ApplicationView) -> Result<(), AppError> {
+    if view.goes_out() {
+        return Ok(());
+    }
+    Err(AppError::NotRedeliverable(format!(
+        "the application gets no callbacks now, since {}; then ask again",
+        silence(view)
+    )))
 }
 
 /// Refuses to send anything again that would wait for a secret: it would go out by itself when one is made.

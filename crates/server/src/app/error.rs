@@ -88,6 +88,11 @@ pub enum AppError {
     /// As much of its kind is done as may be at once; the text says when to come again.
     #[error("{0}")]
     Crowded(String),
+    /// The deployment seals under a master key that this node was not given; its id. Only operators meet it.
+    #[error(
+        "this node was not given the master key {0}, which this deployment seals under now: start it again with that key (and with the one it has as master_key_previous, while a re-wrap runs)"
+    )]
+    LacksMasterKey(String),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -120,9 +125,11 @@ impl AppError {
             Self::SecretInUse(_) => Code::SecretInUse,
             Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             Self::EventsGone { .. } => Code::EventsGone,
-            Self::NoRate | Self::Busy | Self::Crowded(_) | Self::Store(StoreError::Unavailable(_)) => {
-                Code::ServiceUnavailable
-            }
+            Self::NoRate
+            | Self::Busy
+            | Self::Crowded(_)
+            | Self::LacksMasterKey(_)
+            | Self::Store(StoreError::Unavailable(_)) => Code::ServiceUnavailable,
             Self::Store(StoreError::Corrupt { .. } | StoreError::Unfit(_)) | Self::OutcomeUnknown => {
                 Code::InternalError
             }

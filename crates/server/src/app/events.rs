@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, SortedId, prefix};
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::callback::CallbackBody;
 use countersign_store::Store;
 use countersign_store::attempt_log::AttemptBytes;
@@ -293,14 +293,9 @@ pub async fn redeliver(
     for _ in 0..REDELIVERY_TRIES_MAX {
         let (event, _) = find(app, event_id).await?;
         delivery::must_go_out(app)?;
-        may_redeliver(&event)?;
         let view = application(app, &event.client_id).await?;
-        if !view.goes_out() {
-            return Err(AppError::NotRedeliverable(
-                "its application gets no callbacks now: set its callback_url or callback_enabled, or enable its merchant, and ask again"
-                    .to_owned(),
-            ));
-        }
+        may_redeliver(&event, &view)?;
+        delivery::must_be_wanted(&view)?;
         delivery::must_be_signed(app, &view)?;
         let now = app.clock.now();
         let again = EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event.clone() };
@@ -325,17 +320,24 @@ pub async fn redeliver(
     Err(AppError::Busy)
 }
 
-fn may_redeliver(event: &EventRow) -> Result<(), AppError> {
-    match event.state {
-        DeliveryState::Delivered | DeliveryState::Dead => Ok(()),
+fn may_redeliver(event: &EventRow, view: &ApplicationView) -> Result<(), AppError> {
+    let why = match event.state {
+        DeliveryState::Delivered | DeliveryState::Dead => return Ok(()),
         DeliveryState::Pending => {
-            Err(AppError::NotRedeliverable("the event is pending: it will be sent without being asked for".to_owned()))
+            let due = event.due_at.map(|at| format!(", and due at {}", rfc3339(at))).unwrap_or_default();
+            format!(
+                "the event is pending{due}: it is sent then without being asked for. To send all that waits for its application now, pause its callbacks \
+                 and resume them (`countersign application pause-callbacks`, `resume-callbacks`)"
+            )
         }
-        DeliveryState::Held => Err(AppError::NotRedeliverable(
-            "the event is held: set callback_url or callback_enabled of its application, or enable its merchant"
-                .to_owned(),
-        )),
-    }
+        DeliveryState::Held if view.goes_out() => {
+            "the event is held, and let go in this moment: it is sent without being asked for".to_owned()
+        }
+        DeliveryState::Held => {
+            format!("the event is held: its application gets no callbacks now, since {}", delivery::silence(view))
+        }
+    };
+    Err(AppError::NotRedeliverable(why))
 }
 
 /// A page of an application's own events.

@@ -15,7 +15,7 @@ use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::sealed::{self, SealedKey};
 use super::{Actor, App};
-use crate::vault::{Vault, VaultError, secret_row};
+use crate::vault::{Vault, secret_row};
 
 /// The setting that says which master key seals.
 pub const MASTER_KEY_ID: &str = "master_key_id";
@@ -42,16 +42,21 @@ pub struct Rewrapped {
     pub unreadable: Vec<String>,
     /// Whether all that opens is under the new key.
     pub is_done: bool,
+    /// The other key that this node has.
+    pub previous_key_id: Option<String>,
 }
 
 /// Reads which key new secrets are sealed under.
 pub async fn look(app: &App) -> Result<(), AppError> {
-    let stored = stored(&app.store).await?;
-    if !app.vault.knows(&stored) {
-        return Err(AppError::Store(StoreError::Unavailable(VaultError::NoSuchKey(stored).to_string())));
-    }
+    let stored = known(app).await?;
     app.vault.seal_with(&stored);
     Ok(())
+}
+
+/// The key that new secrets are sealed under. An error: this node was not given it.
+pub async fn known(app: &App) -> Result<String, AppError> {
+    let stored = stored(&app.store).await?;
+    if app.vault.knows(&stored) { Ok(stored) } else { Err(AppError::LacksMasterKey(stored)) }
 }
 
 async fn stored(store: &AnyStore) -> Result<String, StoreError> {
@@ -107,8 +112,13 @@ pub async fn rewrap(app: &App, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Res
     for own in sealed::ALL {
         rewrap_own(app, own, actor).await?;
     }
-    let mut done =
-        Rewrapped { key_id: app.vault.key_id().to_owned(), rewrapped: 0, unreadable: Vec::new(), is_done: false };
+    let mut done = Rewrapped {
+        key_id: app.vault.key_id().to_owned(),
+        rewrapped: 0,
+        unreadable: Vec::new(),
+        is_done: false,
+        previous_key_id: app.vault.previous_id().map(str::to_owned),
+    };
     let mut after = None;
     while began.elapsed() < CALL_TIME_MAX {
         let page = app.store.secrets_not_under(app.vault.key_id(), after.clone(), PORTION).await?;
@@ -185,13 +195,10 @@ fn again(app: &App, secret: &SealedSecret, done: &mut Rewrapped) -> Option<Write
 async fn take_current(app: &App, actor: &Actor) -> Result<(), AppError> {
     let current = app.vault.key_id();
     for _ in 0..TRIES_MAX {
-        let stored = stored(&app.store).await?;
+        let stored = known(app).await?;
         if stored == current {
             app.vault.seal_with(current);
             return Ok(());
-        }
-        if !app.vault.knows(&stored) {
-            return Err(AppError::Store(StoreError::Unavailable(VaultError::NoSuchKey(stored).to_string())));
         }
         let line = actor.did(
             None,

@@ -109,12 +109,7 @@ pub async fn preview(app: &App, wish: &Wish) -> Result<Prospect, AppError> {
 pub async fn start(app: &App, wish: &Wish, keep: &Keep<'_, Prospect>, actor: &Actor) -> Result<Prospect, AppError> {
     let view = application(app, &wish.client_id).await?;
     delivery::must_go_out(app)?;
-    if !view.goes_out() {
-        return Err(AppError::NotRedeliverable(
-            "the application gets no callbacks now: set its callback_url or callback_enabled, or enable its merchant, and ask again"
-                .to_owned(),
-        ));
-    }
+    delivery::must_be_wanted(&view)?;
     delivery::must_be_signed(app, &view)?;
     let sought = wish.sought(&view.application);
     if let Some(running) = running(app, &sought).await? {

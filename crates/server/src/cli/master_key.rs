@@ -36,6 +36,8 @@ struct Outcome {
     rewrapped: u64,
     unreadable: Vec<String>,
     done: bool,
+    #[serde(default)]
+    previous_key_id: Option<String>,
 }
 
 impl MasterKey {
@@ -58,15 +60,16 @@ impl MasterKey {
     fn rewrap(&self, direct: &Direct<'_>) -> anyhow::Result<()> {
         let mut total = 0;
         let mut unreadable = std::collections::BTreeSet::new();
-        let key_id = loop {
+        let last = loop {
             let answer = direct.send(&Call::new(Method::POST, "/master-key/rewrap"))?;
             let done: Outcome = serde_json::from_str(accepted(&answer)?).context("the answer cannot be read")?;
             total += done.rewrapped;
-            unreadable.extend(done.unreadable);
+            unreadable.extend(done.unreadable.iter().cloned());
             if done.done {
-                break done.key_id;
+                break done;
             }
         };
+        let Outcome { key_id, previous_key_id, .. } = last;
         if self.operator.json {
             super::say(&format!(
                 "{}\n",
@@ -81,10 +84,35 @@ impl MasterKey {
             );
         }
         if !self.operator.json {
-            super::say(&format!(
-                "Sealed {total} secrets again under the master key {key_id}. All are under it now: where master_key_previous is set, take it away at the next start.\n"
-            ))?;
+            super::say(&said(total, &key_id, previous_key_id.as_deref()))?;
         }
         Ok(())
+    }
+}
+
+/// What became of it, in words. A node without another key cannot tell whether the one it has is the one that is meant.
+fn said(total: u64, key_id: &str, previous_key_id: Option<&str>) -> String {
+    if total == 0 && previous_key_id.is_none() {
+        return format!(
+            "Nothing was to be done: everything is under the master key {key_id}, and the node that answered has no other key. If another key was meant, that node \
+             does not have it yet: start every node again with it, and with the one before as master_key_previous, then run this again.\n"
+        );
+    }
+    format!(
+        "Sealed {total} secrets again under the master key {key_id}. All are under it now: where master_key_previous is set, take it away at the next start.\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_has_one_key_alone_does_not_say_that_the_key_has_changed() {
+        let alone = said(0, "k1", None);
+        assert!(alone.contains("Nothing was to be done") && alone.contains("k1"), "{alone}");
+        for (total, previous) in [(0, Some("k0")), (3, None)] {
+            assert!(said(total, "k1", previous).contains("All are under it now"), "{total}");
+        }
     }
 }

@@ -115,3 +115,17 @@ fn a_credential_of_systemd_may_show_a_group_and_nothing_else_may() {
         assert!(!as_mode(mode, credentials), "{mode:o} {credentials:?}");
     }
 }
+
+#[test]
+fn what_root_writes_into_the_folder_of_another_user_is_that_users() {
+    // Only root can give a file away; the containers that run the tests are its.
+    if !geteuid().is_root() {
+        return;
+    }
+    let (_keep, data) = folder();
+    let (uid, gid) = (65_534, 65_533);
+    std::os::unix::fs::chown(data.path(), Some(uid), Some(gid)).expect("it is ours to give");
+    data.note_chain_key("f").expect("it is written");
+    let written = std::fs::metadata(data.chain_key_file()).expect("it is there");
+    assert_eq!((written.uid(), written.gid(), written.mode() & 0o777), (uid, gid, 0o600));
+}

@@ -23,6 +23,7 @@ use super::Dispatcher;
 use super::attempt;
 use crate::app::Actor;
 use crate::app::callers::CallbackKeys;
+use crate::app::delivery::HELD;
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
 
@@ -97,9 +98,7 @@ impl Dispatcher {
             return Err(refused("the application has no callback_url: set one, and test again"));
         };
         if app.due.is_paused() {
-            return Err(refused(
-                "callbacks are held since a restore: let them go with POST /delivery/release, and test again",
-            ));
+            return Err(refused(&format!("{HELD}, and test again")));
         }
         let now = app.clock.now();
         let CallbackKeys { signing: Some(signing), next } = known.callback_keys(now) else {

@@ -63,6 +63,7 @@ pub fn merchant() -> OpenApi {
         .components(Some(components))
         .build();
     bounds::put(&mut document, &rules::of_merchants(), &rules::of_merchants_parameters());
+    super::required::put(&mut document);
     put_headers(&mut document, Listener::Merchant, PREFIX);
     document
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use countersign_protocol::endpoint::{Endpoint, RequestRefused, convert, payment_order, rule_list};
+use countersign_store::contract::Role;
 use serde_json::{Value, json};
 
 use super::{Document, json as read, merchant, merchant_under, operator, operator_under};
@@ -109,9 +110,11 @@ fn every_write_call_that_writes_takes_an_idempotency_key_and_every_call_names_it
             keyless.insert(format!("{} {}", door.method, door.under));
         }
         assert!(parameters.iter().all(|known| known["name"] != "Accept"), "OpenAPI ignores it: {}", door.under);
-        for status in ["200", "400", "401", "403", "429", "431", "500", "503"] {
+        for status in ["200", "400", "401", "429", "431", "500", "503"] {
             assert!(operation["responses"].get(status).is_some(), "{} {} lacks {status}", door.method, door.path());
         }
+        let refuses_viewers = operation["responses"].get("403").is_some();
+        assert_eq!(refuses_viewers, door.role != Role::Viewer, "{} {}", door.method, door.path());
         let names_something = door.under.contains('{');
         assert!(!names_something || operation["responses"].get("404").is_some(), "{} {}", door.method, door.under);
         assert!(door.path().starts_with(BASE));
@@ -287,4 +290,26 @@ fn every_bound_of_a_body_that_merchants_send_is_the_one_that_is_checked() {
         "terminalType",
     ];
     assert_eq!(held, all.map(str::to_owned).into());
+}
+
+#[test]
+fn every_property_of_an_answer_is_required_unless_it_may_be_absent() {
+    for (document, which, may_lack) in [
+        (merchant(), "PaymentOrder", None),
+        (merchant(), "RuleRecord", None),
+        (operator(), "Event", None),
+        (operator(), "Merchant", Some("base_rate")),
+    ] {
+        let document = read(&document);
+        let schema = &document["components"]["schemas"][which];
+        let required: BTreeSet<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let properties = schema["properties"].as_object().expect("properties").keys().map(String::as_str);
+        assert_eq!(required, properties.filter(|name| Some(*name) != may_lack).collect(), "{which}");
+    }
+    // What is sent may leave fields out.
+    let document = read(&merchant());
+    let asked = &document["components"]["schemas"]["RuleRequest"];
+    assert_eq!(asked["required"], json!(["sub_merchant_id", "r_markup", "effective_date"]));
+    assert_eq!(asked["properties"]["f_markup"]["type"], json!(["number", "null"]));
 }

@@ -10,6 +10,7 @@ use countersign_protocol::body::Fields;
 use countersign_protocol::code::Code;
 use countersign_store::contract::{AttemptRow, EventFilter, EventRow};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
 
@@ -198,18 +199,15 @@ fn parse(body: &[u8]) -> Result<Happening, Problem> {
     })
 }
 
-/// An object as its own text, or a text that holds JSON.
+/// An object as its own text, or a text that holds JSON. Every receiver has to read it: what their parsers refuse would be sent until it is dead.
 fn data(fields: &Fields<'_>) -> Result<String, Problem> {
-    let refuse = || Problem::field("data", "must be an object, or a text that holds JSON");
     let raw = given(fields, "data")?;
-    if raw.starts_with('{') {
-        return Ok(raw.to_owned());
-    }
-    let text = fields.required_text("data").map_err(|_| refuse())?;
-    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
-        Ok(_) => Ok(text),
-        Err(_) => Err(refuse()),
-    }
+    let text = if raw.starts_with('{') { Ok(raw.to_owned()) } else { fields.required_text("data") };
+    text.ok().filter(|text| serde_json::from_str::<Value>(text).is_ok()).ok_or_else(|| {
+        let why = "must be an object, or a text that holds JSON, as every parser reads it: at most 127 levels deep, without half a surrogate pair, \
+                   and with no number beyond 1.8e308";
+        Problem::field("data", why)
+    })
 }
 
 pub(super) fn event_id(text: &str) -> Result<SortedId, Problem> {
@@ -277,4 +275,34 @@ pub async fn redeliver(Named(id): Named<String>, call: Call) -> Reply {
         Ok(Event::from(&event))
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_what_every_parser_reads_digit_for_digit() {
+        let of = |body: &str| {
+            let fields = Fields::parse(body.as_bytes()).expect("an object");
+            data(&fields).ok()
+        };
+        assert_eq!(
+            of(r#"{"data":{"n": 1.10,"s":"\ud83d\ude00"}}"#).as_deref(),
+            Some(r#"{"n": 1.10,"s":"\ud83d\ude00"}"#)
+        );
+        assert_eq!(of(r#"{"data":"[1e3]"}"#).as_deref(), Some("[1e3]"));
+        let deep = format!(r#"{{"data":"{}{}"}}"#, "[".repeat(500), "]".repeat(500));
+        for refused in [
+            r#"{"data":{"s":"\ud800"}}"#,
+            r#"{"data":"\"\\ud800\""}"#,
+            r#"{"data":{"n":1e400}}"#,
+            r#"{"data":"1e400"}"#,
+            r#"{"data":"{"}"#,
+            r#"{"data":7}"#,
+            deep.as_str(),
+        ] {
+            assert_eq!(of(refused), None, "{refused}");
+        }
+    }
 }

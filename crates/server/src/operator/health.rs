@@ -17,7 +17,8 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::problem::{Problem, ProblemDocument};
-use crate::app::{App, forgotten, operators};
+use crate::app::error::AppError;
+use crate::app::{App, forgotten, master_key, operators};
 
 const SILENT: &str = "the store does not answer";
 /// A store that has not answered by then counts as one that is away.
@@ -39,8 +40,8 @@ pub async fn alive() -> Json<Health> {
     Json(Health { status: "up", delivery: None })
 }
 
-/// The store answers and takes changes, its schema was found right at the start, the machine's clock agrees with that of a shared database, and
-/// nobody has told the node to stop.
+/// The store answers and takes changes, its schema was found right at the start, the machine's clock agrees with that of a shared database, the
+/// node has the master key that the deployment seals under, and nobody has told the node to stop.
 #[utoipa::path(get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
@@ -66,7 +67,14 @@ async fn why_not_ready(app: &App) -> Option<String> {
     {
         return Some(why);
     }
-    operators::ping(app).await.is_err().then(|| SILENT.to_owned())
+    if operators::ping(app).await.is_err() {
+        return Some(SILENT.to_owned());
+    }
+    match master_key::known(app).await {
+        Ok(_) => None,
+        Err(error @ AppError::LacksMasterKey(_)) => Some(error.to_string()),
+        Err(_) => Some(SILENT.to_owned()),
+    }
 }
 
 /// What is counted, as Prometheus text.

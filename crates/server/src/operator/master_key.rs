@@ -34,6 +34,8 @@ pub struct RewrapAnswer {
     pub unreadable: Vec<String>,
     /// Whether all is done; if not, call again.
     pub done: bool,
+    /// The other key that this node has; null where it has none, and nothing but its own key could be meant.
+    pub previous_key_id: Option<String>,
 }
 
 impl From<&Rewrapped> for RewrapAnswer {
@@ -43,6 +45,7 @@ impl From<&Rewrapped> for RewrapAnswer {
             rewrapped: done.rewrapped,
             unreadable: done.unreadable.clone(),
             done: done.is_done,
+            previous_key_id: done.previous_key_id.clone(),
         }
     }
 }

@@ -35,7 +35,10 @@ impl Running {
         let noted = tokio::time::timeout_at(until, uses::note(&app)).await;
         if !matches!(noted, Ok(Ok(()))) {
             let secrets = app.uses.waiting();
-            tracing::warn!(secrets, "The last uses of {secrets} secrets could not be noted: they are not counted");
+            tracing::warn!(
+                secrets,
+                "The last uses of {secrets} secrets, and of operators' tokens, could not be noted: they are not counted"
+            );
         }
         let closed =
             tokio::task::spawn_blocking(move || close_store(&app.store)).await.context("the store broke at its end");

@@ -67,6 +67,8 @@ pub enum InUse {
     OutlivesOthers(UnixMillis),
     /// A request was signed with it within [`RETIRE_QUIET_MS`], at this instant.
     Used(UnixMillis),
+    /// It was made within [`RETIRE_QUIET_MS`], at this instant, to follow an older one that is still live: the merchant may be about to use it.
+    MadeLately(UnixMillis),
     /// Uses have not been counted for [`RETIRE_QUIET_MS`] yet, only since this instant: what is not counted may be used all the same.
     CountedLately(UnixMillis),
 }
@@ -90,11 +92,15 @@ impl InUse {
                 rfc3339(at)
             ),
             Self::Used(at) => format!(
-                "a request was signed with {secret_id} at {}, less than an hour ago: the merchant still uses it. DELETE revokes it all the same",
+                "a request was signed with {secret_id} at {}, less than an hour ago: the merchant still uses it. DELETE (`countersign secret revoke`) revokes it all the same",
+                rfc3339(at)
+            ),
+            Self::MadeLately(at) => format!(
+                "{secret_id} was made at {}, less than an hour ago, and an older one is still live: the merchant may be about to use it. Wait until the hour is over; DELETE (`countersign secret revoke`) revokes it all the same",
                 rfc3339(at)
             ),
             Self::CountedLately(at) => format!(
-                "uses of secrets have been counted since {} only, less than an hour: {secret_id} may be in use. Wait until the hour is over; DELETE revokes it all the same",
+                "uses of secrets have been counted since {} only, less than an hour: {secret_id} may be in use. Wait until the hour is over; DELETE (`countersign secret revoke`) revokes it all the same",
                 rfc3339(at)
             ),
         }
@@ -118,11 +124,18 @@ fn in_use(row: &SecretRow, all: &[SecretRow], usage: Usage, now: UnixMillis) -> 
         return Some(InUse::SignsCallbacks);
     }
     let recent = |at: &UnixMillis| now.0.saturating_sub(at.0) < RETIRE_QUIET_MS;
-    let used = usage.last_used_at.filter(recent).map(InUse::Used);
+    if let Some(at) = usage.last_used_at.filter(recent) {
+        return Some(InUse::Used(at));
+    }
+    // Newest first: those behind it are older.
+    let mut older = all.iter().skip_while(|other| other.secret_id != row.secret_id).skip(1);
+    if recent(&row.created_at) && older.any(|other| other.is_live(now)) {
+        return Some(InUse::MadeLately(row.created_at));
+    }
     // What is older than the counting was not seen to be quiet from its beginning.
     let counted_since = usage.counted_since.unwrap_or(now);
     let is_older = row.created_at < counted_since;
-    used.or_else(|| Some(counted_since).filter(|since| is_older && recent(since)).map(InUse::CountedLately))
+    Some(counted_since).filter(|since| is_older && recent(since)).map(InUse::CountedLately)
 }
 
 /// The secret that callbacks are signed with at `now`. `all`: newest first.
@@ -211,7 +224,8 @@ pub async fn rotate_secret(
         let live_after = 1 + ended.iter().filter(|s| s.is_live(now)).count();
         if live_after > LIVE_SECRETS_MAX {
             return Err(AppError::AlreadyExists(format!(
-                "this application has {LIVE_SECRETS_MAX} live secrets, which is the most; revoke one first, or send overlap_s 0"
+                "this application has {LIVE_SECRETS_MAX} live secrets, which is the most: retire one that nobody uses any more (POST .../retire, \
+                 `countersign secret retire`), or revoke one; overlap_s 0 would end all of them at once"
             )));
         }
         // Newest is newest, whatever the clock does: an instant after every secret before it.

@@ -1,7 +1,7 @@
 //! What `doctor` says of a database that many nodes share.
 
 use countersign_store::PostgresStore;
-use countersign_store::postgres::ServerState;
+use countersign_store::postgres::{ServerState, Share};
 
 use super::{Findings, Verdict, examine_deployment, examine_schema};
 use crate::config::Config;
@@ -49,7 +49,17 @@ fn misled(there: &str, here: Option<&str>) -> String {
 }
 
 fn of_server(state: &ServerState, needed: usize, findings: &mut Findings) {
-    let ServerState { place, version, is_encrypted, is_local, connections_max, connections, durability } = state;
+    let ServerState {
+        place,
+        version,
+        is_encrypted,
+        is_local,
+        connections_max,
+        connections,
+        of_role,
+        of_database,
+        durability,
+    } = state;
     let how = match (is_encrypted, is_local) {
         (true, _) => "encrypted",
         (false, true) => "on this machine",
@@ -69,16 +79,24 @@ fn of_server(state: &ServerState, needed: usize, findings: &mut Findings) {
             Word::Warning(text) => findings.note(Verdict::Warn, "durability", text),
         }
     }
-    // Our own connection is among the open ones, and ends with us.
-    let free = connections_max - connections + 1;
-    let enough = i64::try_from(needed).is_ok_and(|needed| needed <= free);
-    let text = format!("{free} of {connections_max} are free, this node needs up to {needed}");
-    let verdict = if enough { Verdict::Ok } else { Verdict::Warn };
-    findings.note(
-        verdict,
-        "connections",
-        if enough { text } else { format!("{text}: raise max_connections, unless it runs already") },
-    );
+    let all = Share { most: Some(*connections_max), taken: *connections };
+    let shares = [
+        ("", all, "raise max_connections"),
+        (" for this role", *of_role, "raise its limit (ALTER ROLE ... CONNECTION LIMIT)"),
+        (" for this database", *of_database, "raise its limit (ALTER DATABASE ... CONNECTION LIMIT)"),
+    ];
+    for (whose, Share { most, taken }, mend) in shares {
+        let Some(most) = most else { continue };
+        // Our own connection is among the open ones, and ends with us.
+        let free = most - taken + 1;
+        let enough = i64::try_from(needed).is_ok_and(|needed| needed <= free);
+        let text = format!("{free} of {most}{whose} are free, this node needs up to {needed}");
+        if enough {
+            findings.note(Verdict::Ok, "connections", text);
+        } else {
+            findings.note(Verdict::Warn, "connections", format!("{text}: {mend}, unless it runs already"));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +121,8 @@ mod tests {
             is_local: false,
             connections_max: 97,
             connections: 90,
+            of_role: Share::default(),
+            of_database: Share { most: Some(50), taken: 43 },
             durability,
         };
         change(&mut state);
@@ -129,5 +149,9 @@ mod tests {
     fn too_few_free_connections_are_a_warning_with_both_numbers() {
         let full = said(|state| state.connections = 91);
         assert!(full.len() == 1 && full[0].contains("7 of 97 are free, this node needs up to 8"), "{full:?}");
+        let of_role = said(|state| state.of_role = Share { most: Some(4), taken: 1 });
+        assert!(of_role.len() == 1 && of_role[0].contains("4 of 4 for this role are free"), "{of_role:?}");
+        let of_database = said(|state| state.of_database.taken = 44);
+        assert!(of_database.len() == 1 && of_database[0].contains("7 of 50 for this database"), "{of_database:?}");
     }
 }

@@ -9,8 +9,16 @@ use super::{changes_something, null};
 use crate::cli::numbers::whole;
 use crate::cli::operator::{Call, IntoCall, PageArgs, escaped};
 
-const APPLICATION_COLUMNS: &[&str] =
-    &["client_id", "merchant_id", "name", "enabled", "merchant_enabled", "callback_url", "created_at"];
+const APPLICATION_COLUMNS: &[&str] = &[
+    "client_id",
+    "merchant_id",
+    "name",
+    "enabled",
+    "merchant_enabled",
+    "callback_url",
+    "callback_enabled",
+    "created_at",
+];
 
 /// Applications.
 #[derive(Debug, Subcommand)]

@@ -248,14 +248,23 @@ async fn with_a_dead_event() -> (House, String, String) {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_again_for_a_merchant_that_is_disabled() {
-    let (house, _, id) = with_a_dead_event().await;
+async fn nothing_is_sent_again_where_nothing_goes_out_and_the_refusal_says_what_mends_it() {
+    let (house, client_id, id) = with_a_dead_event().await;
+    let application = format!("/applications/{client_id}");
     let again = || house.send(house.request("POST", &format!("/events/{id}/redeliver"), None, &[]));
     house.patch("/merchants/m", json!({"enabled": false})).await.ok();
-    again().await.refused(409, "400204", "enable its merchant");
+    again().await.refused(409, "400204", "its merchant, or the institution of that, is disabled: enable it");
     assert_eq!(show(&house, &id).await["state"], "dead", "a refusal changes nothing");
     house.patch("/merchants/m", json!({"enabled": true})).await.ok();
+    house.post(&format!("{application}/callbacks/pause"), json!({})).await.ok();
+    again().await.refused(409, "400204", "resume-callbacks");
+    house.post("/events/redeliver", json!({ "client_id": client_id })).await.refused(409, "400204", "resume-callbacks");
+    house.patch(&application, json!({"callback_url": null})).await.ok();
+    again().await.refused(409, "400204", "it has no callback_url: set one");
+    house.patch(&application, json!({"callback_url": URL})).await.ok();
+    house.post(&format!("{application}/callbacks/resume"), json!({})).await.ok();
     again().await.ok();
+    again().await.refused(409, "400204", "the event is pending, and due at 2026-01-01T00:00:00.000Z");
 }
 
 #[tokio::test]

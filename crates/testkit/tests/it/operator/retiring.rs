@@ -79,6 +79,25 @@ async fn what_is_not_counted_for_an_hour_yet_is_not_taken_for_unused() {
 }
 
 #[tokio::test]
+async fn a_secret_that_follows_one_that_is_live_is_not_taken_for_unused_within_its_first_hour() {
+    let house = House::open().await;
+    let (_, path, old) = application(&house).await;
+    let second = rotate(&house, &path).await;
+    rotate(&house, &path).await;
+    house.app.clock.advance_ms(HOUR_MS - 1);
+    let safe = |all: Vec<Value>| all.iter().map(|s| s["safe_to_retire"] == true).collect::<Vec<_>>();
+    assert_eq!(safe(secrets(&house, &path).await), [false, false, false], "the newest ends last, the oldest signs");
+    house.post(&format!("{path}/{second}/retire"), json!({})).await.refused(409, "400805", "less than an hour ago");
+    // The oldest one follows nobody, and whoever had it has had another since.
+    house.post(&format!("{path}/{second}/use-for-callbacks"), json!({})).await.ok();
+    house.post(&format!("{path}/{old}/retire"), json!({})).await.ok();
+    house.app.clock.advance_ms(10);
+    let newest = secrets(&house, &path).await[0]["secret_id"].as_str().expect("an id").to_owned();
+    house.post(&format!("{path}/{newest}/use-for-callbacks"), json!({})).await.ok();
+    house.post(&format!("{path}/{second}/retire"), json!({})).await.ok();
+}
+
+#[tokio::test]
 async fn the_audit_log_says_which_secret_lost_the_callbacks_and_which_got_them() {
     let house = House::open().await;
     let (_, path, old) = application(&house).await;

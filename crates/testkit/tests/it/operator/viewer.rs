@@ -4,7 +4,9 @@ use std::path::Path;
 
 use axum::body::Body;
 use axum::http::Request;
-use serde_json::Value;
+use countersign::app::master_key::MASTER_KEY_ID;
+use countersign_store::{Batch, Store as _, Write};
+use serde_json::{Value, json};
 
 use super::house::{Answer, House};
 
@@ -66,4 +68,15 @@ async fn the_viewer_is_whole_and_asks_nobody_outside() {
         assert!(start.text.contains(&format!("/openapi/{name}.json")), "{}", start.text);
     }
     assert!(start.text.contains(r#""validatorUrl": "none""#), "{}", start.text);
+}
+
+#[tokio::test]
+async fn a_node_without_the_master_key_that_the_deployment_seals_under_is_not_ready_and_says_which_it_lacks() {
+    let house = House::open().await;
+    let setting =
+        Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: "00112233445566778899aabbccddeeff".to_owned() };
+    house.app.store.commit(Batch(vec![setting])).await.expect("is written");
+    open(&house, "/readyz").await.refused(503, "300503", "the master key 00112233445566778899aabbccddeeff");
+    house.get("/master-key").await.refused(503, "300503", "the master key 00112233445566778899aabbccddeeff");
+    house.post("/master-key/rewrap", json!({})).await.refused(503, "300503", "start it again with that key");
 }
