@@ -261,13 +261,17 @@ impl DataDir {
     /// Takes the folder for this process. The lock ends with the process, however that ends.
     pub fn lock(&self) -> Result<DataLock, DataRefused> {
         let path = self.path.join(LOCK);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(KEY_MODE)
-            .open(&path)
-            .map_err(io(&path, "cannot be opened"))?;
+        let open = |is_new: bool| OpenOptions::new().create_new(is_new).write(true).mode(KEY_MODE).open(&path);
+        let file = match open(true) {
+            Ok(file) => {
+                belong_to_owner_of(&path, &file)?;
+                file
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                open(false).map_err(io(&path, "cannot be opened"))?
+            }
+            Err(error) => return Err(io(&path, "cannot be opened")(error)),
+        };
         match file.try_lock() {
             Ok(()) => Ok(DataLock { _file: file }),
             Err(TryLockError::WouldBlock) => Err(DataRefused::Locked(self.path.clone())),
@@ -352,10 +356,14 @@ pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> 
 fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
     // Under another name until it is whole: a half-written key would stand in the way of every later `init`.
     let unfinished = path.with_extension("unfinished");
+    match std::fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(&unfinished, "cannot be removed")(error)),
+        Ok(()) | Err(_) => {}
+    }
+    // New, or not at all: root does not follow a link, nor wait for a pipe, that whoever has the folder has put there.
     let mut file = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(KEY_MODE)
         .open(&unfinished)
         .map_err(io(path, "cannot be made"))?;
@@ -375,6 +383,10 @@ fn belong_to_owner_of(path: &Path, file: &File) -> Result<(), DataRefused> {
         return Ok(());
     }
     let folder = std::fs::metadata(folder_of(path)).map_err(io(path, "cannot be made"))?;
+    let own = file.metadata().map_err(io(path, "cannot be made"))?;
+    if (own.uid(), own.gid()) == (folder.uid(), folder.gid()) {
+        return Ok(());
+    }
     fchown(file, Some(folder.uid()), Some(folder.gid())).map_err(io(path, "cannot be given to the owner of its folder"))
 }
 

@@ -51,6 +51,15 @@ pub fn dumps() -> Dumps {
     }
 }
 
+/// How many connections the listeners take at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// That of merchants.
+    pub merchants: usize,
+    /// That of operators.
+    pub operators: usize,
+}
+
 /// How many files this process may have open, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFiles {
@@ -71,22 +80,25 @@ impl OpenFiles {
         whole(self.wanted.to_receivers).saturating_add(OTHER_FILES)
     }
 
-    /// How many connections each listener takes at once: fewer than the settings say where the files would not suffice, so that whoever connects
-    /// leaves some for callbacks and the store. Where files are very few, each has a quarter.
-    pub fn for_each_listener(&self) -> usize {
-        let left = self.most.saturating_sub(self.beside()) / LISTENERS;
-        let quarter = self.most.saturating_sub(OTHER_FILES) / (2 * LISTENERS);
-        let places = left.max(quarter).max(CONNECTIONS_LEAST);
-        usize::try_from(places).unwrap_or(usize::MAX).min(self.wanted.of_each_listener)
+    /// How many connections the listeners take at once: fewer than the settings say where the files would not suffice, so that whoever connects
+    /// leaves some for callbacks and the store. Where files are very few, the listeners have half of them.
+    pub fn places(&self) -> Places {
+        let wanted = self.wanted.of_each_listener;
+        let left = self.most.saturating_sub(self.beside()).max(self.most.saturating_sub(OTHER_FILES) / 2);
+        let of = |part: u64| usize::try_from(part.max(CONNECTIONS_LEAST)).unwrap_or(usize::MAX).min(wanted);
+        if self.most >= self.needed() {
+            return Places { merchants: wanted, operators: wanted };
+        }
+        Places { merchants: of(left - left / 4), operators: of(left / 4) }
     }
 
     /// What is wrong, for the log and `doctor`; none where they suffice.
     pub fn lack(&self) -> Option<String> {
-        let (most, needed, places) = (self.most, self.needed(), self.for_each_listener());
+        let (most, needed, Places { merchants, operators }) = (self.most, self.needed(), self.places());
         (most < needed).then(|| {
             format!(
-                "this process may open {most} files and the settings call for {needed}, so each listener takes {places} connections at \
-                 once: raise the limit (systemd: LimitNOFILE={needed}) or lower limits.connections"
+                "this process may open {most} files and the settings call for {needed}, so merchants have {merchants} connections at once, and \
+                 operators {operators}: raise the limit (systemd: LimitNOFILE={needed}) or lower limits.connections"
             )
         })
     }
@@ -123,17 +135,21 @@ mod tests {
         let of = |most| OpenFiles { most, wanted: WANTED };
         assert_eq!(of(8_728).lack(), None);
         let said = of(1_024).lack().expect("too few");
-        for part in ["1024", "8728", "224 connections", "LimitNOFILE"] {
+        for part in ["1024", "8728", "merchants have 336 connections", "LimitNOFILE"] {
             assert!(said.contains(part), "{part}: {said}");
         }
     }
 
     #[test]
     fn where_files_are_few_it_is_the_listeners_that_have_fewer() {
-        let places = |most| OpenFiles { most, wanted: WANTED }.for_each_listener();
-        assert_eq!([u64::MAX, 8_728, 8_727, 1_024, 64].map(places), [4_000, 4_000, 3_999, 224, 8]);
+        let places = |most| {
+            let Places { merchants, operators } = OpenFiles { most, wanted: WANTED }.places();
+            (merchants, operators)
+        };
+        let some = [u64::MAX, 8_728, 8_727, 4_096, 1_024, 64].map(places);
+        assert_eq!(some, [(4_000, 4_000), (4_000, 4_000), (4_000, 1_999), (2_526, 842), (336, 112), (8, 8)]);
         let few = OpenFiles { most: 64, wanted: Connections { of_each_listener: 2, ..WANTED } };
-        assert_eq!(few.for_each_listener(), 2, "never more than the settings say");
+        assert_eq!(few.places(), Places { merchants: 2, operators: 2 }, "never more than the settings say");
     }
 
     #[test]

@@ -41,8 +41,9 @@ use crate::listen::{self, Crowd, ListenSettings, Throng, Upload};
 use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use crate::operator::{Entrance, Gate, OperatorSettings};
+use crate::process::{self, Places};
 use crate::vault::Vault;
-use crate::{keys, meters, operator, process};
+use crate::{keys, meters, operator};
 
 mod absent;
 pub mod backup;
@@ -317,12 +318,12 @@ fn certificate(config: &Config) -> anyhow::Result<Option<Renewal>> {
 }
 
 fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>, clock: Clock) -> ListenSettings {
-    let limits = &config.limits;
+    let (limits, places) = (&config.limits, places(config).merchants);
     ListenSettings {
         tls,
         plain_too: false,
-        connections_max: process::allow_files(config.connections()).for_each_listener(),
-        crowd: crowd(config),
+        connections_max: places,
+        crowd: crowd(config, places),
         head_timeout: limits.head_timeout.0,
         handshake_timeout: limits.tls_handshake_timeout.0,
         drain: limits.drain_timeout.0,
@@ -331,14 +332,20 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>, cloc
     }
 }
 
-/// Each listener counts its own.
-fn crowd(config: &Config) -> Arc<Crowd> {
-    Arc::new(Crowd::new(config.limits.connections_per_address, config.trusted_networks(), config.limit_loopback))
+fn places(config: &Config) -> Places {
+    process::allow_files(config.connections()).places()
+}
+
+/// Each listener counts its own. Where it has fewer places than the settings say, one address may have a quarter of them.
+fn crowd(config: &Config, places: usize) -> Arc<Crowd> {
+    let (share, quarter) = (config.limits.connections_per_address, (places / 4).max(1));
+    let share = if places < config.limits.connections { share.min(quarter) } else { share };
+    Arc::new(Crowd::new(share, config.trusted_networks(), config.limit_loopback))
 }
 
 /// As many requests over HTTP/2 as connections, and for each address the same share: whoever is served over HTTP/1 is bounded alike.
 fn throng(config: &Config) -> Arc<Throng> {
-    Arc::new(Throng::new(config.limits.connections, crowd(config)))
+    Arc::new(Throng::new(config.limits.connections, crowd(config, config.limits.connections)))
 }
 
 fn prefixes(config: &Config) -> anyhow::Result<Prefixes> {
@@ -422,7 +429,9 @@ async fn serve_merchants(
 
 /// Operators on this machine may leave TLS out: the certificate is for the name that merchants call.
 fn for_operators(config: &Config, settings: ListenSettings, address: SocketAddr) -> ListenSettings {
-    ListenSettings { plain_too: address.ip().to_canonical().is_loopback(), crowd: crowd(config), ..settings }
+    let places = places(config).operators;
+    let plain_too = address.ip().to_canonical().is_loopback();
+    ListenSettings { plain_too, connections_max: places, crowd: crowd(config, places), ..settings }
 }
 
 async fn serve_operators(

@@ -324,9 +324,9 @@ fn may_redeliver(event: &EventRow, view: &ApplicationView) -> Result<(), AppErro
     let why = match event.state {
         DeliveryState::Delivered | DeliveryState::Dead => return Ok(()),
         DeliveryState::Pending => {
-            let due = event.due_at.map(|at| format!(", and due at {}", rfc3339(at))).unwrap_or_default();
+            let due = event.due_at.map(|at| format!(", and due at {} at the latest", rfc3339(at))).unwrap_or_default();
             format!(
-                "the event is pending{due}: it is sent then without being asked for. To send all that waits for its application now, pause its callbacks \
+                "the event is pending{due}: it is sent without being asked for, as soon as its endpoint takes callbacks. To send all that waits for its application now, pause its callbacks \
                  and resume them (`countersign application pause-callbacks`, `resume-callbacks`)"
             )
         }

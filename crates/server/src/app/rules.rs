@@ -201,5 +201,10 @@ pub async fn page(
     offset: u64,
     limit: u32,
 ) -> Result<RulePage, AppError> {
+    // An institution with very many sub-accounts has one of its lists read at a time, and leaves the other places of all merchants' lists to others.
+    let turn = app.turns.take_soon(TurnKey::RuleList(institution.no.0)).await;
+    let _turn = turn.map_err(|_| {
+        AppError::Crowded("other lists of this institution are being read; ask for one after the other".to_owned())
+    })?;
     Ok(app.store.rule_page(institution.tenant, filter, app.clock.now(), offset, limit).await?)
 }

@@ -1,4 +1,4 @@
-//! Changes of one key take turns, in the order they came.
+//! Changes of one key take turns, in the order they came; so do reads that take long, so that nobody takes all places.
 //!
 //! So in one process a guard fails only against another node, and 32 upgrades of one sub-account all succeed.
 
@@ -27,6 +27,8 @@ const DECIDE_MS_MAX: i64 = 2_000;
 pub enum TurnKey {
     /// The fee rules of a sub-account.
     Rules(i64),
+    /// Lists of the fee rules of an institution.
+    RuleList(i64),
     /// A convert order.
     ConvertOrder(i64),
     /// The rate of a pair.

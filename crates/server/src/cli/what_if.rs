@@ -33,7 +33,7 @@ pub struct WhatIfArgs {
     /// Whose orders: `sub_merchant_id`
     #[arg(long, value_name = "ID")]
     pub sub_account: String,
-    /// Percent (or a fraction, 0 to 1, where the deployment says so), as in a rule: 0 to 100, at most 8 decimals
+    /// As in a rule: percent from 0 to 100, or a fraction from 0 to 1 where the deployment says so; at most 8 decimals
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub r_markup: String,
     /// USDT, as in a rule: 0 to 5000000, at most 6 decimals [default: 0]

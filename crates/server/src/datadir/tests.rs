@@ -129,3 +129,24 @@ fn what_root_writes_into_the_folder_of_another_user_is_that_users() {
     let written = std::fs::metadata(data.chain_key_file()).expect("it is there");
     assert_eq!((written.uid(), written.gid(), written.mode() & 0o777), (uid, gid, 0o600));
 }
+
+#[test]
+fn nothing_is_written_through_a_link_that_stands_where_a_file_is_to_be_made() {
+    let (_keep, data) = folder();
+    let (there, nowhere) = (data.path().join("victim"), data.path().join("nowhere"));
+    std::fs::write(&there, "as it was").expect("is written");
+    for target in [&there, &nowhere] {
+        let chain = data.chain_key_file().with_extension("unfinished");
+        for link in [chain, data.path().join("node.unfinished"), data.path().join("lock")] {
+            std::os::unix::fs::symlink(target, link).expect("is made");
+        }
+        data.note_chain_key("f").expect("in the place of the link");
+        data.node_id(&Chance::default()).expect("alike");
+        assert_eq!(std::fs::read_to_string(&there).expect("is there"), "as it was");
+        let _ = data.lock();
+        assert!(!nowhere.exists(), "the lock is not made there either");
+        for name in ["audit.chain", "node.id", "lock"] {
+            std::fs::remove_file(data.path().join(name)).expect("is removed");
+        }
+    }
+}

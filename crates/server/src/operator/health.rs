@@ -72,8 +72,8 @@ async fn why_not_ready(app: &App) -> Option<String> {
     }
     match master_key::known(app).await {
         Ok(_) => None,
-        Err(error @ AppError::LacksMasterKey(_)) => Some(error.to_string()),
-        Err(_) => Some(SILENT.to_owned()),
+        Err(AppError::Store(_)) => Some(SILENT.to_owned()),
+        Err(error) => Some(error.sentence()),
     }
 }
 

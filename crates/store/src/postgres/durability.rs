@@ -74,7 +74,8 @@ const STATE: &str = "
         (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database),
         (SELECT nullif(rolconnlimit, -1)::bigint FROM pg_roles WHERE rolname = current_user AND NOT rolsuper),
         (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend'),
-        (SELECT nullif(datconnlimit, -1)::bigint FROM pg_database WHERE datname = current_database()),
+        (SELECT nullif(datconnlimit, -1)::bigint FROM pg_database, pg_roles
+            WHERE datname = current_database() AND rolname = current_user AND NOT rolsuper),
         (SELECT numbackends::bigint FROM pg_stat_database WHERE datname = current_database())";
 
 /// One row, on a connection of its own.

@@ -47,6 +47,17 @@ fn read(row: &Row) -> Result<(Lane, Fence), StoreError> {
     Ok((lane, Fence(f.int()?)))
 }
 
+/// What a call does on its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    /// Commits: it may wait for a standby, and its answer shows that commits do not.
+    Commits,
+    /// Reads, where others commit: it is answered also where they wait, and says nothing of them.
+    ReadsBeside,
+    /// Reads, where nobody commits: what is not answered in time may be broken off, since the server ends it by itself.
+    Reads,
+}
+
 /// A connection of its own, for what must neither wait behind requests nor hold them up when it hangs.
 #[derive(Debug)]
 pub(super) struct Aside {
@@ -58,7 +69,11 @@ impl Aside {
         Self { line: Mutex::new(Line::new(dial, &[])) }
     }
 
-    async fn with<T>(&self, ask: impl AsyncFnOnce(&Session, u64) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    async fn with<T>(
+        &self,
+        call: Call,
+        ask: impl AsyncFnOnce(&Session, u64) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut line = self.line.lock().await;
         // Taken out: whoever gives up in the middle, or fails, leaves nothing half done behind.
         let session = line.open().await.map_err(|failure| failure.refusal())?;
@@ -66,10 +81,16 @@ impl Aside {
             // What it took may be on this server alone: after a failover another node could take it under the same number.
             Ok(_) if session.was_warned() => Err(Failure::warned().refusal()),
             Ok(answer) => {
-                if answer.is_ok() {
-                    line.proved(session);
+                match (&answer, call) {
+                    (Ok(_), Call::Commits) => line.proved(session),
+                    (Ok(_), Call::ReadsBeside | Call::Reads) => line.keep(session),
+                    (Err(_), _) => {}
                 }
                 answer
+            }
+            Err(_) if call == Call::Reads => {
+                session.abort();
+                Err(Failure::silent().refusal())
             }
             Err(_) => {
                 // Its commit may wait for a standby that is away, and the next one would wait as well.
@@ -81,7 +102,7 @@ impl Aside {
 
     /// One heartbeat, in one transaction of one round trip.
     pub(super) async fn tend(&self, tend: &Tend) -> Result<Tended, StoreError> {
-        self.with(async |session, _| {
+        self.with(Call::Commits, async |session, _| {
             session.prepare(TENDING).await.map_err(fault)?;
             once(session, tend).await
         })
@@ -90,7 +111,7 @@ impl Aside {
 
     /// The database's time.
     pub(super) async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
-        self.with(async |session, _| {
+        self.with(Call::ReadsBeside, async |session, _| {
             let rows = session.run(Sql::DatabaseTime, &[]).await.map_err(fault)?;
             rows.first().map(|row| Fields::new(row, "the clock", 0, 0).int().map(UnixMillis)).transpose()
         })
@@ -99,7 +120,7 @@ impl Aside {
 
     /// What has changed in the directory.
     pub(super) async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
-        self.with(async |session, connection| {
+        self.with(Call::Reads, async |session, connection| {
             let found = session.run(Sql::DirectoryChanges, &[&after]).await.map_err(fault)?;
             let Some(first) = found.first() else {
                 return Err(StoreError::Corrupt { table: "directory", row: "1".to_owned() });

@@ -60,8 +60,12 @@ fn missing() -> StoreError {
 pub(super) async fn purge(line: &mut Line, nonces: &Nonces, horizon: UnixMillis) -> Result<(), StoreError> {
     let session = line.open().await.map_err(|failure| failure.refusal())?;
     match purge_on(&session, line.limits(), nonces, horizon.0).await {
-        Ok(()) => {
-            line.proved(session);
+        Ok(raised) => {
+            if raised {
+                line.proved(session);
+            } else {
+                line.keep(session);
+            }
             Ok(())
         }
         Err(failure) => {
@@ -71,8 +75,10 @@ pub(super) async fn purge(line: &mut Line, nonces: &Nonces, horizon: UnixMillis)
     }
 }
 
-async fn purge_on(session: &Session, limits: Limits, nonces: &Nonces, horizon: i64) -> Result<(), Failure> {
-    if horizon > nonces.horizon() {
+/// Whether the horizon was raised.
+async fn purge_on(session: &Session, limits: Limits, nonces: &Nonces, horizon: i64) -> Result<bool, Failure> {
+    let raises = horizon > nonces.horizon();
+    if raises {
         let rows = answered(limits, raise(session, &horizon)).await?;
         let raised = rows.get(3).and_then(|rows| rows.first()).ok_or_else(missing)?;
         nonces.raise_horizon(Fields::new(raised, "replay", 0, 0).int()?);
@@ -83,7 +89,7 @@ async fn purge_on(session: &Session, limits: Limits, nonces: &Nonces, horizon: i
         let rows = answered(limits, vec![session.step(Sql::NoncesForget, vec![&NONCES_PER_DELETE])]).await?;
         let deleted = rows.first().map_or(0, Vec::len);
         if i64::try_from(deleted).is_ok_and(|deleted| deleted < NONCES_PER_DELETE) {
-            return Ok(());
+            return Ok(raises);
         }
     }
 }

@@ -193,7 +193,9 @@ impl Settler {
             }
         }
         match worst {
-            None => self.line.proved(session),
+            // Without a row there was nothing to wait for a standby with.
+            None if outcomes.iter().flatten().any(|(_, inserted)| !inserted.is_empty()) => self.line.proved(session),
+            None => self.line.keep(session),
             Some(failure) => self.line.after(session, &failure),
         }
         outcomes

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use countersign::app::callers::{Ask, Authenticated, Cost, HMACS_PER_REFUSAL, LIVE_SECRETS_MAX};
 use countersign::app::identity::{self, NewApplication, NewMerchant, Standing};
+use countersign::app::turns::TurnKey;
 use countersign::app::{Actor, App};
 use countersign::log::LogSink;
 use countersign::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
 use countersign_protocol::signing::SigningKey;
-use countersign_store::AnyStore;
 use countersign_store::contract::EndpointSettings;
+use countersign_store::{AnyStore, Store as _};
 use countersign_testkit::backing::StoreKind;
 use countersign_testkit::in_process::InProcess;
 use countersign_testkit::patience::until;
@@ -23,6 +24,7 @@ use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
 use serde_json::json;
+use tokio::time::timeout;
 
 const QUERY: &str = "/v1/pay/events";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -297,4 +299,27 @@ async fn a_method_of_any_length_makes_a_short_line() {
     });
     let (lines, _) = lines.await.expect("they are written");
     assert!(lines.iter().all(|line| line.to_string().len() < 1_024), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_institution_has_one_of_its_lists_read_at_a_time_and_keeps_nobody_else_waiting() {
+    let world = World::start().await.expect("a world starts");
+    let (bank, house) = (
+        world.access.institution("bank", 1, None).await.expect("provisioned"),
+        world.access.institution("house", 1, None).await.expect("provisioned"),
+    );
+    let app = &world.running.app;
+    let row = app.store.merchant("bank").await.expect("a store").expect("is there");
+    let list = async |signer: &Signer| {
+        let draft = world.draft(signer, "POST", "/rate/commission_rule/list", "{}");
+        world.send(&draft).await.expect("an answer").code()
+    };
+    // As one of its lists that takes long.
+    let turn = app.turns.take(TurnKey::RuleList(row.no.0)).await;
+    assert_eq!(list(&house).await, "000000");
+    let mut waits = std::pin::pin!(list(&bank));
+    assert!(timeout(Duration::from_millis(300), &mut waits).await.is_err(), "it waits for its turn");
+    assert_eq!(list(&house).await, "000000");
+    drop(turn);
+    assert_eq!(waits.await, "000000");
 }

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 const SOON: Duration = Duration::from_secs(60);
 /// Some more than the settings below call for beside connections to the listeners: 8 attempts, 512 kept connections, 128 others.
 const FILES: &str = "--nofile=664:664";
-/// What is left for each listener: a quarter of the files but for 128.
-const PLACES: usize = 134;
+/// What is left for merchants: three quarters of half of the files but for 128.
+const PLACES: usize = 201;
 /// More than there are files.
 const STRANGERS: usize = 700;
 

@@ -264,7 +264,7 @@ async fn nothing_is_sent_again_where_nothing_goes_out_and_the_refusal_says_what_
     house.patch(&application, json!({"callback_url": URL})).await.ok();
     house.post(&format!("{application}/callbacks/resume"), json!({})).await.ok();
     again().await.ok();
-    again().await.refused(409, "400204", "the event is pending, and due at 2026-01-01T00:00:00.000Z");
+    again().await.refused(409, "400204", "the event is pending, and due at 2026-01-01T00:00:00.000Z at the latest");
 }
 
 #[tokio::test]
