@@ -264,7 +264,7 @@ impl DataDir {
         let open = |is_new: bool| OpenOptions::new().create_new(is_new).write(true).mode(KEY_MODE).open(&path);
         let file = match open(true) {
             Ok(file) => {
-                belong_to_owner_of(&path, &file)?;
+                belong_to_owner_of(&path, &file);
                 file
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -367,7 +367,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
         .mode(KEY_MODE)
         .open(&unfinished)
         .map_err(io(path, "cannot be made"))?;
-    belong_to_owner_of(path, &file)?;
+    belong_to_owner_of(path, &file);
     file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
     file.sync_all().map_err(io(path, "cannot be written"))?;
     // A link, not a rename: it never replaces a file that is there.
@@ -377,17 +377,14 @@ fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))
 }
 
-/// Root makes files for whoever has the folder: the service could not read one of root's.
-fn belong_to_owner_of(path: &Path, file: &File) -> Result<(), DataRefused> {
-    if !geteuid().is_root() {
-        return Ok(());
+/// Root makes files for whoever has the folder: the service could not read one of root's. Where root may not give them away (a container without that
+/// right, a network's file system), they stay as they were made.
+fn belong_to_owner_of(path: &Path, file: &File) {
+    let owner = |of: std::io::Result<std::fs::Metadata>| of.map(|of| (of.uid(), of.gid())).ok();
+    let (folder, own) = (owner(std::fs::metadata(folder_of(path))), owner(file.metadata()));
+    if let Some((uid, gid)) = folder.filter(|_| geteuid().is_root() && folder != own) {
+        let _ = fchown(file, Some(uid), Some(gid));
     }
-    let folder = std::fs::metadata(folder_of(path)).map_err(io(path, "cannot be made"))?;
-    let own = file.metadata().map_err(io(path, "cannot be made"))?;
-    if (own.uid(), own.gid()) == (folder.uid(), folder.gid()) {
-        return Ok(());
-    }
-    fchown(file, Some(folder.uid()), Some(folder.gid())).map_err(io(path, "cannot be given to the owner of its folder"))
 }
 
 fn folder_of(path: &Path) -> &Path {
