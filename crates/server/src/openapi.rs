@@ -2,6 +2,8 @@
 //!
 //! `docs/openapi/*.json` are these documents as files; a test compares them, and one more finds every route in them.
 
+use std::collections::BTreeSet;
+
 use axum::http::Method;
 use countersign_protocol::code::Code;
 use countersign_store::contract::Role;
@@ -73,11 +75,12 @@ impl Modify for Everywhere {
             components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
         }
         let needless = needless_bodies(document);
+        let refusing = refusing_viewers();
         for (path, item) in &mut document.paths.paths {
             for (operation, writes) in operations(item) {
                 if path.starts_with(crate::operator::BASE) {
                     complete(operation, writes);
-                    if needs_more_than_a_token(path, writes) {
+                    if refusing.contains(&(path.clone(), writes)) {
                         add(operation, &[Code::RoleNotAllowed]);
                     }
                 } else {
@@ -213,10 +216,10 @@ fn may_be(code: Code, path: &str) -> bool {
     }
 }
 
-/// Whether a viewer is refused.
-fn needs_more_than_a_token(path: &str, writes: bool) -> bool {
-    let of_path = doors().into_iter().filter(|door| door.path() == path && (door.method != Method::GET) == writes);
-    of_path.into_iter().any(|door| door.role != Role::Viewer)
+/// The calls that refuse a viewer: their paths, and whether they change anything.
+fn refusing_viewers() -> BTreeSet<(String, bool)> {
+    let refusing = doors().into_iter().filter(|door| door.role != Role::Viewer);
+    refusing.map(|door| (door.path(), door.method != Method::GET)).collect()
 }
 
 /// The merchant API under the header prefix of a deployment.
