@@ -273,6 +273,16 @@ impl Newer {
         Self { next_made_at: Some(version.created_at), next_starts_at: starts_at }
     }
 
+    /// The two instants: when the next version was made, and when the first newer one starts that is not invalidated. None where nothing newer was made.
+    pub fn instants(self) -> Option<(UnixMillis, UnixMillis)> {
+        self.next_made_at.zip(self.next_starts_at)
+    }
+
+    /// Of what [`Self::instants`] gave.
+    pub const fn of_instants((next_made_at, next_starts_at): (UnixMillis, UnixMillis)) -> Self {
+        Self { next_made_at: Some(next_made_at), next_starts_at: Some(next_starts_at) }
+    }
+
     fn invalidates(self, version: &RuleVersion) -> bool {
         self.next_made_at.is_some_and(|made| made < version.starts_at())
     }

@@ -31,6 +31,18 @@ pub fn master_key(config: &Config, data: &DataDir) -> Result<MasterKey, DataRefu
     }
 }
 
+/// Where the master key comes from, for people: what [`master_key`] reads.
+pub fn source(config: &Config, data: &DataDir) -> String {
+    match (config.master_key.get(), config.master_key_file.get()) {
+        (Some(_), _) => "in the environment, COUNTERSIGN_MASTER_KEY".to_owned(),
+        (None, Some(file)) => format!("in {}, closed to others", file.display()),
+        (None, None) => match config.master_key_command.first() {
+            Some(program) => format!("printed by master_key_command, {program}"),
+            None => format!("in {}, closed to others", data.master_key().display()),
+        },
+    }
+}
+
 /// Whether the settings name a master key, so that none is made.
 pub fn is_named(config: &Config) -> bool {
     config.master_key.get().is_some() || config.master_key_file.get().is_some() || !config.master_key_command.is_empty()

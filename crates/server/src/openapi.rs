@@ -18,8 +18,8 @@ use utoipa::{Modify, OpenApi, ToSchema as _};
 use crate::operator::doors;
 use crate::operator::{
     ProblemDocument, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
-    evidence, fee_rules, health, master_key, merchants, payment_orders, rates, redeliveries, requests, retention,
-    secrets, statements, tokens, what_if,
+    evidence, fee_rules, health, master_key, merchants, nodes, payment_orders, rates, redeliveries, requests,
+    retention, secrets, statements, tokens, what_if,
 };
 
 mod answers;
@@ -51,10 +51,10 @@ const API_VERSION: &str = "1.0.0";
     paths(
         merchants::create_institution, merchants::list_institutions, merchants::create_merchant, merchants::list, merchants::show, merchants::update, merchants::create_sub_account,
         merchants::list_sub_accounts, applications::create, applications::list, applications::show, applications::update,
-        callbacks::show, callbacks::pause, callbacks::resume, callbacks::test, secrets::rotate, secrets::list, secrets::revoke, secrets::retire, secrets::use_for_callbacks, convert_orders::create, convert_orders::list, convert_orders::show, convert_orders::advance, rates::put, rates::list, rates::show,
+        callbacks::show, callbacks::pause, callbacks::resume, callbacks::test, callbacks::failing, secrets::rotate, secrets::list, secrets::revoke, secrets::retire, secrets::use_for_callbacks, convert_orders::create, convert_orders::list, convert_orders::show, convert_orders::advance, rates::put, rates::list, rates::show,
         payment_orders::list, payment_orders::show, payment_orders::advance, statements::show, evidence::export, evidence::key,
         events::emit, events::list, causes::list, events::show, attempts::show, events::redeliver, redeliveries::start, redeliveries::list, redeliveries::show, redeliveries::stop, fee_rules::list, what_if::show, audit::list, audit_chain::heads, audit_chain::lines, audit_chain::verify,
-        delivery::show, delivery::release, master_key::show, master_key::rewrap, requests::show, retention::show, tokens::create, tokens::list, tokens::show, tokens::revoke,
+        nodes::list, delivery::show, delivery::release, master_key::show, master_key::rewrap, requests::show, retention::show, tokens::create, tokens::list, tokens::show, tokens::revoke,
         health::alive, health::ready, health::metrics,
     ),
     components(schemas(ProblemDocument)),

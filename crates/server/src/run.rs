@@ -13,7 +13,6 @@ use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
 use countersign_domain::lanes::LaneSet;
 use countersign_protocol::headers::Prefixes;
-use countersign_store::nodes::NodeId;
 use countersign_store::{AnyStore, Store as _};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -144,10 +143,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
 
     let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
     let mut dispatch = dispatch_settings(&config)?;
-    if app.store.is_shared() {
-        dispatch.node = NodeId(data.node_id(&app.chance)?);
-        dispatch.node_name = listen.to_string();
-    }
+    dispatch.who = nodes::who(&app, &data, listen)?;
     let egress = dispatch.egress();
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;

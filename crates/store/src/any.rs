@@ -14,14 +14,14 @@ use crate::backlog::{Backlog, Backlogs, DeadRow, Waiting};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, Store,
-    StoreError, TokenRow, TurningRow,
+    ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
+    EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
+    SealedSecret, Store, StoreError, TokenRow, TurningRow,
 };
 use crate::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, RateRow};
 use crate::event_list::EventPage;
 use crate::model::ModelStore;
-use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::paid_order::{PaidOrder, PaidOrders, PaidSpan};
 use crate::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrders, Received,
@@ -201,8 +201,8 @@ impl Store for AnyStore {
         either!(self, s => s.application_revision(client_id).await)
     }
 
-    async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
-        either!(self, s => s.applications(of, page).await)
+    async fn applications(&self, filter: ApplicationFilter, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+        either!(self, s => s.applications(filter, page).await)
     }
 
     async fn secrets_not_under(
@@ -397,6 +397,10 @@ impl Store for AnyStore {
 
     async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
         either!(self, s => s.tend_lanes(tend).await)
+    }
+
+    async fn nodes(&self, lease_ms: i64, most: u32) -> Result<Vec<NodeRow>, StoreError> {
+        either!(self, s => s.nodes(lease_ms, most).await)
     }
 
     async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {

@@ -17,14 +17,14 @@ use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::conversion::ConvertStore;
 use crate::event_list::EventPage;
-use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::paid_order::PaidOrders;
 use crate::payment_order::PaymentOrders;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 pub use crate::rows::{
-    ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EndpointSettings, EventRow, IdempotencyRow,
-    MerchantKind, MerchantRow, NewAnswer, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding, TokenRow,
-    TokenUse, Uses, Vocabulary,
+    ApplicationFilter, ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EndpointSettings, EventRow,
+    IdempotencyRow, MerchantKind, MerchantRow, NewAnswer, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding,
+    TokenRow, TokenUse, Uses, Vocabulary,
 };
 
 /// One use of a nonce.
@@ -264,10 +264,10 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     /// The revision of an application; none: there is no such. Costs the same whether it is there or not.
     fn application_revision(&self, client_id: &str) -> impl Future<Output = Result<Option<i64>, StoreError>> + Send;
 
-    /// Every application, by number. `after` is an `ApplicationNo`.
+    /// Applications by number. `after` is an `ApplicationNo`.
     fn applications(
         &self,
-        merchant: Option<MerchantNo>,
+        filter: ApplicationFilter,
         page: Cursor,
     ) -> impl Future<Output = Result<Vec<ApplicationView>, StoreError>> + Send;
 
@@ -466,6 +466,9 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     /// free or ended lanes up to its fair share. Each taking raises the lane's fence by one. All in the database's time.
     /// When it fails nothing is known of what was taken; it is free again when the lease ends.
     fn tend_lanes(&self, tend: Tend) -> impl Future<Output = Result<Tended, StoreError>> + Send;
+
+    /// Nodes that share the store, the longest-running first, at most `most`; alive is who was seen within `lease_ms`.
+    fn nodes(&self, lease_ms: i64, most: u32) -> impl Future<Output = Result<Vec<NodeRow>, StoreError>> + Send;
 
     /// The database's own time; none where the store has no clock but the caller's.
     fn database_time(&self) -> impl Future<Output = Result<Option<UnixMillis>, StoreError>> + Send;

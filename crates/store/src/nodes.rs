@@ -3,6 +3,7 @@
 use std::fmt;
 
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
+use countersign_domain::time::UnixMillis;
 
 /// A node: 16 random bytes that stay the same from one start to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,13 +32,47 @@ pub enum Stage {
     Ends,
 }
 
+/// A node as it says who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Its own id.
+    pub node: NodeId,
+    /// A name for people: where its merchants call.
+    pub name: String,
+    /// The program's version.
+    pub version: String,
+    /// The id of the master key that it was started with.
+    pub key_id: String,
+}
+
+impl Who {
+    /// Of a store that has one node, which tells nobody.
+    pub const NOBODY: Self =
+        Self { node: NodeId([0; 16]), name: String::new(), version: String::new(), key_id: String::new() };
+}
+
+/// A node as others see it. One that ended in order is not seen any more; one that was killed is, for a day or more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Who it is. Version and key are empty of a program from before they were said.
+    pub who: Who,
+    /// When it started, by the database's clock.
+    pub started_at: UnixMillis,
+    /// When its heart beat last, by the database's clock.
+    pub seen_at: UnixMillis,
+    /// Whether that is not longer ago than a lease.
+    pub is_alive: bool,
+    /// How far its clock was ahead of the database's then, in ms; none while that was not known.
+    pub clock_ahead_ms: Option<i64>,
+    /// Lanes that it delivers for, of 64.
+    pub lanes: i64,
+}
+
 /// A node's heartbeat: what it holds, what it gives back, what it wants.
 #[derive(Clone, Debug)]
 pub struct Tend {
     /// Who.
-    pub node: NodeId,
-    /// A name for people: where its merchants call.
-    pub name: String,
+    pub who: Who,
     /// Where in its life.
     pub stage: Stage,
     /// The most lanes that it wants; its fair share is a limit too.

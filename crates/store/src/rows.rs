@@ -76,6 +76,15 @@ pub struct EndpointSettings {
     pub schedule: Option<Schedule>,
 }
 
+/// Which applications are meant; what is `None` is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApplicationFilter {
+    /// Only those of this merchant.
+    pub merchant: Option<MerchantNo>,
+    /// Only those whose callbacks are turned on, or off.
+    pub callback_enabled: Option<bool>,
+}
+
 /// An application: the holder of a ClientId.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationRow {

@@ -115,23 +115,34 @@ pub async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     }
 }
 
-/// Lets callbacks go. Answers the instant; where they were not held nothing changes.
-pub async fn release(app: &App, keep: &Keep<'_, UnixMillis>, actor: &Actor) -> Result<UnixMillis, AppError> {
+/// Callbacks may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Released {
+    /// The instant of the call.
+    pub at: UnixMillis,
+    /// Whether they were held until then.
+    pub was_held: bool,
+}
+
+/// Lets callbacks go. Where they were not held nothing changes.
+pub async fn release(app: &App, keep: &Keep<'_, Released>, actor: &Actor) -> Result<Released, AppError> {
     let now = app.clock.now();
     let mut writes = Vec::new();
-    if let Some(since) = held_since(&app.store).await? {
+    let held = held_since(&app.store).await?;
+    let released = Released { at: now, was_held: held.is_some() };
+    if let Some(since) = held {
         let before = json!({ "delivery_held": since }).to_string();
         let after = json!({ "at": rfc3339(now) }).to_string();
         let line = actor.did(None, now, "delivery.release", "delivery", before, after);
         writes.push(Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: Some(since), to: String::new() });
         writes.push(Write::RecordAudit(Box::new(line)));
     }
-    writes.extend(kept(keep, &now));
+    writes.extend(kept(keep, &released));
     match app.store.commit(Batch(writes)).await {
         // Another call was first.
         Ok(_) | Err(CommitError::Conflict(_)) => {}
         Err(error) => return Err(error.into()),
     }
     set(app, false);
-    Ok(now)
+    Ok(released)
 }

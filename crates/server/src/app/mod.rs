@@ -34,6 +34,7 @@ pub mod fresh;
 pub mod hints;
 pub mod identity;
 pub mod master_key;
+pub mod nodes;
 pub mod operators;
 pub mod payment_orders;
 pub mod places;

@@ -99,7 +99,8 @@ fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
         let key = keys::vault(config, &data).map(|vault| {
             let also =
                 vault.previous_id().map_or(String::new(), |id| format!("; the one before it ({id}) is there too"));
-            (vault, format!("there, and its owner's alone{also}"))
+            let said = format!("{}, {}{also}", vault.key_id(), keys::source(config, &data));
+            (vault, said)
         });
         // Where nothing was made yet, no key is missing: what is said of the database says what to do.
         let key = if run::is_bare(config, &data) { None } else { findings.take("master key", key.map_err(Into::into)) };

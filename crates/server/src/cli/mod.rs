@@ -27,6 +27,7 @@ mod init;
 mod listen;
 mod master_key;
 mod moving;
+mod node;
 mod numbers;
 mod operator;
 mod pretty;
@@ -77,6 +78,8 @@ pub enum Command {
     Restore(backup::RestoreArgs),
     /// Delivery of callbacks as a whole: held after a restore
     Delivery(operator::Group<backup::Delivery>),
+    /// Nodes that share a database
+    Node(operator::Group<node::Node>),
     /// Check what `serve` needs, without starting it
     Doctor(SettingsArgs),
     /// Print the settings that `serve` would take here, and who has set them
@@ -190,6 +193,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Backup(args) => backup::backup(&args, environment),
         Command::Restore(args) => backup::restore(&args, environment),
         Command::Delivery(group) => group.run(environment),
+        Command::Node(group) => group.run(environment),
         Command::Doctor(args) => doctor::doctor(&args, environment),
         Command::Config(args) => config::config(&args, environment),
         Command::Explain(args) => explain::run(&args, environment),

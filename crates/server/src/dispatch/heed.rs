@@ -11,6 +11,7 @@ use countersign_domain::lanes::Lane;
 use countersign_domain::time::UnixMillis;
 use countersign_store::StoreError;
 use countersign_store::contract::ApplicationRow;
+use countersign_store::nodes::Who;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::health::BreakerState;
@@ -111,6 +112,18 @@ impl Dispatcher {
         let fresh =
             EndpointView { breaker: BreakerState::Closed, at_once: most, at_once_max: most, in_flight: 0, last: None };
         Some(desk.lineup.view(row.no, self.app.clock.now()).unwrap_or(fresh))
+    }
+
+    /// Endpoints that this node delivers for and that did not take what they got last, those with an open breaker first, then those tried last; at
+    /// most `most`, and how many are left off. None where the dispatcher does not come to say so.
+    pub async fn failing(&self, most: usize) -> Option<(Vec<(Box<str>, EndpointView)>, usize)> {
+        let desk = timeout(VIEW_FOR, self.desk.lock()).await.ok()?;
+        Some(desk.lineup.failing(self.leases.open(Instant::now()), self.app.clock.now(), most))
+    }
+
+    /// Which node this is, and for how long lanes stay its own without a heartbeat.
+    pub fn node(&self) -> (&Who, Duration) {
+        (&self.settings.who, self.settings.lease)
     }
 }
 

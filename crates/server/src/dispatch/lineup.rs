@@ -13,6 +13,8 @@
 //!   for a moment, and no more.
 //! - First attempts and repeated ones of an application take turns, so a backlog of failures does not delay what is new.
 
+use std::cmp::Reverse;
+
 use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
@@ -429,6 +431,22 @@ impl Lineup {
         let (at_once, at_once_max) = place.health.at_once(now);
         let (breaker, in_flight) = (place.health.breaker(now), place.in_flight());
         Some(EndpointView { breaker, at_once, at_once_max, in_flight, last: place.last })
+    }
+
+    /// Endpoints in these lanes that did not take what they got last: those with an open breaker first, then those tried last. How many are left off.
+    pub(super) fn failing(
+        &self,
+        lanes: LaneSet,
+        now: UnixMillis,
+        most: usize,
+    ) -> (Vec<(Box<str>, EndpointView)>, usize) {
+        let fails = |place: &Place| place.last.is_some_and(|(_, outcome)| outcome != Outcome::Delivered);
+        let of_all = self.places.iter().filter(|(of, place)| lanes.contains(Lane::of(**of)) && fails(place));
+        let rank = |place: &Place| (place.health.is_open(), place.last.map(|(at, _)| at));
+        let mut found: Vec<_> = of_all.map(|(of, place)| (Reverse(rank(place)), *of)).collect();
+        found.sort_unstable();
+        let seen = found.iter().take(most).filter_map(|(_, of)| Some((self.client_id(*of), self.view(*of, now)?)));
+        (seen.collect(), found.len().saturating_sub(most))
     }
 
     /// Forgets what is ready or left alone in other lanes than these; attempts in flight go on.

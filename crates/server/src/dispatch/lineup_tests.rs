@@ -469,3 +469,6 @@ mod unrecorded;
 mod hanging;
 #[path = "lineup_waiting_tests.rs"]
 mod waiting;
+
+#[path = "lineup_failing_tests.rs"]
+mod failing;

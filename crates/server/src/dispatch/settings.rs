@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_domain::delivery::Schedule;
 use countersign_protocol::headers::Prefixes;
-use countersign_store::nodes::NodeId;
+use countersign_store::nodes::Who;
 use thiserror::Error;
 
 use super::egress::Egress;
@@ -46,10 +46,8 @@ pub struct DispatchSettings {
     pub drain_grace: Duration,
     /// Certificates in PEM form that are trusted besides the machine's own roots; empty for none.
     pub extra_roots: Vec<u8>,
-    /// Which node this is, where others share the store. No two running ones may have the same.
-    pub node: NodeId,
-    /// What people call it.
-    pub node_name: String,
+    /// Which node this is, where others share the store. No two running ones may have the same id.
+    pub who: Who,
     /// How long lanes stay this node's own without a heartbeat.
     pub lease: Duration,
     /// How often a shared store is asked what is due even if nobody rings.
@@ -75,8 +73,7 @@ impl Default for DispatchSettings {
             deadline: DEADLINE,
             drain_grace: Duration::from_secs(8),
             extra_roots: Vec::new(),
-            node: NodeId([0; 16]),
-            node_name: String::new(),
+            who: Who::NOBODY,
             lease: Duration::from_secs(5),
             look_every: Duration::from_secs(1),
         }

@@ -89,8 +89,7 @@ impl Dispatcher {
 
     fn heartbeat(&self, stage: Stage, word: Word) -> Tend {
         Tend {
-            node: self.settings.node,
-            name: self.settings.node_name.clone(),
+            who: self.settings.who.clone(),
             stage,
             wants: u32::from(LANES),
             held: word.held,

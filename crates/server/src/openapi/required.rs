@@ -9,12 +9,13 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{OpenApi as Document, RefOr};
 
 /// Properties of answers that are absent where they have no value.
-const MAY_LACK: [(&str, &str); 6] = [
+const MAY_LACK: [(&str, &str); 7] = [
     ("Health", "delivery"),
     ("Merchant", "base_rate"),
     ("Redelivering", "redelivery_id"),
     ("Redelivering", "state"),
-    // In an answer that a program of before had kept for its key.
+    // In answers that a program of before had kept for their keys.
+    ("ReleasedAnswer", "was_held"),
     ("RewrapAnswer", "previous_key_id"),
     ("StatementSums", "merchant_id"),
 ];

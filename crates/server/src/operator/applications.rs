@@ -258,14 +258,16 @@ pub async fn create(State(desk): State<Arc<Desk>>, Named(merchant_id): Named<Str
 
 const MARK: Mark<i64> = lettered::<'a'>();
 
-/// Applications in the order they were made, all or of one merchant.
+/// Applications in the order they were made: all, or those of one merchant, those whose callbacks are turned off.
 #[utoipa::path(get, path = "/operator/v1/applications", tag = "Applications", operation_id = "list_applications",
     params(("merchant_id" = Option<String>, Query, description = "Only of this merchant"),
+        ("callback_enabled" = Option<bool>, Query, description = "Only those whose callbacks are turned on (`true`), or off (`false`)"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<Application>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let (merchant, after) = (asked.filters.id("merchant_id")?, asked.after(&MARK)?);
-    let rows = identity::list_applications(&desk.app, merchant.as_deref(), after, asked.limit_and_one()).await?;
+    let (merchant, enabled) = (asked.filters.id("merchant_id")?, asked.filters.boolean("callback_enabled")?);
+    let (after, limit) = (asked.after(&MARK)?, asked.limit_and_one());
+    let rows = identity::list_applications(&desk.app, merchant.as_deref(), enabled, after, limit).await?;
     Ok(json(&asked.page(rows, &MARK, |view| view.application.no.0, |view| Application::from(view))))
 }
 

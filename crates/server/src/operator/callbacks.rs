@@ -7,6 +7,7 @@ use axum::extract::State;
 use countersign_domain::delivery::Schedule;
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::body::Fields;
+use countersign_protocol::code::Code;
 use countersign_store::contract::ApplicationView;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -15,11 +16,14 @@ use super::Desk;
 use super::applications::Application;
 use super::call::{Call, Named, Reply, json};
 use super::fields::checked_text;
+use super::paging::Asked;
 use super::problem::{Problem, ProblemDocument};
 use crate::app::endpoint::{self, Endpoint, Flow};
 use crate::app::identity::{self, Switch};
 use crate::dispatch::{BreakerState, EndpointView, Tried};
 
+/// Why it cannot be said which endpoints fail.
+const DISPATCHER_BUSY: &str = "the deliverer of callbacks waits for the database and cannot say which endpoints fail; ask again, and look at /readyz";
 /// Longest reason, in characters.
 pub(crate) const REASON_CHARS_MAX: usize = 200;
 
@@ -111,10 +115,7 @@ pub struct CallbacksAnswer {
 
 impl CallbacksAnswer {
     fn of(endpoint: &Endpoint, rate_per_s: Option<u32>, schedule: &Schedule, view: Option<&EndpointView>) -> Self {
-        let breaker_until = view.and_then(|view| match view.breaker {
-            BreakerState::Open { until } => Some(until),
-            BreakerState::Closed | BreakerState::HalfOpen => None,
-        });
+        let breaker_until = view.and_then(|view| until(view.breaker));
         let next = may_go_at(endpoint.flow, endpoint.next_attempt_at, breaker_until);
         let last = view.and_then(|view| view.last);
         Self {
@@ -139,6 +140,14 @@ impl CallbacksAnswer {
             last_attempt_at: last.map(|(at, _)| rfc3339(at)),
             last_outcome: last.map(|(_, outcome)| outcome.name()),
         }
+    }
+}
+
+/// Until when nothing goes; none where something may.
+const fn until(breaker: BreakerState) -> Option<UnixMillis> {
+    match breaker {
+        BreakerState::Open { until } => Some(until),
+        BreakerState::Closed | BreakerState::HalfOpen => None,
     }
 }
 
@@ -174,6 +183,62 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>
     let view = dispatcher.view(row).await;
     let (rate, schedule) = (dispatcher.rate_of(row), dispatcher.schedule_of(row));
     Ok(json(&CallbacksAnswer::of(&endpoint, rate, schedule, view.as_ref())))
+}
+
+/// An endpoint that did not take what it got last, as the node that delivers for it sees it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FailingEndpoint {
+    /// The application.
+    pub client_id: String,
+    /// `closed`: attempts go. `open`: none goes before `breaker_until`. `half_open`: one may go, or is under way, and how it ends decides.
+    pub breaker: &'static str,
+    /// When the endpoint is tried again; null unless the breaker is open.
+    pub breaker_until: Option<String>,
+    /// How many attempts may be under way at once now; 0 while the breaker is open.
+    pub attempts_at_once: usize,
+    /// How many may where the endpoint does not fail.
+    pub attempts_at_once_max: usize,
+    /// How many are under way.
+    pub in_flight: usize,
+    /// When the last attempt was recorded, at its end, RFC 3339.
+    pub last_attempt_at: Option<String>,
+    /// What came of it.
+    pub last_outcome: Option<&'static str>,
+}
+
+/// Endpoints that fail.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FailingEndpoints {
+    /// Those with an open breaker first, then those tried last.
+    pub items: Vec<FailingEndpoint>,
+    /// Endpoints that are left off.
+    pub items_left_off: usize,
+}
+
+impl FailingEndpoint {
+    fn of(client_id: &str, view: &EndpointView) -> Self {
+        Self {
+            client_id: client_id.to_owned(),
+            breaker: view.breaker.name(),
+            breaker_until: until(view.breaker).map(rfc3339),
+            attempts_at_once: view.at_once,
+            attempts_at_once_max: view.at_once_max,
+            in_flight: view.in_flight,
+            last_attempt_at: view.last.map(|(at, _)| rfc3339(at)),
+            last_outcome: view.last.map(|(_, outcome)| outcome.name()),
+        }
+    }
+}
+
+/// Endpoints that this node delivers for and that did not take what they got last. What they had before a restart, or at another node, is not known.
+#[utoipa::path(get, path = "/operator/v1/callbacks/failing", tag = "Applications", operation_id = "list_failing_callbacks",
+    params(("limit" = Option<u32>, Query, description = "At most so many endpoints: 1 to 500, default 50")),
+    responses((status = 200, body = FailingEndpoints)))]
+pub async fn failing(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+    let found = desk.settings.dispatcher.failing(asked.limit as usize).await;
+    let (found, items_left_off) = found.ok_or_else(|| Problem::new(Code::ServiceUnavailable, DISPATCHER_BUSY))?;
+    let items = found.iter().map(|(client_id, view)| FailingEndpoint::of(client_id, view)).collect();
+    Ok(json(&FailingEndpoints { items, items_left_off }))
 }
 
 /// Stops the callbacks of an application: what is pending is held, until they are resumed. The same switch as `callback_enabled`.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_domain::time::rfc3339;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
 use super::call::{Call, Reply, json};
 use super::problem::Problem;
-use crate::app::delivery;
+use crate::app::delivery::{self, Released};
 use crate::app::error::AppError;
 
 /// Whether callbacks go out.
@@ -27,8 +27,16 @@ pub struct DeliveryAnswer {
 pub struct ReleasedAnswer {
     /// Always false.
     pub held: bool,
-    /// Since when they may, RFC 3339.
+    /// Since when they may, RFC 3339; where they were not held, the instant of the call.
     pub released_at: String,
+    /// Whether they were held until then; false: nothing has changed.
+    pub was_held: bool,
+}
+
+impl From<&Released> for ReleasedAnswer {
+    fn from(released: &Released) -> Self {
+        Self { held: false, released_at: rfc3339(released.at), was_held: released.was_held }
+    }
 }
 
 /// Whether callbacks are held since a restore.
@@ -44,9 +52,8 @@ pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
     responses((status = 200, body = ReleasedAnswer)))]
 pub async fn release(call: Call) -> Reply {
     call.once(async {
-        let answer = |at: &UnixMillis| ReleasedAnswer { held: false, released_at: rfc3339(*at) };
-        let at = delivery::release(call.app(), &|at| call.keep(&answer(at)), &call.actor).await?;
-        Ok(answer(&at))
+        let keep = |released: &Released| call.keep(&ReleasedAnswer::from(released));
+        Ok(ReleasedAnswer::from(&delivery::release(call.app(), &keep, &call.actor).await?))
     })
     .await
 }

@@ -8,8 +8,8 @@ use countersign_store::contract::Role::{self, Operator, Security, Viewer};
 
 use super::{
     BASE, Desk, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
-    evidence, fee_rules, master_key, merchants, payment_orders, rates, redeliveries, requests, retention, secrets,
-    statements, tokens, what_if,
+    evidence, fee_rules, master_key, merchants, nodes, payment_orders, rates, redeliveries, requests, retention,
+    secrets, statements, tokens, what_if,
 };
 
 /// One method of one path.
@@ -59,6 +59,7 @@ fn of_identities() -> Vec<Door> {
         door(Method::POST, "/applications/{client_id}/callbacks/pause", Operator, post(callbacks::pause)),
         door(Method::POST, "/applications/{client_id}/callbacks/resume", Operator, post(callbacks::resume)),
         door(Method::POST, "/applications/{client_id}/callbacks/test", Operator, post(callbacks::test)),
+        door(Method::GET, "/callbacks/failing", Viewer, get(callbacks::failing)),
         door(Method::POST, "/applications/{client_id}/secrets", Security, post(secrets::rotate)),
         door(Method::GET, "/applications/{client_id}/secrets", Viewer, get(secrets::list)),
         door(Method::DELETE, "/applications/{client_id}/secrets/{secret_id}", Security, delete(secrets::revoke)),
@@ -118,6 +119,7 @@ fn of_house() -> Vec<Door> {
         door(Method::POST, "/audit/verify", Viewer, post(audit_chain::verify)),
         door(Method::GET, "/requests/{request_id}", Viewer, get(requests::show)),
         door(Method::GET, "/retention", Viewer, get(retention::show)),
+        door(Method::GET, "/nodes", Viewer, get(nodes::list)),
         door(Method::GET, "/delivery", Viewer, get(delivery::show)),
         door(Method::POST, "/delivery/release", Security, post(delivery::release)),
         door(Method::GET, "/master-key", Viewer, get(master_key::show)),

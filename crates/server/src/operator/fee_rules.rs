@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use countersign_domain::rules::{RuleState, RuleVersion};
-use countersign_domain::time::{RuleZone, rfc3339};
+use countersign_domain::time::{RuleZone, UnixMillis, rfc3339};
 use countersign_protocol::exact::Exact;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Reply, json};
 use super::filters::needed;
-use super::paging::{Asked, NUMBER, Page};
+use super::paging::{Asked, Mark, NUMBER, Page};
 use super::problem::ProblemDocument;
-use crate::app::identity;
+use crate::app::identity::{self, RulePlace, SeenVersion};
 
 /// A version of a fee rule.
 #[derive(Debug, Serialize, ToSchema)]
@@ -72,6 +72,19 @@ const fn state_name(state: RuleState) -> &'static str {
     }
 }
 
+const MARK: Mark<RulePlace> = Mark { read: place, write: cursor };
+
+fn cursor(place: &RulePlace) -> String {
+    format!("{}.{}.{}.{}", place.version_no, place.made_at.0, place.starts_at.0, place.newest_at.0)
+}
+
+fn place(text: &str) -> Option<RulePlace> {
+    let mut numbers = text.splitn(4, '.').map(NUMBER.read);
+    let mut at = || Some(UnixMillis(numbers.next()??));
+    let version_no = at()?.0;
+    Some(RulePlace { version_no, made_at: at()?, starts_at: at()?, newest_at: at()? })
+}
+
 /// All versions of a sub-account's rule, newest first.
 #[utoipa::path(get, path = "/operator/v1/fee-rules", tag = "Fee rules", operation_id = "list_fee_rules",
     params(("sub_merchant_id" = String, Query, description = "Whose"), ("limit" = Option<u32>, Query, description = "1 to 500, default 50"),
@@ -79,14 +92,9 @@ const fn state_name(state: RuleState) -> &'static str {
     responses((status = 200, body = Page<FeeRule>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     let sub = needed("sub_merchant_id", asked.filters.id("sub_merchant_id")?)?;
-    let after = asked.after(&NUMBER)?;
+    let after = asked.after(&MARK)?;
     let rows = identity::rule_versions(&desk.app, &sub, after, asked.limit_and_one()).await?;
     let zone = &desk.app.policy.rule_zone;
-    let page = asked.page(
-        rows,
-        &NUMBER,
-        |(version, _)| version.version_no,
-        |(version, state)| FeeRule::of(&sub, version, *state, zone),
-    );
-    Ok(json(&page))
+    let view = |seen: &SeenVersion| FeeRule::of(&sub, &seen.version, seen.state, zone);
+    Ok(json(&asked.page(rows, &MARK, |seen| seen.place, view)))
 }

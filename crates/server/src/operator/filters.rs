@@ -47,6 +47,11 @@ impl Filters {
         self.text(name)?.map(|text| checked_text(name, text, 1, max)).transpose()
     }
 
+    /// `true` or `false`.
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>, Problem> {
+        self.read(name, |text| text.parse().ok(), "must be true or false")
+    }
+
     /// What `read` makes of the text; `rule` is what it breaks where that is nothing.
     pub fn read<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>, rule: &str) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(name)? else { return Ok(None) };

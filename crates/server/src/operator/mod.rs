@@ -20,6 +20,7 @@ use axum::http::{Request, Response};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
+use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tower::ServiceExt as _;
@@ -58,6 +59,7 @@ pub mod fee_rules;
 pub mod health;
 pub mod master_key;
 pub mod merchants;
+pub mod nodes;
 pub mod payment_orders;
 pub mod rates;
 pub mod redeliveries;
@@ -110,6 +112,7 @@ pub struct Desk {
     pub(crate) app: Arc<App>,
     settings: OperatorSettings,
     request_id_header: HeaderName,
+    started_at: UnixMillis,
     statements: Places,
     what_ifs: Places,
     searches: Places,
@@ -137,6 +140,7 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
     let request_id_header = HeaderName::from_bytes(settings.prefixes.first().request_id.as_bytes())?;
     let prefix = settings.prefixes.first().as_given().to_owned();
     let desk = Arc::new(Desk {
+        started_at: app.clock.now(),
         app,
         settings,
         request_id_header,

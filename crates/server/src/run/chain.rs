@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use countersign_domain::time::UnixMillis;
-use countersign_store::nodes::{NodeId, Stage, Tend};
 use countersign_store::{AnyStore, Store as _};
 
 use super::fixed::{self, Settings};
 use super::machine::Machine;
 use crate::app::audit_chain::{self, Begun, Opened};
+use crate::app::nodes::NODES_MAX;
 use crate::app::{Actor, audit_chain::VerifiedFault};
 use crate::chance::{Chance, hex};
 use crate::clock::Clock;
@@ -90,7 +90,7 @@ async fn begin_in(config: &Config, machine: &Machine, accept: bool) -> anyhow::R
         bail!("the audit log has a chain already (key {}): there is nothing to begin", hex(&key.fingerprint()));
     }
     let chance = Chance::default();
-    let alive = nodes_alive(store, config.dispatch_lease.0, &chance).await?;
+    let alive = nodes_alive(store, config.dispatch_lease.0).await?;
     ensure!(
         alive == 0,
         "{alive} other nodes were seen within the last {:?}: stop all of them first, their lines would not be in the chain",
@@ -135,19 +135,8 @@ async fn begin_now(
 }
 
 /// Nodes that were seen within a lease. A node that was killed counts until its lease ends.
-async fn nodes_alive(store: &AnyStore, lease: Duration, chance: &Chance) -> anyhow::Result<u32> {
-    let mut nobody = [0; 16];
-    chance.fill(&mut nobody);
-    let question = Tend {
-        node: NodeId(nobody),
-        name: String::new(),
-        // It holds nothing and leaves nothing.
-        stage: Stage::Ends,
-        wants: 0,
-        held: Vec::new(),
-        give_back: Vec::new(),
-        lease_ms: i64::try_from(lease.as_millis()).unwrap_or(i64::MAX),
-        clock_ahead_ms: None,
-    };
-    Ok(store.tend_lanes(question).await?.nodes_alive)
+async fn nodes_alive(store: &AnyStore, lease: Duration) -> anyhow::Result<usize> {
+    let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    let nodes = store.nodes(lease_ms, NODES_MAX).await?;
+    Ok(nodes.iter().filter(|node| node.is_alive).count())
 }

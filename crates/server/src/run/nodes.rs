@@ -1,10 +1,11 @@
 //! What a node does because others share its database: it measures the database's time, and follows what others change.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use countersign_store::nodes::Signal;
+use countersign_store::nodes::{NodeId, Signal, Who};
 use countersign_store::{AnyStore, Store as _};
 use metrics::gauge;
 use tokio::sync::broadcast::error::RecvError;
@@ -13,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::App;
 use crate::clock::{Clock, SharedTime};
+use crate::datadir::{DataDir, DataRefused};
 
 /// How often the database's time is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -25,6 +27,13 @@ const FIRST_EVERY: Duration = Duration::from_millis(50);
 const FIRST_SAMPLES: usize = 3;
 /// How often the directory of changes is looked at even if nobody says that something has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Who this node is to others. It has an id of its own only where the store is shared.
+pub(super) fn who(app: &App, data: &DataDir, listen: SocketAddr) -> Result<Who, DataRefused> {
+    let node = if app.store.is_shared() { NodeId(data.node_id(&app.chance)?) } else { Who::NOBODY.node };
+    let (name, version) = (listen.to_string(), env!("CARGO_PKG_VERSION").to_owned());
+    Ok(Who { node, name, version, key_id: app.vault.key_id().to_owned() })
+}
 
 /// Measures the database's time before anything is decided by it.
 pub(super) async fn first_time(store: &AnyStore, clock: &Clock) -> anyhow::Result<()> {

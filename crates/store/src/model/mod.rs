@@ -28,12 +28,12 @@ use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret,
-    SecretRow, Store, StoreError, TokenRow, TurningRow,
+    ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
+    EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
+    SealedSecret, SecretRow, Store, StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
-use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::page::PageBuilder;
 use crate::pulled::Pulled;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
@@ -143,12 +143,13 @@ impl Store for ModelStore {
         Ok(self.state().applications.values().find(|a| a.client_id == client_id).map(|a| a.revision))
     }
 
-    async fn applications(&self, of: Option<MerchantNo>, cursor: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+    async fn applications(&self, of: ApplicationFilter, cursor: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
         let state = self.state();
-        let rows = state
-            .applications
-            .values()
-            .filter(|a| of.is_none_or(|m| a.merchant == m) && cursor.after.is_none_or(|after| a.no.0 > after));
+        let rows = state.applications.values().filter(|a| {
+            of.merchant.is_none_or(|m| a.merchant == m)
+                && of.callback_enabled.is_none_or(|enabled| a.callback_enabled == enabled)
+                && cursor.after.is_none_or(|after| a.no.0 > after)
+        });
         page(rows, cursor.limit).into_iter().map(|a| state.view(a)).collect()
     }
 
@@ -447,6 +448,10 @@ impl Store for ModelStore {
 
     async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
         Ok(Tended::alone(&tend))
+    }
+
+    async fn nodes(&self, _lease_ms: i64, _most: u32) -> Result<Vec<NodeRow>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {

@@ -1,13 +1,27 @@
 //! The SQL of heartbeats that has to stand a clock of the database which was ahead.
 
 /// Who was seen within a lease of now. Later than now nobody was: such a row is of before the clock went back.
+macro_rules! is_alive {
+    ($lease:literal) => {
+        concat!("seen_at > ", now!(), " - ", $lease, " AND seen_at < ", now!(), " + ", $lease)
+    };
+}
+
 macro_rules! alive {
     ($lease:literal) => {
-        concat!(" FROM node WHERE seen_at > ", now!(), " - ", $lease, " AND seen_at < ", now!(), " + ", $lease)
+        concat!(" FROM node WHERE ", is_alive!($lease))
     };
 }
 
 pub(super) const ALIVE: &str = concat!("SELECT count(*)", alive!("$1::bigint"));
+
+pub(super) const NODES: &str = concat!(
+    "SELECT n.node_id, n.name, n.version, n.key_id, n.started_at, n.seen_at, n.clock_ahead_ms, ",
+    is_alive!("$1::bigint"),
+    ", (SELECT count(*) FROM delivery_lane l WHERE l.node = n.node_id AND l.expires_at > ",
+    now!(),
+    ") FROM node n ORDER BY n.started_at, n.node_id LIMIT $2"
+);
 
 // What others are about to renew, to take or to commit under is locked, and left alone until the next heartbeat. A term that ends later than the
 // longest lease from now, a minute, was begun while the clock was ahead: it ends then, which is not before whoever has it stops believing in it.

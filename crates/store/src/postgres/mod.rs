@@ -19,6 +19,7 @@ mod event_texts;
 mod fault;
 mod group;
 mod hosts;
+mod identity_texts;
 mod lane;
 mod lane_texts;
 mod limits;
@@ -65,12 +66,12 @@ use crate::batch::{Batch, Committed, Write};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, Store,
-    StoreError, TokenRow, TurningRow,
+    ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
+    EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
+    SealedSecret, Store, StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
-use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use lane::{Job, Lane};
 use line::Line;
@@ -261,8 +262,8 @@ impl Store for PostgresStore {
         queries::application_revision(&self.readers, client_id).await
     }
 
-    async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
-        queries::applications(self.lists(Asker::Operator), of, &page).await
+    async fn applications(&self, filter: ApplicationFilter, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+        queries::applications(self.lists(Asker::Operator), filter, &page).await
     }
 
     async fn secrets_not_under(
@@ -466,6 +467,10 @@ impl Store for PostgresStore {
 
     async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
         self.heart.tend(&tend).await
+    }
+
+    async fn nodes(&self, lease_ms: i64, most: u32) -> Result<Vec<NodeRow>, StoreError> {
+        nodes::list(self.lists(Asker::Operator), lease_ms, most).await
     }
 
     async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {

@@ -14,11 +14,13 @@ use tokio_postgres::Row;
 
 use super::fault::{Failure, fault};
 use super::line::Line;
+use super::queries::{Found, many};
+use super::readers::Readers;
 use super::rows::Fields;
 use super::session::{Dial, Session, in_order};
 use super::statements::Sql;
 use crate::contract::StoreError;
-use crate::nodes::{DirectoryChanges, Stage, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Stage, Tend, Tended, Who};
 
 /// Statements of a heartbeat.
 const TENDING: &[Sql] = &[
@@ -137,7 +139,8 @@ impl Aside {
 }
 
 async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
-    let node = tend.node.0.as_slice();
+    let who = &tend.who;
+    let node = who.node.0.as_slice();
     let (held, held_at) = columns(&tend.held);
     let (back, back_at) = columns(&tend.give_back);
     let (begins, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Ends);
@@ -152,7 +155,8 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
         steps.push(session.step(Sql::LanesGiveBack, vec![&node, &held, &held_at]));
         steps.push(session.step(Sql::NodeGone, vec![&node]));
     } else {
-        steps.push(session.step(Sql::NodeSeen, vec![&node, &tend.name, &tend.clock_ahead_ms, &begins]));
+        let (ahead, version, key_id) = (&tend.clock_ahead_ms, &who.version, &who.key_id);
+        steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, ahead, &begins, version, key_id]));
     }
     let alive = steps.len();
     steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms]));
@@ -166,4 +170,20 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     held.sort_unstable();
     let count = rows[alive].first().map(|row| Fields::new(row, "node", 0, 0).int()).transpose()?;
     Ok(Tended { held, nodes_alive: u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX) })
+}
+
+/// Those that were seen since the last node started, and a day before.
+pub(super) async fn list(from: &Readers, lease_ms: i64, most: u32) -> Found<Vec<NodeRow>> {
+    many(from, Sql::Nodes, &[&lease_ms, &i64::from(most)], |row| {
+        let mut f = Fields::new(row, "node", 0, 0);
+        Ok(NodeRow {
+            who: Who { node: NodeId(f.bytes()?), name: f.text()?, version: f.text()?, key_id: f.text()? },
+            started_at: UnixMillis(f.int()?),
+            seen_at: UnixMillis(f.int()?),
+            clock_ahead_ms: f.opt_int()?,
+            is_alive: f.flag()?,
+            lanes: f.int()?,
+        })
+    })
+    .await
 }

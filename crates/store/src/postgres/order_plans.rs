@@ -1,4 +1,4 @@
-//! Plans of orders' statements, in sessions as ours and with rows in the tables, before and after it is known how many there are.
+//! Plans of the statements about orders and versions of rules, in sessions as ours and with rows in the tables, before and after it is known how many there are.
 
 use crate::postgres::statements::{NAMES, TEXTS};
 
@@ -117,6 +117,31 @@ async fn convert_orders_are_listed_by_their_indexes_whatever_is_known_of_the_tab
             let is_bad = |line: &String| ["Sort", "Seq Scan", "Hash"].iter().any(|word| line.contains(word));
             assert!(!plan.iter().any(is_bad), "{name}: {plan:#?}");
             assert_eq!(thrown(&plan), 0, "{name}: {plan:#?}");
+        }
+    }
+}
+
+/// A sub-account with thirty thousand versions, a second apart.
+const MANY_VERSIONS: &str = "
+    INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
+      VALUES (1, 1, 'i', 'institution', 'i', '0', 0, 1, true, 1, 0), (2, 1, 's', 'sub_account', 's', '0', 0, 2, true, 1, 0);
+    INSERT INTO fee_rule (tenant_no, merchant_no, version_no, config_id, previous_config_id, r_markup, f_markup, effective_at, created_at)
+      SELECT 1, 2, n, decode(lpad(to_hex(n), 32, '0'), 'hex'), CASE WHEN n > 1 THEN decode(lpad(to_hex(n - 1), 32, '0'), 'hex') END, '0', 0,
+        n * 1000, n * 1000 FROM generate_series(1, 30000) n;";
+
+#[tokio::test]
+async fn the_version_in_force_long_ago_is_found_near_to_where_the_walk_begins() {
+    let (_database, session) = empty().await;
+    let client = session.client();
+    let prepared = format!("PREPARE by AS {}; EXECUTE by(1, 2, 5000)", text("RuleHeadBy"));
+    client.batch_execute(&prepared).await.expect("is prepared");
+    for step in [MANY_VERSIONS, "ANALYZE fee_rule, merchant"] {
+        client.batch_execute(step).await.expect("is done");
+        for second in [1, 15_000, 29_999] {
+            let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE by(1, 2, {second}999)");
+            let plan = lines(client, &asked).await;
+            assert!(plan.iter().any(|line| line.contains(" using fee_rule_by_creation on")), "{plan:#?}");
+            assert!(thrown(&plan) <= 64, "{plan:#?}");
         }
     }
 }

@@ -18,8 +18,8 @@ use super::session::Params;
 use super::statements::Sql;
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
-    OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
+    ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind,
+    MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
 use crate::page::PageBuilder;
 use crate::pulled::PULLED_BYTES_MAX;
@@ -98,9 +98,18 @@ pub(super) async fn application_revision(from: &Readers, client_id: &str) -> Fou
     Ok(one(from, Sql::ApplicationRevision, &[&client_id], read).await?.flatten())
 }
 
-pub(super) async fn applications(from: &Readers, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {
-    let (of, after, limit) = (of.map(|m| m.0), page.after.unwrap_or(i64::MIN), i64::from(page.limit));
-    views(&from.rows(Sql::Applications, &[&of, &after, &limit]).await?)
+pub(super) async fn applications(
+    from: &Readers,
+    filter: ApplicationFilter,
+    page: &Cursor,
+) -> Found<Vec<ApplicationView>> {
+    let (after, limit, enabled) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit), filter.callback_enabled);
+    let found = match (filter.merchant, enabled) {
+        (Some(merchant), _) => from.rows(Sql::ApplicationsOf, &[&after, &limit, &enabled, &merchant.0]).await?,
+        (None, Some(false)) => from.rows(Sql::ApplicationsPaused, &[&after, &limit]).await?,
+        (None, Some(true) | None) => from.rows(Sql::Applications, &[&after, &limit, &enabled]).await?,
+    };
+    views(&found)
 }
 
 pub(super) async fn secrets_not_under(
@@ -122,9 +131,13 @@ pub(super) async fn merchants(
     kind: Option<MerchantKind>,
     page: &Cursor,
 ) -> Found<Vec<MerchantRow>> {
-    let (tenant, after, limit) = (tenant.map(|t| t.0), page.after.unwrap_or(i64::MIN), i64::from(page.limit));
-    let kind = kind.map(words::of_kind);
-    many(from, Sql::Merchants, &[&tenant, &after, &limit, &kind], |row| Ok(rows::merchant(row, 0)?.0)).await
+    let (after, limit, kind) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit), kind.map(words::of_kind));
+    let read = |row: &Row| Ok(rows::merchant(row, 0)?.0);
+    match (tenant, kind) {
+        (Some(tenant), _) => many(from, Sql::MerchantsUnder, &[&after, &limit, &kind, &tenant.0], read).await,
+        (None, Some(kind)) => many(from, Sql::MerchantsOfKind, &[&after, &limit, &kind], read).await,
+        (None, None) => many(from, Sql::Merchants, &[&after, &limit], read).await,
+    }
 }
 
 pub(super) async fn token(from: &Readers, digest: &[u8; 32]) -> Found<Option<TokenRow>> {

@@ -36,6 +36,11 @@ pub(super) const STEPS: &[Step] = &[
     Step { number: 17, name: "convert_lists", sql: include_str!("../../migrations/postgres/0017_convert_lists.sql") },
     Step { number: 18, name: "last_paid", sql: include_str!("../../migrations/postgres/0018_last_paid.sql") },
     Step { number: 19, name: "answers", sql: include_str!("../../migrations/postgres/0019_answers.sql") },
+    Step {
+        number: 20,
+        name: "nodes_and_lists",
+        sql: include_str!("../../migrations/postgres/0020_nodes_and_lists.sql"),
+    },
 ];
 
 /// Held by whoever migrates; everybody else waits.

@@ -8,6 +8,7 @@
 use super::backlog_texts as backlog;
 use super::convert_texts as texts;
 use super::event_texts as events;
+use super::identity_texts as identity;
 use super::lane_texts as lanes;
 use super::payment_sql as payment;
 use crate::redelivery::redelivery_columns;
@@ -34,19 +35,17 @@ statements! {
         "(SELECT * FROM application WHERE client_id = (SELECT coalesce(f.client_id, d.client_id) FROM \
          (SELECT client_id FROM application ORDER BY application_no LIMIT 1) d LEFT JOIN application f ON f.client_id = $1))"
     );
-    Applications: application_select!(
-        "(SELECT * FROM application WHERE ($1::bigint IS NULL OR merchant_no = $1) AND application_no > $2 \
-         ORDER BY application_no LIMIT $3)"
-    );
+    Applications: identity::APPLICATIONS;
+    ApplicationsOf: identity::APPLICATIONS_OF;
+    ApplicationsPaused: identity::APPLICATIONS_PAUSED;
     SecretsNotUnder: "SELECT s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, s.signs_callbacks, s.created_at,
                       s.not_after, s.revoked_at, s.last_used_at, a.client_id FROM secret s JOIN application a ON a.application_no = s.application_no
                       WHERE s.key_id <> $1 AND s.secret_id > $2 ORDER BY s.secret_id LIMIT $3";
     ApplicationRevision: "SELECT $1::text, (SELECT revision FROM application WHERE client_id = $1)";
     Merchant: concat!("SELECT ", merchant_columns!(), " FROM merchant m WHERE m.merchant_id = $1");
-    Merchants: concat!(
-        "SELECT ", merchant_columns!(), " FROM merchant m WHERE ($1::bigint IS NULL OR m.tenant_no = $1) \
-         AND ($4::text IS NULL OR m.kind = $4) AND m.merchant_no > $2 ORDER BY m.merchant_no LIMIT $3"
-    );
+    Merchants: identity::MERCHANTS;
+    MerchantsUnder: identity::MERCHANTS_UNDER;
+    MerchantsOfKind: identity::MERCHANTS_OF_KIND;
     Token: token_select!("WHERE digest = $1");
     TokenById: token_select!("WHERE token_id = $1");
     Tokens: token_select!("WHERE token_id > $1 ORDER BY token_id LIMIT $2");
@@ -59,7 +58,9 @@ statements! {
     );
     RuleHeadBy: concat!(
         "SELECT l.merchant_no, l.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"), " FROM (SELECT * FROM fee_rule \
-         WHERE tenant_no = $1 AND merchant_no = $2 AND created_at <= $3 ORDER BY version_no DESC LIMIT 1) l \
+         WHERE tenant_no = $1 AND merchant_no = $2 AND created_at <= $3 AND version_no <= coalesce((SELECT c.version_no FROM fee_rule c \
+         WHERE c.tenant_no = $1 AND c.merchant_no = $2 AND c.created_at > $3 AND c.version_no % 64 = 0 \
+         ORDER BY c.created_at, c.version_no LIMIT 1), 9223372036854775807) ORDER BY version_no DESC LIMIT 1) l \
          LEFT JOIN LATERAL (SELECT * FROM fee_rule v WHERE v.tenant_no = $1 AND v.merchant_no = $2 \
          AND v.version_no = l.base_version_no LIMIT 1) b ON true"
     );
@@ -452,13 +453,14 @@ statements! {
                     WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1";
     NodeGone: "DELETE FROM node WHERE node_id = $1";
     NodeSeen: concat!(
-        "INSERT INTO node AS n (node_id, name, started_at, seen_at, clock_ahead_ms)
-         SELECT $1, $2, t.now, t.now, $3 FROM (SELECT ", now!(), " AS now) t
+        "INSERT INTO node AS n (node_id, name, started_at, seen_at, clock_ahead_ms, version, key_id)
+         SELECT $1, $2, t.now, t.now, $3, $5, $6 FROM (SELECT ", now!(), " AS now) t
          ON CONFLICT (node_id) DO UPDATE SET name = excluded.name, seen_at = excluded.seen_at,
-         clock_ahead_ms = excluded.clock_ahead_ms,
+         clock_ahead_ms = excluded.clock_ahead_ms, version = excluded.version, key_id = excluded.key_id,
          started_at = CASE WHEN $4 THEN excluded.started_at ELSE n.started_at END"
     );
     NodesAlive: lanes::ALIVE;
+    Nodes: lanes::NODES;
     // No key is changed, so commits that are guarded by the lane go on.
     LanesRenew: concat!(
         "UPDATE delivery_lane l SET expires_at = ", now!(), " + $4::bigint

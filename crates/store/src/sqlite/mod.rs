@@ -14,6 +14,7 @@ mod event_list;
 mod fault;
 mod guards;
 mod heads;
+mod identities;
 mod journal;
 pub(crate) mod moving;
 mod nonces;
@@ -52,12 +53,12 @@ use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, EventRow,
-    IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, Store,
-    StoreError, TokenRow, TurningRow,
+    ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
+    EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
+    SealedSecret, Store, StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
-use crate::nodes::{DirectoryChanges, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
 use nonces::{Hold, MarkNeed, Nonces};
@@ -244,15 +245,15 @@ impl Store for SqliteStore {
     }
 
     async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
-        self.readers.here(|conn| queries::application(conn, client_id))
+        self.readers.here(|conn| identities::application(conn, client_id))
     }
 
     async fn application_revision(&self, client_id: &str) -> Result<Option<i64>, StoreError> {
-        self.readers.here(|conn| queries::application_revision(conn, client_id))
+        self.readers.here(|conn| identities::application_revision(conn, client_id))
     }
 
-    async fn applications(&self, of: Option<MerchantNo>, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| queries::applications(conn, of, &page)).await
+    async fn applications(&self, filter: ApplicationFilter, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+        self.readers.away(Asker::Operator, move |conn| identities::applications(conn, filter, &page)).await
     }
 
     async fn secrets_not_under(
@@ -266,7 +267,7 @@ impl Store for SqliteStore {
     }
 
     async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
-        self.readers.here(|conn| queries::merchant(conn, merchant_id))
+        self.readers.here(|conn| identities::merchant(conn, merchant_id))
     }
 
     async fn merchants(
@@ -275,19 +276,19 @@ impl Store for SqliteStore {
         kind: Option<MerchantKind>,
         page: Cursor,
     ) -> Result<Vec<MerchantRow>, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| queries::merchants(conn, tenant, kind, &page)).await
+        self.readers.away(Asker::Operator, move |conn| identities::merchants(conn, tenant, kind, &page)).await
     }
 
     async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
-        self.readers.here(|conn| queries::token(conn, digest))
+        self.readers.here(|conn| identities::token(conn, digest))
     }
 
     async fn token_by_id(&self, token_id: &str) -> Result<Option<TokenRow>, StoreError> {
-        self.readers.here(|conn| queries::token_by_id(conn, token_id))
+        self.readers.here(|conn| identities::token_by_id(conn, token_id))
     }
 
     async fn tokens(&self, page: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| queries::tokens(conn, &page)).await
+        self.readers.away(Asker::Operator, move |conn| identities::tokens(conn, &page)).await
     }
 
     async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
@@ -458,6 +459,10 @@ impl Store for SqliteStore {
 
     async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
         Ok(Tended::alone(&tend))
+    }
+
+    async fn nodes(&self, _lease_ms: i64, _most: u32) -> Result<Vec<NodeRow>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {

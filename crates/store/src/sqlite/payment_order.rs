@@ -228,7 +228,7 @@ impl PaymentOrders for SqliteStore {
         now: UnixMillis,
         limit: u32,
     ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
-        self.readers.here(|conn| expired(conn, now, limit))
+        self.readers.away(Asker::Server, move |conn| expired(conn, now, limit)).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every read, as a function of a connection. The SQL of reads is here and nowhere else.
+//! Reads that have no file of their own, as functions of a connection.
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -7,11 +7,10 @@ use countersign_domain::time::UnixMillis;
 use rusqlite::{Connection, Params, Row, params};
 
 use super::fault::fault;
-use super::{rows, secrets};
+use super::rows;
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
-    RuleFilter, RulePage, StoreError, TokenRow,
+    AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantRow, RuleFilter, RulePage, StoreError,
 };
 use crate::page::PageBuilder;
 use crate::pulled::Pulled;
@@ -106,20 +105,6 @@ macro_rules! order_columns {
 
 pub(super) use order_columns;
 
-macro_rules! application_columns {
-    () => {
-        concat!(
-            "a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, ",
-            "a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, ",
-            "a.tolerance_before_ms, a.tolerance_raised_at, ",
-            "a.rate_limit_per_s, a.callback_rate_per_s, a.callback_concurrency, a.callback_schedule, a.revision, a.created_at, ",
-            merchant_columns!("m"),
-            ", t.merchant_id, t.enabled FROM application a LEFT JOIN merchant m ON m.merchant_no = a.merchant_no ",
-            "LEFT JOIN merchant t ON t.merchant_no = a.tenant_no "
-        )
-    };
-}
-
 macro_rules! event_columns {
     () => {
         concat!(
@@ -169,109 +154,6 @@ pub(super) fn setting(conn: &Connection, name: &str) -> Found<Option<String>> {
     })
 }
 
-fn view(row: &Row<'_>) -> Found<ApplicationView> {
-    let (application, next) = rows::application(row)?;
-    let mut rest = rows::Fields::new(row, "application", next, 1);
-    if rest.opt_int()?.is_none() {
-        return Err(rest.corrupt());
-    }
-    let (merchant, next) = rows::merchant(row, next)?;
-    let mut tenant = rows::Fields::new(row, "application", next, 1);
-    let (tenant_id, tenant_enabled) = (tenant.text()?, tenant.flag()?);
-    Ok(ApplicationView { application, merchant, tenant_id, tenant_enabled, secrets: Vec::new() })
-}
-
-/// Where two columns of an application stand among its columns.
-const APPLICATION_NO: usize = 1;
-const CLIENT_ID: usize = 2;
-
-pub(super) fn application(conn: &Connection, client_id: &str) -> Found<Option<ApplicationView>> {
-    // Where there is none, another one is read and left: strangers must not see from the time which ClientIds exist.
-    let sql = concat!(
-        "SELECT ",
-        application_columns!(),
-        "WHERE a.application_no = (SELECT coalesce(f.application_no, d.least) FROM \
-         (SELECT min(application_no) AS least FROM application) d LEFT JOIN application f ON f.client_id = ?1)"
-    );
-    let read = |row: &Row<'_>| {
-        let is_it = row.get_ref(CLIENT_ID).is_ok_and(|id| id.as_str() == Ok(client_id));
-        Ok((is_it, row.get(APPLICATION_NO).map(ApplicationNo).map_err(fault)?, view(row)))
-    };
-    let Some((is_it, no, found)) = one(conn, sql, [client_id], read)? else { return Ok(None) };
-    let secrets = secrets::of(conn, no);
-    if !is_it {
-        return Ok(None);
-    }
-    let mut found = found?;
-    found.secrets = secrets?;
-    Ok(Some(found))
-}
-
-pub(super) fn application_revision(conn: &Connection, client_id: &str) -> Found<Option<i64>> {
-    one(conn, "SELECT client_id, revision FROM application WHERE client_id = ?1", [client_id], |row| {
-        rows::Fields::new(row, "application", 1, 0).int()
-    })
-}
-
-pub(super) fn applications(conn: &Connection, of: Option<MerchantNo>, page: &Cursor) -> Found<Vec<ApplicationView>> {
-    let sql = concat!(
-        "SELECT ",
-        application_columns!(),
-        "WHERE (?1 IS NULL OR a.merchant_no = ?1) AND a.application_no > ?2 ORDER BY a.application_no LIMIT ?3"
-    );
-    let after = page.after.unwrap_or(i64::MIN);
-    let mut found = many(conn, sql, params![of.map(|m| m.0), after, page.limit], view)?;
-    for view in &mut found {
-        view.secrets = secrets::of(conn, view.application.no)?;
-    }
-    Ok(found)
-}
-
-pub(super) fn merchant(conn: &Connection, merchant_id: &str) -> Found<Option<MerchantRow>> {
-    let sql = concat!("SELECT ", merchant_columns!("m"), " FROM merchant m WHERE m.merchant_id = ?1");
-    one(conn, sql, [merchant_id], |row| Ok(rows::merchant(row, 0)?.0))
-}
-
-pub(super) fn merchants(
-    conn: &Connection,
-    tenant: Option<TenantNo>,
-    kind: Option<MerchantKind>,
-    page: &Cursor,
-) -> Found<Vec<MerchantRow>> {
-    let sql = concat!(
-        "SELECT ",
-        merchant_columns!("m"),
-        " FROM merchant m WHERE (?1 IS NULL OR m.tenant_no = ?1) AND (?4 IS NULL OR m.kind = ?4) AND m.merchant_no > ?2
-          ORDER BY m.merchant_no LIMIT ?3"
-    );
-    let (after, kind) = (page.after.unwrap_or(i64::MIN), kind.map(words::of_kind));
-    many(conn, sql, params![tenant.map(|t| t.0), after, page.limit, kind], |row| Ok(rows::merchant(row, 0)?.0))
-}
-
-macro_rules! token_select {
-    () => {
-        "SELECT token_id, name, digest, role, created_at, expires_at, revoked_at, last_used_at FROM operator_token WHERE "
-    };
-}
-
-pub(super) fn token(conn: &Connection, digest: &[u8; 32]) -> Found<Option<TokenRow>> {
-    one(conn, concat!(token_select!(), "digest = ?1"), [digest], rows::token)
-}
-
-pub(super) fn token_by_id(conn: &Connection, token_id: &str) -> Found<Option<TokenRow>> {
-    one(conn, concat!(token_select!(), "token_id = ?1"), [token_id], rows::token)
-}
-
-pub(super) fn tokens(conn: &Connection, page: &Cursor<String>) -> Found<Vec<TokenRow>> {
-    let after = page.after.as_deref().unwrap_or("");
-    many(
-        conn,
-        concat!(token_select!(), "token_id > ?1 ORDER BY token_id LIMIT ?2"),
-        params![after, page.limit],
-        rows::token,
-    )
-}
-
 /// The last version and its base, where the row promises one.
 fn head(row: &Row<'_>, first: usize, version_no: Option<i64>) -> Found<RuleHead> {
     let broken = || rows::Fields::new(row, "fee_rule_head", 0, 0).corrupt();
@@ -295,6 +177,24 @@ pub(super) const NEWEST_RULE: &str = concat!(
       WHERE h.merchant_no = ?1 AND h.tenant_no = ?2"
 );
 
+/// Back along the chain until a version was made early enough, from the first of every 64th that was not. `made` is what the walk stops at.
+const RULE_MADE_BY: &str = concat!(
+    "WITH RECURSIVE back (rule_no, previous_no, made) AS (
+       SELECT f.rule_no, f.previous_no, f.created_at FROM fee_rule_head h JOIN fee_rule f ON f.rule_no = coalesce(
+         (SELECT c.rule_no FROM fee_rule c WHERE c.merchant_no = ?1 AND c.created_at > ?2 AND c.version_no % 64 = 0
+           ORDER BY c.created_at, c.version_no LIMIT 1), h.last_no)
+         WHERE h.merchant_no = ?1 AND h.tenant_no = ?3
+       UNION ALL
+       SELECT f.rule_no, f.previous_no, f.created_at FROM back CROSS JOIN fee_rule f ON f.rule_no = back.previous_no
+         WHERE back.made > ?2)
+     SELECT l.merchant_no, ",
+    rule_columns!("l"),
+    ", ",
+    rule_columns!("b"),
+    " FROM back CROSS JOIN fee_rule l ON l.rule_no = back.rule_no
+      LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = l.merchant_no WHERE back.made <= ?2"
+);
+
 pub(super) fn rule_head(
     conn: &Connection,
     tenant: TenantNo,
@@ -307,23 +207,22 @@ pub(super) fn rule_head(
             head(row, 2, Some(version_no))
         });
     };
-    // Back along the chain until a version was made early enough. `made` is what the walk stops at.
-    let sql = concat!(
-        "WITH RECURSIVE back (rule_no, previous_no, made) AS (
-           SELECT f.rule_no, f.previous_no, f.created_at FROM fee_rule_head h JOIN fee_rule f ON f.rule_no = h.last_no
-             WHERE h.merchant_no = ?1 AND h.tenant_no = ?3
-           UNION ALL
-           SELECT f.rule_no, f.previous_no, f.created_at FROM back CROSS JOIN fee_rule f ON f.rule_no = back.previous_no
-             WHERE back.made > ?2)
-         SELECT l.merchant_no, ",
-        rule_columns!("l"),
-        ", ",
-        rule_columns!("b"),
-        " FROM back CROSS JOIN fee_rule l ON l.rule_no = back.rule_no
-          LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = l.merchant_no WHERE back.made <= ?2"
-    );
-    one(conn, sql, [of.0, made_by.0, tenant.0], |row| head(row, 1, None))
+    one(conn, RULE_MADE_BY, [of.0, made_by.0, tenant.0], |row| head(row, 1, None))
 }
+
+/// The chain is walked newest first, from every 64th version that is not before the page. SQLite stops walking at the limit.
+const RULE_VERSIONS: &str = concat!(
+    "WITH RECURSIVE back (rule_no, previous_no, version_no) AS (
+       SELECT f.rule_no, f.previous_no, f.version_no FROM fee_rule_head h JOIN fee_rule f ON f.rule_no = coalesce(
+         (SELECT c.rule_no FROM fee_rule c WHERE c.merchant_no = ?1 AND c.version_no >= ?2 AND c.version_no % 64 = 0
+           ORDER BY c.version_no LIMIT 1), h.last_no)
+         WHERE h.merchant_no = ?1 AND h.tenant_no = ?4
+       UNION ALL
+       SELECT f.rule_no, f.previous_no, f.version_no FROM back CROSS JOIN fee_rule f ON f.rule_no = back.previous_no)
+     SELECT ",
+    rule_columns!("l"),
+    " FROM back CROSS JOIN fee_rule l ON l.rule_no = back.rule_no WHERE back.version_no < ?2 LIMIT ?3"
+);
 
 pub(super) fn rule_versions(
     conn: &Connection,
@@ -331,18 +230,8 @@ pub(super) fn rule_versions(
     of: MerchantNo,
     page: &Cursor,
 ) -> Found<Vec<RuleVersion>> {
-    // The chain is walked newest first, and SQLite stops walking at the limit.
-    let sql = concat!(
-        "WITH RECURSIVE back (rule_no, previous_no, version_no) AS (
-           SELECT f.rule_no, f.previous_no, f.version_no FROM fee_rule_head h JOIN fee_rule f ON f.rule_no = h.last_no
-             WHERE h.merchant_no = ?1 AND h.tenant_no = ?4
-           UNION ALL
-           SELECT f.rule_no, f.previous_no, f.version_no FROM back CROSS JOIN fee_rule f ON f.rule_no = back.previous_no)
-         SELECT ", rule_columns!("l"),
-        " FROM back CROSS JOIN fee_rule l ON l.rule_no = back.rule_no WHERE back.version_no < ?2 LIMIT ?3"
-    );
     let before = page.after.unwrap_or(i64::MAX);
-    many(conn, sql, params![of.0, before, page.limit, tenant.0], |row| {
+    many(conn, RULE_VERSIONS, params![of.0, before, page.limit, tenant.0], |row| {
         let (version, _) = rows::rule(row, 0)?;
         version.ok_or_else(|| rows::Fields::new(row, "fee_rule", 0, 0).corrupt())
     })
@@ -465,4 +354,45 @@ pub(super) fn audit_chain(conn: &Connection, page: &Cursor<ChainPlace>) -> Found
 pub(super) fn audit_heads(conn: &Connection, page: &Cursor) -> Found<Vec<ChainHead>> {
     let sql = "SELECT tenant_no, audit_no, link FROM audit_head WHERE tenant_no > ?1 ORDER BY tenant_no LIMIT ?2";
     many(conn, sql, params![page.after.unwrap_or(i64::MIN), page.limit], rows::chain_head)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::super::{open::connect, schema};
+    use super::*;
+
+    /// A sub-account with 100,000 versions, a second apart.
+    const MANY: &str = "
+        INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
+          VALUES (1, 1, 'i', 'institution', 'i', '0', 0, 1, 1, 1, 1), (1, 2, 's', 'sub_account', 's', '0', 0, 2, 1, 1, 1);
+        WITH RECURSIVE o (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM o WHERE n < 100000)
+        INSERT INTO fee_rule (tenant_no, rule_no, merchant_no, version_no, previous_no, config_id, previous_config_id, r_markup, f_markup,
+          effective_at, created_at) SELECT 1, n, 2, n, nullif(n - 1, 0), CAST(format('%016d', n) AS BLOB),
+          CASE WHEN n > 1 THEN CAST(format('%016d', n - 1) AS BLOB) END, '0', 0, n * 1000, n * 1000 FROM o;
+        INSERT INTO fee_rule_head (tenant_no, merchant_no, version_no, last_no) VALUES (1, 2, 100000, 100000);";
+
+    #[test]
+    fn a_walk_over_versions_begins_near_to_where_it_ends() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut conn = connect(&dir.path().join("db"), 1000).expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        conn.execute_batch(MANY).expect("fits");
+        // The steps of SQLite's machine, which take no time of their own.
+        let steps = |sql| conn.prepare_cached(sql).expect("is kept").reset_status(StatementStatus::VmStep);
+        for second in [1, 63, 64, 65, 50_000, 99_999, 100_000] {
+            let made_by = Some(UnixMillis(second * 1_000 + 999));
+            let found = rule_head(&conn, TenantNo(1), MerchantNo(2), made_by).expect("reads").expect("there");
+            assert_eq!(found.last.version_no, second);
+            let taken = steps(RULE_MADE_BY);
+            assert!((50..3_000).contains(&taken), "made by second {second}: {taken} steps");
+            let page = Cursor { after: Some(second + 1), limit: 1 };
+            let found = rule_versions(&conn, TenantNo(1), MerchantNo(2), &page).expect("reads");
+            assert_eq!(found[0].version_no, second);
+            let taken = steps(RULE_VERSIONS);
+            assert!((50..3_000).contains(&taken), "before version {}: {taken} steps", second + 1);
+        }
+        assert_eq!(rule_head(&conn, TenantNo(1), MerchantNo(2), Some(UnixMillis(999))).expect("reads"), None);
+    }
 }

@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     Step { number: 17, name: "convert_lists", sql: include_str!("../../migrations/sqlite/0017_convert_lists.sql") },
     Step { number: 18, name: "last_paid", sql: include_str!("../../migrations/sqlite/0018_last_paid.sql") },
     Step { number: 19, name: "answers", sql: include_str!("../../migrations/sqlite/0019_answers.sql") },
+    Step { number: 20, name: "nodes_and_lists", sql: include_str!("../../migrations/sqlite/0020_nodes_and_lists.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

@@ -13,7 +13,7 @@ use countersign_domain::rules::RuleVersion;
 use countersign_store::backlog::Backlogs as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{
-    CommitError, Cursor, EventFilter, EventRow, Portion, RuleFilter, SecretUses, StoreError, Uses,
+    ApplicationFilter, CommitError, Cursor, EventFilter, EventRow, Portion, RuleFilter, SecretUses, StoreError, Uses,
 };
 use countersign_store::conversion::ConvertOrderFilter;
 use countersign_store::paid_order::{PaidOrders as _, PaidSpan, Payee};
@@ -71,7 +71,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
     let payment = payment_order(SUB, 7, "T-7").order.prepay_id;
     read!(
         store.application("app_one"),
-        store.applications(None, all()),
+        store.applications(ApplicationFilter::default(), all()),
         store.merchant("inst"),
         store.merchant("sub-a"),
         store.merchants(None, None, all()),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail, ensure};
 use countersign::app::error::AppError;
-use countersign::app::identity::rule_versions;
+use countersign::app::identity::{RulePlace, SeenVersion, rule_versions};
 use countersign::app::rules::{Making, RuleChange, change, in_force};
 use countersign::app::{Actor, App};
 use countersign_domain::ids::{ApplicationNo, SortedId};
@@ -110,7 +110,10 @@ impl History {
             Question::Stranger(ask) => self.compare_stranger(app, ask).await,
             Question::InForce(at) => self.compare_in_force(app, *at, clock).await,
             Question::Versions(limit, skip) => {
-                let after = self.config_ids.len().checked_sub(*skip).map(|kept| i64::try_from(kept + 1)).transpose()?;
+                let after = match u32::try_from(*skip)? {
+                    0 => None,
+                    before => rule_versions(app, &self.id, None, before).await?.last().map(|seen| seen.place),
+                };
                 self.compare_page_of_versions(app, clock, after, *limit).await.map(|_| ())
             }
         }
@@ -201,19 +204,20 @@ impl History {
         &self,
         app: &App,
         clock: i64,
-        after: Option<i64>,
+        after: Option<RulePlace>,
         limit: u32,
-    ) -> Result<(usize, Option<i64>)> {
+    ) -> Result<(usize, Option<RulePlace>)> {
         let page = rule_versions(app, &self.id, after, limit).await?;
         let states = self.oracle.states_at(self.oracle.now(clock));
         let all = self.oracle.versions.iter().zip(&states).rev();
-        let wanted: Vec<_> = all.filter(|(v, _)| after.is_none_or(|a| v.no < a)).take(limit as usize).collect();
+        let wanted: Vec<_> =
+            all.filter(|(v, _)| after.is_none_or(|a| v.no < a.version_no)).take(limit as usize).collect();
         ensure!(page.len() == wanted.len(), "a page has {} versions, not {}", page.len(), wanted.len());
-        for ((version, state), (wanted, wanted_state)) in page.iter().zip(wanted) {
+        for (SeenVersion { version, state, .. }, (wanted, wanted_state)) in page.iter().zip(wanted) {
             self.same(version, wanted)?;
             ensure!(state.name() == wanted_state.name(), "version {} is {state:?}, not {wanted_state:?}", wanted.no);
         }
-        Ok((page.len(), page.last().map(|(version, _)| version.version_no)))
+        Ok((page.len(), page.last().map(|seen| seen.place)))
     }
 
     async fn send(&self, app: &App, sub: &str, ask: &Ask, claim: &ClaimKey) -> Result<Result<RuleVersion, AppError>> {

@@ -8,7 +8,7 @@ use countersign::config::{Config, Optional};
 use countersign::run::chain::begin;
 use countersign::run::fixed::Settings;
 use countersign::run::{Machine, close_store, fixed, initialise, open_app, postgres_options, prepare, recover};
-use countersign_store::nodes::{NodeId, Stage, Tend};
+use countersign_store::nodes::{NodeId, Stage, Tend, Who};
 use countersign_store::testing::{Database, Tampering};
 use countersign_store::{PostgresStore, Store as _};
 
@@ -118,8 +118,7 @@ async fn no_chain_is_begun_beside_a_node_that_is_alive() {
     let place = Place::new().await;
     let app = open_app(&place.config, Clock::System, None).await.expect("it opens");
     let beat = |stage| Tend {
-        node: NodeId([3; 16]),
-        name: "it".to_owned(),
+        who: Who { node: NodeId([3; 16]), ..Who::NOBODY },
         stage,
         wants: 0,
         held: Vec::new(),

@@ -70,6 +70,11 @@ impl Shop {
         until(what, SOON, ask).await.expect("it is seen").0
     }
 
+    /// Endpoints that fail, as the node says.
+    async fn failing(&self) -> Value {
+        self.server.access.call("GET", "/operator/v1/callbacks/failing", None).await.expect("an answer").json()
+    }
+
     /// Lines of the log that say so.
     fn said(&self, words: &str) -> usize {
         let log = std::fs::read_to_string(&self.log).expect("there is a log");
@@ -94,6 +99,10 @@ async fn a_breaker_is_seen_to_open_to_try_and_to_close_and_the_log_says_each_tur
     assert_eq!((&open["attempts_at_once_max"], &open["last_outcome"]), (&json!(8), &json!("http_status")));
     assert!(open["breaker_until"].is_string() && open["last_attempt_at"].is_string(), "{open}");
 
+    let failing = shop.failing().await;
+    let brief = (&failing["items"][0]["client_id"], &failing["items"][0]["last_outcome"], &failing["items_left_off"]);
+    assert_eq!(brief, (&json!(shop.client_id), &json!("http_status"), &json!(0)), "{failing}");
+
     // One tries it, and fails: that is no turn.
     shop.receiver.answer_with(Reply::HeldStatus(503));
     let tried = shop.sees("it is tried", |seen| seen["breaker"] == "half_open" && seen["in_flight"] == 1).await;
@@ -104,6 +113,7 @@ async fn a_breaker_is_seen_to_open_to_try_and_to_close_and_the_log_says_each_tur
     shop.receiver.release(1_000);
     let closed = shop.sees("all is delivered", |seen| seen["breaker"] == "closed" && seen["pending"] == 0).await;
     assert_eq!((&closed["last_outcome"], &closed["dead"]), (&json!("delivered"), &json!(0)));
+    assert_eq!(shop.failing().await, json!({"items": [], "items_left_off": 0}));
     let is_said = async || Ok((shop.said(RECOVERS) == 1).then_some(()));
     until("the log says that it recovers", SOON, is_said).await.expect("it does");
     assert_eq!((shop.said(FAILS), shop.said(RECOVERS)), (1, 1), "once for each turn, not for each attempt");

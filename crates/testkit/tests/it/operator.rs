@@ -4,6 +4,7 @@ mod applications;
 mod callbacks;
 mod calls;
 mod convert_orders;
+mod deployment;
 mod documented;
 mod doors;
 mod endpoints;

@@ -6,8 +6,8 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{
-    ApplicationRow, ApplicationView, CommitError, Cursor, EndpointSettings, MerchantRow, SecretRow, SignatureEncoding,
-    Vocabulary,
+    ApplicationFilter, ApplicationRow, ApplicationView, CommitError, Cursor, EndpointSettings, MerchantRow, SecretRow,
+    SignatureEncoding, Vocabulary,
 };
 use serde_json::json;
 
@@ -119,10 +119,12 @@ pub async fn find_application(app: &App, client_id: &str) -> Result<ApplicationV
     found.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
 }
 
-/// Applications in the order they were made: all, or of one merchant. `after`: the number of the last one seen.
+/// Applications in the order they were made: all, or of one merchant, or whose callbacks are turned on or off. `after`: the number of the last one
+/// seen.
 pub async fn list_applications(
     app: &App,
     merchant: Option<&str>,
+    callback_enabled: Option<bool>,
     after: Option<i64>,
     limit: u32,
 ) -> Result<Vec<ApplicationView>, AppError> {
@@ -130,7 +132,7 @@ pub async fn list_applications(
         None => None,
         Some(id) => Some(find_merchant(app, id).await?.no),
     };
-    Ok(app.store.applications(merchant, Cursor { after, limit }).await?)
+    Ok(app.store.applications(ApplicationFilter { merchant, callback_enabled }, Cursor { after, limit }).await?)
 }
 
 /// What becomes of a field that can be absent.

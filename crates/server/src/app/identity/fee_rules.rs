@@ -1,6 +1,7 @@
 //! All versions of a sub-account's rule, for operators.
 
 use countersign_domain::rules::{self, Newer, RuleState, RuleVersion};
+use countersign_domain::time::UnixMillis;
 use countersign_store::Store;
 use countersign_store::contract::Cursor;
 
@@ -8,40 +9,50 @@ use super::merchants::find_sub_account;
 use crate::app::App;
 use crate::app::error::AppError;
 
-/// Versions read at once.
-const CHUNK: u32 = 500;
+/// Where a page of versions ended: its last one, and what the one before that must know of those made after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RulePlace {
+    /// The last version of the page.
+    pub version_no: i64,
+    /// When it was made.
+    pub made_at: UnixMillis,
+    /// When the first version starts, of it and those after it, that is not invalidated.
+    pub starts_at: UnixMillis,
+    /// When the newest version of all was made. Another node's clock may be ahead of ours, and states are not asked for before it.
+    pub newest_at: UnixMillis,
+}
 
-/// Versions newest first, with their states now. `after`: the `version_no` of the last one seen.
-///
-/// A version's state depends on the ones made after it, so a later page reads the earlier ones again.
+/// A version and its state, and where it stands.
+#[derive(Clone, Debug)]
+pub struct SeenVersion {
+    /// The version.
+    pub version: RuleVersion,
+    /// Its state now.
+    pub state: RuleState,
+    /// Where a page ends that ends with it.
+    pub place: RulePlace,
+}
+
+/// Versions newest first, with their states now. `after`: where the page before ended.
 pub async fn rule_versions(
     app: &App,
     sub_merchant_id: &str,
-    after: Option<i64>,
+    after: Option<RulePlace>,
     limit: u32,
-) -> Result<Vec<(RuleVersion, RuleState)>, AppError> {
+) -> Result<Vec<SeenVersion>, AppError> {
     let sub = find_sub_account(app, sub_merchant_id).await?;
-    let mut now = app.clock.now();
-    let mut newer = Newer::NONE;
-    let mut found = Vec::new();
-    let mut seen: Option<i64> = None;
-    loop {
-        let chunk = app.store.rule_versions(sub.tenant, sub.no, Cursor { after: seen, limit: CHUNK }).await?;
-        for version in &chunk {
-            // Another node's clock may be ahead of ours.
-            now = now.max(version.created_at);
-            let state = rules::state(version, newer, now);
-            newer = newer.and(version);
-            if after.is_none_or(|after| version.version_no < after) {
-                found.push((version.clone(), state));
-            }
-            if found.len() >= limit as usize {
-                return Ok(found);
-            }
-        }
-        match chunk.last() {
-            Some(last) if chunk.len() >= CHUNK as usize => seen = Some(last.version_no),
-            Some(_) | None => return Ok(found),
-        }
-    }
+    let page = Cursor { after: after.map(|place| place.version_no), limit };
+    let versions = app.store.rule_versions(sub.tenant, sub.no, page).await?;
+    let mut newer = after.map_or(Newer::NONE, |place| Newer::of_instants((place.made_at, place.starts_at)));
+    let newest_at = after.map(|place| place.newest_at).or(versions.first().map(|version| version.created_at));
+    let Some(newest_at) = newest_at else { return Ok(Vec::new()) };
+    let now = app.clock.now().max(newest_at);
+    let seen = versions.into_iter().filter_map(|version| {
+        let state = rules::state(&version, newer, now);
+        newer = newer.and(&version);
+        let (made_at, starts_at) = newer.instants()?;
+        let place = RulePlace { version_no: version.version_no, made_at, starts_at, newest_at };
+        Some(SeenVersion { version, state, place })
+    });
+    Ok(seen.collect())
 }

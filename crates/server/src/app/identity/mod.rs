@@ -11,7 +11,7 @@ pub use applications::{
     list_applications, update_application,
 };
 pub use callbacks::{Switch, switch_callbacks};
-pub use fee_rules::rule_versions;
+pub use fee_rules::{RulePlace, SeenVersion, rule_versions};
 pub use merchants::{
     Listed, MerchantChange, NewMerchant, Standing, create_merchant, find_merchant, find_sub_account, list_merchants,
     update_merchant,

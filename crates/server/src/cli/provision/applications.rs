@@ -20,6 +20,17 @@ const APPLICATION_COLUMNS: &[&str] = &[
     "created_at",
 ];
 
+const FAILING_COLUMNS: &[&str] = &[
+    "client_id",
+    "breaker",
+    "breaker_until",
+    "attempts_at_once",
+    "attempts_at_once_max",
+    "in_flight",
+    "last_attempt_at",
+    "last_outcome",
+];
+
 /// Applications.
 #[derive(Debug, Subcommand)]
 pub enum Application {
@@ -42,6 +53,9 @@ pub enum Application {
         /// Only of this merchant, institution or sub-account
         #[arg(long, visible_alias = "merchant", value_name = "ID")]
         merchant_id: Option<String>,
+        /// Only those whose callbacks are turned on, or off
+        #[arg(long, value_name = "true|false")]
+        callback_enabled: Option<bool>,
         /// Which page.
         #[command(flatten)]
         page: PageArgs,
@@ -53,6 +67,12 @@ pub enum Application {
     },
     /// Change an application
     Update(Box<UpdateArgs>),
+    /// List endpoints that did not take what they got last, as the node that is asked sees them
+    Failing {
+        /// At most so many: 1 to 500, default 50
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
+        limit: Option<u32>,
+    },
     /// Show how its callbacks fare: what waits, what is dead, and how its endpoint stands
     Callbacks {
         /// Which: its ClientId
@@ -189,8 +209,12 @@ impl IntoCall for Application {
                     .text("callback_url", callback_url.as_deref());
                 endpoint.on(call)
             }
-            Self::List { merchant_id, page } => {
-                Call::list("/applications", APPLICATION_COLUMNS).query("merchant_id", merchant_id.clone()).page(page)
+            Self::List { merchant_id, callback_enabled, page } => Call::list("/applications", APPLICATION_COLUMNS)
+                .query("merchant_id", merchant_id.clone())
+                .query("callback_enabled", callback_enabled.map(|on| on.to_string()))
+                .page(page),
+            Self::Failing { limit } => {
+                Call::list("/callbacks/failing", FAILING_COLUMNS).query("limit", limit.map(|limit| limit.to_string()))
             }
             Self::Show { client_id } => Call::new(Method::GET, format!("/applications/{}", escaped(client_id))),
             Self::Update(args) => changes_something(args.call())?,
@@ -212,6 +236,7 @@ impl IntoCall for Application {
             Self::TestCallback { client_id } => delivered(client_id, answer),
             Self::Create { .. }
             | Self::List { .. }
+            | Self::Failing { .. }
             | Self::Show { .. }
             | Self::Update(_)
             | Self::Callbacks { .. }

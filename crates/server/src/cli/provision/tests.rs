@@ -14,6 +14,8 @@ fn call(words: &str) -> Call {
         Command::Application(group) => group.command.call(),
         Command::Secret(group) => group.command.call(),
         Command::Token(group) => group.command.call(),
+        Command::Node(group) => group.command.call(),
+        Command::Delivery(group) => group.command.call(),
         Command::Event(group) => group.command.call(),
         Command::FeeRule(group) => group.command.call(),
         Command::ConvertOrder(group) => group.command.call(),
@@ -63,6 +65,9 @@ fn each_command_about_identities_makes_its_call() {
         ("token revoke T", "DELETE /tokens/T"),
         ("token list --limit 2", "GET /tokens limit=2"),
         ("token show T", "GET /tokens/T"),
+        ("node list", "GET /nodes"),
+        ("delivery show", "GET /delivery"),
+        ("delivery release", "POST /delivery/release {}"),
         ("secret retire A S", "POST /applications/A/secrets/S/retire {}"),
         ("secret rotate A", "POST /applications/A/secrets {}"),
         ("secret rotate A --overlap-s 60", r#"POST /applications/A/secrets {"overlap_s":60}"#),
@@ -112,6 +117,9 @@ fn each_command_about_applications_makes_its_call() {
         ("application test-callback A", "POST /applications/A/callbacks/test {}"),
         ("application list", "GET /applications"),
         ("application list --merchant-id M --limit 2", "GET /applications merchant_id=M limit=2"),
+        ("application list --callback-enabled false", "GET /applications callback_enabled=false"),
+        ("application failing", "GET /callbacks/failing"),
+        ("application failing --limit 3", "GET /callbacks/failing limit=3"),
         ("application show A", "GET /applications/A"),
     ];
     for (words, wanted) in table {

@@ -71,6 +71,7 @@ contract! {
         a_base_is_any_earlier_version,
         markups_come_back_digit_for_digit,
         versions_are_paged_newest_first,
+        among_very_many_versions_a_page_and_a_head_as_of_an_instant_are_found,
         a_rule_of_nobody_is_refused,
         a_malformed_version_is_refused,
         a_page_is_ordered_by_id_then_version,

@@ -7,7 +7,8 @@ use countersign_domain::delivery::Schedule;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, TenantNo};
 use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::{
-    ApplicationRow, Cursor, EndpointSettings, MerchantKind, Role, SecretRow, SignatureEncoding, TokenRow, Vocabulary,
+    ApplicationFilter, ApplicationRow, Cursor, EndpointSettings, MerchantKind, Role, SecretRow, SignatureEncoding,
+    TokenRow, Vocabulary,
 };
 use countersign_store::{AnyStore, Store};
 
@@ -117,19 +118,27 @@ pub async fn applications_are_listed_by_number(store: Any) {
     let third = application(ApplicationNo(150), "app_three", INSTITUTION, TENANT);
     commit(&*store, vec![Write::InsertApplication(Box::new(third))]).await;
     commit(&*store, vec![Write::InsertSecret(Box::new(secret("sec_1", APP, 1)))]).await;
-    let list = |of, after, limit| {
-        let store = Arc::clone(&store);
-        async move { store.applications(of, Cursor { after, limit }).await.expect("reads") }
+    let fourth = ApplicationRow { callback_enabled: false, ..application(ApplicationNo(160), "app_four", SUB, TENANT) };
+    commit(&*store, vec![Write::InsertApplication(Box::new(fourth))]).await;
+    let list = |merchant, callback_enabled, after, limit| {
+        let (store, filter) = (Arc::clone(&store), ApplicationFilter { merchant, callback_enabled });
+        async move { store.applications(filter, Cursor { after, limit }).await.expect("reads") }
     };
     let ids = |views: Vec<countersign_store::contract::ApplicationView>| {
         views.into_iter().map(|v| (v.application.client_id, v.secrets.len())).collect::<Vec<_>>()
     };
     let entry = |id: &str, secrets| (id.to_owned(), secrets);
-    let everything = [entry("app_one", 1), entry("app_three", 0), entry("app_two", 0)];
-    assert_eq!(ids(list(None, None, 10).await), everything);
-    assert_eq!(ids(list(None, Some(100), 1).await), everything[1..2]);
-    assert_eq!(ids(list(Some(INSTITUTION), None, 10).await), everything[..2]);
-    assert!(list(Some(SUB), None, 10).await.is_empty());
+    let everything = [entry("app_one", 1), entry("app_three", 0), entry("app_four", 0), entry("app_two", 0)];
+    assert_eq!(ids(list(None, None, None, 10).await), everything);
+    assert_eq!(ids(list(None, None, Some(100), 1).await), everything[1..2]);
+    assert_eq!(ids(list(Some(INSTITUTION), None, None, 10).await), everything[..2]);
+    assert_eq!(ids(list(Some(INSTITUTION), None, Some(100), 10).await), everything[1..2]);
+    assert_eq!(ids(list(None, Some(false), None, 10).await), everything[2..3]);
+    assert!(list(None, Some(false), Some(160), 10).await.is_empty());
+    assert_eq!(ids(list(None, Some(true), Some(100), 10).await), [everything[1].clone(), everything[3].clone()]);
+    assert_eq!(ids(list(Some(SUB), Some(false), None, 10).await), everything[2..3]);
+    assert!(list(Some(SUB), Some(true), None, 10).await.is_empty());
+    assert!(list(Some(INSTITUTION), Some(false), None, 10).await.is_empty());
 }
 
 pub async fn secret_ids_are_new(store: Any) {

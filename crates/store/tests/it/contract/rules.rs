@@ -127,6 +127,26 @@ pub async fn versions_are_paged_newest_first(store: Any) {
     assert_eq!(seen, [7, 6, 5, 4, 3, 2, 1]);
 }
 
+pub async fn among_very_many_versions_a_page_and_a_head_as_of_an_instant_are_found(store: Any) {
+    commit(&*store, vec![Write::InsertMerchant(Box::new(sub(11, "sub-b")))]).await;
+    // Three in each second, so that some share their instant with one that a walk begins at.
+    let made = |no| RuleVersion { created_at: at(1_000 * (1 + no / 3)), ..version(no) };
+    for no in 1..=200 {
+        commit(&*store, vec![append(SUB, made(no)), append(MerchantNo(11), made(no))]).await;
+    }
+    for second in 0..=70 {
+        let last = (1..=200).rev().map(made).find(|version| version.created_at <= at(1_000 * second));
+        let found = store.rule_head(TENANT, SUB, Some(at(1_000 * second))).await.expect("reads");
+        assert_eq!(found.map(|head| head.last), last, "made by second {second}");
+    }
+    for before in [1, 2, 63, 64, 65, 66, 127, 128, 129, 192, 193, 200, 201, i64::MAX] {
+        let page = Cursor { after: Some(before), limit: 3 };
+        let found = store.rule_versions(TENANT, SUB, page).await.expect("reads");
+        let wanted: Vec<i64> = (1..=200).rev().filter(|no| *no < before).take(3).collect();
+        assert_eq!(found.iter().map(|version| version.version_no).collect::<Vec<_>>(), wanted, "before {before}");
+    }
+}
+
 pub async fn a_rule_of_nobody_is_refused(store: Any) {
     unfit(&*store, vec![append(MerchantNo(404), version(1))]).await;
     assert_eq!(store.rule_head(TENANT, MerchantNo(404), None).await.expect("reads"), None);

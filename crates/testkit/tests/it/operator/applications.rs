@@ -41,7 +41,14 @@ async fn applications_are_listed_all_or_of_one_merchant() {
         items.iter().map(|i| i["client_id"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(ids(all_pages(&house, "/applications", 1).await), [first.clone(), second.clone()]);
-    assert_eq!(ids(all_pages(&house, "/applications?merchant_id=m2", 1).await), [second]);
+    assert_eq!(ids(all_pages(&house, "/applications?merchant_id=m2", 1).await), [second.as_str()]);
+    let paused = async |more: &str| ids(all_pages(&house, &format!("/applications?callback_enabled={more}"), 1).await);
+    assert_eq!(paused("false").await, [] as [&str; 0]);
+    house.post(&format!("/applications/{second}/callbacks/pause"), json!({})).await.ok();
+    assert_eq!(paused("false").await, [second.as_str()]);
+    assert_eq!(paused("true").await, [first.as_str()]);
+    assert_eq!(paused("false&merchant_id=m2").await, [second.as_str()]);
+    assert_eq!(paused("false&merchant_id=m1").await, [] as [&str; 0]);
     assert_eq!(house.get(&format!("/applications/{first}")).await.ok().json()["merchant_id"], "m1");
     house.get("/applications/app_nobody").await.refused(404, "400404", "app_nobody");
     house.get("/applications?merchant_id=nobody").await.refused(404, "400404", "nobody");

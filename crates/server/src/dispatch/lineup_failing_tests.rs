@@ -1,0 +1,35 @@
+//! Which endpoints did not take what they got last.
+
+use countersign_domain::lanes::Lane;
+
+use super::*;
+
+#[test]
+fn endpoints_that_fail_are_listed_by_their_breaker_and_then_the_last_that_was_tried_and_those_of_other_nodes_are_not() {
+    let mut bench = Bench::new(64, 8);
+    let outcomes =
+        [(101, Outcome::Timeout, 1), (102, Outcome::Delivered, 2), (103, Outcome::Fail, 3), (104, Outcome::Fail, 4)];
+    bench.emit_all(outcomes.map(|(of, ..)| event(of, of)));
+    assert_eq!(bench.begun(NOW).len(), 4);
+    for (of, outcome, ms) in outcomes {
+        bench.lineup.knows(ApplicationNo(of), &format!("app_{of}"), 1, ALLOWS);
+        bench.lineup.came(ApplicationNo(of), later(ms), outcome);
+    }
+    let list = |bench: &Bench, lanes, most| {
+        let (found, left_off) = bench.lineup.failing(lanes, later(5), most);
+        (found.iter().map(|(client_id, _)| client_id.to_string()).collect::<Vec<_>>(), left_off)
+    };
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(list(&bench, LaneSet::ALL, 9), (named(&["app_104", "app_103", "app_101"]), 0));
+    bench.emit_all((1..=20).map(|no| event(no, 101)));
+    bench.land(101, Sign::Bad, Some(later(60_000)), NOW);
+    for _ in 0..4 {
+        for no in bench.begun(NOW) {
+            bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
+        }
+    }
+    assert_eq!(list(&bench, LaneSet::ALL, 9).0[0], "app_101", "its breaker is open");
+    assert_eq!(list(&bench, LaneSet::ALL, 2), (named(&["app_101", "app_104"]), 1));
+    let lane = |of| Lane::of(ApplicationNo(of));
+    assert_eq!(list(&bench, [lane(102), lane(103)].into_iter().collect(), 9), (named(&["app_103"]), 0));
+}

@@ -1,0 +1,31 @@
+//! Texts of the lists of merchants and applications; [`super::statements`] gives them their names. A condition that may be open keeps its index from
+//! being used, so each way of asking has a text of its own. Behind $1, at most $2.
+
+pub(super) const APPLICATIONS: &str = application_select!(
+    "(SELECT * FROM application WHERE application_no > $1 AND ($3::boolean IS NULL OR callback_enabled = $3) \
+     ORDER BY application_no LIMIT $2)"
+);
+pub(super) const APPLICATIONS_OF: &str = application_select!(
+    "(SELECT * FROM application WHERE merchant_no = $4 AND application_no > $1 \
+     AND ($3::boolean IS NULL OR callback_enabled = $3) ORDER BY application_no LIMIT $2)"
+);
+pub(super) const APPLICATIONS_PAUSED: &str = application_select!(
+    "(SELECT * FROM application WHERE NOT callback_enabled AND application_no > $1 ORDER BY application_no LIMIT $2)"
+);
+
+/// Merchants whose rows keep this condition.
+macro_rules! merchants {
+    ($condition:literal) => {
+        concat!(
+            "SELECT ",
+            merchant_columns!(),
+            " FROM merchant m WHERE ",
+            $condition,
+            " AND m.merchant_no > $1 ORDER BY m.merchant_no LIMIT $2"
+        )
+    };
+}
+
+pub(super) const MERCHANTS: &str = merchants!("true");
+pub(super) const MERCHANTS_UNDER: &str = merchants!("m.tenant_no = $4 AND ($3::text IS NULL OR m.kind = $3)");
+pub(super) const MERCHANTS_OF_KIND: &str = merchants!("m.kind = $3");
