@@ -23,7 +23,7 @@ fn endpoints_that_fail_are_listed_by_their_breaker_and_then_the_last_that_was_tr
     assert_eq!(list(&bench, LaneSet::ALL, 9), (named(&["app_104", "app_103", "app_101"]), 0));
     bench.emit_all((1..=20).map(|no| event(no, 101)));
     bench.land(101, Sign::Bad, Some(later(60_000)), NOW);
-    for _ in 0..4 {
+    for _ in 0..8 {
         for no in bench.begun(NOW) {
             bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
         }
