@@ -101,6 +101,16 @@ impl DeliveryState {
 }
 
 impl DeliveryState {
+    /// As it stands, whatever the row says that is late: what is open is pending where callbacks go out, and held where they do not.
+    #[must_use]
+    pub const fn standing(self, goes_out: bool) -> Self {
+        match self {
+            Self::Pending | Self::Held if goes_out => Self::Pending,
+            Self::Pending | Self::Held => Self::Held,
+            Self::Delivered | Self::Dead => self,
+        }
+    }
+
     /// Whether nothing more is sent, unless by hand.
     pub const fn is_over(self) -> bool {
         match self {

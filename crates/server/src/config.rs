@@ -322,7 +322,10 @@ impl Config {
             return refused("timestamp_tolerance_ms must be from 1 to 3600000 (an hour)");
         }
         if self.rule_zone().is_none() {
-            return refused(format!("rule_timezone: {:?} is no IANA time zone", self.rule_timezone));
+            return refused(format!(
+                "rule_timezone: {:?} is no IANA time zone, such as \"UTC\" or \"Asia/Singapore\"",
+                self.rule_timezone
+            ));
         }
         if !log::is_filter(&self.log_level) {
             return refused(format!(

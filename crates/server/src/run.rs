@@ -300,7 +300,7 @@ fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
-    listen().with_context(|| format!("{setting} {address} cannot be used"))
+    listen().map_err(|error| anyhow!("{setting} {}", listen::cannot_listen(address, &error)))
 }
 
 fn certificate(config: &Config) -> anyhow::Result<Option<Renewal>> {

@@ -5,14 +5,15 @@
 
 use countersign_domain::delivery::DeliveryState;
 
-use crate::contract::{EventFilter, EventRow};
+use crate::contract::{EventFilter, EventRow, StoreError};
 use crate::payment_listing::{Asked, Value};
+use crate::read::{self, Columns, EVENT_COLUMNS, Fields};
 use crate::words;
 
 /// A page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventPage {
-    /// At most as many as were asked for.
+    /// At most as many as were asked for. The state of each is as it stands: what is open is held or pending by its application as it is now.
     pub events: Vec<EventRow>,
     /// Behind which event the next page begins; none: there is nothing more. A page may hold fewer events than asked for, or none, and yet
     /// not be the last one: so many are looked at and no more.
@@ -90,7 +91,8 @@ impl EventFilter {
         let edge = led_to.get(looked_max.saturating_sub(1)).filter(|_| led_to.len() > looked_max).map(|e| e.no.0);
         let is_meant = |event: &&EventRow| is_own(event) && self.state.is_none_or(|wanted| stands(event) == wanted);
         let meant = led_to.iter().copied().take(looked_max).filter(is_meant);
-        page(meant.take(limit as usize + 1).cloned().collect(), limit, edge)
+        let as_it_stands = |event: &EventRow| EventRow { state: stands(event), ..event.clone() };
+        page(meant.take(limit as usize + 1).map(as_it_stands).collect(), limit, edge)
     }
 }
 
@@ -233,6 +235,13 @@ impl Listing {
 /// The end of a look as [`Listing::edge`] found it, of numbers and places: the last event's that is looked at, if there is one behind it.
 pub(crate) fn edge(found: &[(i64, i64)]) -> Option<(i64, i64)> {
     found.first().copied().filter(|_| found.len() > 1)
+}
+
+/// A listed event, behind whose columns stands whether its application's callbacks go out.
+pub(crate) fn standing<R: Columns>(row: &R) -> Result<EventRow, StoreError> {
+    let event = read::event(row)?;
+    let goes_out = Fields::new(row, "delivery", EVENT_COLUMNS, 1).flag()?;
+    Ok(EventRow { state: event.state.standing(goes_out), ..event })
 }
 
 /// The page of what was found, which is one event more than was asked for where there are more. `edge`: the last one that was looked at.

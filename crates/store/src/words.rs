@@ -15,6 +15,8 @@ macro_rules! goes_out {
     };
 }
 
+pub(crate) use goes_out;
+
 /// Numbers are drawn before their event is committed, so an earlier event of the same bizId may have a number that is later by
 /// about the time of a commit, in ms.
 const NUMBER_SLACK_MS: i64 = 10_000;

@@ -1,6 +1,5 @@
 //! Callback events: what happened, that it is owed, and what became of it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
@@ -253,13 +252,16 @@ async fn goes_out(app: &App, client_id: &str) -> Result<bool, AppError> {
     Ok(app.store.application(client_id).await?.is_some_and(|view| view.goes_out()))
 }
 
-/// What is open goes by its application as it is now: a large backlog is held or released in portions, and some rows are late.
+/// An open event as it stands: pending, and due by now where its row is late; or held. What is open goes by its application as it is now: a large
+/// backlog is held or released in portions, and some rows are late.
 fn as_it_stands(event: EventRow, goes_out: bool, now: UnixMillis) -> EventRow {
-    match event.state {
-        DeliveryState::Pending if !goes_out => EventRow { state: DeliveryState::Held, due_at: None, ..event },
-        DeliveryState::Held if goes_out => EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event },
-        DeliveryState::Pending | DeliveryState::Held | DeliveryState::Delivered | DeliveryState::Dead => event,
-    }
+    let state = event.state.standing(goes_out);
+    let due_at = match state {
+        DeliveryState::Pending => event.due_at.or(Some(now)),
+        DeliveryState::Held => None,
+        DeliveryState::Delivered | DeliveryState::Dead => event.due_at,
+    };
+    EventRow { state, due_at, ..event }
 }
 
 fn no_event(event_id: SortedId) -> AppError {
@@ -269,15 +271,9 @@ fn no_event(event_id: SortedId) -> AppError {
 /// Events, newest first. `after`: the number of the last one seen, which age may have freed since.
 pub async fn list(app: &App, filter: EventFilter, after: Option<i64>, limit: u32) -> Result<EventPage, AppError> {
     let EventPage { events, next } = app.store.events(filter, Cursor { after, limit }, LOOKED_MAX).await?;
-    let mut known: HashMap<String, bool> = HashMap::new();
-    for row in events.iter().filter(|row| is_open(row.state)) {
-        if !known.contains_key(&row.client_id) {
-            known.insert(row.client_id.clone(), goes_out(app, &row.client_id).await?);
-        }
-    }
     let now = app.clock.now();
     let stands = |row: EventRow| {
-        let goes_out = known.get(&row.client_id).is_some_and(|goes_out| *goes_out);
+        let goes_out = row.state == DeliveryState::Pending;
         as_it_stands(row, goes_out, now)
     };
     Ok(EventPage { events: events.into_iter().map(stands).collect(), next })

@@ -348,7 +348,7 @@ fn examine_address(about: &'static str, address: SocketAddr, is_served: Option<b
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             findings.note(Verdict::Warn, about, format!("{address} is in use, perhaps by a running server"));
         }
-        Err(error) => findings.note(Verdict::Fail, about, format!("{address} cannot be used: {error}")),
+        Err(error) => findings.note(Verdict::Fail, about, listen::cannot_listen(address, &error)),
     }
 }
 

@@ -116,7 +116,7 @@ impl Layers {
             }
             None => self.table.get_mut(setting),
         };
-        let Some(slot) = slot else { return refused(format!("{origin}: there is no setting {name}")) };
+        let Some(slot) = slot else { return refused(unknown(origin, &name)) };
         *slot = read_as(slot, text, origin)?;
         self.set_by.insert(name, origin.to_owned());
         Ok(())
@@ -254,7 +254,7 @@ fn lay_table(
     for (name, value) in over {
         let full = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         match (table.get_mut(&name), value) {
-            (None, _) => return refused(format!("{origin}: there is no setting {full}")),
+            (None, _) => return refused(unknown(origin, &full)),
             (Some(Value::Table(inner)), Value::Table(over)) => lay_table(inner, over, origin, &full, set_by)?,
             (Some(known), value) if known.same_type(&value) => {
                 *known = value;
@@ -301,4 +301,8 @@ fn read_as(known: &Value, text: &str, origin: &str) -> Result<Value, ConfigRefus
         Value::Table(_) => refused(format!("{origin}: this is a section; name one of its settings after __")),
         Value::Float(_) | Value::Datetime(_) => Err(bad()),
     }
+}
+
+fn unknown(origin: &str, name: &str) -> String {
+    format!("{origin}: there is no setting {name}; `countersign config --shipped` prints all of them")
 }

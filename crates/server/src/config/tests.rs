@@ -86,10 +86,12 @@ fn lists_in_the_environment_are_written_with_commas() {
 #[test]
 fn what_is_no_setting_is_refused_by_name() {
     let said = |file: &str, pairs: &[(&str, &str)]| load(file, pairs, &[]).expect_err("it is refused");
-    assert!(said("rate_limit = 5", &[]).ends_with("there is no setting rate_limit"));
-    assert!(said("[limits]\nconections = 5", &[]).ends_with("there is no setting limits.conections"));
-    assert_eq!(said("", &[("COUNTERSIGN_RATE_LIMIT", "5")]), "COUNTERSIGN_RATE_LIMIT: there is no setting rate_limit");
-    assert_eq!(said("", &[("COUNTERSIGN_LIMITS__X", "5")]), "COUNTERSIGN_LIMITS__X: there is no setting limits.x");
+    let none = |name: &str| format!(": there is no setting {name}; `countersign config --shipped` prints all of them");
+    assert!(said("rate_limit = 5", &[]).ends_with(&none("rate_limit")));
+    assert!(said("[limits]\nconections = 5", &[]).ends_with(&none("limits.conections")));
+    let of_environment = |name: &str| said("", &[(name, "5")]);
+    assert_eq!(of_environment("COUNTERSIGN_RATE_LIMIT"), format!("COUNTERSIGN_RATE_LIMIT{}", none("rate_limit")));
+    assert_eq!(of_environment("COUNTERSIGN_LIMITS__X"), format!("COUNTERSIGN_LIMITS__X{}", none("limits.x")));
     assert!(load("", &[("COUNTERSIGN_OPERATOR_TOKEN", "x"), ("COUNTERSIGN_SECRET", "y")], &[]).is_ok());
 }
 

@@ -3,7 +3,8 @@
 //! Invariant: nothing here knows what a request means.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,6 +49,19 @@ pub use crowd::Crowd;
 pub use expiry::Concern;
 pub use throng::{Throng, Turn};
 pub use upload::Upload;
+
+/// Why an address cannot be listened on, and what to do about it.
+pub fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there: end it, or choose another port",
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address: choose another one",
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE (docs/OPERATING.md, Under systemd)"
+        }
+        _ => return format!("{address} cannot be used: {error}"),
+    };
+    format!("{address} cannot be used: {why}")
+}
 
 /// How a listener treats its connections.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use super::*;
 const LARGE: usize = 64 * 1024 * 1024;
 
 /// A listener with one place; `/large` answers with [`LARGE`] bytes, every other path with two.
-async fn narrow() -> std::net::SocketAddr {
+async fn narrow() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let settings = ListenSettings {

@@ -178,7 +178,7 @@ fn begin_of_http_2(method: u8, path: &str, flags: u8) -> Vec<u8> {
 }
 
 /// The next frame: its kind, its flags, its stream.
-async fn next(peer: &mut TcpStream) -> std::io::Result<(u8, u8, u8)> {
+async fn next(peer: &mut TcpStream) -> io::Result<(u8, u8, u8)> {
     let mut head = [0; 9];
     peer.read_exact(&mut head).await?;
     let mut content = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];

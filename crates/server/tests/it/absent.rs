@@ -120,7 +120,10 @@ fn doctor_fails_where_serve_refuses() {
     let at = ["--data", "data", "--listen", &address, "--operator-listen", "127.0.0.1:0"];
     let (said, _) = place.ends(&[&["doctor"], &at[..]].concat(), 1);
     assert!(said.contains(&format!("fail  listen       {address} is in use by another program")), "{said}");
-    place.ends(&[&["serve"], &at[..]].concat(), 1);
+    let (_, said) = place.ends(&[&["serve"], &at[..]].concat(), 1);
+    let wanted =
+        format!("listen {address} cannot be used: another program listens there: end it, or choose another port\n");
+    assert!(said.ends_with(&wanted), "{said}");
     // A server that runs on the folder has it: that is as it should be.
     let _serving = place.serve(&[]);
     let (said, _) = place.ends(&[&["doctor"], &at[..]].concat(), 0);

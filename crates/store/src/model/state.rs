@@ -323,12 +323,8 @@ impl State {
     /// The state as it is to be: what is open goes by whether the application's callbacks go out.
     pub(super) fn stands(&self, event: &EventRow) -> DeliveryState {
         let goes_out =
-            || self.applications.get(&event.application).is_some_and(|a| self.view(a).is_ok_and(|v| v.goes_out()));
-        match event.state {
-            DeliveryState::Pending | DeliveryState::Held if goes_out() => DeliveryState::Pending,
-            DeliveryState::Pending | DeliveryState::Held => DeliveryState::Held,
-            over @ (DeliveryState::Delivered | DeliveryState::Dead) => over,
-        }
+            self.applications.get(&event.application).is_some_and(|a| self.view(a).is_ok_and(|v| v.goes_out()));
+        event.state.standing(goes_out)
     }
 
     /// Uses of a secret since a minute.

@@ -8,7 +8,7 @@ use super::queries::Found;
 use super::readers::Readers;
 use super::rows;
 use crate::contract::{Cursor, EventFilter};
-use crate::event_list::{EventPage, Lead, Listing, Walk, Way, edge, page};
+use crate::event_list::{EventPage, Lead, Listing, Walk, Way, edge, page, standing};
 
 /// Of the application that is asked for. What is an application's is found by its tenant, too, with which the indexes begin.
 macro_rules! own {
@@ -46,7 +46,7 @@ pub(super) async fn events(from: &Readers, filter: EventFilter, cursor: &Cursor,
         end = edge(&listed(from, "", asked).await?.iter().map(read).collect::<Found<Vec<_>>>()?);
     }
     let found = listed(from, "", listing.rows(end.map(|(_, place)| place), cursor.limit)).await?;
-    let found = found.iter().map(rows::event).collect::<Found<Vec<_>>>()?;
+    let found = found.iter().map(standing).collect::<Found<Vec<_>>>()?;
     Ok(page(found, cursor.limit, end.map(|(no, _)| no)))
 }
 

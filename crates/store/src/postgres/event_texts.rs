@@ -1,8 +1,10 @@
 //! Texts of the lists of events for operators, to which what is asked for is added, and of what is old enough to be freed.
 
+use crate::words::goes_out;
+
 macro_rules! listed {
     ($from:literal) => {
-        concat!("SELECT ", event_columns!(), $from)
+        concat!("SELECT ", event_columns!(), ", coalesce(", goes_out!(), ", false)", $from)
     };
 }
 

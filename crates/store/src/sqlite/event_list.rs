@@ -6,11 +6,12 @@ use super::payment_order::values;
 use super::queries::{Found, event_columns, many};
 use super::rows;
 use crate::contract::{Cursor, EventFilter};
-use crate::event_list::{EventPage, Lead, Listing, Walk, Way, edge, page};
+use crate::event_list::{EventPage, Lead, Listing, Walk, Way, edge, page, standing};
+use crate::words::goes_out;
 
 macro_rules! rows {
     ($from:literal) => {
-        concat!("SELECT ", event_columns!(), $from)
+        concat!("SELECT ", event_columns!(), ", coalesce(", goes_out!(), ", false) ", $from)
     };
 }
 
@@ -69,7 +70,7 @@ pub(super) fn events(conn: &Connection, filter: EventFilter, cursor: &Cursor, lo
         end = edge(&many(conn, &sql, params_from_iter(values(asked)), read)?);
     }
     let (sql, asked) = listing.rows(end.map(|(_, place)| place), cursor.limit);
-    let found = many(conn, &sql, params_from_iter(values(asked)), rows::event)?;
+    let found = many(conn, &sql, params_from_iter(values(asked)), |row| standing(row))?;
     Ok(page(found, cursor.limit, end.map(|(no, _)| no)))
 }
 

@@ -419,6 +419,7 @@ pub async fn what_is_open_is_listed_as_its_application_stands(store: Any) {
         async move {
             let filter = EventFilter { state: Some(state), ..EventFilter::default() };
             let rows = store.events(filter, Cursor { after: None, limit: 10 }, 100).await.expect("reads");
+            assert!(rows.events.iter().all(|event| event.state == state), "each says so: {rows:?}");
             rows.events.into_iter().map(|e| e.no.0).collect::<Vec<_>>()
         }
     };
