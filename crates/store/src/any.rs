@@ -14,7 +14,7 @@ use crate::backlog::{Backlog, Backlogs, DeadRow, Waiting};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
-    ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
+    ApplicationFilter, ApplicationView, Asker, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
     EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
     SealedSecret, Store, StoreError, TokenRow, TurningRow,
 };
@@ -201,8 +201,13 @@ impl Store for AnyStore {
         either!(self, s => s.application_revision(client_id).await)
     }
 
-    async fn applications(&self, filter: ApplicationFilter, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
-        either!(self, s => s.applications(filter, page).await)
+    async fn applications(
+        &self,
+        asker: Asker,
+        filter: ApplicationFilter,
+        page: Cursor,
+    ) -> Result<Vec<ApplicationView>, StoreError> {
+        either!(self, s => s.applications(asker, filter, page).await)
     }
 
     async fn secrets_not_under(
@@ -321,20 +326,22 @@ impl Store for AnyStore {
 
     async fn old_bytes(
         &self,
+        asker: Asker,
         begun_before: UnixMillis,
         most: u32,
         page: Cursor<TenantNo>,
     ) -> Result<Vec<OldBytes>, StoreError> {
-        either!(self, s => s.old_bytes(begun_before, most, page).await)
+        either!(self, s => s.old_bytes(asker, begun_before, most, page).await)
     }
 
     async fn old_events(
         &self,
+        asker: Asker,
         created_before: UnixMillis,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> Result<Vec<OldEvents>, StoreError> {
-        either!(self, s => s.old_events(created_before, most, page).await)
+        either!(self, s => s.old_events(asker, created_before, most, page).await)
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {

@@ -3,7 +3,7 @@
 /// Who asks for a long read. Each kind has places of its own: an operator who asks for lists without end keeps neither a merchant's list
 /// waiting nor a callback that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub enum Asker {
     /// The dispatcher and whatever else the server does by itself.
     Server,
     /// A merchant's program.

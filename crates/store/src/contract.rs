@@ -11,6 +11,7 @@ use countersign_domain::time::UnixMillis;
 use thiserror::Error;
 use tokio::sync::broadcast;
 
+pub use crate::asker::Asker;
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
 use crate::backlog::Backlogs;
 use crate::batch::{Batch, Committed, Conflict};
@@ -267,6 +268,7 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     /// Applications by number. `after` is an `ApplicationNo`.
     fn applications(
         &self,
+        asker: Asker,
         filter: ApplicationFilter,
         page: Cursor,
     ) -> impl Future<Output = Result<Vec<ApplicationView>, StoreError>> + Send;
@@ -388,6 +390,7 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     /// Of which tenants there are bytes of attempts that began before an instant, and how many, counted up to `most` for each.
     fn old_bytes(
         &self,
+        asker: Asker,
         begun_before: UnixMillis,
         most: u32,
         page: Cursor<TenantNo>,
@@ -397,6 +400,7 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     /// for among the first `most` and one more of each. An application of which none would go is among them: a page says how far the look came.
     fn old_events(
         &self,
+        asker: Asker,
         created_before: UnixMillis,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,

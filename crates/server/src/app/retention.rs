@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Batch, Write};
-use countersign_store::contract::{CommitError, Cursor};
+use countersign_store::contract::{Asker, CommitError, Cursor};
 use countersign_store::{Store as _, StoreError};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -108,7 +108,7 @@ async fn bytes_round(app: &App) -> Result<u64, StoreError> {
     let (mut after, mut portions) = (None, 0);
     let Some(begun_before) = before(app, app.policy.retention.attempt_bytes) else { return Ok(0) };
     loop {
-        let page = app.store.old_bytes(begun_before, 1, Cursor { after, limit: PAGE }).await?;
+        let page = app.store.old_bytes(Asker::Server, begun_before, 1, Cursor { after, limit: PAGE }).await?;
         let Some(last) = page.last() else { return Ok(portions) };
         after = Some(last.tenant);
         for old in &page {
@@ -122,7 +122,7 @@ async fn events_round(app: &App) -> Result<u64, StoreError> {
     let (mut after, mut portions) = (None, 0);
     let Some(created_before) = before(app, app.policy.retention.events) else { return Ok(0) };
     loop {
-        let page = app.store.old_events(created_before, 1, Cursor { after, limit: LOOKED_AT }).await?;
+        let page = app.store.old_events(Asker::Server, created_before, 1, Cursor { after, limit: LOOKED_AT }).await?;
         let Some(last) = page.last() else { return Ok(portions) };
         after = Some((last.tenant, last.application));
         for old in page.iter().filter(|old| old.events > 0) {
@@ -151,7 +151,8 @@ pub async fn report(app: &App) -> Result<Vec<Freeable>, AppError> {
     let (mut of_events, mut of_attempts) = (kind("events", events, Some(0)), kind("attempts", events, None));
     let mut after = None;
     while let Some(begun_before) = of_bytes.older_than {
-        let page = app.store.old_bytes(begun_before, COUNTED_MAX, Cursor { after, limit: PAGE }).await?;
+        let page =
+            app.store.old_bytes(Asker::Operator, begun_before, COUNTED_MAX, Cursor { after, limit: PAGE }).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.tenant);
         of_bytes.rows += page.iter().map(|old| old.rows).sum::<i64>();
@@ -159,7 +160,8 @@ pub async fn report(app: &App) -> Result<Vec<Freeable>, AppError> {
     }
     let mut after = None;
     while let Some(created_before) = of_events.older_than {
-        let page = app.store.old_events(created_before, COUNTED_MAX, Cursor { after, limit: PAGE }).await?;
+        let page =
+            app.store.old_events(Asker::Operator, created_before, COUNTED_MAX, Cursor { after, limit: PAGE }).await?;
         let Some(last) = page.last() else { break };
         after = Some((last.tenant, last.application));
         of_events.rows += page.iter().map(|old| old.events).sum::<i64>();

@@ -239,7 +239,7 @@ fn for_another(body: &[u8], environment: &BTreeMap<String, String>) -> Option<St
 mod tests {
     use super::*;
 
-    // The second known answer of docs/PROTOCOL.md.
+    // A known answer of crates/protocol/vectors/signing.json.
     const SECRET: &str = "sk_test_secret";
     const TIMESTAMP: &str = "1700000000000";
     const SIGNATURE: &str = "2ddbf4a0a71f9534ade9681692beb92c030239b50a9087eda8adb27b75c6e6d2dcf7bd8d1d441ec909efcd869e7985c7b1222f1a1374dc6db7cab7c6f46252c0";

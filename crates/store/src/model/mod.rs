@@ -28,7 +28,7 @@ use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
 use crate::contract::{
-    ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
+    ApplicationFilter, ApplicationView, Asker, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
     EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
     SealedSecret, SecretRow, Store, StoreError, TokenRow, TurningRow,
 };
@@ -143,7 +143,12 @@ impl Store for ModelStore {
         Ok(self.state().applications.values().find(|a| a.client_id == client_id).map(|a| a.revision))
     }
 
-    async fn applications(&self, of: ApplicationFilter, cursor: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
+    async fn applications(
+        &self,
+        _asker: Asker,
+        of: ApplicationFilter,
+        cursor: Cursor,
+    ) -> Result<Vec<ApplicationView>, StoreError> {
         let state = self.state();
         let rows = state.applications.values().filter(|a| {
             of.merchant.is_none_or(|m| a.merchant == m)
@@ -343,6 +348,7 @@ impl Store for ModelStore {
 
     async fn old_bytes(
         &self,
+        _asker: Asker,
         begun_before: UnixMillis,
         most: u32,
         page: Cursor<TenantNo>,
@@ -352,6 +358,7 @@ impl Store for ModelStore {
 
     async fn old_events(
         &self,
+        _asker: Asker,
         created_before: UnixMillis,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,

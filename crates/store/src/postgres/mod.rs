@@ -78,6 +78,7 @@ use line::Line;
 use nodes::Aside;
 use nonces::{Nonces, Settling};
 use pulse::Pulse;
+use queries::Found;
 use readers::Readers;
 use session::Dial;
 use settler::Settler;
@@ -127,7 +128,7 @@ impl PostgresStore {
     /// Connects, brings the schema up to date, and starts the lanes on the current runtime.
     ///
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
-    pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
+    pub async fn open(options: PostgresOptions) -> Found<Self> {
         let PostgresOptions {
             url,
             tls,
@@ -186,7 +187,7 @@ impl PostgresStore {
     }
 
     /// What would survive the loss of the primary, as it is now.
-    pub async fn durability(&self) -> Result<Durability, StoreError> {
+    pub async fn durability(&self) -> Found<Durability> {
         durability::durability(&self.dial).await
     }
 
@@ -234,11 +235,11 @@ impl Store for PostgresStore {
         answers
     }
 
-    async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
+    async fn reserve(&self, claim: &ClaimKey) -> Found<Claimed> {
         Ok(self.nonces.reserve(claim))
     }
 
-    async fn settle(&self, claim: ClaimKey) -> Result<Claimed, StoreError> {
+    async fn settle(&self, claim: ClaimKey) -> Found<Claimed> {
         nonces::settle(&self.nonces, &self.settling, &claim).await
     }
 
@@ -250,32 +251,27 @@ impl Store for PostgresStore {
         self.nonces.release(claim);
     }
 
-    async fn purge_nonces(&self, horizon: UnixMillis) -> Result<(), StoreError> {
+    async fn purge_nonces(&self, horizon: UnixMillis) -> Found<()> {
         purge::purge(&mut *self.house.lock().await, &self.nonces, horizon).await
     }
 
-    async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
+    async fn application(&self, client_id: &str) -> Found<Option<ApplicationView>> {
         queries::application(&self.readers, client_id).await
     }
 
-    async fn application_revision(&self, client_id: &str) -> Result<Option<i64>, StoreError> {
+    async fn application_revision(&self, client_id: &str) -> Found<Option<i64>> {
         queries::application_revision(&self.readers, client_id).await
     }
 
-    async fn applications(&self, filter: ApplicationFilter, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
-        queries::applications(self.lists(Asker::Operator), filter, &page).await
+    async fn applications(&self, asker: Asker, filter: ApplicationFilter, page: Cursor) -> Found<Vec<ApplicationView>> {
+        queries::applications(self.lists(asker), filter, &page).await
     }
 
-    async fn secrets_not_under(
-        &self,
-        key_id: &str,
-        after: Option<String>,
-        limit: u32,
-    ) -> Result<Vec<SealedSecret>, StoreError> {
+    async fn secrets_not_under(&self, key_id: &str, after: Option<String>, limit: u32) -> Found<Vec<SealedSecret>> {
         queries::secrets_not_under(self.lists(Asker::Server), key_id, after.as_deref(), limit).await
     }
 
-    async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
+    async fn merchant(&self, merchant_id: &str) -> Found<Option<MerchantRow>> {
         queries::merchant(&self.readers, merchant_id).await
     }
 
@@ -284,23 +280,23 @@ impl Store for PostgresStore {
         tenant: Option<TenantNo>,
         kind: Option<MerchantKind>,
         page: Cursor,
-    ) -> Result<Vec<MerchantRow>, StoreError> {
+    ) -> Found<Vec<MerchantRow>> {
         queries::merchants(self.lists(Asker::Operator), tenant, kind, &page).await
     }
 
-    async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
+    async fn token(&self, digest: &[u8; 32]) -> Found<Option<TokenRow>> {
         queries::token(&self.readers, digest).await
     }
 
-    async fn token_by_id(&self, token_id: &str) -> Result<Option<TokenRow>, StoreError> {
+    async fn token_by_id(&self, token_id: &str) -> Found<Option<TokenRow>> {
         queries::token_by_id(&self.readers, token_id).await
     }
 
-    async fn tokens(&self, page: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
+    async fn tokens(&self, page: Cursor<String>) -> Found<Vec<TokenRow>> {
         queries::tokens(self.lists(Asker::Operator), &page).await
     }
 
-    async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
+    async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Found<Vec<(String, i64)>> {
         queries::secret_uses(&self.readers, of, since_minute).await
     }
 
@@ -309,16 +305,11 @@ impl Store for PostgresStore {
         tenant: TenantNo,
         of: MerchantNo,
         made_by: Option<UnixMillis>,
-    ) -> Result<Option<RuleHead>, StoreError> {
+    ) -> Found<Option<RuleHead>> {
         queries::rule_head(&self.readers, tenant, of, made_by).await
     }
 
-    async fn rule_versions(
-        &self,
-        tenant: TenantNo,
-        of: MerchantNo,
-        page: Cursor,
-    ) -> Result<Vec<RuleVersion>, StoreError> {
+    async fn rule_versions(&self, tenant: TenantNo, of: MerchantNo, page: Cursor) -> Found<Vec<RuleVersion>> {
         queries::rule_versions(self.lists(Asker::Operator), tenant, of, &page).await
     }
 
@@ -329,44 +320,35 @@ impl Store for PostgresStore {
         now: UnixMillis,
         offset: u64,
         limit: u32,
-    ) -> Result<RulePage, StoreError> {
+    ) -> Found<RulePage> {
         queries::rule_page(self.lists(Asker::Merchant), tenant, &filter, now, offset, limit).await
     }
 
-    async fn convert_order(
-        &self,
-        tenant: TenantNo,
-        of: MerchantNo,
-        order: OrderId,
-    ) -> Result<Option<ConvertOrder>, StoreError> {
+    async fn convert_order(&self, tenant: TenantNo, of: MerchantNo, order: OrderId) -> Found<Option<ConvertOrder>> {
         queries::convert_order(&self.readers, tenant, of, order).await
     }
 
-    async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
+    async fn convert_order_owner(&self, order: OrderId) -> Found<Option<(MerchantRow, ConvertOrder)>> {
         queries::convert_order_owner(&self.readers, order).await
     }
 
-    async fn owed(&self, lanes: LaneSet, page: Cursor<ApplicationNo>) -> Result<Vec<OwedRow>, StoreError> {
+    async fn owed(&self, lanes: LaneSet, page: Cursor<ApplicationNo>) -> Found<Vec<OwedRow>> {
         queries::owed(self.lists(Asker::Server), lanes, &page).await
     }
 
-    async fn pending_of(&self, portion: Portion) -> Result<Pending, StoreError> {
+    async fn pending_of(&self, portion: Portion) -> Found<Pending> {
         queries::pending_of(&self.readers, &portion).await
     }
 
-    async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+    async fn open_before(&self, event: &EventRow) -> Found<Option<EventNo>> {
         queries::open_before(&self.readers, event).await
     }
 
-    async fn turning(
-        &self,
-        lanes: LaneSet,
-        page: Cursor<(TenantNo, ApplicationNo)>,
-    ) -> Result<Vec<TurningRow>, StoreError> {
+    async fn turning(&self, lanes: LaneSet, page: Cursor<(TenantNo, ApplicationNo)>) -> Found<Vec<TurningRow>> {
         queries::turning(&self.readers, lanes, &page).await
     }
 
-    async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
+    async fn event(&self, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
         queries::event(&self.readers, event_id).await
     }
 
@@ -376,59 +358,55 @@ impl Store for PostgresStore {
         event: EventNo,
         attempt: i64,
         at: UnixMillis,
-    ) -> Result<Option<AttemptBytes>, StoreError> {
+    ) -> Found<Option<AttemptBytes>> {
         attempt_log::attempt_bytes(&self.readers, (tenant, event), attempt, at).await
     }
 
     async fn old_bytes(
         &self,
+        asker: Asker,
         begun_before: UnixMillis,
         most: u32,
         page: Cursor<TenantNo>,
-    ) -> Result<Vec<OldBytes>, StoreError> {
-        attempt_log::old_bytes(self.lists(Asker::Operator), begun_before, most, &page).await
+    ) -> Found<Vec<OldBytes>> {
+        attempt_log::old_bytes(self.lists(asker), begun_before, most, &page).await
     }
 
     async fn old_events(
         &self,
+        asker: Asker,
         created_before: UnixMillis,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
-    ) -> Result<Vec<OldEvents>, StoreError> {
-        attempt_log::old_events(self.lists(Asker::Operator), created_before, most, &page).await
+    ) -> Found<Vec<OldEvents>> {
+        attempt_log::old_events(self.lists(asker), created_before, most, &page).await
     }
 
-    async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {
+    async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Found<EventPage> {
         event_list::events(self.lists(Asker::Operator), filter, &page, looked_max).await
     }
 
-    async fn events_after(
-        &self,
-        tenant: TenantNo,
-        of: ApplicationNo,
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<EventRow>, StoreError> {
+    async fn events_after(&self, tenant: TenantNo, of: ApplicationNo, after: i64, limit: u32) -> Found<Vec<EventRow>> {
         queries::events_after(self.lists(Asker::Merchant), tenant, of, after, limit).await
     }
 
-    async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {
+    async fn sought(&self, span: Span) -> Found<Vec<(EventNo, i64)>> {
         redelivery::sought(self.lists(Asker::Server), &span).await
     }
 
-    async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
+    async fn count_sought(&self, span: Span) -> Found<Counted> {
         redelivery::count(self.lists(Asker::Operator), &span).await
     }
 
-    async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
+    async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {
         redelivery::list(&self.readers, &which, limit).await
     }
 
-    async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
+    async fn remembered(&self, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {
         queries::remembered(&self.readers, scope, key).await
     }
 
-    async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
+    async fn audit(&self, page: Cursor<AuditKey>) -> Found<Vec<AuditRow>> {
         queries::audit(self.lists(Asker::Operator), &page).await
     }
 
@@ -437,19 +415,19 @@ impl Store for PostgresStore {
         drop(self.chain.set(key));
     }
 
-    async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Result<Vec<ChainLine>, StoreError> {
+    async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Found<Vec<ChainLine>> {
         queries::audit_chain(self.lists(Asker::Operator), &page).await
     }
 
-    async fn audit_heads(&self, page: Cursor) -> Result<Vec<ChainHead>, StoreError> {
+    async fn audit_heads(&self, page: Cursor) -> Found<Vec<ChainHead>> {
         queries::audit_heads(self.lists(Asker::Operator), &page).await
     }
 
-    async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+    async fn setting(&self, name: &str) -> Found<Option<String>> {
         queries::setting(&self.readers, name).await
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Found<()> {
         let slow = self.pulses.iter().map(|pulse| pulse.age()).max().unwrap_or_default();
         if slow > self.readers.limits().work() {
             let why = format!("changes have waited for the database for {} s", slow.as_secs());
@@ -465,19 +443,19 @@ impl Store for PostgresStore {
         true
     }
 
-    async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
+    async fn tend_lanes(&self, tend: Tend) -> Found<Tended> {
         self.heart.tend(&tend).await
     }
 
-    async fn nodes(&self, lease_ms: i64, most: u32) -> Result<Vec<NodeRow>, StoreError> {
+    async fn nodes(&self, lease_ms: i64, most: u32) -> Found<Vec<NodeRow>> {
         nodes::list(self.lists(Asker::Operator), lease_ms, most).await
     }
 
-    async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
+    async fn database_time(&self) -> Found<Option<UnixMillis>> {
         self.heart.database_time().await
     }
 
-    async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
+    async fn directory_changes(&self, after: i64) -> Found<DirectoryChanges> {
         self.watch.directory_changes(after).await
     }
 

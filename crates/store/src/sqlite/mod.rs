@@ -63,6 +63,7 @@ use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use crate::steps::SchemaState;
 use nonces::{Hold, MarkNeed, Nonces};
 use presence::Presence;
+use queries::Found;
 use readers::Readers;
 use writer::{Message, Task};
 
@@ -94,40 +95,40 @@ impl SqliteStore {
     /// Opens the file, makes it where there is none, and brings its schema up to date. One process at a time: see to it.
     ///
     /// `Unfit`: not ours, newer than this program, changed schema steps, SQLite too old. `Unavailable`: cannot be opened now.
-    pub fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, options: SqliteOptions) -> Found<Self> {
         open::open(path, options)
     }
 
     /// Where the schema of a file stands, without changing it. `Unfit` as [`SqliteStore::open`].
-    pub fn schema_state(path: &Path) -> Result<SchemaState, StoreError> {
+    pub fn schema_state(path: &Path) -> Found<SchemaState> {
         schema::state(path)
     }
 
     /// Brings the schema of a file up to date, makes the file where there is none, and opens nothing.
-    pub fn migrate(path: &Path) -> Result<SchemaState, StoreError> {
+    pub fn migrate(path: &Path) -> Found<SchemaState> {
         schema::migrate(&mut open::connect(path, 5000)?)
     }
 
     /// What a file says of a move of its deployment, without changing it: whoever serves it all the same calls
     /// [`SqliteStore::take_back`] before.
-    pub fn move_mark(path: &Path) -> Result<Option<MoveMark>, StoreError> {
+    pub fn move_mark(path: &Path) -> Found<Option<MoveMark>> {
         moving::mark(path)
     }
 
     /// A deployment setting of a file, without changing it; none also where there is no schema yet.
-    pub fn peek(path: &Path, name: &str) -> Result<Option<String>, StoreError> {
+    pub fn peek(path: &Path, name: &str) -> Found<Option<String>> {
         moving::peek(path, name)
     }
 
     /// Takes a deployment back from a move: one that was begun is no longer, and no database will ever be taken for its copy. The mark of
     /// a finished one stays.
-    pub fn take_back(path: &Path) -> Result<(), StoreError> {
+    pub fn take_back(path: &Path) -> Found<()> {
         moving::take_back(path)
     }
 
     /// Finishes what waits, ends the threads, and puts the nonce journal on stable storage, so that even after a reboot of the
     /// machine every nonce is known. Everything asked later is `Unavailable`.
-    pub fn close(&self) -> Result<(), StoreError> {
+    pub fn close(&self) -> Found<()> {
         if !self.end_threads() {
             return Ok(());
         }
@@ -157,7 +158,7 @@ impl SqliteStore {
     }
 
     /// Sees to it that the replay mark covers a timestamp.
-    async fn cover(&self, stamped_at: UnixMillis) -> Result<(), StoreError> {
+    async fn cover(&self, stamped_at: UnixMillis) -> Found<()> {
         match self.nonces.mark_need(stamped_at.0) {
             MarkNeed::Nothing => Ok(()),
             MarkNeed::Soon(mark) => {
@@ -205,7 +206,7 @@ impl Store for SqliteStore {
         answers
     }
 
-    async fn reserve(&self, claim: &ClaimKey) -> Result<Claimed, StoreError> {
+    async fn reserve(&self, claim: &ClaimKey) -> Found<Claimed> {
         let claimed = self.nonces.reserve(claim);
         if claimed == Claimed::Fresh {
             // Also where the caller goes away while it waits.
@@ -216,7 +217,7 @@ impl Store for SqliteStore {
         Ok(claimed)
     }
 
-    async fn settle(&self, claim: ClaimKey) -> Result<Claimed, StoreError> {
+    async fn settle(&self, claim: ClaimKey) -> Found<Claimed> {
         self.cover(claim.stamped_at).await?;
         self.nonces.settle(&claim).await
     }
@@ -229,7 +230,7 @@ impl Store for SqliteStore {
         self.nonces.release(claim);
     }
 
-    async fn purge_nonces(&self, horizon: UnixMillis) -> Result<(), StoreError> {
+    async fn purge_nonces(&self, horizon: UnixMillis) -> Found<()> {
         if horizon.0 > self.nonces.horizon() {
             self.write(Task::RaiseHorizon(horizon.0)).await.map_err(store_error)?;
         }
@@ -244,29 +245,24 @@ impl Store for SqliteStore {
         }
     }
 
-    async fn application(&self, client_id: &str) -> Result<Option<ApplicationView>, StoreError> {
+    async fn application(&self, client_id: &str) -> Found<Option<ApplicationView>> {
         self.readers.here(|conn| identities::application(conn, client_id))
     }
 
-    async fn application_revision(&self, client_id: &str) -> Result<Option<i64>, StoreError> {
+    async fn application_revision(&self, client_id: &str) -> Found<Option<i64>> {
         self.readers.here(|conn| identities::application_revision(conn, client_id))
     }
 
-    async fn applications(&self, filter: ApplicationFilter, page: Cursor) -> Result<Vec<ApplicationView>, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| identities::applications(conn, filter, &page)).await
+    async fn applications(&self, asker: Asker, filter: ApplicationFilter, page: Cursor) -> Found<Vec<ApplicationView>> {
+        self.readers.away(asker, move |conn| identities::applications(conn, filter, &page)).await
     }
 
-    async fn secrets_not_under(
-        &self,
-        key_id: &str,
-        after: Option<String>,
-        limit: u32,
-    ) -> Result<Vec<SealedSecret>, StoreError> {
+    async fn secrets_not_under(&self, key_id: &str, after: Option<String>, limit: u32) -> Found<Vec<SealedSecret>> {
         let key_id = key_id.to_owned();
         self.readers.away(Asker::Server, move |conn| secrets::not_under(conn, &key_id, after.as_deref(), limit)).await
     }
 
-    async fn merchant(&self, merchant_id: &str) -> Result<Option<MerchantRow>, StoreError> {
+    async fn merchant(&self, merchant_id: &str) -> Found<Option<MerchantRow>> {
         self.readers.here(|conn| identities::merchant(conn, merchant_id))
     }
 
@@ -275,23 +271,23 @@ impl Store for SqliteStore {
         tenant: Option<TenantNo>,
         kind: Option<MerchantKind>,
         page: Cursor,
-    ) -> Result<Vec<MerchantRow>, StoreError> {
+    ) -> Found<Vec<MerchantRow>> {
         self.readers.away(Asker::Operator, move |conn| identities::merchants(conn, tenant, kind, &page)).await
     }
 
-    async fn token(&self, digest: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
+    async fn token(&self, digest: &[u8; 32]) -> Found<Option<TokenRow>> {
         self.readers.here(|conn| identities::token(conn, digest))
     }
 
-    async fn token_by_id(&self, token_id: &str) -> Result<Option<TokenRow>, StoreError> {
+    async fn token_by_id(&self, token_id: &str) -> Found<Option<TokenRow>> {
         self.readers.here(|conn| identities::token_by_id(conn, token_id))
     }
 
-    async fn tokens(&self, page: Cursor<String>) -> Result<Vec<TokenRow>, StoreError> {
+    async fn tokens(&self, page: Cursor<String>) -> Found<Vec<TokenRow>> {
         self.readers.away(Asker::Operator, move |conn| identities::tokens(conn, &page)).await
     }
 
-    async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Result<Vec<(String, i64)>, StoreError> {
+    async fn secret_uses(&self, of: ApplicationNo, since_minute: i64) -> Found<Vec<(String, i64)>> {
         self.readers.here(|conn| secrets::uses(conn, of, since_minute))
     }
 
@@ -300,16 +296,11 @@ impl Store for SqliteStore {
         tenant: TenantNo,
         of: MerchantNo,
         made_by: Option<UnixMillis>,
-    ) -> Result<Option<RuleHead>, StoreError> {
+    ) -> Found<Option<RuleHead>> {
         self.readers.here(|conn| queries::rule_head(conn, tenant, of, made_by))
     }
 
-    async fn rule_versions(
-        &self,
-        tenant: TenantNo,
-        of: MerchantNo,
-        page: Cursor,
-    ) -> Result<Vec<RuleVersion>, StoreError> {
+    async fn rule_versions(&self, tenant: TenantNo, of: MerchantNo, page: Cursor) -> Found<Vec<RuleVersion>> {
         self.readers.away(Asker::Operator, move |conn| queries::rule_versions(conn, tenant, of, &page)).await
     }
 
@@ -320,30 +311,25 @@ impl Store for SqliteStore {
         now: UnixMillis,
         offset: u64,
         limit: u32,
-    ) -> Result<RulePage, StoreError> {
+    ) -> Found<RulePage> {
         self.readers
             .away(Asker::Merchant, move |conn| queries::rule_page(conn, tenant, &filter, now, offset, limit))
             .await
     }
 
-    async fn convert_order(
-        &self,
-        tenant: TenantNo,
-        of: MerchantNo,
-        order: OrderId,
-    ) -> Result<Option<ConvertOrder>, StoreError> {
+    async fn convert_order(&self, tenant: TenantNo, of: MerchantNo, order: OrderId) -> Found<Option<ConvertOrder>> {
         self.readers.here(|conn| queries::convert_order(conn, tenant, of, order))
     }
 
-    async fn convert_order_owner(&self, order: OrderId) -> Result<Option<(MerchantRow, ConvertOrder)>, StoreError> {
+    async fn convert_order_owner(&self, order: OrderId) -> Found<Option<(MerchantRow, ConvertOrder)>> {
         self.readers.here(|conn| queries::convert_order_owner(conn, order))
     }
 
-    async fn owed(&self, _lanes: LaneSet, page: Cursor<ApplicationNo>) -> Result<Vec<OwedRow>, StoreError> {
+    async fn owed(&self, _lanes: LaneSet, page: Cursor<ApplicationNo>) -> Found<Vec<OwedRow>> {
         self.readers.away(Asker::Server, move |conn| owed::owed(conn, &page)).await
     }
 
-    async fn pending_of(&self, portion: Portion) -> Result<Pending, StoreError> {
+    async fn pending_of(&self, portion: Portion) -> Found<Pending> {
         // Some rows are sooner read than handed to another thread.
         if portion.of.len().saturating_mul(portion.limit as usize) <= ROWS_READ_HERE {
             return self.readers.here(|conn| owed::pending_of(conn, &portion));
@@ -351,19 +337,15 @@ impl Store for SqliteStore {
         self.readers.away(Asker::Server, move |conn| owed::pending_of(conn, &portion)).await
     }
 
-    async fn open_before(&self, event: &EventRow) -> Result<Option<EventNo>, StoreError> {
+    async fn open_before(&self, event: &EventRow) -> Found<Option<EventNo>> {
         self.readers.here(|conn| owed::open_before(conn, event))
     }
 
-    async fn turning(
-        &self,
-        _lanes: LaneSet,
-        page: Cursor<(TenantNo, ApplicationNo)>,
-    ) -> Result<Vec<TurningRow>, StoreError> {
+    async fn turning(&self, _lanes: LaneSet, page: Cursor<(TenantNo, ApplicationNo)>) -> Found<Vec<TurningRow>> {
         self.readers.here(|conn| turning::turning(conn, &page))
     }
 
-    async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
+    async fn event(&self, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
         self.readers.here(|conn| queries::event(conn, event_id))
     }
 
@@ -373,59 +355,55 @@ impl Store for SqliteStore {
         event: EventNo,
         attempt: i64,
         at: UnixMillis,
-    ) -> Result<Option<AttemptBytes>, StoreError> {
+    ) -> Found<Option<AttemptBytes>> {
         self.readers.here(|conn| attempt_log::attempt_bytes(conn, (tenant, event), attempt, at))
     }
 
     async fn old_bytes(
         &self,
+        asker: Asker,
         begun_before: UnixMillis,
         most: u32,
         page: Cursor<TenantNo>,
-    ) -> Result<Vec<OldBytes>, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| attempt_log::old_bytes(conn, begun_before, most, &page)).await
+    ) -> Found<Vec<OldBytes>> {
+        self.readers.away(asker, move |conn| attempt_log::old_bytes(conn, begun_before, most, &page)).await
     }
 
     async fn old_events(
         &self,
+        asker: Asker,
         created_before: UnixMillis,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
-    ) -> Result<Vec<OldEvents>, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| attempt_log::old_events(conn, created_before, most, &page)).await
+    ) -> Found<Vec<OldEvents>> {
+        self.readers.away(asker, move |conn| attempt_log::old_events(conn, created_before, most, &page)).await
     }
 
-    async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {
+    async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Found<EventPage> {
         self.readers.away(Asker::Operator, move |conn| event_list::events(conn, filter, &page, looked_max)).await
     }
 
-    async fn events_after(
-        &self,
-        tenant: TenantNo,
-        of: ApplicationNo,
-        after: i64,
-        limit: u32,
-    ) -> Result<Vec<EventRow>, StoreError> {
+    async fn events_after(&self, tenant: TenantNo, of: ApplicationNo, after: i64, limit: u32) -> Found<Vec<EventRow>> {
         self.readers.away(Asker::Merchant, move |conn| queries::events_after(conn, tenant, of, after, limit)).await
     }
 
-    async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {
+    async fn sought(&self, span: Span) -> Found<Vec<(EventNo, i64)>> {
         self.readers.away(Asker::Server, move |conn| redelivery::sought(conn, &span)).await
     }
 
-    async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
+    async fn count_sought(&self, span: Span) -> Found<Counted> {
         self.readers.away(Asker::Operator, move |conn| redelivery::count(conn, &span)).await
     }
 
-    async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {
+    async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {
         self.readers.here(|conn| redelivery::list(conn, &which, limit))
     }
 
-    async fn remembered(&self, scope: &str, key: &str) -> Result<Option<IdempotencyRow>, StoreError> {
+    async fn remembered(&self, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {
         self.readers.here(|conn| queries::remembered(conn, scope, key))
     }
 
-    async fn audit(&self, page: Cursor<AuditKey>) -> Result<Vec<AuditRow>, StoreError> {
+    async fn audit(&self, page: Cursor<AuditKey>) -> Found<Vec<AuditRow>> {
         self.readers.away(Asker::Operator, move |conn| queries::audit(conn, &page)).await
     }
 
@@ -434,19 +412,19 @@ impl Store for SqliteStore {
         drop(self.chain.set(key));
     }
 
-    async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Result<Vec<ChainLine>, StoreError> {
+    async fn audit_chain(&self, page: Cursor<ChainPlace>) -> Found<Vec<ChainLine>> {
         self.readers.away(Asker::Operator, move |conn| queries::audit_chain(conn, &page)).await
     }
 
-    async fn audit_heads(&self, page: Cursor) -> Result<Vec<ChainHead>, StoreError> {
+    async fn audit_heads(&self, page: Cursor) -> Found<Vec<ChainHead>> {
         self.readers.away(Asker::Operator, move |conn| queries::audit_heads(conn, &page)).await
     }
 
-    async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+    async fn setting(&self, name: &str) -> Found<Option<String>> {
         self.readers.here(|conn| queries::setting(conn, name))
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Found<()> {
         if self.writer_alive.strong_count() == 0 {
             return Err(writer::gone());
         }
@@ -457,19 +435,19 @@ impl Store for SqliteStore {
         false
     }
 
-    async fn tend_lanes(&self, tend: Tend) -> Result<Tended, StoreError> {
+    async fn tend_lanes(&self, tend: Tend) -> Found<Tended> {
         Ok(Tended::alone(&tend))
     }
 
-    async fn nodes(&self, _lease_ms: i64, _most: u32) -> Result<Vec<NodeRow>, StoreError> {
+    async fn nodes(&self, _lease_ms: i64, _most: u32) -> Found<Vec<NodeRow>> {
         Ok(Vec::new())
     }
 
-    async fn database_time(&self) -> Result<Option<UnixMillis>, StoreError> {
+    async fn database_time(&self) -> Found<Option<UnixMillis>> {
         Ok(None)
     }
 
-    async fn directory_changes(&self, _after: i64) -> Result<DirectoryChanges, StoreError> {
+    async fn directory_changes(&self, _after: i64) -> Found<DirectoryChanges> {
         Ok(DirectoryChanges { connection: 0, revision: 0, client_ids: Vec::new() })
     }
 

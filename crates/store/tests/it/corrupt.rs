@@ -13,7 +13,8 @@ use countersign_domain::rules::RuleVersion;
 use countersign_store::backlog::Backlogs as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{
-    ApplicationFilter, CommitError, Cursor, EventFilter, EventRow, Portion, RuleFilter, SecretUses, StoreError, Uses,
+    ApplicationFilter, Asker, CommitError, Cursor, EventFilter, EventRow, Portion, RuleFilter, SecretUses, StoreError,
+    Uses,
 };
 use countersign_store::conversion::ConvertOrderFilter;
 use countersign_store::paid_order::{PaidOrders as _, PaidSpan, Payee};
@@ -71,7 +72,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
     let payment = payment_order(SUB, 7, "T-7").order.prepay_id;
     read!(
         store.application("app_one"),
-        store.applications(ApplicationFilter::default(), all()),
+        store.applications(Asker::Operator, ApplicationFilter::default(), all()),
         store.merchant("inst"),
         store.merchant("sub-a"),
         store.merchants(None, None, all()),
@@ -97,8 +98,8 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }),
         store.event(SortedId(1)),
         store.attempt_bytes(TENANT, EventNo(1), 1, at(1)),
-        store.old_bytes(at(99), 9, all()),
-        store.old_events(at(99), 9, all()),
+        store.old_bytes(Asker::Operator, at(99), 9, all()),
+        store.old_events(Asker::Operator, at(99), 9, all()),
         store.events(EventFilter::default(), all(), 9),
         store.events_after(TENANT, APP, 0, 10),
         store.backlog(TENANT, APP, 9),

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo};
 use countersign_store::batch::{Batch, Conflict, EventNumbers, Write};
-use countersign_store::contract::{ApplicationFilter, Claimed, CommitError, EventFilter, RuleFilter, StoreError};
+use countersign_store::contract::{
+    ApplicationFilter, Asker, Claimed, CommitError, EventFilter, RuleFilter, StoreError,
+};
 use countersign_store::conversion::ConvertOrderFilter;
 use countersign_store::{ConvertStore as _, PostgresOptions, PostgresStore, Store};
 
@@ -400,7 +402,7 @@ async fn everything(store: &PostgresStore) -> Vec<StoreError> {
     }
     read!(
         store.application("app_one"),
-        store.applications(ApplicationFilter::default(), all()),
+        store.applications(Asker::Operator, ApplicationFilter::default(), all()),
         store.merchants(None, None, all()),
         store.token(&[1; 32]),
         store.rule_head(TENANT, SUB, None),

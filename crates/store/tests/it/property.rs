@@ -7,8 +7,8 @@ use countersign_domain::lanes::{Fence, LaneSet};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::{
-    ApplicationFilter, ApplicationRow, ClaimKey, CommitError, Cursor, EventFilter, EventRow, Portion, RuleFilter,
-    SecretRow, StoreError, TokenRow,
+    ApplicationFilter, ApplicationRow, Asker, ClaimKey, CommitError, Cursor, EventFilter, EventRow, Portion,
+    RuleFilter, SecretRow, StoreError, TokenRow,
 };
 use countersign_store::conversion::{ConvertOrderFilter, ConvertWrite};
 use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
@@ -235,7 +235,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
             "{:?}",
             store.merchants(Some(TENANT), None, Cursor { after: Some(11), limit: 2 }).await.expect("reads")
         ),
-        format!("{:?}", store.applications(ApplicationFilter::default(), all()).await.expect("reads")),
+        format!("{:?}", store.applications(Asker::Operator, ApplicationFilter::default(), all()).await.expect("reads")),
         format!("{:?}", store.audit(all()).await.expect("reads")),
         format!("{:?}", store.events_after(TENANT, APP, 1, 3).await.expect("reads")),
         format!("{:?}", store.owed(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
@@ -247,9 +247,9 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
                 .expect("reads")
         ),
         format!("{:?}", store.turning(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
-        format!("{:?}", store.old_bytes(at(3), 9, all()).await.expect("reads")),
-        format!("{:?}", store.old_events(at(1), 9, all()).await.expect("reads")),
-        format!("{:?}", store.old_events(at(1), 2, all()).await.expect("reads")),
+        format!("{:?}", store.old_bytes(Asker::Operator, at(3), 9, all()).await.expect("reads")),
+        format!("{:?}", store.old_events(Asker::Operator, at(1), 9, all()).await.expect("reads")),
+        format!("{:?}", store.old_events(Asker::Operator, at(1), 2, all()).await.expect("reads")),
     ];
     seen.extend(lists_of_events(store).await);
     for now in [0, 2_500, 5_000, 9_000] {

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use countersign_store::contract::{ApplicationFilter, Cursor};
+use countersign_store::contract::{ApplicationFilter, Asker, Cursor};
 use countersign_store::{Store, StoreError};
 use tokio::sync::Notify;
 
@@ -72,7 +72,10 @@ impl App {
         self.callers.there.is_learnt.store(true, Ordering::Release);
         let mut after = None;
         loop {
-            let page = self.store.applications(ApplicationFilter::default(), Cursor { after, limit: PAGE }).await;
+            let page = self
+                .store
+                .applications(Asker::Server, ApplicationFilter::default(), Cursor { after, limit: PAGE })
+                .await;
             let page = page.inspect_err(|_| self.callers.there.is_learnt.store(false, Ordering::Release))?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.application.no.0);

@@ -6,8 +6,8 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{
-    ApplicationFilter, ApplicationRow, ApplicationView, CommitError, Cursor, EndpointSettings, MerchantRow, SecretRow,
-    SignatureEncoding, Vocabulary,
+    ApplicationFilter, ApplicationRow, ApplicationView, Asker, CommitError, Cursor, EndpointSettings, MerchantRow,
+    SecretRow, SignatureEncoding, Vocabulary,
 };
 use serde_json::json;
 
@@ -132,7 +132,8 @@ pub async fn list_applications(
         None => None,
         Some(id) => Some(find_merchant(app, id).await?.no),
     };
-    Ok(app.store.applications(ApplicationFilter { merchant, callback_enabled }, Cursor { after, limit }).await?)
+    let filter = ApplicationFilter { merchant, callback_enabled };
+    Ok(app.store.applications(Asker::Operator, filter, Cursor { after, limit }).await?)
 }
 
 /// What becomes of a field that can be absent.

@@ -8,7 +8,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{OldBytes, OldEvents, Phases};
 use countersign_store::batch::{BYTES_FORGOTTEN_MAX, Batch, Conflict, EVENTS_FORGOTTEN_MAX, EventNumbers, Key, Write};
-use countersign_store::contract::{AttemptRow, Cursor, EventRow};
+use countersign_store::contract::{Asker, AttemptRow, Cursor, EventRow};
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -40,7 +40,7 @@ async fn old_events(
     most: u32,
     page: Cursor<(TenantNo, ApplicationNo)>,
 ) -> Vec<OldEvents> {
-    let looked_at = store.old_events(before, most, page).await.expect("reads");
+    let looked_at = store.old_events(Asker::Operator, before, most, page).await.expect("reads");
     looked_at.into_iter().filter(|old| old.events > 0).collect()
 }
 
@@ -76,7 +76,7 @@ pub async fn an_attempt_of_which_nothing_is_known_is_kept_without(store: Any) {
     let (_, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
     assert_eq!(attempts[0].phases, Phases::default());
     assert!(!has_bytes(&store, 1, 1).await);
-    assert_eq!(store.old_bytes(at(99), 9, all()).await.expect("reads"), []);
+    assert_eq!(store.old_bytes(Asker::Operator, at(99), 9, all()).await.expect("reads"), []);
 }
 
 pub async fn bytes_are_found_by_all_of_their_attempt_only(store: Any) {
@@ -102,15 +102,15 @@ pub async fn bytes_are_forgotten_by_the_age_of_their_attempt(store: Any) {
     }
     let wire_size = |n: i64| i64::try_from(wire(n).sent_head.len() + wire(n).answer_head.len() + 3).expect("small");
     let old = |rows| [OldBytes { tenant: TENANT, rows, bytes: rows * wire_size(1) }];
-    assert_eq!(store.old_bytes(at(1), 9, all()).await.expect("reads"), []);
-    assert_eq!(store.old_bytes(at(3), 9, all()).await.expect("reads"), old(2));
-    assert_eq!(store.old_bytes(at(3), 1, all()).await.expect("reads"), old(1));
+    assert_eq!(store.old_bytes(Asker::Operator, at(1), 9, all()).await.expect("reads"), []);
+    assert_eq!(store.old_bytes(Asker::Operator, at(3), 9, all()).await.expect("reads"), old(2));
+    assert_eq!(store.old_bytes(Asker::Operator, at(3), 1, all()).await.expect("reads"), old(1));
     let after = Cursor { after: Some(TENANT), limit: 9 };
-    assert_eq!(store.old_bytes(at(3), 9, after).await.expect("reads"), []);
+    assert_eq!(store.old_bytes(Asker::Operator, at(3), 9, after).await.expect("reads"), []);
     commit(&*store, vec![Write::ForgetBytes { tenant: OTHER_TENANT, begun_before: at(99) }]).await;
-    assert_eq!(store.old_bytes(at(3), 9, all()).await.expect("reads"), old(2));
+    assert_eq!(store.old_bytes(Asker::Operator, at(3), 9, all()).await.expect("reads"), old(2));
     commit(&*store, vec![forget_bytes(3)]).await;
-    assert_eq!(store.old_bytes(at(99), 9, all()).await.expect("reads"), old(1));
+    assert_eq!(store.old_bytes(Asker::Operator, at(99), 9, all()).await.expect("reads"), old(1));
     assert!(!has_bytes(&store, 1, 2).await && has_bytes(&store, 1, 3).await);
     assert_eq!(store.event(SortedId(1)).await.expect("reads").expect("there").1.len(), 3, "attempts stay");
 }
@@ -124,9 +124,9 @@ pub async fn bytes_are_forgotten_in_portions(store: Any) {
     for number in last - 2..=last {
         assert!(has_bytes(&store, 1, number).await, "the oldest go first");
     }
-    assert_eq!(store.old_bytes(at(last + 1), 9, all()).await.expect("reads")[0].rows, 3);
+    assert_eq!(store.old_bytes(Asker::Operator, at(last + 1), 9, all()).await.expect("reads")[0].rows, 3);
     commit(&*store, vec![forget_bytes(last + 1)]).await;
-    assert_eq!(store.old_bytes(at(last + 1), 9, all()).await.expect("reads"), []);
+    assert_eq!(store.old_bytes(Asker::Operator, at(last + 1), 9, all()).await.expect("reads"), []);
 }
 
 pub async fn events_are_forgotten_up_to_the_first_that_is_open_or_young(store: Any) {
@@ -163,7 +163,7 @@ pub async fn a_look_for_old_events_says_how_far_it_came(store: Any) {
     commit(&*store, over(1, 0).into_iter().chain(over(2, 0)).collect()).await;
     commit(&*store, vec![enqueue(EventRow { tenant: OTHER_TENANT, application: OTHER_APP, ..event(3, "a") })]).await;
     let looked_at = async |after| {
-        let page = store.old_events(at(99), 9, Cursor { after, limit: 1 }).await.expect("reads");
+        let page = store.old_events(Asker::Operator, at(99), 9, Cursor { after, limit: 1 }).await.expect("reads");
         page.iter().map(|old| (old.tenant, old.application, old.events)).collect::<Vec<_>>()
     };
     assert_eq!(looked_at(None).await, [(TENANT, APP, 1)]);

@@ -7,8 +7,8 @@ use countersign_domain::delivery::Schedule;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, TenantNo};
 use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::{
-    ApplicationFilter, ApplicationRow, Cursor, EndpointSettings, MerchantKind, Role, SecretRow, SignatureEncoding,
-    TokenRow, Vocabulary,
+    ApplicationFilter, ApplicationRow, Asker, Cursor, EndpointSettings, MerchantKind, Role, SecretRow,
+    SignatureEncoding, TokenRow, Vocabulary,
 };
 use countersign_store::{AnyStore, Store};
 
@@ -122,7 +122,7 @@ pub async fn applications_are_listed_by_number(store: Any) {
     commit(&*store, vec![Write::InsertApplication(Box::new(fourth))]).await;
     let list = |merchant, callback_enabled, after, limit| {
         let (store, filter) = (Arc::clone(&store), ApplicationFilter { merchant, callback_enabled });
-        async move { store.applications(filter, Cursor { after, limit }).await.expect("reads") }
+        async move { store.applications(Asker::Operator, filter, Cursor { after, limit }).await.expect("reads") }
     };
     let ids = |views: Vec<countersign_store::contract::ApplicationView>| {
         views.into_iter().map(|v| (v.application.client_id, v.secrets.len())).collect::<Vec<_>>()
