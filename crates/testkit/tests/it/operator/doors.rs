@@ -147,7 +147,7 @@ async fn a_body_that_is_malformed_is_one_clear_refusal_that_names_the_field() {
     assert!(house.audit().await.is_empty(), "a refusal changes nothing");
 }
 
-/// A line for each call of the operator API, and which roles may make it: as docs/OPERATING.md shows it.
+/// A line for each call of the operator API, and which roles may make it: as docs/OPERATOR-API.md shows it.
 fn matrix() -> String {
     let mut lines = vec!["| Call | viewer | operator | security |".to_owned(), "|---|---|---|---|".to_owned()];
     for door in doors() {
@@ -164,9 +164,9 @@ fn is_blessing() -> bool {
 }
 
 #[test]
-fn the_page_about_operating_says_of_every_call_which_roles_may_make_it() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATING.md");
-    let text = std::fs::read_to_string(&page).expect("docs/OPERATING.md is there");
+fn the_page_about_the_operator_api_says_of_every_call_which_roles_may_make_it() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATOR-API.md");
+    let text = std::fs::read_to_string(&page).expect("docs/OPERATOR-API.md is there");
     let (before, rest) = text.split_once("<!-- roles -->\n").expect("the table begins");
     let (table, after) = rest.split_once("\n<!-- end of roles -->").expect("the table ends");
     if is_blessing() {

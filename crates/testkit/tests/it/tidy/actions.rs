@@ -3,7 +3,7 @@
 use super::source::{Source, line_of};
 use super::{SERVER, keeps};
 
-const PAGE: &str = "docs/OPERATING.md";
+const PAGE: &str = "docs/OPERATOR-API.md";
 /// What actions begin with.
 const OF: [&str; 18] = [
     "application",

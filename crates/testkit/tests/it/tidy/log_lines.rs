@@ -1,13 +1,13 @@
-//! What the log says at WARN and ERROR is in the table that operators look it up in.
+//! What the log says at WARN and ERROR is in the tables that operators look it up in.
 
 use super::source::{Source, line_of};
 use super::{SERVER, keeps};
 
-const PAGE: &str = "docs/OPERATING.md";
+const PAGE: &str = "docs/RUNBOOK.md";
 const STORE: &str = "crates/store/src/";
 const MACROS: [&str; 2] = ["tracing::warn!(", "tracing::error!("];
 
-/// The message up to its first value that is not the name of what a line is about, as it stands in the table.
+/// The message up to its first value that is not the name of what a line is about, as it stands in its table.
 fn begin(literal: &str) -> String {
     let text = literal.replace("\\\n", " ");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

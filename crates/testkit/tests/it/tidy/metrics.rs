@@ -3,7 +3,7 @@
 use super::source::{Source, line_of};
 use super::{SERVER, keeps};
 
-const PAGE: &str = "docs/OPERATING.md";
+const PAGE: &str = "docs/RUNBOOK.md";
 
 fn metrics(sources: &[Source]) -> Vec<String> {
     let page = sources.iter().find(|source| source.path == PAGE).map_or("", |source| source.text.as_str());
