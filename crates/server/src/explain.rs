@@ -108,7 +108,7 @@ fn in_words(line: &Map<String, Value>) -> String {
             "The machine has come back from a crash and could not tell the request from a replay.".to_owned()
         }
         (_, "clock_was_ahead") => "The service's clock was ahead once and is not any more, and nonces of the time up to then are forgotten: every signed \
-             request is refused until the clock is there again (`/readyz` says until when; docs/OPERATING.md, A clock that was ahead)."
+             request is refused until the clock is there again (`/readyz` says until when; docs/RUNBOOK.md, A clock that was ahead)."
             .to_owned(),
         (_, "tolerance_raised") => format!(
             "The tolerance of {client} was raised after its timestamp: what was stamped up to then is judged by the one before. Stamped later, it is accepted."

@@ -46,7 +46,7 @@ const API_VERSION: &str = "1.0.0";
         version = "1.0.0",
         description = "Provisioning and the daily business of a Countersign deployment. Lists are paged by `limit` and `after`; \
             refusals are problem documents (RFC 9457) with the `code` and `label` of the merchant API; write calls take an `Idempotency-Key`. \
-            See docs/OPERATING.md."
+            See docs/OPERATOR-API.md."
     ),
     paths(
         merchants::create_institution, merchants::list_institutions, merchants::create_merchant, merchants::list, merchants::show, merchants::update, merchants::create_sub_account,

@@ -26,7 +26,7 @@ pub fn trouble(store: &AnyStore, now: UnixMillis, tolerance_ms: i64) -> Option<S
     let through = rfc3339(refused_through(store, now, tolerance_ms)?);
     Some(format!(
         "every signed request is refused (400003) until {through}: nonces stamped up to then are forgotten, since the clock was ahead of \
-         now ({}) when they were used; see \"A clock that was ahead\" in docs/OPERATING.md",
+         now ({}) when they were used; see \"A clock that was ahead\" in docs/RUNBOOK.md",
         rfc3339(now)
     ))
 }

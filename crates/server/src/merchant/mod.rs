@@ -57,7 +57,7 @@ pub use intake::CUT_OFF;
 pub(crate) use source::block_of;
 pub use source::{Network, Sources};
 
-/// How much of a request is taken in. See docs/OPERATING.md.
+/// How much of a request is taken in. See docs/OPERATING.md, Connections.
 #[derive(Clone, Debug)]
 pub struct IntakeLimits {
     /// Bytes of a body.

@@ -132,7 +132,7 @@ mod tests {
         forget_nonces(&app).await;
         app.clock.advance_ms(-WEEK_MS - 60_000);
         let told = forgotten::trouble(&app.store, now, TOLERANCE_MS).expect("every request is too old");
-        assert!(told.contains("every signed request is refused") && told.contains("docs/OPERATING.md"), "{told}");
+        assert!(told.contains("every signed request is refused") && told.contains("docs/RUNBOOK.md"), "{told}");
         assert_eq!(forgotten::refused_through(&app.store, now, TOLERANCE_MS), Some(now.plus_ms(WEEK_MS)));
         assert!(tell(&app, None).is_some(), "the log says so");
         assert_eq!(forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 60_000), TOLERANCE_MS), None, "it passes soon");

@@ -81,7 +81,7 @@ impl Opened {
             Err(_) => return Ok(()),
         };
         Err(StoreError::Unavailable(format!(
-            "{} {what} while it is in use, so nothing that is written now would last; docs/OPERATING.md says what to do",
+            "{} {what} while it is in use, so nothing that is written now would last; docs/RUNBOOK.md says what to do",
             self.path.display()
         )))
     }
