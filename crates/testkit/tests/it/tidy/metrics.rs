@@ -45,6 +45,10 @@ fn alerts_go_by_metrics_that_there_are() {
     keeps(alerts, &[("dist/alerts.yml", "expr: rate(countersign_of_nobody_total[5m]) > 0\n")]);
     let rules = include_str!("../../../../../dist/alerts.yml");
     assert!(rules.matches("- alert: ").count() > 10 && rules.contains("countersign_callback_delay_seconds_bucket"));
+    let page = include_str!("../../../../../docs/RUNBOOK.md");
+    for name in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        assert!(page.contains(&format!("| `{name}` |")), "{PAGE} does not say what to do about {name}");
+    }
 }
 
 #[test]
