@@ -54,6 +54,8 @@ mod retry_after;
 mod round;
 pub mod route;
 mod settings;
+#[cfg(test)]
+mod spellings;
 mod stopwatch;
 mod tape;
 mod tend;
