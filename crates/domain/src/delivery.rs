@@ -197,11 +197,6 @@ impl Schedule {
         self.delays_ms.iter().map(text).collect()
     }
 
-    /// How many attempts there are in all, the first one included.
-    pub fn attempts_max(&self) -> usize {
-        self.delays_ms.len() + 1
-    }
-
     /// The delay after so many attempts, in ms; none after the last.
     fn delay_after_ms(&self, attempts_made: u32) -> Option<i64> {
         let index = usize::try_from(attempts_made).ok()?.saturating_sub(1);

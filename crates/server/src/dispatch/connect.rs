@@ -63,7 +63,7 @@ fn unreached(outcome: Outcome, detail: impl Into<String>) -> Unreached {
 
 /// What makes a kept connection fit an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Lane {
+struct IdleKey {
     is_https: bool,
     host: Arc<str>,
     address: SocketAddr,
@@ -117,7 +117,7 @@ pub(super) struct Line {
     pub(super) address: Arc<str>,
     /// What goes over it.
     pub(super) tape: Arc<Tape>,
-    lane: Lane,
+    key: IdleKey,
 }
 
 #[derive(Debug)]
@@ -146,8 +146,8 @@ pub(super) struct Connector {
 /// Connections that wait for their next attempt.
 #[derive(Debug, Default)]
 struct Waiting {
-    lanes: HashMap<Lane, Vec<Idle>>,
-    /// In all lanes.
+    by_key: HashMap<IdleKey, Vec<Idle>>,
+    /// In all.
     count: usize,
     /// When they were last looked through.
     swept_at: Option<Instant>,
@@ -220,13 +220,13 @@ impl Connector {
     pub(super) fn kept(&self, target: &Target, vetted: &[SocketAddr], now: Instant) -> Option<Line> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         for of in vetted {
-            let lane = lane(target, *of);
-            let Waiting { lanes, count, .. } = &mut *idle;
-            let Some(waiting) = lanes.get_mut(&lane) else { continue };
+            let key = idle_key(target, *of);
+            let Waiting { by_key, count, .. } = &mut *idle;
+            let Some(waiting) = by_key.get_mut(&key) else { continue };
             while let Some(Idle { sender, works, address, tape, until }) = waiting.pop() {
                 *count -= 1;
                 if !sender.is_closed() && now < until {
-                    return Some(Line { sender, works, address, tape, lane });
+                    return Some(Line { sender, works, address, tape, key });
                 }
             }
         }
@@ -259,7 +259,7 @@ impl Connector {
             handshake(Taped::new(tcp, tape.clone())).await?
         };
         watch.stop();
-        Ok(Line { sender, works, address: text, tape, lane: lane(target, address) })
+        Ok(Line { sender, works, address: text, tape, key: idle_key(target, address) })
     }
 
     /// All addresses together have the connect time; each has an equal part of what is left.
@@ -293,8 +293,8 @@ impl Connector {
         if idle.count >= IDLE_TOTAL_MAX {
             return;
         }
-        let Line { sender, works, address, tape, lane } = line;
-        let waiting = idle.lanes.entry(lane).or_default();
+        let Line { sender, works, address, tape, key } = line;
+        let waiting = idle.by_key.entry(key).or_default();
         if waiting.len() < IDLE_PER_LANE_MAX {
             waiting.push(Idle { sender, works, address, tape, until: now + time });
             idle.count += 1;
@@ -306,12 +306,12 @@ impl Connector {
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let Waiting { lanes, count, swept_at } = &mut *idle;
+        let Waiting { by_key, count, swept_at } = &mut *idle;
         if swept_at.is_some_and(|at| now < at + SWEEP_PAUSE) {
             return;
         }
         *swept_at = Some(now);
-        lanes.retain(|_, waiting| {
+        by_key.retain(|_, waiting| {
             let before = waiting.len();
             waiting.retain(|i| !i.sender.is_closed() && now < i.until);
             *count -= before - waiting.len();
@@ -342,8 +342,8 @@ pub(super) fn idle_time(answer: &HeaderMap) -> Duration {
     said.chain([IDLE_MAX]).min().unwrap_or(IDLE_MAX)
 }
 
-fn lane(target: &Target, address: SocketAddr) -> Lane {
-    Lane { is_https: target.is_https(), host: target.host().clone(), address }
+fn idle_key(target: &Target, address: SocketAddr) -> IdleKey {
+    IdleKey { is_https: target.is_https(), host: target.host().clone(), address }
 }
 
 fn server_name(target: &Target) -> Result<ServerName<'static>, Unreached> {

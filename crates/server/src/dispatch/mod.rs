@@ -28,6 +28,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
 
+mod answer_quota;
 mod attempt;
 mod connect;
 mod deliver;
@@ -38,13 +39,14 @@ mod faults;
 mod flight;
 mod health;
 mod heed;
+mod hold_release;
 mod leases;
 mod lineup;
+mod measure;
 mod meters;
 mod names;
 mod permits;
 mod place;
-mod portion;
 mod queue;
 mod ranges;
 mod record;
@@ -54,12 +56,13 @@ mod retry_after;
 mod round;
 pub mod route;
 mod settings;
+#[cfg(test)]
+mod spellings;
 mod stopwatch;
 mod tape;
 mod tend;
 mod timetable;
 mod trial;
-mod turn;
 
 pub(crate) use meters::DELAY_SECONDS;
 
@@ -146,7 +149,7 @@ pub struct Dispatcher {
     look: Notify,
     meters: meters::Meters,
     /// How much of answers is kept.
-    portions: portion::Portions,
+    answer_quotas: answer_quota::AnswerQuotas,
     /// Attempts made since the start.
     attempts: AtomicUsize,
     /// Callbacks that tell of nothing and are under way.
@@ -201,7 +204,7 @@ impl Dispatcher {
             looks: Mutex::default(),
             look: Notify::new(),
             meters: meters::Meters::default(),
-            portions: portion::Portions::new(),
+            answer_quotas: answer_quota::AnswerQuotas::new(),
             attempts: AtomicUsize::new(0),
             trials: trial::Trials::default(),
         })

@@ -104,7 +104,7 @@ impl Dispatcher {
         self.meters.ended(&report);
         tell(event, known, number, &report, verdict, now);
         let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
-        let bytes = report.bytes.take().map(|bytes| self.portions.of(event.application, bytes));
+        let bytes = report.bytes.take().map(|bytes| self.answer_quotas.of(event.application, bytes));
         let made = Made::of(event, fence, began, report, bytes);
         match verdict {
             Verdict::DisableEndpoint => Box::pin(self.disable(event, &made, url)).await,

@@ -13,7 +13,7 @@ use countersign_store::redelivery::{Redeliveries, RedeliveryRow, RedeliveryWrite
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use tokio::time::{Instant, timeout_at};
 
-use super::turn::Portion;
+use super::hold_release::HeldLane;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::events::as_read;
 use crate::app::trouble::Told;
@@ -109,7 +109,7 @@ impl Dispatcher {
         let Sought { tenant, application, state: was, .. } = row.sought;
         let (lane, later) = (Lane::of(application), Some(now + LOOK_EVERY));
         let Some(fence) = self.leases.begin(lane, now) else { return Ok(later) };
-        let _portion = Portion { leases: &self.leases, lane };
+        let _held = HeldLane { leases: &self.leases, lane };
         let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(later) };
         if !view.goes_out() {
             return Ok(later);

@@ -1,7 +1,6 @@
 //! One pass after the other: lands what has ended, reads what is owed, begins what may begin.
 
 use std::future::ready;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use countersign_store::contract::{Cursor, EventRow, Pending, Portion, Unreadable
 use countersign_store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::flight::Flight;
 use super::heed::tell_turned;
@@ -57,44 +56,6 @@ impl Dispatcher {
         self.drain().await;
     }
 
-    /// Delivers everything that is due at `now` and waits for the end of it: the number of attempts made. For tests and
-    /// tools; `run` does the same for ever, and only one of the two may be in use. A store that fails ends it early.
-    pub async fn deliver_due(self: &Arc<Self>, now: UnixMillis) -> usize {
-        let before = self.attempts.load(Ordering::SeqCst);
-        if self.app.store.is_shared() {
-            self.beat().await;
-        }
-        if let Err(error) = self.turn_all().await {
-            tracing::warn!(%error, "What is to be held or released could not be");
-        }
-        if let Err(error) = self.heed().await {
-            tracing::warn!(%error, "An application that has changed could not be read");
-        }
-        if let Err(error) = self.look_for(LaneSet::ALL).await {
-            tracing::warn!(%error, "Who has something due could not be read");
-        }
-        loop {
-            match self.pass(now, &|| false).await {
-                Ok(true) => {
-                    yield_now().await;
-                    continue;
-                }
-                Ok(false) => {}
-                Err(error) => tracing::warn!(%error, "What is due could not be read"),
-            }
-            let desk = self.desk.lock().await;
-            if desk.lineup.flights() == 0 {
-                return self.attempts.load(Ordering::SeqCst) - before;
-            }
-            let due_at = desk.records.due_at();
-            drop(desk);
-            match due_at {
-                Some(due_at) => drop(timeout_at(due_at, self.landed.notified()).await),
-                None => self.landed.notified().await,
-            }
-        }
-    }
-
     /// Looks for applications that have something due: where somebody says so, and every few seconds even if nobody does.
     pub(super) async fn look_always(&self) {
         let longest = if self.app.store.is_shared() { self.settings.look_every } else { LOOK_EVERY };
@@ -122,7 +83,7 @@ impl Dispatcher {
     }
 
     /// Notes when the applications in these lanes have something due.
-    async fn look_for(&self, lanes: LaneSet) -> Result<(), StoreError> {
+    pub(super) async fn look_for(&self, lanes: LaneSet) -> Result<(), StoreError> {
         let lanes = lanes.shared(self.leases.open(Instant::now()));
         let mut after = None;
         while !lanes.is_empty() {

@@ -82,7 +82,7 @@ impl Drop for Place<'_> {
     }
 }
 
-fn refused(why: &str) -> AppError {
+pub(super) fn refused(why: &str) -> AppError {
     AppError::CallbackNotTestable(why.to_owned())
 }
 
@@ -125,20 +125,6 @@ impl Dispatcher {
         };
         self.keep_answer(keep, &tried).await;
         Ok(tried)
-    }
-
-    /// One attempt at an event, of which nothing is recorded: what an attempt takes by itself. For tools that measure.
-    pub async fn attempt_only(&self, event: &EventRow) -> Result<Outcome, AppError> {
-        let Some(known) = self.app.known_application(&event.client_id).await? else {
-            return Err(AppError::NotFound(format!("no application has the client_id {}", event.client_id)));
-        };
-        let now = self.app.clock.now();
-        let keys = known.callback_keys(now);
-        let (Some(url), Some(signing)) = (known.application.callback_url.as_deref(), keys.signing) else {
-            return Err(refused("the application has no callback_url, or no live secret to sign with"));
-        };
-        let letter = self.letter(event, &known, signing, keys.next, now);
-        Ok(attempt::make(&self.connector, url, letter, self.settings.deadline, now).await.outcome)
     }
 
     /// It was sent, whatever becomes of this: the answer goes out all the same, and a repeat of the call would send another.

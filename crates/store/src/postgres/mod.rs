@@ -11,6 +11,7 @@ mod alone;
 mod attempt_log;
 mod backlog;
 mod backlog_texts;
+mod commit_lane;
 mod conversion;
 mod convert_texts;
 mod durability;
@@ -20,7 +21,6 @@ mod fault;
 mod group;
 mod hosts;
 mod identity_texts;
-mod lane;
 mod lane_texts;
 mod limits;
 mod line;
@@ -73,7 +73,7 @@ use crate::contract::{
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
-use lane::{Job, Lane};
+use commit_lane::{CommitLane, Job};
 use line::Line;
 use nodes::Aside;
 use nonces::{Nonces, Settling};
@@ -155,7 +155,8 @@ impl PostgresStore {
             id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
             let (sender, queue) = mpsc::channel(queue_max.max(1));
             let (dial, nonces, herald) = (Arc::clone(&dial), Arc::clone(&nonces), Arc::clone(&herald));
-            let lane = Lane::new(dial, nonces, herald, group_by_tenant, id, Arc::clone(pulse), Arc::clone(&chain));
+            let lane =
+                CommitLane::new(dial, nonces, herald, group_by_tenant, id, Arc::clone(pulse), Arc::clone(&chain));
             tokio::spawn(lane.run(queue, group_max.max(1)));
             sender
         };

@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Error, Row};
 
+use super::commit_lane::FATE_PERIOD;
 use super::fault::{Failure, Trouble};
-use super::lane::FATE_PERIOD;
 use super::line::Line;
 use super::nonces::{Nonces, Settling, read_claims};
 use super::session::{Dial, Step, each_in_order};

@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo};
 use countersign_store::batch::{Batch, Conflict, EventNumbers, Write};
-use countersign_store::contract::{
-    ApplicationFilter, Asker, Claimed, CommitError, EventFilter, RuleFilter, StoreError,
-};
+use countersign_store::contract::{Asker, Claimed, CommitError, EventFilter, RuleFilter, StoreError};
 use countersign_store::conversion::ConvertOrderFilter;
+use countersign_store::testing::Database;
 use countersign_store::{ConvertStore as _, PostgresOptions, PostgresStore, Store};
 
 use crate::fixtures::*;
 use crate::proxy::{Break, Proxy};
-use countersign_store::testing::Database;
 
 /// A database and two nodes on it, furnished.
 pub async fn two_nodes() -> (Database, [Arc<PostgresStore>; 2]) {
@@ -402,7 +400,7 @@ async fn everything(store: &PostgresStore) -> Vec<StoreError> {
     }
     read!(
         store.application("app_one"),
-        store.applications(Asker::Operator, ApplicationFilter::default(), all()),
+        store.applications(Asker::Operator, countersign_store::rows::ApplicationFilter::default(), all()),
         store.merchants(None, None, all()),
         store.token(&[1; 32]),
         store.rule_head(TENANT, SUB, None),

@@ -24,6 +24,8 @@ pub mod naive;
 pub mod namespace;
 pub mod recorder;
 pub mod special;
+#[path = "../../../server/src/dispatch/spellings.rs"]
+mod spellings;
 pub mod urls;
 
 use asking::{Done, Work};

@@ -2,9 +2,10 @@
 //! names that stand for such addresses.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::special::{carriers, v4_samples, v6_samples};
+use super::spellings;
 use crate::dice::Dice;
 
 /// Names of [`names`] end so.
@@ -15,68 +16,6 @@ const SCHEMES: [&str; 6] = ["https", "http", "HTTPS", "gopher", "file", "ftp"];
 const PORTS: [&str; 10] = ["", ":443", ":8443", ":80", ":22", ":0", ":65536", ":", ":+443", ":0443"];
 const USERS: [&str; 6] = ["", "a@", "a:b@", ":@", "merchant.example@", "merchant.example:443@"];
 const PATHS: [&str; 5] = ["", "/", "/hook?to=https://merchant.example/", "/#@merchant.example", "\\@merchant.example/"];
-
-/// How people, libraries and attackers write an IPv4 address.
-fn spellings_v4(v4: Ipv4Addr) -> Vec<String> {
-    let (bits, [a, b, c, d]) = (v4.to_bits(), v4.octets());
-    let plain = v4.to_string();
-    // Full-width digits and an ideographic full stop: what IDNA makes of them is the address.
-    let wide: String = plain
-        .chars()
-        .map(|sign| sign.to_digit(10).map_or('\u{3002}', |digit| char::from_u32(0xff10 + digit).unwrap_or(sign)))
-        .collect();
-    let encoded = plain.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
-    vec![
-        plain.clone(),
-        format!("{plain}."),
-        format!("{plain}.."),
-        bits.to_string(),
-        format!("{bits}."),
-        format!("{bits:#x}"),
-        format!("0X{bits:X}"),
-        format!("0{bits:o}"),
-        format!("{a:#x}.{b:#x}.{c:#x}.{d:#x}"),
-        format!("0{a:o}.0{b:o}.0{c:o}.0{d:o}"),
-        format!("{a:03}.{b:03}.{c:03}.{d:03}"),
-        format!("{a}.{}", bits & 0xff_ffff),
-        format!("{a}.{b}.{}", bits & 0xffff),
-        format!("{a:#x}.{:#x}", bits & 0xff_ffff),
-        format!("{a}.{b}.{c}.{d:#x}"),
-        format!("{a}.0x{b:x}.0{c:o}.{d}"),
-        format!("[{plain}]"),
-        format!("[::{plain}%lo]"),
-        format!("{plain}%00"),
-        format!("{plain}%2f.merchant.example"),
-        plain.replace('.', "%2e"),
-        encoded,
-        plain.replace('.', "\u{3002}"),
-        wide,
-        format!("{plain}\t"),
-        format!(" {plain}"),
-        (u64::from(bits) + (1 << 32)).to_string(),
-    ]
-}
-
-/// The same of IPv6.
-fn spellings_v6(v6: Ipv6Addr) -> Vec<String> {
-    let whole = v6.segments().map(|segment| format!("{segment:04X}")).join(":");
-    let short = v6.segments().map(|segment| format!("{segment:x}")).join(":");
-    let tail = Ipv4Addr::from_bits(u32::try_from(v6.to_bits() & 0xffff_ffff).unwrap_or_default());
-    let front = short.split(':').take(6).collect::<Vec<_>>().join(":");
-    vec![
-        format!("[{v6}]"),
-        format!("[{whole}]"),
-        format!("[{short}]"),
-        format!("[{front}:{tail}]"),
-        format!("[{v6}%25lo]"),
-        format!("[{v6}%lo]"),
-        format!("[{v6}%1]"),
-        v6.to_string(),
-        format!("[[{v6}]]"),
-        format!("[{v6}"),
-        format!("{}.ipv6-literal.net.", v6.to_string().replace(':', "-")),
-    ]
-}
 
 /// Names of the run's zone, each with the one forbidden address that it stands for.
 pub fn names() -> Vec<(String, IpAddr)> {
@@ -121,10 +60,10 @@ pub fn hostile(wanted: usize) -> Vec<String> {
 fn hosts() -> Vec<String> {
     let mut literals: Vec<String> = Vec::new();
     for v4 in v4_samples() {
-        literals.extend(spellings_v4(v4));
+        literals.extend(spellings::of_v4(v4));
         literals.extend(carriers(v4).into_iter().map(|v6| format!("[{v6}]")));
     }
-    literals.extend(v6_samples().into_iter().flat_map(spellings_v6));
+    literals.extend(v6_samples().into_iter().flat_map(spellings::of_v6));
     let mut dice = Dice::new(5);
     for last in (1..literals.len()).rev() {
         literals.swap(last, dice.below(last + 1));

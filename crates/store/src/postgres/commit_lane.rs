@@ -102,7 +102,7 @@ enum Commit {
 
 /// One lane.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct CommitLane {
     line: Line,
     nonces: Arc<Nonces>,
     /// Whether a transaction is of one tenant.
@@ -119,7 +119,7 @@ pub(super) struct Lane {
     chain: Arc<OnceLock<ChainKey>>,
 }
 
-impl Lane {
+impl CommitLane {
     pub(super) const fn new(
         dial: Arc<Dial>,
         nonces: Arc<Nonces>,

@@ -27,12 +27,12 @@ const ROUND_PAUSE: Duration = Duration::from_millis(5);
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A portion that is under way in a lane; the lane is not given back meanwhile.
-pub(super) struct Portion<'a> {
+pub(super) struct HeldLane<'a> {
     pub(super) leases: &'a Leases,
     pub(super) lane: Lane,
 }
 
-impl Drop for Portion<'_> {
+impl Drop for HeldLane<'_> {
     fn drop(&mut self) {
         self.leases.land(self.lane);
     }
@@ -92,7 +92,7 @@ impl Dispatcher {
     async fn turn(&self, row: &TurningRow) -> Result<bool, StoreError> {
         let (tenant, application, lane) = (row.tenant, row.application, Lane::of(row.application));
         let Some(fence) = self.leases.begin(lane, Instant::now()) else { return Ok(false) };
-        let _portion = Portion { leases: &self.leases, lane };
+        let _held = HeldLane { leases: &self.leases, lane };
         let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(false) };
         let goes_out = view.goes_out();
         let portion = if goes_out {

@@ -12,16 +12,16 @@ const ALWAYS_BYTES: usize = 1024;
 /// What an application's answers may go beyond that, in bytes: in a second, and all at once.
 const FURTHER_BYTES_PER_S: NonZeroU32 = NonZeroU32::new(4 * 1024).expect("not 0");
 const FURTHER_BYTES_AT_ONCE: NonZeroU32 = NonZeroU32::new(4 * 1024 * 1024).expect("not 0");
-/// With so many applications those whose portion is whole again are forgotten.
+/// With so many applications those whose quota is whole again are forgotten.
 const KNOWN_MAX: usize = 10_000;
 
-/// The portions of all applications.
+/// What the answers of all applications may take.
 #[derive(Debug)]
-pub(super) struct Portions {
+pub(super) struct AnswerQuotas {
     further: DefaultKeyedRateLimiter<i64>,
 }
 
-impl Portions {
+impl AnswerQuotas {
     pub(super) fn new() -> Self {
         Self { further: RateLimiter::keyed(Quota::per_second(FURTHER_BYTES_PER_S).allow_burst(FURTHER_BYTES_AT_ONCE)) }
     }
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn large_answers_of_an_application_are_cut_once_they_are_many() {
-        let portions = Portions::new();
-        let keep = |no, head, body| lengths(&portions.of(ApplicationNo(no), answer(head, body)));
+        let quotas = AnswerQuotas::new();
+        let keep = |no, head, body| lengths(&quotas.of(ApplicationNo(no), answer(head, body)));
         // How many are kept whole before one is not, and what that one is cut to.
         let until_cut = |head, body| {
             let kept = std::iter::repeat_with(|| keep(1, head, body));
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn many_ordinary_answers_are_kept_whole() {
-        let portions = Portions::new();
+        let quotas = AnswerQuotas::new();
         for _ in 0..100_000 {
-            assert!(!portions.of(ApplicationNo(1), answer(400, 60)).is_cut);
+            assert!(!quotas.of(ApplicationNo(1), answer(400, 60)).is_cut);
         }
-        assert!(portions.further.is_empty(), "and leave no trace");
+        assert!(quotas.further.is_empty(), "and leave no trace");
     }
 }
