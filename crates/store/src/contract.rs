@@ -471,7 +471,7 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     /// When it fails nothing is known of what was taken; it is free again when the lease ends.
     fn tend_lanes(&self, tend: Tend) -> impl Future<Output = Result<Tended, StoreError>> + Send;
 
-    /// Nodes that share the store, the longest-running first, at most `most`; alive is who was seen within `lease_ms`.
+    /// Nodes that share the store, at most `most`: those alive first, which were seen within `lease_ms`, then by their start.
     fn nodes(&self, lease_ms: i64, most: u32) -> impl Future<Output = Result<Vec<NodeRow>, StoreError>> + Send;
 
     /// The database's own time; none where the store has no clock but the caller's.

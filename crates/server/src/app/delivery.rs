@@ -27,6 +27,8 @@ pub const DELIVERY_HELD: &str = "delivery_held";
 pub const HELD: &str = "callbacks are held since a restore: when the deployment that the backup is of is down for good, let them go with \
      POST /delivery/release (`countersign delivery release`)";
 
+/// How often a release that another one comes before is tried again.
+const RELEASE_TRIES_MAX: u32 = 3;
 /// How often a node that holds looks whether it may send.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -127,22 +129,27 @@ pub struct Released {
 /// Lets callbacks go. Where they were not held nothing changes.
 pub async fn release(app: &App, keep: &Keep<'_, Released>, actor: &Actor) -> Result<Released, AppError> {
     let now = app.clock.now();
-    let mut writes = Vec::new();
-    let held = held_since(&app.store).await?;
-    let released = Released { at: now, was_held: held.is_some() };
-    if let Some(since) = held {
-        let before = json!({ "delivery_held": since }).to_string();
-        let after = json!({ "at": rfc3339(now) }).to_string();
-        let line = actor.did(None, now, "delivery.release", "delivery", before, after);
-        writes.push(Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: Some(since), to: String::new() });
-        writes.push(Write::RecordAudit(Box::new(line)));
+    for _ in 0..RELEASE_TRIES_MAX {
+        let held = held_since(&app.store).await?;
+        let released = Released { at: now, was_held: held.is_some() };
+        let mut writes = Vec::new();
+        if let Some(since) = held {
+            let before = json!({ "delivery_held": since }).to_string();
+            let after = json!({ "at": rfc3339(now) }).to_string();
+            let line = actor.did(None, now, "delivery.release", "delivery", before, after);
+            writes.push(Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: Some(since), to: String::new() });
+            writes.push(Write::RecordAudit(Box::new(line)));
+        }
+        writes.extend(kept(keep, &released));
+        match app.store.commit(Batch(writes)).await {
+            Ok(_) => {
+                set(app, false);
+                return Ok(released);
+            }
+            // Another call was first: what this one finds is another thing.
+            Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    writes.extend(kept(keep, &released));
-    match app.store.commit(Batch(writes)).await {
-        // Another call was first.
-        Ok(_) | Err(CommitError::Conflict(_)) => {}
-        Err(error) => return Err(error.into()),
-    }
-    set(app, false);
-    Ok(released)
+    Err(AppError::Busy)
 }

@@ -13,7 +13,7 @@ use super::error::AppError;
 /// Nodes that are listed, at the most.
 pub const NODES_MAX: u32 = 500;
 
-/// Nodes that share the database, the longest-running first; where it is not shared, this one alone. `lease`: who was not seen for so long is not
+/// Nodes that share the database, those alive first, then by their start; where it is not shared, this one alone. `lease`: who was not seen for so long is not
 /// alive.
 pub async fn list(app: &App, own: &Who, started_at: UnixMillis, lease: Duration) -> Result<Vec<NodeRow>, AppError> {
     if app.store.is_shared() {

@@ -114,7 +114,7 @@ impl Dispatcher {
         Some(desk.lineup.view(row.no, self.app.clock.now()).unwrap_or(fresh))
     }
 
-    /// Endpoints that this node delivers for and that did not take what they got last, those with an open breaker first, then those tried last; at
+    /// Endpoints that this node delivers for and that did not take what they got last, those whose breaker is not closed first, then those tried last; at
     /// most `most`, and how many are left off. None where the dispatcher does not come to say so.
     pub async fn failing(&self, most: usize) -> Option<(Vec<(Box<str>, EndpointView)>, usize)> {
         let desk = timeout(VIEW_FOR, self.desk.lock()).await.ok()?;

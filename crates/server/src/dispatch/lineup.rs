@@ -433,7 +433,7 @@ impl Lineup {
         Some(EndpointView { breaker, at_once, at_once_max, in_flight, last: place.last })
     }
 
-    /// Endpoints in these lanes that did not take what they got last: those with an open breaker first, then those tried last. How many are left off.
+    /// Endpoints in these lanes that did not take what they got last: those whose breaker is not closed first, then those tried last. How many are left off.
     pub(super) fn failing(
         &self,
         lanes: LaneSet,

@@ -55,7 +55,7 @@ pub fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
     let why = match error.kind() {
         io::ErrorKind::AddrInUse => "another program listens there: end it, or choose another port",
         io::ErrorKind::AddrNotAvailable => "this machine has no such address: choose another one",
-        io::ErrorKind::PermissionDenied => {
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
             "ports below 1024 need CAP_NET_BIND_SERVICE (docs/OPERATING.md, Under systemd)"
         }
         _ => return format!("{address} cannot be used: {error}"),

@@ -209,7 +209,7 @@ pub struct FailingEndpoint {
 /// Endpoints that fail.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FailingEndpoints {
-    /// Those with an open breaker first, then those tried last.
+    /// Those whose breaker is not closed first, then those tried last.
     pub items: Vec<FailingEndpoint>,
     /// Endpoints that are left off.
     pub items_left_off: usize,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use countersign_domain::ids::MerchantNo;
 use countersign_domain::rules::{RuleState, RuleVersion};
 use countersign_domain::time::{RuleZone, UnixMillis, rfc3339};
 use countersign_protocol::exact::Exact;
@@ -75,14 +76,16 @@ const fn state_name(state: RuleState) -> &'static str {
 const MARK: Mark<RulePlace> = Mark { read: place, write: cursor };
 
 fn cursor(place: &RulePlace) -> String {
-    format!("{}.{}.{}.{}", place.version_no, place.made_at.0, place.starts_at.0, place.newest_at.0)
+    let RulePlace { of, version_no, made_at, starts_at, as_of } = place;
+    format!("{}.{version_no}.{}.{}.{}", of.0, made_at.0, starts_at.0, as_of.0)
 }
 
 fn place(text: &str) -> Option<RulePlace> {
-    let mut numbers = text.splitn(4, '.').map(NUMBER.read);
-    let mut at = || Some(UnixMillis(numbers.next()??));
-    let version_no = at()?.0;
-    Some(RulePlace { version_no, made_at: at()?, starts_at: at()?, newest_at: at()? })
+    let mut numbers = text.splitn(5, '.').map(NUMBER.read);
+    let mut next = || numbers.next().flatten();
+    let (of, version_no) = (MerchantNo(next()?), next()?);
+    let (made_at, starts_at, as_of) = (UnixMillis(next()?), UnixMillis(next()?), UnixMillis(next()?));
+    Some(RulePlace { of, version_no, made_at, starts_at, as_of })
 }
 
 /// All versions of a sub-account's rule, newest first.

@@ -56,7 +56,7 @@ impl Node {
     }
 }
 
-/// The nodes of the deployment, the longest-running first: what each of them runs, and for how many lanes it delivers.
+/// The nodes of the deployment, those alive first, then by their start, 500 at the most: what each of them runs, and for how many lanes it delivers.
 #[utoipa::path(get, path = "/operator/v1/nodes", tag = "Nodes", operation_id = "list_nodes",
     responses((status = 200, body = Page<Node>)))]
 pub async fn list(State(desk): State<Arc<Desk>>) -> Reply {

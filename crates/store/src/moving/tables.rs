@@ -463,6 +463,7 @@ pub(crate) const NOT_MOVED: &[(&str, &str)] = &[
     ("commit_mark", "of connections, not of the deployment"),
     ("delivery_lane", "who delivers at the moment"),
     ("node", "who is alive at the moment"),
+    ("node_program", "as node"),
     ("directory", "counts changes since the nodes of this database began to look"),
     ("application.directory_revision", "as directory"),
     ("move_record", "the move itself"),

@@ -15,12 +15,13 @@ macro_rules! alive {
 
 pub(super) const ALIVE: &str = concat!("SELECT count(*)", alive!("$1::bigint"));
 
+// Those that are alive first, then those that have run for longest. A program from before it was said says nothing.
 pub(super) const NODES: &str = concat!(
-    "SELECT n.node_id, n.name, n.version, n.key_id, n.started_at, n.seen_at, n.clock_ahead_ms, ",
+    "SELECT n.node_id, n.name, coalesce(p.version, ''), coalesce(p.key_id, ''), n.started_at, n.seen_at, n.clock_ahead_ms, ",
     is_alive!("$1::bigint"),
-    ", (SELECT count(*) FROM delivery_lane l WHERE l.node = n.node_id AND l.expires_at > ",
+    " AS is_alive, (SELECT count(*) FROM delivery_lane l WHERE l.node = n.node_id AND l.expires_at > ",
     now!(),
-    ") FROM node n ORDER BY n.started_at, n.node_id LIMIT $2"
+    ") FROM node n LEFT JOIN node_program p ON p.node_id = n.node_id ORDER BY is_alive DESC, n.started_at, n.node_id LIMIT $2"
 );
 
 // What others are about to renew, to take or to commit under is locked, and left alone until the next heartbeat. A term that ends later than the

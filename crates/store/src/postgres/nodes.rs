@@ -27,6 +27,7 @@ const TENDING: &[Sql] = &[
     Sql::LanesForget,
     Sql::NodesForget,
     Sql::NodeSeen,
+    Sql::NodeSays,
     Sql::NodeGone,
     Sql::LanesRenew,
     Sql::LanesGiveBack,
@@ -155,8 +156,8 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
         steps.push(session.step(Sql::LanesGiveBack, vec![&node, &held, &held_at]));
         steps.push(session.step(Sql::NodeGone, vec![&node]));
     } else {
-        let (ahead, version, key_id) = (&tend.clock_ahead_ms, &who.version, &who.key_id);
-        steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, ahead, &begins, version, key_id]));
+        steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, &tend.clock_ahead_ms, &begins]));
+        steps.push(session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id]));
     }
     let alive = steps.len();
     steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms]));

@@ -121,6 +121,48 @@ async fn convert_orders_are_listed_by_their_indexes_whatever_is_known_of_the_tab
     }
 }
 
+/// A hundred plain merchants and institutions among thirty thousand sub-accounts, most of one institution; each with an application, of which ten
+/// are paused, and one merchant with two thousand more.
+const MANY_MERCHANTS: &str = "
+    INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
+      SELECT n, n, 'm' || n, CASE n % 2 WHEN 0 THEN 'institution' ELSE 'merchant' END, 'm', '0', 0, n, true, 1, 0 FROM generate_series(1, 100) n;
+    INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
+      SELECT n, CASE WHEN n % 300 = 0 THEN 4 ELSE 2 END, 'm' || n, 'sub_account', 'm', '0', 0, n, true, 1, 0 FROM generate_series(101, 30100) n;
+    INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled, callback_enabled, callback_encoding,
+      callback_vocabulary, revision, created_at)
+      SELECT tenant_no, merchant_no, 'app' || merchant_no, merchant_no, 'a', true, merchant_no % 3000 > 0, 'hex', 'standard', 1, 0 FROM merchant;
+    INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled, callback_enabled, callback_encoding,
+      callback_vocabulary, revision, created_at)
+      SELECT 7, 100000 + n, 'app' || (100000 + n), 7, 'a', true, true, 'hex', 'standard', 1, 0 FROM generate_series(1, 2000) n;";
+
+#[tokio::test]
+async fn merchants_and_applications_are_listed_by_their_indexes_whatever_is_known_of_the_tables() {
+    let (_database, session) = empty().await;
+    let client = session.client();
+    let lists = [
+        ("Institutions", "merchant_institutions on merchant m", "0, 51"),
+        ("MerchantsPlain", "merchant_plain on merchant m", "0, 51"),
+        ("MerchantsUnder", "merchant_tenant_no_merchant_no_key on merchant m", "0, 51, 'sub_account', 4"),
+        ("Merchants", "merchant_pkey on merchant m", "0, 51"),
+        ("ApplicationsOf", "application_of_merchant on application", "100000, 51, NULL, 7"),
+        ("ApplicationsPaused", "application_paused on application", "0, 51"),
+        ("Applications", "application_pkey on application", "0, 51, NULL"),
+    ];
+    for (name, _, values) in lists {
+        let prepared = format!("PREPARE {name} AS {}; EXECUTE {name}({values})", text(name));
+        client.batch_execute(&prepared).await.expect("is prepared");
+    }
+    for step in [MANY_MERCHANTS, "ANALYZE application, merchant"] {
+        client.batch_execute(step).await.expect("is done");
+        for (name, index, values) in lists {
+            let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE {name}({values})");
+            let plan = lines(client, &asked).await;
+            assert!(plan.iter().any(|line| line.contains(&format!(" using {index}"))), "{name}: {plan:#?}");
+            assert!(thrown(&plan) <= 1, "{name}: {plan:#?}");
+        }
+    }
+}
+
 /// A sub-account with thirty thousand versions, a second apart.
 const MANY_VERSIONS: &str = "
     INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)

@@ -131,11 +131,16 @@ pub(super) async fn merchants(
     kind: Option<MerchantKind>,
     page: &Cursor,
 ) -> Found<Vec<MerchantRow>> {
-    let (after, limit, kind) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit), kind.map(words::of_kind));
+    let (after, limit) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit));
     let read = |row: &Row| Ok(rows::merchant(row, 0)?.0);
     match (tenant, kind) {
-        (Some(tenant), _) => many(from, Sql::MerchantsUnder, &[&after, &limit, &kind, &tenant.0], read).await,
-        (None, Some(kind)) => many(from, Sql::MerchantsOfKind, &[&after, &limit, &kind], read).await,
+        (Some(tenant), kind) => {
+            let kind = kind.map(words::of_kind);
+            many(from, Sql::MerchantsUnder, &[&after, &limit, &kind, &tenant.0], read).await
+        }
+        (None, Some(MerchantKind::Institution)) => many(from, Sql::Institutions, &[&after, &limit], read).await,
+        (None, Some(MerchantKind::Merchant)) => many(from, Sql::MerchantsPlain, &[&after, &limit], read).await,
+        (None, Some(MerchantKind::SubAccount)) => many(from, Sql::SubAccounts, &[&after, &limit], read).await,
         (None, None) => many(from, Sql::Merchants, &[&after, &limit], read).await,
     }
 }

@@ -45,7 +45,9 @@ statements! {
     Merchant: concat!("SELECT ", merchant_columns!(), " FROM merchant m WHERE m.merchant_id = $1");
     Merchants: identity::MERCHANTS;
     MerchantsUnder: identity::MERCHANTS_UNDER;
-    MerchantsOfKind: identity::MERCHANTS_OF_KIND;
+    Institutions: identity::INSTITUTIONS;
+    MerchantsPlain: identity::PLAIN;
+    SubAccounts: identity::SUB_ACCOUNTS;
     Token: token_select!("WHERE digest = $1");
     TokenById: token_select!("WHERE token_id = $1");
     Tokens: token_select!("WHERE token_id > $1 ORDER BY token_id LIMIT $2");
@@ -447,16 +449,23 @@ statements! {
 
     // A heartbeat, in this order.
     LanesForget: "UPDATE delivery_lane SET node = NULL, expires_at = 0 WHERE node = $1";
-    NodesForget: concat!("DELETE FROM node WHERE seen_at < ", now!(), " - 86400000");
+    NodesForget: concat!(
+        "WITH gone AS (DELETE FROM node WHERE seen_at < ", now!(), " - 86400000 RETURNING node_id)
+         DELETE FROM node_program p USING gone WHERE p.node_id = gone.node_id"
+    );
     LanesGiveBack: "UPDATE delivery_lane l SET node = NULL, expires_at = 0
                     FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
                     WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1";
-    NodeGone: "DELETE FROM node WHERE node_id = $1";
+    NodeGone: "WITH gone AS (DELETE FROM node_program WHERE node_id = $1) DELETE FROM node WHERE node_id = $1";
+    // Written once, and read with each beat: another node may have forgotten this one.
+    NodeSays: "INSERT INTO node_program (node_id, version, key_id) SELECT $1, $2, $3
+               WHERE NOT EXISTS (SELECT 1 FROM node_program WHERE node_id = $1 AND version = $2 AND key_id = $3)
+               ON CONFLICT (node_id) DO UPDATE SET version = excluded.version, key_id = excluded.key_id";
     NodeSeen: concat!(
-        "INSERT INTO node AS n (node_id, name, started_at, seen_at, clock_ahead_ms, version, key_id)
-         SELECT $1, $2, t.now, t.now, $3, $5, $6 FROM (SELECT ", now!(), " AS now) t
+        "INSERT INTO node AS n (node_id, name, started_at, seen_at, clock_ahead_ms)
+         SELECT $1, $2, t.now, t.now, $3 FROM (SELECT ", now!(), " AS now) t
          ON CONFLICT (node_id) DO UPDATE SET name = excluded.name, seen_at = excluded.seen_at,
-         clock_ahead_ms = excluded.clock_ahead_ms, version = excluded.version, key_id = excluded.key_id,
+         clock_ahead_ms = excluded.clock_ahead_ms,
          started_at = CASE WHEN $4 THEN excluded.started_at ELSE n.started_at END"
     );
     NodesAlive: lanes::ALIVE;

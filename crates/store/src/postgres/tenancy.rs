@@ -38,7 +38,7 @@ const OF_TENANTS: [&str; 22] = [
 ];
 
 /// What is the same everywhere, or spread by its own key: `order_directory`.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "setting",
     "replay",
     "merchant",
@@ -53,6 +53,7 @@ const OTHERS: [&str; 15] = [
     "move_progress",
     "delivery_lane",
     "node",
+    "node_program",
     "directory",
 ];
 

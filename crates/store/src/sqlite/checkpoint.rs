@@ -5,14 +5,10 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
 use super::readers::Readers;
-
-/// How long readers are waited for while the writer is held back.
-pub(super) const WAIT_MS: u64 = 20;
 
 /// How many pages the log holds, as the writer's commits report it.
 #[derive(Debug)]
@@ -90,20 +86,13 @@ fn once(
     if let Some(file) = file {
         file.sync_data().ok();
     }
-    between_commits(conn, readers, gate)
-}
-
-/// The rest, and the return to the beginning of the log, between two commits. Whether the log is empty afterwards: a read that takes long is not
-/// waited for, since nobody commits meanwhile.
-fn between_commits(conn: &Connection, readers: &Readers, gate: &Mutex<()>) -> rusqlite::Result<bool> {
-    let _no_commit = gate.lock().unwrap_or_else(PoisonError::into_inner);
-    let until = Instant::now() + Duration::from_millis(WAIT_MS);
-    if !readers.end_snapshots_until(until) {
-        return Ok(false);
-    }
+    // The rest, and the return to the beginning of the log, between two commits. A snapshot that a reader opens after everything
+    // was copied does not use the log, hence the second ending just before the last step.
+    let _between_commits = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    readers.end_snapshots();
     checkpoint(conn, "PASSIVE")?;
-    // A snapshot that a reader opens after everything was copied does not use the log, hence once more just before the last step.
-    Ok(readers.end_snapshots_until(until) && checkpoint(conn, "RESTART")?)
+    readers.end_snapshots();
+    checkpoint(conn, "RESTART")
 }
 
 /// Whether it could do all of it.
@@ -118,6 +107,7 @@ fn checkpoint(conn: &Connection, mode: &str) -> rusqlite::Result<bool> {
 mod tests {
     use std::sync::atomic::AtomicU64;
     use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
 
     use super::super::open::connect;
     use super::super::presence::Presence;
@@ -168,35 +158,5 @@ mod tests {
         .await
         .expect("holds");
         assert_eq!(list.await.expect("ends").expect("reads"), 0);
-    }
-
-    #[test]
-    fn no_commit_waits_for_a_read_that_takes_long() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let path = dir.path().join("db");
-        let conn = connect(&path, 5000).expect("opens");
-        conn.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").expect("is written");
-        let presence = Arc::new(Presence::of(&path).expect("is there"));
-        let readers = Arc::new(Readers::new(&path, Arc::new(AtomicU64::new(0)), presence));
-        let (begun, has_begun) = channel();
-        let (end, may_end) = channel::<()>();
-        let reader = std::thread::spawn({
-            let readers = Arc::clone(&readers);
-            move || {
-                readers.here(|conn| {
-                    let rows: i64 = conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).expect("reads");
-                    begun.send(()).expect("somebody listens");
-                    may_end.recv().expect("is told");
-                    Ok(rows)
-                })
-            }
-        });
-        has_begun.recv().expect("it begins");
-        let (copier, gate) = (connect(&path, 20).expect("opens"), Mutex::default());
-        assert!(!between_commits(&copier, &readers, &gate).expect("runs"), "the read holds the log");
-        assert!(gate.try_lock().is_ok(), "and nobody else");
-        end.send(()).expect("the read listens");
-        assert_eq!(reader.join().expect("ends").expect("reads"), 1);
-        assert!(between_commits(&copier, &readers, &gate).expect("runs"), "the log is empty");
     }
 }

@@ -32,6 +32,9 @@ const SQLITE_MIN: i32 = 3_051_003;
 const WRITE_CACHE_KIB: i32 = 32_768;
 /// How often the write-ahead log is asked for while another process turns it on.
 const WRITE_AHEAD_PERIOD: Duration = Duration::from_millis(5);
+/// How long the checkpointer waits for readers while it holds the writer back.
+const CHECKPOINT_WAIT_MS: u64 = 20;
+
 /// A connection that may write, as every one of ours is set up.
 pub(super) fn connect(path: &Path, busy_ms: u64) -> Result<Connection, StoreError> {
     if rusqlite::version_number() < SQLITE_MIN {
@@ -199,7 +202,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     let alive = Arc::new(());
     let watched = Arc::downgrade(&alive);
 
-    let copier = connect(path, checkpoint::WAIT_MS)?;
+    let copier = connect(path, CHECKPOINT_WAIT_MS)?;
     let checkpointer = {
         let (readers, gate, log) = (Arc::clone(&readers), Arc::clone(&gate), Arc::clone(&log));
         spawn("store-checkpoint", move || checkpoint::run(&copier, &readers, &gate, &log, &wanted))?

@@ -8,9 +8,8 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -48,14 +47,6 @@ enum Place {
     NotYet,
     Open(Reader),
     Closed,
-}
-
-impl Place {
-    fn end_snapshot(&mut self) {
-        if let Self::Open(reader) = self {
-            reader.end_snapshot();
-        }
-    }
 }
 
 /// One thread's reader. Its owner locks it for each read, uncontended but for the checkpointer.
@@ -229,29 +220,9 @@ impl Readers {
     pub(super) fn end_snapshots(&self) {
         let slots: Vec<_> = lock(&self.slots).iter().filter_map(Weak::upgrade).collect();
         for slot in slots {
-            lock(&slot.0).end_snapshot();
-        }
-    }
-
-    /// The same for a moment: whether every one has ended by then. Owners who read go first.
-    pub(super) fn end_snapshots_until(&self, deadline: Instant) -> bool {
-        let mut left: Vec<_> = lock(&self.slots).iter().filter_map(Weak::upgrade).collect();
-        loop {
-            left.retain(|slot| match slot.0.try_lock() {
-                Ok(mut place) => {
-                    place.end_snapshot();
-                    false
-                }
-                Err(TryLockError::Poisoned(place)) => {
-                    place.into_inner().end_snapshot();
-                    false
-                }
-                Err(TryLockError::WouldBlock) => true,
-            });
-            if left.is_empty() || Instant::now() >= deadline {
-                return left.is_empty();
+            if let Place::Open(reader) = &mut *lock(&slot.0) {
+                reader.end_snapshot();
             }
-            thread::yield_now();
         }
     }
 

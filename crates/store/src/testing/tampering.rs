@@ -37,7 +37,10 @@ impl Tampering {
             Self::UnlinkAndGap => {
                 "UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2".to_owned()
             }
-            Self::StepBack => "DROP TABLE last_paid; DELETE FROM schema_step WHERE number >= 18".to_owned(),
+            Self::StepBack => {
+                "DROP TABLE last_paid; DROP TABLE IF EXISTS node_program; DELETE FROM schema_step WHERE number >= 18"
+                    .to_owned()
+            }
             Self::StepAhead => "INSERT INTO schema_step VALUES (99, 'later', 'x')".to_owned(),
             Self::ForgetPaid => "DELETE FROM last_paid".to_owned(),
         }

@@ -10,7 +10,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo};
 use countersign_domain::lanes::{Fence, LANES, Lane, LaneSet};
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{ApplicationRow, AttemptRow, ClaimKey, Claimed, CommitError, Cursor, EventRow};
-use countersign_store::nodes::{NodeId, NodeRow, Signal, Stage, Tend, Tended, Who};
+use countersign_store::nodes::{NodeId, Signal, Stage, Tend, Tended, Who};
 use countersign_store::redelivery::{Redeliveries, RedeliveryRow, Sought};
 use countersign_store::testing::Database;
 use countersign_store::{PostgresStore, Store};
@@ -18,6 +18,8 @@ use tokio::time::timeout;
 
 use crate::fixtures::*;
 use crate::postgres::{begin, waits};
+
+mod listed;
 
 /// Long enough for every test.
 const LEASE_MS: i64 = 600_000;
@@ -94,32 +96,6 @@ async fn lanes_go_from_one_node_to_two_and_back_to_the_one_that_is_left() {
     let ends = tend(&one, Tend { stage: Stage::Ends, ..heartbeat(1, &less.held) }).await;
     assert_eq!(ends, Tended { held: Vec::new(), nodes_alive: 1 });
     assert_eq!(tend(&two, heartbeat(2, &other.held)).await.held.len(), 64);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_are_listed_with_what_they_run_also_one_that_was_killed_but_none_that_ended() {
-    let (database, [one, two]) = two_nodes().await;
-    tend(&one, Tend { stage: Stage::Begins, ..heartbeat(1, &[]) }).await;
-    tend(&two, Tend { clock_ahead_ms: Some(-3), ..heartbeat(2, &[]) }).await;
-    let list = || async { two.nodes(LEASE_MS, 10).await.expect("reads") };
-    let brief = |rows: &[NodeRow]| rows.iter().map(|n| (n.who.name.clone(), n.is_alive, n.lanes)).collect::<Vec<_>>();
-    let both = list().await;
-    assert_eq!(brief(&both), [("node 1".to_owned(), true, 64), ("node 2".to_owned(), true, 0)]);
-    assert_eq!((&both[0].who, &both[1].who), (&heartbeat(1, &[]).who, &heartbeat(2, &[]).who));
-    assert_eq!((both[0].clock_ahead_ms, both[1].clock_ahead_ms), (None, Some(-3)));
-    assert!(both.iter().all(|node| node.started_at <= node.seen_at && node.started_at.0 > 1_700_000_000_000));
-    assert_eq!(brief(&two.nodes(LEASE_MS, 1).await.expect("reads")), brief(&both[..1]), "the longest-running first");
-
-    let mut newer = heartbeat(2, &[]);
-    newer.who.version = "0.2.0".to_owned();
-    newer.who.key_id = "k2".to_owned();
-    tend(&two, newer.clone()).await;
-    assert_eq!(list().await[1].who, newer.who, "it says anew with each beat");
-    expire(&database, 1).await;
-    let killed = list().await;
-    assert_eq!(brief(&killed)[0], ("node 1".to_owned(), false, 0), "its lanes are anybody's");
-    tend(&two, Tend { stage: Stage::Ends, ..newer }).await;
-    assert_eq!(brief(&list().await), brief(&killed[..1]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -30,7 +30,7 @@ const ONLY_SQLITE: [(&str, &str); 11] = [
     ("fee_rule_head.base_no", "as rule_no"),
 ];
 /// What only PostgreSQL has, and why.
-const ONLY_POSTGRES: [(&str, &str); 31] = [
+const ONLY_POSTGRES: [(&str, &str); 32] = [
     ("nonce.tenant_no", "rows are spread by it"),
     (
         "order_directory.order_id",
@@ -59,8 +59,9 @@ const ONLY_POSTGRES: [(&str, &str); 31] = [
     ("node.started_at", "as lane"),
     ("node.seen_at", "as lane"),
     ("node.clock_ahead_ms", "as lane"),
-    ("node.version", "as lane"),
-    ("node.key_id", "as lane"),
+    ("node_program.node_id", "as lane"),
+    ("node_program.version", "as lane"),
+    ("node_program.key_id", "as lane"),
     ("directory.one", "other nodes must hear of changed applications"),
     ("directory.revision", "as one"),
     ("application.directory_revision", "as directory.one"),

@@ -70,6 +70,34 @@ async fn every_version_of_a_rule_is_listed_with_its_state_now() {
 }
 
 #[tokio::test]
+async fn all_pages_of_versions_are_of_the_moment_at_which_the_walk_began() {
+    let house = House::open().await;
+    house.post("/institutions", json!({"name": "I", "merchant_id": "i"})).await.ok();
+    house.post("/institutions/i/sub-accounts", json!({"name": "S", "sub_merchant_id": "s"})).await.ok();
+    house.post("/merchants/i/applications", json!({"name": "A"})).await.ok();
+    upgrade(&house, "1", START.0, None).await;
+    upgrade(&house, "2", START.0 + 3_600_000, None).await;
+    let page = async |after: &str| house.get(&format!("/fee-rules?sub_merchant_id=s&limit=1{after}")).await.ok().json();
+    let first = page("").await;
+    assert_eq!(
+        (&first["items"][0]["version_no"], &first["items"][0]["status"]),
+        (&json!(2), &json!("PENDING_EFFECTIVE"))
+    );
+    // It invalidates the second, on which the state of the first rests.
+    house.app.clock.advance_ms(60_000);
+    upgrade(&house, "3", START.0, None).await;
+    house.app.clock.advance_ms(60_000);
+    let second = page(&format!("&after={}", first["next"].as_str().expect("more"))).await;
+    assert_eq!((&second["items"][0]["version_no"], &second["items"][0]["status"]), (&json!(1), &json!("EFFECTIVE")));
+    // Nor when its instant has come, which it has not in that moment.
+    house.app.clock.advance_ms(3_600_000);
+    assert_eq!(page(&format!("&after={}", first["next"].as_str().expect("more"))).await, second);
+    let anew = all_pages(&house, "/fee-rules?sub_merchant_id=s", 1).await;
+    let states = anew.iter().map(|version| version["status"].as_str().unwrap_or("")).collect::<Vec<_>>();
+    assert_eq!(states, ["EFFECTIVE", "INVALIDATED", "SUPERSEDED"]);
+}
+
+#[tokio::test]
 async fn the_audit_log_is_listed_newest_first_page_by_page() {
     let house = House::open().await;
     for n in 0..7 {
