@@ -27,7 +27,7 @@ const FRESH_FOR: Duration = Duration::from_secs(1);
 /// Events that were written a moment ago, or are about to be.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
-    /// Their commits are under way, and no read has found them.
+    /// Events whose commits are under way, and that no read has found.
     writing: HashSet<EventNo>,
     written: Vec<EventRow>,
     bytes: usize,
@@ -50,12 +50,12 @@ impl Fresh {
         self.writing.len() < EVENTS_MAX && self.writing.insert(event)
     }
 
-    /// It is not handed over.
+    /// An event that was expected is not handed over: its commit failed.
     pub(super) fn forget(&mut self, event: EventNo) {
         self.writing.remove(&event);
     }
 
-    /// It is committed, and was noted then. False: a read has found it, that was too long ago, or there is no room.
+    /// An event is committed; its commit was noted at `noted`. False: a read has found it meanwhile, it was noted too long ago, or there is no room.
     pub(super) fn hand_over(&mut self, event: EventRow, noted: Instant, now: Instant) -> bool {
         let bytes = bytes_of(&event);
         let has_room = self.written.len() < EVENTS_MAX && self.bytes + bytes <= BYTES_MAX;

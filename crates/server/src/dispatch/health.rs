@@ -1,13 +1,14 @@
 //! How an endpoint fares: how many attempts at once it may have, and when it is left alone. No IO and no clock.
 //!
-//! Each good attempt raises what it may have by one, each bad one halves it. After some in a row to which nobody answered, or that were answered
-//! as by one that is not there or has too much to do, and while more is waiting for it, the breaker opens: the endpoint is left alone for a
-//! pause, then one attempt goes, and how that ends decides. The pause doubles where nobody answers, and stays as it is where somebody does. A
-//! recovered endpoint begins with one attempt at once, so that what was waiting for it drains at a rate that rises while it stands it.
-//! Of an endpoint that has taken one lately, an attempt that takes long counts among those that it may have at the most, and no longer among
-//! those that it may have by now: it hangs at some events and takes others.
-//! An error that may be of that one event (500) never opens it: a handler that breaks at some orders gets the others without a pause.
-//! None of this applies to an endpoint with a single event: its schedule alone decides. The pause never outlasts the schedule of the event that failed.
+//! - **Attempts at once.** Each good attempt raises the endpoint's limit by one, each bad one halves it.
+//! - **Breaker.** It opens after ten attempts in a row without an answer, or with one of 429, 502, 503 or 504, while more events wait for the
+//!   endpoint. The endpoint is left alone for a pause; then one attempt goes, and how that one ends decides. The pause doubles where nothing
+//!   answers, and stays as it is where something does. It never outlasts the schedule of the event that failed.
+//! - **Recovery.** A recovered endpoint begins with one attempt at once, so what waits for it drains at a rate that rises while it stands it.
+//! - **An endpoint that hangs at some events and takes others.** Once it has taken an event lately, an attempt that takes long no longer counts
+//!   against its present limit, only against the most that it may have.
+//! - **Errors of one event.** A 500 never opens the breaker: a handler that breaks at some orders gets the others without a pause.
+//! - **A single event** is left to its schedule alone.
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;

@@ -1,4 +1,4 @@
-//! What is said where there is no deployment, or none any more: commands that can be run as they are printed.
+//! The refusals of commands that find no deployment, or none any more. They print commands that can be run as they stand.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is compared with a database of an older schema before that is brought up to date.
+//! Before a start brings an older schema up to date: the comparison of settings and keys that may refuse the start.
 //!
 //! Invariant: a start that the settings of the deployment refuse leaves the schema as it was, and so the database to the program that it had.
 

@@ -426,7 +426,8 @@ impl<'a> Alone<'a> {
         self.run(Sql::OrderMove, &[&tenant.0, &id, &order.revision, &status, &at.0]).await.map(|_| ())
     }
 
-    /// Who is waited for is held until the commit: who ends it comes before, and is seen, or after, and sees who waits.
+    /// The delivery that `event` waits behind is locked until the commit. A transaction that ends it comes before, and is seen here, or after, and
+    /// then sees that `event` waits.
     async fn defer(
         &self,
         tenant: TenantNo,

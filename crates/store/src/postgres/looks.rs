@@ -1,4 +1,4 @@
-//! What is asked of a database that is not opened, and its schema brought up to date.
+//! Questions to a database that is not opened as a store: how its schema stands, what its server promises; and the upgrade of its schema.
 
 use super::durability::{self, ServerState};
 use super::fault::fault;

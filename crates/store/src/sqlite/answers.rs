@@ -50,7 +50,7 @@ impl Waiting {
     }
 }
 
-/// Jobs that are done and whose owners do not know yet. Whoever drops one of these tells them.
+/// Jobs that are done and whose callers have not been answered yet. Dropping the last copy of this answers them.
 #[derive(Clone, Debug)]
 pub(super) struct Others {
     left: Arc<Mutex<Vec<(Job, Answer)>>>,

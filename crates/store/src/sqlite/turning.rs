@@ -1,4 +1,4 @@
-//! Which applications' deliveries are still to be turned.
+//! Applications whose open deliveries are still to be held or released.
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use rusqlite::{Connection, params};

@@ -58,7 +58,7 @@ impl There {
         }
     }
 
-    /// Some may have been made that nobody was told of.
+    /// Applications may have been made of which this node was not told: all are read again.
     pub(super) fn learn_again(&self) {
         self.is_learnt.store(false, Ordering::Release);
         self.rung.notify_one();
