@@ -164,9 +164,9 @@ fn is_blessing() -> bool {
 }
 
 #[test]
-fn the_page_about_the_operator_api_says_of_every_call_which_roles_may_make_it() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATOR-API.md");
-    let text = std::fs::read_to_string(&page).expect("docs/OPERATOR-API.md is there");
+fn the_page_about_operating_says_of_every_call_which_roles_may_make_it() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATING.md");
+    let text = std::fs::read_to_string(&page).expect("docs/OPERATING.md is there");
     let (before, rest) = text.split_once("<!-- roles -->\n").expect("the table begins");
     let (table, after) = rest.split_once("\n<!-- end of roles -->").expect("the table ends");
     if is_blessing() {
