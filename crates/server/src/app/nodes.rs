@@ -13,8 +13,8 @@ use super::error::AppError;
 /// Nodes that are listed, at the most.
 pub const NODES_MAX: u32 = 500;
 
-/// Nodes that share the database, those alive first, then by their start; where it is not shared, this one alone. `lease`: who was not seen for so long is not
-/// alive.
+/// Nodes that share the database, those alive first, then by their start; where it is not shared, this one alone. `lease`: a node that was not seen
+/// for so long is not alive.
 pub async fn list(app: &App, own: &Who, started_at: UnixMillis, lease: Duration) -> Result<Vec<NodeRow>, AppError> {
     if app.store.is_shared() {
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);

@@ -86,7 +86,7 @@ pub(super) async fn forget_events(
 #[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::super::event_texts::{MANY, OLD};
-    use super::super::tenancy::order_plans::{empty, lines};
+    use super::super::tenancy::plan_tests::{empty, lines};
 
     #[tokio::test]
     async fn a_look_at_what_is_old_ends_at_the_first_event_of_each_application_that_stays() {

@@ -53,7 +53,7 @@ pub(super) async fn events(from: &Readers, filter: EventFilter, cursor: &Cursor,
 #[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::super::event_texts::MANY;
-    use super::super::tenancy::order_plans::{empty, lines};
+    use super::super::tenancy::plan_tests::{empty, lines};
     use super::*;
     use crate::event_list::filters;
     use crate::payment_listing::{Asked, Value};

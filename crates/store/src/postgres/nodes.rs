@@ -173,7 +173,7 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     Ok(Tended { held, nodes_alive: u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX) })
 }
 
-/// Those that were seen since the last node started, and a day before.
+/// Every node but those that stopped in order, and those that had not been seen for a day when a node started.
 pub(super) async fn list(from: &Readers, lease_ms: i64, most: u32) -> Found<Vec<NodeRow>> {
     many(from, Sql::Nodes, &[&lease_ms, &i64::from(most)], |row| {
         let mut f = Fields::new(row, "node", 0, 0);

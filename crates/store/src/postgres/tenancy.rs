@@ -8,8 +8,8 @@ use super::schema::STEPS;
 use super::statements::{NAMES, TEXTS};
 
 #[cfg(feature = "testing")]
-#[path = "order_plans.rs"]
-pub(super) mod order_plans;
+#[path = "plan_tests.rs"]
+pub(super) mod plan_tests;
 
 /// What grows with a tenant's business and is spread by its number.
 const OF_TENANTS: [&str; 22] = [
@@ -259,7 +259,7 @@ fn no_statement_about_what_is_a_tenants_stands_elsewhere() {
             "convert_texts.rs",
             "event_texts.rs",
             "columns.rs",
-            "order_plans.rs",
+            "plan_tests.rs",
             "payment_sql.rs",
             "tenancy.rs",
         ]
@@ -367,14 +367,14 @@ fn a_plan_that_reads_a_whole_table_is_found_out() {
 #[cfg(feature = "testing")]
 #[tokio::test]
 async fn statements_about_what_grows_find_their_rows_by_whole_keys() {
-    let (_database, session) = order_plans::empty().await;
+    let (_database, session) = plan_tests::empty().await;
     let client = session.client();
     for (name, text) in statements() {
         let types = client.prepare(text).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         let nulls = vec!["NULL"; types.params().len()].join(", ");
         let call = if nulls.is_empty() { String::new() } else { format!("({nulls})") };
         client.batch_execute(&format!("PREPARE asked AS {text}")).await.expect("is prepared");
-        let plan = order_plans::lines(client, &format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await;
+        let plan = plan_tests::lines(client, &format!("EXPLAIN (COSTS off) EXECUTE asked{call}")).await;
         client.batch_execute("DEALLOCATE asked").await.expect("is let go");
         let lines: Vec<&str> = plan.iter().map(String::as_str).collect();
         // Rows that an index found by half a key and a join then throws away: a sub-account's every version for its newest.

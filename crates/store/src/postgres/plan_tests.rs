@@ -1,4 +1,5 @@
-//! Plans of the statements about orders and versions of rules, in sessions as ours and with rows in the tables, before and after it is known how many there are.
+//! Plans of the statements about orders, versions of rules, merchants and applications: in sessions as ours and with rows in the tables, before and
+//! after the database knows how many there are.
 
 use crate::postgres::statements::{NAMES, TEXTS};
 
