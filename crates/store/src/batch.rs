@@ -167,6 +167,15 @@ pub enum Write {
         /// When it is due.
         due_at: UnixMillis,
     },
+    /// Makes a pending event due by then, if it was due later. Guard: it is pending.
+    SendNow {
+        /// Tenant of the event.
+        tenant: TenantNo,
+        /// Which.
+        event: EventNo,
+        /// When it is due, at the latest.
+        due_at: UnixMillis,
+    },
     /// Begins, advances or stops the redelivery of many events of an application. Guards: see there.
     Redelivery(Box<RedeliveryWrite>),
     /// Makes a pending event wait for an earlier one of its `biz_id`, but not beyond an instant. When [`Write::RecordAttempt`] ends that one
@@ -264,6 +273,7 @@ impl Write {
             | Self::Defer { .. }
             | Self::Reassess { .. }
             | Self::Redeliver { .. }
+            | Self::SendNow { .. }
             | Self::Redelivery(_)
             | Self::AddUses(_)
             | Self::InsertToken(_)

@@ -38,6 +38,7 @@ fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::Defer { tenant, .. }
         | Write::Reassess { tenant, .. }
         | Write::Redeliver { tenant, .. }
+        | Write::SendNow { tenant, .. }
         | Write::Guard(Guard::RuleHead { tenant, .. }) => Some(*tenant),
         Write::Redelivery(write) => Some(write.of().0),
         Write::Convert(write) => write.tenant(),
@@ -106,6 +107,7 @@ fn one(write: &Write) -> Result<(), StoreError> {
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
         | Write::Redeliver { .. }
+        | Write::SendNow { .. }
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
         | Write::ForgetBytes { .. }

@@ -279,7 +279,7 @@ pub async fn list(app: &App, filter: EventFilter, after: Option<i64>, limit: u32
     Ok(EventPage { events: events.into_iter().map(stands).collect(), next })
 }
 
-/// Makes a delivered or dead event pending again, due now.
+/// Makes a delivered or dead event pending again, due now; or one that waits for its next attempt due now.
 pub async fn redeliver(
     app: &App,
     event_id: SortedId,
@@ -290,18 +290,17 @@ pub async fn redeliver(
         let (event, _) = find(app, event_id).await?;
         delivery::must_go_out(app)?;
         let view = application(app, &event.client_id).await?;
-        may_redeliver(&event, &view)?;
+        let now = app.clock.now();
+        let write = again(&event, &view, now)?;
         delivery::must_be_wanted(&view)?;
         delivery::must_be_signed(app, &view)?;
-        let now = app.clock.now();
         let again = EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event.clone() };
-        let described = |event: &EventRow| json!({ "state": event.state.name() }).to_string();
+        let described = |event: &EventRow| {
+            json!({ "state": event.state.name(), "next_attempt_at": next_attempt_at(event).map(rfc3339) }).to_string()
+        };
         let (before, after) = (described(&event), described(&again));
         let audit = actor.did(Some(event.tenant), now, "event.redeliver", &public_id(event_id), before, after);
-        let mut writes = vec![
-            Write::Redeliver { tenant: event.tenant, event: event.no, due_at: now },
-            Write::RecordAudit(Box::new(audit)),
-        ];
+        let mut writes = vec![write, Write::RecordAudit(Box::new(audit))];
         writes.extend(kept(keep, &again));
         match app.store.commit(Batch(writes)).await {
             Ok(_) => {
@@ -316,15 +315,23 @@ pub async fn redeliver(
     Err(AppError::Busy)
 }
 
-fn may_redeliver(event: &EventRow, view: &ApplicationView) -> Result<(), AppError> {
+/// What sends an event again, or sooner than its schedule says.
+fn again(event: &EventRow, view: &ApplicationView, now: UnixMillis) -> Result<Write, AppError> {
+    let (tenant, no) = (event.tenant, event.no);
     let why = match event.state {
-        DeliveryState::Delivered | DeliveryState::Dead => return Ok(()),
+        DeliveryState::Delivered | DeliveryState::Dead => {
+            return Ok(Write::Redeliver { tenant, event: no, due_at: now });
+        }
+        DeliveryState::Pending if event.behind.is_some() => {
+            "the event waits for an earlier one of its bizId: send that one again, and this one follows as soon as it is delivered or dead".to_owned()
+        }
+        DeliveryState::Pending if event.due_at.is_some_and(|due_at| due_at > now) => {
+            return Ok(Write::SendNow { tenant, event: no, due_at: now });
+        }
         DeliveryState::Pending => {
-            let due = event.due_at.map(|at| format!(", and due at {} at the latest", rfc3339(at))).unwrap_or_default();
-            format!(
-                "the event is pending{due}: it is sent without being asked for, as soon as its endpoint takes callbacks. To send all that waits for its application now, pause its callbacks \
-                 and resume them (`countersign application pause-callbacks`, `resume-callbacks`)"
-            )
+            "the event is pending, and due by now: it is sent without being asked for, as soon as its endpoint takes callbacks \
+             (`countersign application callbacks` says how it stands)"
+                .to_owned()
         }
         DeliveryState::Held if view.goes_out() => {
             "the event is held, and let go in this moment: it is sent without being asked for".to_owned()

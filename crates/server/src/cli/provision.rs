@@ -105,7 +105,7 @@ pub enum Event {
         #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
         limit: Option<u32>,
     },
-    /// Deliver an event again: a dead one once, a delivered one as often as its schedule has attempts left
+    /// Deliver an event again, or now: a dead one once, a delivered one as often as its schedule has attempts left, a pending one without waiting for its next attempt
     Redeliver {
         /// Which
         event_id: String,

@@ -264,7 +264,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Re
     Ok(json(&EventWithAttempts { event: Event::from(&event), data: event.data, attempts }))
 }
 
-/// Sends a delivered or dead event again. Its attempts go on counting.
+/// Sends a delivered or dead event again, or one now that waits for its next attempt. Its attempts go on counting.
 #[utoipa::path(post, path = "/operator/v1/events/{event_id}/redeliver", tag = "Events", operation_id = "redeliver_event",
     params(("event_id" = String, Path, description = "The event")),
     responses((status = 200, body = Event), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]

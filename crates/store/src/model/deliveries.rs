@@ -89,6 +89,14 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn send_now(&mut self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), CommitError> {
+        let found = self.events.get_mut(&event);
+        let pending = found.filter(|e| (e.tenant, e.state) == (tenant, DeliveryState::Pending));
+        let pending = pending.ok_or(CommitError::Conflict(Conflict::Moved(Key::Delivery(event))))?;
+        pending.due_at = pending.due_at.map(|at| at.min(due_at));
+        Ok(())
+    }
+
     pub(super) fn defer(
         &mut self,
         tenant: TenantNo,

@@ -100,6 +100,7 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
         | Write::HoldPending { .. }
         | Write::Defer { .. }
         | Write::Redeliver { .. }
+        | Write::SendNow { .. }
         | Write::Redelivery(_)
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }
@@ -210,6 +211,7 @@ impl<'a> Alone<'a> {
             }
             Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, (*behind, *until)).await,
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
+            Write::SendNow { tenant, event, due_at } => self.send_now(*tenant, *event, *due_at).await,
             Write::Redelivery(write) => redelivery::write(self.session, write).await,
             Write::RememberAnswer(row) => self.remember(row).await,
             Write::ForgetAnswers { kept_before } => self.forget_answers(*kept_before).await,
@@ -451,6 +453,11 @@ impl<'a> Alone<'a> {
             None => return Err(f.corrupt().into()),
         }
         self.run(Sql::DeliveryAgain, &[&tenant.0, &event.0, &due_at.0]).await.map(|_| ())
+    }
+
+    async fn send_now(&self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), Stop> {
+        let found = self.run(Sql::DeliverySoon, &[&tenant.0, &event.0, &due_at.0]).await?;
+        guard(&found, Conflict::Moved(Key::Delivery(event)))
     }
 
     async fn remember(&self, NewAnswer { row, ended_before }: &NewAnswer) -> Result<(), Stop> {

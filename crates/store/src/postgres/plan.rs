@@ -379,6 +379,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::HoldPending { .. }
         | Write::Defer { .. }
         | Write::Redeliver { .. }
+        | Write::SendNow { .. }
         | Write::Redelivery(_)
         | Write::RememberAnswer(_)
         | Write::ForgetAnswers { .. }

@@ -90,7 +90,8 @@ const fn family(write: &Write) -> u32 {
         | Write::ReleaseHeld { .. }
         | Write::HoldPending { .. }
         | Write::Defer { .. }
-        | Write::Redeliver { .. } => 1 << 7,
+        | Write::Redeliver { .. }
+        | Write::SendNow { .. } => 1 << 7,
         Write::Redelivery(_) => 1 << 7 | 1 << 10,
         Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
         Write::PutSetting { .. } | Write::MoveSetting { .. } | Write::Guard(Guard::Setting { .. }) => 1 << 9,

@@ -40,6 +40,10 @@ pub(super) fn lane_at(application: ApplicationNo, fence: Fence) -> Result<(), St
     guard(fence == Fence(0), Conflict::Fenced(Lane::of(application)))
 }
 
+fn is_pending(state: DeliveryState) -> bool {
+    state == DeliveryState::Pending
+}
+
 impl Applier<'_> {
     /// Checks the guard of a write.
     pub(super) fn check(&mut self, write: &Write) -> Result<Found, Stop> {
@@ -91,7 +95,8 @@ impl Applier<'_> {
                 self.check_attempt(*tenant, *application, attempt)?;
             }
             Write::Defer { tenant, event, behind, .. } => self.check_waits(*tenant, *event, *behind)?,
-            Write::Redeliver { tenant, event, .. } => self.check_redelivery(*tenant, *event)?,
+            Write::Redeliver { tenant, event, .. } => self.check_stands(*tenant, *event, DeliveryState::is_over)?,
+            Write::SendNow { tenant, event, .. } => self.check_stands(*tenant, *event, is_pending)?,
             Write::Redelivery(write) => self.check_redeliveries(write)?,
             Write::RememberAnswer(new) => {
                 let of = params![new.row.scope, new.row.key, new.ended_before.0];
@@ -113,11 +118,8 @@ impl Applier<'_> {
     }
 
     fn check_waits(&mut self, tenant: TenantNo, event: EventNo, behind: EventNo) -> Result<(), Stop> {
-        let ahead = self.delivery(tenant, behind.0)?.map(|(_, state)| state);
-        let is_open = matches!(ahead, Some(DeliveryState::Pending | DeliveryState::Held));
-        guard(is_open, Conflict::Moved(Key::Delivery(behind)))?;
-        let stands = self.delivery(tenant, event.0)?.map(|(_, state)| state);
-        guard(stands == Some(DeliveryState::Pending), Conflict::Moved(Key::Delivery(event)))
+        self.check_stands(tenant, behind, |state| !state.is_over())?;
+        self.check_stands(tenant, event, is_pending)
     }
 
     fn check_order(&mut self, tenant: TenantNo, merchant: MerchantNo, order: &ConvertOrder) -> Result<(), Stop> {
@@ -182,12 +184,15 @@ impl Applier<'_> {
         guard(stored.as_deref() == expected, Conflict::Moved(Key::Setting(name.to_owned())))
     }
 
-    fn check_redelivery(&mut self, tenant: TenantNo, event: EventNo) -> Result<(), Stop> {
-        let over = match self.delivery(tenant, event.0)?.map(|(_, state)| state) {
-            Some(DeliveryState::Delivered | DeliveryState::Dead) => true,
-            Some(DeliveryState::Pending | DeliveryState::Held) | None => false,
-        };
-        guard(over, Conflict::Moved(Key::Delivery(event)))
+    /// That the delivery of an event stands as it must.
+    fn check_stands(
+        &mut self,
+        tenant: TenantNo,
+        event: EventNo,
+        must: impl FnOnce(DeliveryState) -> bool,
+    ) -> Result<(), Stop> {
+        let stands = self.delivery(tenant, event.0)?.map(|(_, state)| state);
+        guard(stands.is_some_and(must), Conflict::Moved(Key::Delivery(event)))
     }
 
     fn check_redeliveries(&mut self, write: &RedeliveryWrite) -> Result<(), Stop> {

@@ -152,6 +152,7 @@ statements! {
     DeliveryFollow: "UPDATE delivery SET due_at = min(due_at, ?2), behind_no = NULL WHERE event_no = ?1";
     DeliveryDefer: "UPDATE delivery SET due_at = ?3, behind_no = ?2 WHERE event_no = ?1";
     DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = ?2, by_hand = 1 WHERE event_no = ?1";
+    DeliverySoon: "UPDATE delivery SET due_at = min(due_at, ?2) WHERE event_no = ?1";
     DeliveryTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
                    SELECT tenant_no, application_no, ?3 FROM application WHERE application_no = ?2 AND tenant_no = ?1
                    ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";

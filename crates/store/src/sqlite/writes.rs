@@ -5,7 +5,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
-use rusqlite::params;
+use rusqlite::{Params, params};
 
 use super::apply::Found;
 use super::attempt_log;
@@ -62,12 +62,9 @@ pub(super) fn write(
         Write::Turn { tenant, application, due_at } => note_turn(kept, *tenant, *application, *due_at)?,
         Write::ReleaseHeld { tenant, application, due_at } => turn(kept, (*tenant, *application), Some(*due_at))?,
         Write::HoldPending { tenant, application } => turn(kept, (*tenant, *application), None)?,
-        Write::Defer { event, behind, until, .. } => {
-            kept.run(Sql::DeliveryDefer, [event.0, behind.0, until.0])?;
-        }
-        Write::Redeliver { event, due_at, .. } => {
-            kept.run(Sql::DeliveryAgain, [event.0, due_at.0])?;
-        }
+        Write::Defer { event, behind, until, .. } => run(kept, Sql::DeliveryDefer, [event.0, behind.0, until.0])?,
+        Write::Redeliver { event, due_at, .. } => run(kept, Sql::DeliveryAgain, [event.0, due_at.0])?,
+        Write::SendNow { event, due_at, .. } => run(kept, Sql::DeliverySoon, [event.0, due_at.0])?,
         Write::Redelivery(write) => redelivery::write(kept, heads, write)?,
         Write::RememberAnswer(new) => {
             let row = &new.row;
@@ -81,14 +78,19 @@ pub(super) fn write(
         Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => attempt_log::forget(kept, write)?,
         Write::RecordAudit(row) => record_audit(kept, heads, row)?,
         Write::RewrapSecret { secret_id, key_id, sealed, .. } => {
-            kept.run(Sql::SecretRewrap, params![secret_id, key_id, sealed])?;
+            run(kept, Sql::SecretRewrap, params![secret_id, key_id, sealed])?;
         }
         Write::PutSetting { name, value } | Write::MoveSetting { name, to: value, .. } => {
-            kept.run(Sql::SettingPut, [name, value])?;
+            run(kept, Sql::SettingPut, [name, value])?;
         }
         Write::Guard(_) => {}
     }
     Ok(())
+}
+
+/// A statement whose rows the guard has looked at.
+fn run(kept: &mut Kept<'_>, sql: Sql, params: impl Params) -> rusqlite::Result<()> {
+    kept.run(sql, params).map(|_| ())
 }
 
 fn insert_merchant(kept: &mut Kept<'_>, row: &MerchantRow) -> rusqlite::Result<()> {

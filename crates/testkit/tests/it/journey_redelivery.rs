@@ -195,3 +195,25 @@ async fn redelivered_events_that_die_again_do_not_open_the_breaker() {
         .map(str::to_owned);
     assert!(open.as_deref().is_none_or(|line| line.ends_with(" 0")), "{open:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_whose_next_attempt_is_an_hour_away_is_sent_at_once_where_an_operator_asks() {
+    let shop = Shop::open().await;
+    let patch = json!({"callback_schedule": ["1h", "1h"]});
+    let application = format!("/applications/{}", shop.client_id);
+    shop.server.access.provision("PATCH", &application, patch).await.expect("its own schedule");
+    let event = json!({"client_id": shop.client_id, "bizType": "T", "bizId": "late", "bizStatus": "S", "data": {}});
+    let made = shop.server.access.provision("POST", "/events", event).await.expect("an event");
+    let path = format!("/events/{}", made["event_id"].as_str().expect("an id"));
+    let failed = async |times: usize| {
+        let ask = async || Ok(Some(shop.get(&path).await).filter(|seen| seen["attempt_count"] == times));
+        until("an attempt has failed", SOON, ask).await.expect("it has").0
+    };
+    assert_eq!(failed(1).await["state"], "pending");
+    let (status, sent) = shop.post(&format!("{path}/redeliver"), json!({})).await;
+    assert_eq!((status, &sent["state"]), (200, &json!("pending")), "{sent}");
+    assert_eq!(failed(2).await["state"], "pending", "its schedule goes on");
+    shop.receiver.answer_with(Reply::Success);
+    assert_eq!(shop.post(&format!("{path}/redeliver"), json!({})).await.0, 200);
+    assert_eq!(failed(3).await["state"], "delivered");
+}

@@ -257,6 +257,32 @@ pub async fn only_what_is_over_is_delivered_again(store: Any) {
     commit(&*store, vec![attempt(2, 2, DeliveryState::Delivered, None)]).await;
 }
 
+pub async fn what_is_pending_is_due_sooner_and_only_that(store: Any) {
+    for no in 1..=5 {
+        commit(&*store, vec![enqueue(event(no, "a"))]).await;
+    }
+    commit(&*store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(900)))]).await;
+    commit(&*store, vec![attempt(2, 1, DeliveryState::Pending, Some(at(40)))]).await;
+    commit(&*store, vec![attempt(3, 1, DeliveryState::Delivered, None)]).await;
+    commit(&*store, vec![attempt(4, 1, DeliveryState::Dead, None)]).await;
+    commit(&*store, vec![defer(5, 1, 700)]).await;
+    let held = EventRow { state: DeliveryState::Held, due_at: None, ..event(6, "b") };
+    commit(&*store, vec![enqueue(held)]).await;
+    let now = |no| Write::SendNow { tenant: TENANT, event: EventNo(no), due_at: at(80) };
+    for no in [3, 4, 6, 404] {
+        assert_eq!(conflict(&*store, vec![now(no)]).await, Conflict::Moved(Key::Delivery(EventNo(no))));
+    }
+    commit(&*store, vec![now(1)]).await;
+    commit(&*store, vec![now(2)]).await;
+    commit(&*store, vec![now(5)]).await;
+    let sooner = one(&store, 1).await;
+    let of = (sooner.state, sooner.due_at, sooner.attempts, sooner.by_hand);
+    assert_eq!(of, (DeliveryState::Pending, Some(at(80)), 1, false), "by its schedule, which goes on");
+    assert_eq!(one(&store, 2).await.due_at, Some(at(40)), "not later than it was");
+    let waits = one(&store, 5).await;
+    assert_eq!((waits.due_at, waits.behind), (Some(at(80)), Some(EventNo(1))));
+}
+
 pub async fn a_merchant_pulls_events_in_order(store: Any) {
     // Numbers come from the clock and chance: a later event may have the smaller one.
     for no in [5, 3, 9] {

@@ -123,6 +123,7 @@ contract! {
         an_attempt_out_of_turn_is_refused,
         held_deliveries_wait_until_released,
         only_what_is_over_is_delivered_again,
+        what_is_pending_is_due_sooner_and_only_that,
         a_merchant_pulls_events_in_order,
         a_pulled_page_ends_where_it_is_large_enough,
         a_due_time_belongs_to_pending_deliveries_only,
