@@ -21,10 +21,10 @@ const LEARN_AGAIN: Duration = Duration::from_secs(1);
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// Until the end: forgets nonces that no request can carry any more, and old answers.
-pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
-    let mut said = tell(&app, None);
+pub(super) async fn forget_what_is_old(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    let mut said = warn_if_all_are_refused(&app, None);
     while housekeeping_is_due(&mut ended).await {
-        said = tell(&app, said);
+        said = warn_if_all_are_refused(&app, said);
         forget_nonces(&app).await;
         if let Err(error) = operators::forget_answers(&app).await {
             app.trouble.met(&format!("old answers to idempotency keys could not be forgotten: {error}"));
@@ -33,7 +33,7 @@ pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
 }
 
 /// Until the end: learns which applications there are, and now and then looks up those who sign from an address that is over its budget.
-pub(super) async fn look_up(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+pub(super) async fn look_up_callers(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     loop {
         let done = tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
@@ -47,7 +47,7 @@ pub(super) async fn look_up(app: Arc<App>, mut ended: watch::Receiver<bool>) {
 }
 
 /// Says now and then that every request is refused. When it was said last.
-fn tell(app: &App, said: Option<Instant>) -> Option<Instant> {
+fn warn_if_all_are_refused(app: &App, said: Option<Instant>) -> Option<Instant> {
     if said.is_some_and(|at| at.elapsed() < SAID_EVERY) {
         return said;
     }
@@ -134,7 +134,7 @@ mod tests {
         let told = forgotten::trouble(&app.store, now, TOLERANCE_MS).expect("every request is too old");
         assert!(told.contains("every signed request is refused") && told.contains("docs/RUNBOOK.md"), "{told}");
         assert_eq!(forgotten::refused_through(&app.store, now, TOLERANCE_MS), Some(now.plus_ms(WEEK_MS)));
-        assert!(tell(&app, None).is_some(), "the log says so");
+        assert!(warn_if_all_are_refused(&app, None).is_some(), "the log says so");
         assert_eq!(forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 60_000), TOLERANCE_MS), None, "it passes soon");
         let hour = forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 3_600_000), 3_600_000);
         assert_eq!(hour, None, "so it is after a restore with such a tolerance");
