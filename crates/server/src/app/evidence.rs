@@ -15,9 +15,9 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
+use super::concurrency_limit::ConcurrencyLimit;
 use super::error::AppError;
 use super::master_key::{self, MASTER_KEY_ID};
-use super::places::Places;
 use super::sealed::EVIDENCE;
 use super::{Actor, App};
 use crate::evidence::{Chain, Entry, Header, SigningKey};
@@ -38,8 +38,8 @@ const AHEAD: usize = 4;
 const TRIES_MAX: usize = 10;
 
 /// Who may make a file now.
-pub fn exports() -> Places {
-    Places::new(AT_ONCE_MAX, "files of evidence")
+pub fn exports() -> ConcurrencyLimit {
+    ConcurrencyLimit::new(AT_ONCE_MAX, "files of evidence")
 }
 
 /// A line of a file on its way.

@@ -14,7 +14,7 @@ use anyhow::ensure;
 use countersign_store::{AnyStore, SchemaState, SqliteStore, StoreError};
 
 use super::SettingsArgs;
-use crate::app::{delivery, forgotten};
+use crate::app::{delivery, forgotten_nonces};
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataRefused};
 use crate::dispatch::route::Route;
@@ -250,7 +250,7 @@ async fn examine_deployment(
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
     examine_clock(&store, findings).await;
-    if let Some(why) = forgotten::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {
+    if let Some(why) = forgotten_nonces::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {
         findings.note(Verdict::Fail, "nonces", why);
     }
     if let Err(error) = run::close_store(&store) {

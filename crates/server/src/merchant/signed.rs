@@ -17,7 +17,7 @@ use super::answer::{Failure, NonceFate};
 use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
 use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
 use crate::app::error::AppError;
-use crate::app::{Actor, App, forgotten};
+use crate::app::{Actor, App, forgotten_nonces};
 
 /// Of a ClientId or a merchant's name in the log, in characters.
 const NAME_CHARS_KEPT: usize = 64;
@@ -170,8 +170,8 @@ impl Edge {
             Claimed::Used => Err(reused()),
             Claimed::TooOld => {
                 let limit_ms = self.app.policy.timestamp_tolerance_ms;
-                let horizon = forgotten::horizon(&self.app.store).filter(|horizon| *horizon >= now);
-                let is_trouble = forgotten::refused_through(&self.app.store, now, limit_ms).is_some();
+                let horizon = forgotten_nonces::horizon(&self.app.store).filter(|horizon| *horizon >= now);
+                let is_trouble = forgotten_nonces::refused_through(&self.app.store, now, limit_ms).is_some();
                 Err(from_before_memory(now, claim.stamped_at.0, limit_ms, (horizon, is_trouble)))
             }
             Claimed::Unknowable => Err(Failure::new(

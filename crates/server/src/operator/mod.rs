@@ -27,7 +27,7 @@ use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
-use crate::app::places::Places;
+use crate::app::concurrency_limit::ConcurrencyLimit;
 use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
 use crate::listen::Throng;
@@ -113,9 +113,9 @@ pub struct Desk {
     settings: OperatorSettings,
     request_id_header: HeaderName,
     started_at: UnixMillis,
-    statements: Places,
-    what_ifs: Places,
-    searches: Places,
+    statements: ConcurrencyLimit,
+    what_ifs: ConcurrencyLimit,
+    searches: ConcurrencyLimit,
 }
 
 /// The address at the other end of the connection; whoever serves the router puts it into each request's extensions.
@@ -144,9 +144,9 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
         app,
         settings,
         request_id_header,
-        statements: Places::new(statements::STATEMENTS_MAX, "statements"),
-        what_ifs: Places::new(what_if::WHAT_IFS_MAX, "what-ifs"),
-        searches: Places::new(audit::SEARCHES_MAX, "searches of the audit log"),
+        statements: ConcurrencyLimit::new(statements::STATEMENTS_MAX, "statements"),
+        what_ifs: ConcurrencyLimit::new(what_if::WHAT_IFS_MAX, "what-ifs"),
+        searches: ConcurrencyLimit::new(audit::SEARCHES_MAX, "searches of the audit log"),
     });
     let mut api = Router::new();
     for door in doors() {
