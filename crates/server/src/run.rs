@@ -36,7 +36,7 @@ use crate::datadir::{self, DataDir, DataLock};
 use crate::dispatch::egress::Egress;
 use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
-use crate::listen::{self, Crowd, ListenSettings, Throng, Upload};
+use crate::listen::{self, AddressLimit, ListenSettings, RequestLimit, Upload};
 use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use crate::operator::{Entrance, Gate, OperatorSettings};
@@ -148,7 +148,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;
     let gate = operator.gate.clone();
-    let entrance = Entrance { throng: throng(&config), sources: operator.sources.clone() };
+    let entrance = Entrance { request_limit: request_limit(&config), sources: operator.sources.clone() };
     let router = operator::router(app.clone(), operator)?;
     let settings = listen_settings(&config, tls, app.clock.clone());
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
@@ -319,7 +319,7 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>, cloc
         tls,
         plain_too: false,
         connections_max: places,
-        crowd: crowd(config, places),
+        per_address: address_limit(config, places),
         head_timeout: limits.head_timeout.0,
         handshake_timeout: limits.tls_handshake_timeout.0,
         drain: limits.drain_timeout.0,
@@ -333,15 +333,15 @@ fn places(config: &Config) -> Places {
 }
 
 /// Each listener counts its own. Where it has fewer places than the settings say, one address may have a quarter of them.
-fn crowd(config: &Config, places: usize) -> Arc<Crowd> {
+fn address_limit(config: &Config, places: usize) -> Arc<AddressLimit> {
     let (share, quarter) = (config.limits.connections_per_address, (places / 4).max(1));
     let share = if places < config.limits.connections { share.min(quarter) } else { share };
-    Arc::new(Crowd::new(share, config.trusted_networks(), config.limit_loopback))
+    Arc::new(AddressLimit::new(share, config.trusted_networks(), config.limit_loopback))
 }
 
 /// As many requests over HTTP/2 as connections, and for each address the same share: whoever is served over HTTP/1 is bounded alike.
-fn throng(config: &Config) -> Arc<Throng> {
-    Arc::new(Throng::new(config.limits.connections, crowd(config, config.limits.connections)))
+fn request_limit(config: &Config) -> Arc<RequestLimit> {
+    Arc::new(RequestLimit::new(config.limits.connections, address_limit(config, config.limits.connections)))
 }
 
 fn prefixes(config: &Config) -> anyhow::Result<Prefixes> {
@@ -365,7 +365,7 @@ fn edge_settings(config: &Config) -> anyhow::Result<EdgeSettings> {
         limits: intake_limits(config),
         sources: Sources::behind(config.trusted_networks()),
         budget: budget(config),
-        throng: throng(config),
+        request_limit: request_limit(config),
     })
 }
 
@@ -427,7 +427,7 @@ async fn serve_merchants(
 fn for_operators(config: &Config, settings: ListenSettings, address: SocketAddr) -> ListenSettings {
     let places = places(config).operators;
     let plain_too = address.ip().to_canonical().is_loopback();
-    ListenSettings { plain_too, connections_max: places, crowd: crowd(config, places), ..settings }
+    ListenSettings { plain_too, connections_max: places, per_address: address_limit(config, places), ..settings }
 }
 
 async fn serve_operators(

@@ -22,14 +22,14 @@ use hyper::header::HeaderName;
 use hyper::{Method, Request, Response, Version};
 
 use crate::app::App;
-use crate::listen::{Throng, Turn};
+use crate::listen::{RequestLimit, RequestPermit};
 use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
 
 mod answer;
 mod budget;
-mod caught;
 mod intake;
+mod panics;
 mod signed;
 mod source;
 
@@ -96,7 +96,7 @@ pub struct EdgeSettings {
     /// How many failed authentications an address may have.
     pub budget: Budget,
     /// How many requests of HTTP/2 may be under way.
-    pub throng: Arc<Throng>,
+    pub request_limit: Arc<RequestLimit>,
 }
 
 /// The merchant listener's state.
@@ -143,7 +143,7 @@ pub struct Admitted<B> {
     request: Request<B>,
     source: IpAddr,
     started: Instant,
-    _turn: Option<Turn>,
+    _permit: Option<RequestPermit>,
 }
 
 /// How a request ended.
@@ -270,12 +270,12 @@ impl Edge {
         let source = self.settings.sources.of(peer, request.headers());
         // A connection of HTTP/1 has one request under way: the bound on connections is enough.
         let is_one_of_many = request.version() == Version::HTTP_2;
-        let turn = is_one_of_many.then(|| self.settings.throng.enter(source));
-        if let Some(None) = turn {
+        let permit = is_one_of_many.then(|| self.settings.request_limit.enter(source));
+        if let Some(None) = permit {
             let told = self.told(&request, source, started);
             return Err(Box::new(self.finish(told, Err(crowded_out()))));
         }
-        Ok(Admitted { request, source, started, _turn: turn.flatten() })
+        Ok(Admitted { request, source, started, _permit: permit.flatten() })
     }
 
     /// Answers what was let in.
@@ -284,11 +284,11 @@ impl Edge {
         B: Body<Data = Bytes>,
         B::Error: std::error::Error + 'static,
     {
-        let Admitted { request, source, started, _turn } = admitted;
+        let Admitted { request, source, started, _permit } = admitted;
         let mut told = self.told(&request, source, started);
         let outcome = {
             let way = pin!(self.route(&mut told.trace, request));
-            caught::caught(way).await.unwrap_or_else(|_| Err(Failure::internal("panic")))
+            panics::caught(way).await.unwrap_or_else(|_| Err(Failure::internal("panic")))
         };
         self.finish(told, outcome)
     }
