@@ -19,7 +19,7 @@ use super::lineup::{Lineup, Turned};
 use super::place_in_lineup::{Allows, EndpointView};
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::error::AppError;
-use crate::app::trouble::Told;
+use crate::app::trouble::RepeatedWarning;
 
 /// How long somebody who asks how an endpoint stands waits for the dispatcher.
 const VIEW_FOR: Duration = Duration::from_millis(500);
@@ -53,11 +53,11 @@ impl Dispatcher {
 
     /// Takes up what is changed until it is cut off.
     pub(super) async fn take_up_changes_always(&self) {
-        let mut told = Told::default();
+        let mut warning = RepeatedWarning::default();
         loop {
             self.app.due.has_changed().await;
             while let Err(error) = self.take_up_changes().await {
-                if let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std()) {
+                if let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std()) {
                     tracing::warn!(%error, failed, "An application that has changed could not be read; it is tried again shortly");
                 }
                 sleep(STORE_PAUSE).await;

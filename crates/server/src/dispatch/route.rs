@@ -221,10 +221,10 @@ impl Route {
             return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
         };
         let (tcp, at) = self.reach(proxy, Instant::now() + within, (names, last)).await?;
-        let asked = Asked { last, at, has_answered: false };
+        let request = TunnelRequest { last, at, has_answered: false };
         let tunnel = proxy.tunnel(tcp, address).await;
         // Also where it refuses: that may be the endpoint's fault.
-        asked.answered();
+        request.answered();
         tunnel
     }
 
@@ -278,20 +278,20 @@ impl LastAnswered {
 }
 
 /// An address of the proxy that is asked for a tunnel. Where this is cut off, since no answer comes, it is no longer the one to begin with.
-struct Asked<'l> {
+struct TunnelRequest<'l> {
     last: &'l LastAnswered,
     at: SocketAddr,
     has_answered: bool,
 }
 
-impl Asked<'_> {
+impl TunnelRequest<'_> {
     fn answered(mut self) {
         self.last.set(Some(self.at));
         self.has_answered = true;
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for TunnelRequest<'_> {
     fn drop(&mut self) {
         if !self.has_answered && self.last.is(self.at) {
             self.last.set(None);
@@ -379,12 +379,12 @@ mod tests {
         let again = route.reach(named, within(30_000), (&names, &last));
         let tcp = timeout(Duration::from_secs(10), again).await.expect("at once").expect("takes it");
         assert_eq!(tcp.1, works);
-        let asked = |at| Asked { last: &last, at, has_answered: false };
-        drop(asked(dead));
+        let request = |at| TunnelRequest { last: &last, at, has_answered: false };
+        drop(request(dead));
         assert!(last.is(works), "another one's fault");
-        drop(asked(works));
+        drop(request(works));
         assert!(!last.is(works), "it did not answer");
-        asked(works).answered();
+        request(works).answered();
         assert!(last.is(works));
 
         let nobody = Names::by(move |_, _| Ok(vec![dead]));
