@@ -148,7 +148,7 @@ pub(super) async fn make(
     let began = Instant::now();
     let end = began + deadline;
     let mut progress = Progress::default();
-    let ending = match timeout_at(end, exchange(connector, url, letter, (now, end), &mut progress)).await {
+    let ending = match timeout_at(end, exchange(connector, url, letter, now, end, &mut progress)).await {
         Ok(ending) => ending,
         Err(_) => ending(Outcome::Timeout, faults::too_late(progress.watch.stage(), deadline)),
     };
@@ -160,10 +160,11 @@ async fn exchange(
     connector: &Connector,
     url: &str,
     letter: Letter,
-    (now, end): (UnixMillis, Instant),
+    now: UnixMillis,
+    end: Instant,
     progress: &mut Progress,
 ) -> Ending {
-    match try_exchange(connector, url, letter, (now, end), progress).await {
+    match try_exchange(connector, url, letter, now, end, progress).await {
         Ok(ending) | Err(ending) => ending,
     }
 }
@@ -172,7 +173,8 @@ async fn try_exchange(
     connector: &Connector,
     url: &str,
     letter: Letter,
-    (now, end): (UnixMillis, Instant),
+    now: UnixMillis,
+    end: Instant,
     progress: &mut Progress,
 ) -> Result<Ending, Ending> {
     let target = connector.target(url)?;
@@ -245,7 +247,7 @@ async fn send(
     }
     (progress.address, progress.tape, progress.watch.phases.reused) = (None, None, None);
     // Rare, and large: most attempts go over a kept connection.
-    let mut connection = Box::pin(connector.open(target, vetted, (&mut progress.watch, &mut progress.address))).await?;
+    let mut connection = Box::pin(connector.open(target, vetted, &mut progress.watch, &mut progress.address)).await?;
     progress.begin(&connection, body, false, Instant::now());
     match connection.works.until(connection.sender.send_request(request)).await {
         Ok(response) => Ok((connection, response)),

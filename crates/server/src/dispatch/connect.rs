@@ -238,7 +238,8 @@ impl Connector {
         &self,
         target: &Target,
         vetted: &[SocketAddr],
-        (watch, connected): (&mut Stopwatch, &mut Option<Arc<str>>),
+        watch: &mut Stopwatch,
+        connected: &mut Option<Arc<str>>,
     ) -> Result<OpenConnection, Unreached> {
         watch.enter(Stage::Connect);
         let (tcp, address) = self.connect(vetted).await?;
@@ -268,7 +269,7 @@ impl Connector {
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
-            last = match timeout(part, self.route.connect(*address, part, (&self.names, &self.proxy_at))).await {
+            last = match timeout(part, self.route.connect(*address, part, &self.names, &self.proxy_at)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(why)) => unreached(Outcome::ConnectFailed, why),
                 Err(_) => {

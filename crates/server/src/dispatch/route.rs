@@ -215,12 +215,13 @@ impl Route {
         &self,
         address: SocketAddr,
         within: Duration,
-        (names, last): (&Names, &LastAnswered),
+        names: &Names,
+        last: &LastAnswered,
     ) -> Result<TcpStream, String> {
         let Some(proxy) = &self.proxy else {
             return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
         };
-        let (tcp, at) = self.reach(proxy, Instant::now() + within, (names, last)).await?;
+        let (tcp, at) = self.reach(proxy, Instant::now() + within, names, last).await?;
         let request = TunnelRequest { last, at, has_answered: false };
         let tunnel = proxy.tunnel(tcp, address).await;
         // Also where it refuses: that may be the endpoint's fault.
@@ -242,7 +243,8 @@ impl Route {
         &self,
         proxy: &Proxy,
         end: Instant,
-        (names, last): (&Names, &LastAnswered),
+        names: &Names,
+        last: &LastAnswered,
     ) -> Result<(TcpStream, SocketAddr), String> {
         let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
         let mut found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
@@ -371,12 +373,12 @@ mod tests {
         let last = LastAnswered::default();
         let within = |ms| Instant::now() + Duration::from_millis(ms);
         // The one that hangs has half of it.
-        let first = route.reach(named, within(6_000), (&names, &last));
+        let first = route.reach(named, within(6_000), &names, &last);
         let tcp = timeout(Duration::from_secs(5), first).await.expect("in time").expect("the second one takes it");
         assert_eq!((tcp.0.peer_addr().expect("has one"), tcp.1), (works, works));
         last.set(Some(tcp.1));
         // Its share would be fifteen seconds.
-        let again = route.reach(named, within(30_000), (&names, &last));
+        let again = route.reach(named, within(30_000), &names, &last);
         let tcp = timeout(Duration::from_secs(10), again).await.expect("at once").expect("takes it");
         assert_eq!(tcp.1, works);
         let request = |at| TunnelRequest { last: &last, at, has_answered: false };
@@ -388,7 +390,7 @@ mod tests {
         assert!(last.is(works));
 
         let nobody = Names::by(move |_, _| Ok(vec![dead]));
-        let why = route.reach(named, within(300), (&nobody, &last)).await.expect_err("hangs");
+        let why = route.reach(named, within(300), &nobody, &last).await.expect_err("hangs");
         assert_eq!(why, format!("the proxy {dead}: connecting took too long"));
     }
 
