@@ -36,7 +36,7 @@ use crate::datadir::{self, DataDir, DataLock};
 use crate::dispatch::egress::Egress;
 use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
-use crate::listen::{self, Crowd, ListenSettings, Throng, Upload};
+use crate::listen::{self, AddressLimit, ListenSettings, RequestLimit, Upload};
 use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use crate::operator::{Entrance, Gate, OperatorSettings};
@@ -44,27 +44,26 @@ use crate::process::{self, Places};
 use crate::vault::Vault;
 use crate::{keys, meters, operator};
 
-mod absent;
 pub mod backup;
-pub mod before;
+pub mod before_upgrade;
 mod certificate;
 pub mod chain;
 pub mod dangers;
 mod database;
+pub mod deployment_settings;
 pub mod durability;
-pub mod fixed;
-mod house;
+mod housekeeping;
 mod initialise;
 mod machine;
+mod missing_deployment;
 mod nodes;
-mod parts;
 mod recover;
+mod server_tasks;
 mod stop;
 pub mod threads;
 mod trials;
 mod way_out;
 
-pub use absent::{command, demand_database, folder, is_bare, refuse_half_restored, refuse_what_was_lost};
 use certificate::Renewal;
 pub use database::{
     Database, cannot_be_used, cause, close_store, moved_away, nameless_boot, open_store, postgres_cannot_be_used,
@@ -72,9 +71,10 @@ pub use database::{
 };
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;
+pub use missing_deployment::{command, demand_database, folder, is_bare, refuse_half_restored, refuse_what_was_lost};
 pub use nodes::clock_ahead_ms;
-use parts::Parts;
 pub use recover::{Recovered, recover};
+use server_tasks::ServerTasks;
 pub use way_out::{callback_roots, way_out};
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
@@ -97,7 +97,7 @@ pub struct Running {
     pub app: Arc<App>,
     certificate: Option<Renewal>,
     shutdown: watch::Sender<bool>,
-    parts: Parts,
+    tasks: ServerTasks,
     stop_delay: Duration,
     drain: Duration,
     log_guard: Option<LogGuard>,
@@ -127,9 +127,9 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let lock = data.lock()?;
     warn_of_danger(&config, &data)?;
     let vault = keys::vault(&config, &data)?;
-    before::compare(&config, &data, &vault).await?;
+    before_upgrade::compare(&config, &data, &vault).await?;
     let store = open_store(&config, &data).await?;
-    fixed::compare(&config, &vault, &store).await?;
+    deployment_settings::compare(&config, &vault, &store).await?;
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
     nodes::first_time(&app.store, &app.clock).await?;
     chain::take_up(&data, &app.vault, &app.store).await?;
@@ -148,30 +148,30 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;
     let gate = operator.gate.clone();
-    let entrance = Entrance { throng: throng(&config), sources: operator.sources.clone() };
+    let entrance = Entrance { request_limit: request_limit(&config), sources: operator.sources.clone() };
     let router = operator::router(app.clone(), operator)?;
     let settings = listen_settings(&config, tls, app.clock.clone());
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
     let (shutdown, ended) = watch::channel(false);
-    let mut parts = Parts::new();
-    parts.start("merchant listener", serve_merchants(merchants, settings, edge.clone(), ended.clone()));
-    parts.start("operator listener", serve_operators(operators, for_operators, router, entrance, ended.clone()));
-    parts.start("dispatcher", dispatcher.run(ended.clone()));
-    parts.start("watch over the disk", durability::watch(app.clone(), ended.clone()));
-    parts.start("watch over held callbacks", delivery::watch(app.clone(), ended.clone()));
-    parts.start("housekeeping", house::keep(app.clone(), ended.clone()));
-    parts.start("look-ups beside", house::look_up(app.clone(), ended.clone()));
-    parts.start("retention", retention::keep(app.clone(), ended.clone()));
-    parts.start("watch over rates", rates::watch(app.clone(), ended.clone()));
-    parts.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
-    parts.start("notes of uses", note_uses(app.clone(), ended.clone()));
-    parts.start("trials of the store", trials::watch(app.clone(), ended.clone()));
+    let mut tasks = ServerTasks::new();
+    tasks.start("merchant listener", serve_merchants(merchants, settings, edge.clone(), ended.clone()));
+    tasks.start("operator listener", serve_operators(operators, for_operators, router, entrance, ended.clone()));
+    tasks.start("dispatcher", dispatcher.run(ended.clone()));
+    tasks.start("watch over the disk", durability::watch(app.clone(), ended.clone()));
+    tasks.start("watch over held callbacks", delivery::watch(app.clone(), ended.clone()));
+    tasks.start("housekeeping", housekeeping::forget_what_is_old(app.clone(), ended.clone()));
+    tasks.start("look-ups beside", housekeeping::look_up_callers(app.clone(), ended.clone()));
+    tasks.start("retention", retention::keep(app.clone(), ended.clone()));
+    tasks.start("watch over rates", rates::watch(app.clone(), ended.clone()));
+    tasks.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
+    tasks.start("notes of uses", note_uses(app.clone(), ended.clone()));
+    tasks.start("trials of the store", trials::watch(app.clone(), ended.clone()));
     if let Some(renewal) = &certificate {
-        parts.start("certificate", renewal.clone().watch(app.clock.clone(), ended.clone()));
+        tasks.start("certificate", renewal.clone().watch(app.clock.clone(), ended.clone()));
     }
     if app.store.is_shared() {
-        parts.start("database's time", nodes::keep_time(app.clone(), ended.clone()));
-        parts.start("watch over applications", nodes::watch_directory(app.clone(), ended));
+        tasks.start("database's time", nodes::keep_time(app.clone(), ended.clone()));
+        tasks.start("watch over applications", nodes::watch_directory(app.clone(), ended));
     }
     let (stop_delay, drain) = (config.limits.stop_delay.0, config.limits.drain_timeout.0);
     let log_guard = None;
@@ -181,7 +181,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         app,
         certificate,
         shutdown,
-        parts,
+        tasks,
         stop_delay,
         drain,
         log_guard,
@@ -230,7 +230,7 @@ impl Running {
 
     /// Waits until a part of the server has panicked: its name. The others go on, but the process should not.
     pub async fn broken(&self) -> &'static str {
-        self.parts.broken().await
+        self.tasks.broken().await
     }
 }
 
@@ -240,7 +240,7 @@ pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -
     let data = DataDir::open(&config.data)?;
     let vault = keys::vault(config, &data)?;
     let store = database::open_store_with(config, &data, group_max).await?;
-    fixed::compare(config, &vault, &store).await?;
+    deployment_settings::compare(config, &vault, &store).await?;
     let app = make_app(config, vault, store, clock)?;
     chain::take_up(&data, &app.vault, &app.store).await?;
     delivery::look(&app).await?;
@@ -319,7 +319,7 @@ fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>, cloc
         tls,
         plain_too: false,
         connections_max: places,
-        crowd: crowd(config, places),
+        per_address: address_limit(config, places),
         head_timeout: limits.head_timeout.0,
         handshake_timeout: limits.tls_handshake_timeout.0,
         drain: limits.drain_timeout.0,
@@ -333,15 +333,15 @@ fn places(config: &Config) -> Places {
 }
 
 /// Each listener counts its own. Where it has fewer places than the settings say, one address may have a quarter of them.
-fn crowd(config: &Config, places: usize) -> Arc<Crowd> {
+fn address_limit(config: &Config, places: usize) -> Arc<AddressLimit> {
     let (share, quarter) = (config.limits.connections_per_address, (places / 4).max(1));
     let share = if places < config.limits.connections { share.min(quarter) } else { share };
-    Arc::new(Crowd::new(share, config.trusted_networks(), config.limit_loopback))
+    Arc::new(AddressLimit::new(share, config.trusted_networks(), config.limit_loopback))
 }
 
 /// As many requests over HTTP/2 as connections, and for each address the same share: whoever is served over HTTP/1 is bounded alike.
-fn throng(config: &Config) -> Arc<Throng> {
-    Arc::new(Throng::new(config.limits.connections, crowd(config, config.limits.connections)))
+fn request_limit(config: &Config) -> Arc<RequestLimit> {
+    Arc::new(RequestLimit::new(config.limits.connections, address_limit(config, config.limits.connections)))
 }
 
 fn prefixes(config: &Config) -> anyhow::Result<Prefixes> {
@@ -365,7 +365,7 @@ fn edge_settings(config: &Config) -> anyhow::Result<EdgeSettings> {
         limits: intake_limits(config),
         sources: Sources::behind(config.trusted_networks()),
         budget: budget(config),
-        throng: throng(config),
+        request_limit: request_limit(config),
     })
 }
 
@@ -427,7 +427,7 @@ async fn serve_merchants(
 fn for_operators(config: &Config, settings: ListenSettings, address: SocketAddr) -> ListenSettings {
     let places = places(config).operators;
     let plain_too = address.ip().to_canonical().is_loopback();
-    ListenSettings { plain_too, connections_max: places, crowd: crowd(config, places), ..settings }
+    ListenSettings { plain_too, connections_max: places, per_address: address_limit(config, places), ..settings }
 }
 
 async fn serve_operators(

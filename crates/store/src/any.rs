@@ -10,7 +10,7 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::backlog::{Backlog, Backlogs, DeadRow, Waiting};
+use crate::backlog::{Backlog, Backlogs, DeadRow, NodeBacklog};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
@@ -153,7 +153,7 @@ impl Backlogs for AnyStore {
         either!(self, s => s.dead(of, page).await)
     }
 
-    async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<Waiting, StoreError> {
+    async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         either!(self, s => s.waiting(lanes, most).await)
     }
 }

@@ -29,12 +29,12 @@ pub trait Backlogs {
 
     /// How much is pending of the applications in these lanes, and how much is dead of all; each counted up to `most`. Stores of one node know
     /// no lanes: all.
-    fn waiting(&self, lanes: LaneSet, most: u32) -> impl Future<Output = Result<Waiting, StoreError>> + Send;
+    fn waiting(&self, lanes: LaneSet, most: u32) -> impl Future<Output = Result<NodeBacklog, StoreError>> + Send;
 }
 
 /// How much waits for a node to deliver it, and how much came to nothing. Counting has a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct NodeBacklog {
     /// Events that are pending: due, or waiting for their next attempt.
     pub pending: i64,
     /// When the oldest of those that were counted was written; `None` where there is none.
@@ -82,9 +82,9 @@ pub(crate) fn read<R: Columns>(row: &R) -> Result<Backlog, StoreError> {
 }
 
 /// What waits as a row of either dialect has it.
-pub(crate) fn read_waiting<R: Columns>(row: &R) -> Result<Waiting, StoreError> {
+pub(crate) fn read_waiting<R: Columns>(row: &R) -> Result<NodeBacklog, StoreError> {
     let mut f = Fields::new(row, "delivery", 0, 0);
-    Ok(Waiting { pending: f.int()?, oldest_pending: f.opt_int()?.map(UnixMillis), dead: f.int()? })
+    Ok(NodeBacklog { pending: f.int()?, oldest_pending: f.opt_int()?.map(UnixMillis), dead: f.int()? })
 }
 
 /// A dead event as a row of either dialect has it.

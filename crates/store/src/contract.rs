@@ -416,7 +416,7 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     ) -> impl Future<Output = Result<EventPage, StoreError>> + Send;
 
     /// An application's events with `seq` greater than `after`, in order: at most `limit`, and no further one where bodies and data of those before it
-    /// come to [`crate::pulled::PULLED_BYTES_MAX`].
+    /// come to [`crate::own_events::OWN_EVENTS_BYTES_MAX`].
     fn events_after(
         &self,
         tenant: TenantNo,

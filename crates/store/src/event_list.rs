@@ -6,7 +6,7 @@
 use countersign_domain::delivery::DeliveryState;
 
 use crate::contract::{EventFilter, EventRow, StoreError};
-use crate::payment_listing::{Asked, Value};
+use crate::payment_listing::{StatementEnd, Value};
 use crate::read::{self, Columns, EVENT_COLUMNS, Fields};
 use crate::words;
 
@@ -141,7 +141,7 @@ impl Listing {
     }
 
     /// The last event that is looked at and the one behind it; fewer: all are looked at.
-    pub(crate) fn edge(&self, looked_max: u32) -> Option<Asked> {
+    pub(crate) fn edge(&self, looked_max: u32) -> Option<StatementEnd> {
         if !self.filter.is_bounded() {
             return None;
         }
@@ -151,7 +151,7 @@ impl Listing {
     }
 
     /// What is meant of what is looked at: one more than `limit`. `edge`: the place of the last one that is looked at.
-    pub(crate) fn rows(&self, edge: Option<i64>, limit: u32) -> Asked {
+    pub(crate) fn rows(&self, edge: Option<i64>, limit: u32) -> StatementEnd {
         let mut asked = self.led(self.way.rows, edge);
         let walk = self.filter.walk();
         let is_led_by_state = matches!(walk, Walk::Dead | Walk::OwnDead);
@@ -175,7 +175,7 @@ impl Listing {
     }
 
     /// What the index leads to. A bound is there also where the walk begins at the newest: without it, another plan may seem as good.
-    fn led(&self, begin: &str, edge: Option<i64>) -> Asked {
+    fn led(&self, begin: &str, edge: Option<i64>) -> StatementEnd {
         let mut asked = (begin.to_owned(), Vec::new());
         let least = match (self.key(), self.way.lead) {
             (Some(key), Lead::Is(condition)) => {
@@ -202,7 +202,7 @@ impl Listing {
         asked
     }
 
-    fn bound(&self, asked: &mut Asked, sign: &str, at: impl FnOnce(&mut Asked)) {
+    fn bound(&self, asked: &mut StatementEnd, sign: &str, at: impl FnOnce(&mut StatementEnd)) {
         let place = self.way.place;
         if let (Some(key), Lead::Ranges { column, value, .. }) = (self.key(), self.way.lead) {
             let begin = format!(" AND ({column}, {place}) {sign} ({value}, ");
@@ -215,7 +215,7 @@ impl Listing {
         }
     }
 
-    fn close(&self, asked: &mut Asked, end: &str, value: i64) {
+    fn close(&self, asked: &mut StatementEnd, end: &str, value: i64) {
         asked.0.push_str(" ORDER BY ");
         if let (Some(_), Lead::Ranges { column, .. }) = (self.key(), self.way.lead) {
             asked.0.extend([column, " DESC, "]);
@@ -226,7 +226,7 @@ impl Listing {
     }
 
     /// Adds a text in which `#` stands for the value.
-    fn also(&self, (sql, values): &mut Asked, text: &str, value: Value) {
+    fn also(&self, (sql, values): &mut StatementEnd, text: &str, value: Value) {
         values.push(value);
         sql.push_str(&text.replace('#', &format!("{}{}", self.way.sign, values.len())));
     }

@@ -40,7 +40,7 @@ pub(crate) struct Listing {
 }
 
 /// A statement's end and its values, in order.
-pub(crate) type Asked = (String, Vec<Value>);
+pub(crate) type StatementEnd = (String, Vec<Value>);
 
 impl Listing {
     /// `sign` begins a parameter: `?` or `$`.
@@ -81,7 +81,7 @@ impl Listing {
     }
 
     /// The first order that is not looked at; none: all are.
-    pub(crate) fn edge(&self, looked_max: u32) -> Option<Asked> {
+    pub(crate) fn edge(&self, looked_max: u32) -> Option<StatementEnd> {
         if self.meant.is_empty() {
             return None;
         }
@@ -91,7 +91,7 @@ impl Listing {
     }
 
     /// What is meant of what is looked at.
-    pub(crate) fn rows(&self, edge: Option<PrepayId>, limit: u32) -> Asked {
+    pub(crate) fn rows(&self, edge: Option<PrepayId>, limit: u32) -> StatementEnd {
         let mut asked = self.led();
         for (condition, value) in &self.meant {
             self.also(&mut asked, " AND ", condition, value.clone());
@@ -111,27 +111,27 @@ impl Listing {
         if self.order == OF_MERCHANT { " INDEXED BY payment_order_by_merchant" } else { "" }
     }
 
-    fn led(&self) -> Asked {
+    fn led(&self) -> StatementEnd {
         let mut asked = (String::new(), Vec::new());
         self.all_of(&mut asked, self.led.iter().cloned());
         asked
     }
 
-    fn all_of(&self, asked: &mut Asked, conditions: impl IntoIterator<Item = (&'static str, Value)>) {
+    fn all_of(&self, asked: &mut StatementEnd, conditions: impl IntoIterator<Item = (&'static str, Value)>) {
         for (condition, value) in conditions {
             let and = if condition.starts_with(',') { "" } else { " AND " };
             self.also(asked, and, condition, Some(value));
         }
     }
 
-    fn close(&self, asked: &mut Asked, end: &str, value: i64) {
+    fn close(&self, asked: &mut StatementEnd, end: &str, value: i64) {
         asked.0.push_str(" ORDER BY ");
         asked.0.push_str(self.order);
         self.also(asked, "", end, Some(Value::Int(value)));
     }
 
     /// Adds a condition; `#` stands for its value.
-    fn also(&self, (sql, values): &mut Asked, and: &str, condition: &str, value: Option<Value>) {
+    fn also(&self, (sql, values): &mut StatementEnd, and: &str, condition: &str, value: Option<Value>) {
         values.extend(value);
         sql.push_str(and);
         sql.push_str(&condition.replace('#', &format!("{}{}", self.sign, values.len())));

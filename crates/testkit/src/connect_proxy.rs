@@ -25,14 +25,14 @@ pub enum Does {
 
 /// What it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ConnectRequest {
     /// The request line and headers.
     pub head: String,
     /// Whoever asked.
     pub peer: SocketAddr,
 }
 
-impl Asked {
+impl ConnectRequest {
     /// What stands behind `CONNECT`.
     pub fn target(&self) -> &str {
         self.head.split(' ').nth(1).unwrap_or_default()
@@ -47,7 +47,7 @@ impl Asked {
 #[derive(Debug, Default)]
 struct Inside {
     does: Mutex<Does>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ConnectRequest>>,
 }
 
 /// The proxy. It ends when it is dropped.
@@ -94,7 +94,7 @@ impl ConnectProxy {
     }
 
     /// Everything that it was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ConnectRequest> {
         lock(&self.inside.asked).clone()
     }
 }
@@ -113,7 +113,7 @@ async fn converse(mut stream: TcpStream, peer: SocketAddr, inside: Arc<Inside>) 
         ensure!(head.len() < HEAD_BYTES_MAX, "a head has an end");
         head.push(stream.read_u8().await?);
     }
-    let asked = Asked { head: String::from_utf8(head)?, peer };
+    let asked = ConnectRequest { head: String::from_utf8(head)?, peer };
     let target = asked.target().to_owned();
     lock(&inside.asked).push(asked);
     let does = lock(&inside.does).clone();

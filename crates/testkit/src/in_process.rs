@@ -17,7 +17,7 @@ use countersign::chance::Chance;
 use countersign::clock::Clock;
 use countersign::config::Config;
 use countersign::run;
-use countersign::run::fixed::MASTER_KEY_ID;
+use countersign::run::deployment_settings::MASTER_KEY_ID;
 use countersign::vault::Vault;
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;

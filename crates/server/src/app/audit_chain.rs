@@ -27,7 +27,7 @@ mod verifying;
 mod walks;
 
 pub use verifying::{Portion, Verified, VerifiedFault, Verifying, verify_named};
-pub use walks::{Asked, Walks};
+pub use walks::{VerifyRequest, Walks};
 
 /// The setting that holds the sealed key.
 pub const CHAIN_KEY: &str = CHAIN.setting;
@@ -142,7 +142,7 @@ pub struct KeptHead {
 
 /// A line with its link and the public id of its tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct NamedLine {
     /// Where it stands in the order of the chain.
     pub place: ChainPlace,
     /// The institution or plain merchant; none for the system's own lines.
@@ -190,11 +190,11 @@ pub async fn named_heads(store: &AnyStore, after: Option<i64>, limit: u32) -> Re
 }
 
 /// A page of lines.
-pub async fn named_lines(store: &AnyStore, after: Option<ChainPlace>, limit: u32) -> Result<Vec<Line>, AppError> {
+pub async fn named_lines(store: &AnyStore, after: Option<ChainPlace>, limit: u32) -> Result<Vec<NamedLine>, AppError> {
     let (mut names, mut all) = (Names::default(), Vec::new());
     for ChainLine { place, row, link } in lines(store, after, limit).await? {
         let merchant_id = names.of(store, row.tenant).await?;
-        all.push(Line { place, merchant_id, row, link: link.map(|link| hex(&link)) });
+        all.push(NamedLine { place, merchant_id, row, link: link.map(|link| hex(&link)) });
     }
     Ok(all)
 }

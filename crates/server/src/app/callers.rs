@@ -31,11 +31,11 @@ use super::uses::{Tally, Uses};
 use crate::chance::Chance;
 use crate::vault::{Vault, VaultError, secret_row};
 
+mod existing_clients;
 mod proof;
-mod there;
 
+use existing_clients::ExistingClients;
 pub use proof::{Ask, Authenticated, Cost, Refused, SignatureRefusal};
-use there::There;
 
 /// The most live secrets that an application can have.
 pub const LIVE_SECRETS_MAX: usize = 3;
@@ -166,7 +166,7 @@ pub struct Callers {
     shards: [Shard; SHARDS],
     hasher: RandomState,
     /// Which ClientIds there are.
-    there: There,
+    existing: ExistingClients,
     /// Stands in where there is no key, so that a refusal costs the same.
     nobody: SigningKey,
     /// The same where there is no sealed secret: the id of its key, and the secret.
@@ -195,14 +195,14 @@ impl Callers {
             fresh_until: AtomicU64::new(if is_shared { 0 } else { ALWAYS }),
             shards: std::array::from_fn(|_| RwLock::default()),
             hasher: RandomState::new(),
-            there: There::default(),
+            existing: ExistingClients::default(),
             nobody: SigningKey::new(&nobody),
         }
     }
 
     /// Forgets an application, after it was made and after any change of it or its secrets.
     pub fn forget(&self, client_id: &str) {
-        self.there.add(client_id);
+        self.existing.add(client_id);
         let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
         shard.changes += 1;
         shard.known.remove(client_id);
@@ -238,7 +238,7 @@ impl Callers {
 
     /// Forgets every application.
     pub fn forget_all(&self) {
-        self.there.learn_again();
+        self.existing.learn_again();
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             shard.changes += 1;
@@ -277,7 +277,7 @@ impl Callers {
     /// older state back, and a revoked secret with it.
     fn keep(&self, known: &Arc<KnownApplication>, changes: u64) {
         let client_id = known.application.client_id.as_str();
-        self.there.add(client_id);
+        self.existing.add(client_id);
         let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
         if shard.changes != changes {
             return;
@@ -332,7 +332,7 @@ impl App {
         } else if ask == Ask::Nobody {
             check.pad(&self.callers.nobody);
             if kept.is_none() {
-                self.callers.there.want(headers.client_id);
+                self.callers.existing.want(headers.client_id);
             }
             return Ok(Authenticated::NotLookedUp);
         }

@@ -15,9 +15,9 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
+use super::concurrency_limit::ConcurrencyLimit;
 use super::error::AppError;
 use super::master_key::{self, MASTER_KEY_ID};
-use super::places::Places;
 use super::sealed::EVIDENCE;
 use super::{Actor, App};
 use crate::evidence::{Chain, Entry, Header, SigningKey};
@@ -25,7 +25,7 @@ use crate::evidence::{Chain, Entry, Header, SigningKey};
 mod callbacks;
 mod order;
 
-use callbacks::Told;
+use callbacks::KeptCallbacks;
 use order::Snapshot;
 
 /// Files that one node makes at once.
@@ -38,13 +38,13 @@ const AHEAD: usize = 4;
 const TRIES_MAX: usize = 10;
 
 /// Who may make a file now.
-pub fn exports() -> Places {
-    Places::new(AT_ONCE_MAX, "files of evidence")
+pub fn exports() -> ConcurrencyLimit {
+    ConcurrencyLimit::new(AT_ONCE_MAX, "files of evidence")
 }
 
 /// A line of a file on its way.
 #[derive(Debug)]
-pub struct Line {
+pub struct FileLine {
     /// Its text, with its end.
     pub text: String,
     /// Whether it is the head, behind which nothing comes. A file that ends before it has broken off.
@@ -52,7 +52,7 @@ pub struct Line {
 }
 
 /// Lines of a file, or why there are no more.
-pub type Lines = mpsc::Receiver<Result<Line, AppError>>;
+pub type FileLines = mpsc::Receiver<Result<FileLine, AppError>>;
 
 /// The deployment's key. It is made when it is first asked for: of two nodes that make one at once, one is kept.
 pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
@@ -83,11 +83,11 @@ pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
 }
 
 /// Begins a file. Who takes it is in the audit log before its first line goes out.
-pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<Lines, AppError> {
+pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<FileLines, AppError> {
     let place = app.exports.take()?;
     let snapshot = order::snapshot(app, id).await?;
     let key = key(app, actor).await?;
-    let told = callbacks::list(app, &snapshot.row).await?;
+    let callbacks = callbacks::list(app, &snapshot.row).await?;
     let header = order::header(app, &snapshot, &key, actor).await?;
     let after =
         json!({ "status": snapshot.row.order.status.name(), "revision": snapshot.row.order.revision }).to_string();
@@ -95,7 +95,7 @@ pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<Lines
         actor.did(Some(snapshot.row.tenant), app.clock.now(), "evidence.export", &id.to_string(), String::new(), after);
     app.store.commit(Batch(vec![Write::RecordAudit(Box::new(line))])).await?;
     let (lines, taken) = mpsc::channel(AHEAD);
-    let file = File { app: app.clone(), header, snapshot, key, told, lines, _place: place };
+    let file = File { app: app.clone(), header, snapshot, key, callbacks, lines, _place: place };
     tokio::spawn(file.write());
     Ok(taken)
 }
@@ -106,8 +106,8 @@ struct File {
     header: Header,
     snapshot: Snapshot,
     key: SigningKey,
-    told: Told,
-    lines: mpsc::Sender<Result<Line, AppError>>,
+    callbacks: KeptCallbacks,
+    lines: mpsc::Sender<Result<FileLine, AppError>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -144,30 +144,30 @@ impl File {
         for entry in order::entries(&self.app, &self.snapshot, self.header.made_at.0)? {
             out.entry(entry).await?;
         }
-        if let Some(freed) = self.told.freed(&self.snapshot) {
+        if let Some(freed) = self.callbacks.freed(&self.snapshot) {
             out.entry(freed).await?;
         }
-        for event in &self.told.events {
+        for event in &self.callbacks.events {
             callbacks::write(&self.app, *event, &mut out).await?;
         }
         let head = out.chain.close(&self.header, &self.key);
-        out.line(Line { text: head, is_last: true }).await
+        out.line(FileLine { text: head, is_last: true }).await
     }
 }
 
 /// Where entries go.
 struct Out<'l> {
     chain: Chain,
-    lines: &'l mpsc::Sender<Result<Line, AppError>>,
+    lines: &'l mpsc::Sender<Result<FileLine, AppError>>,
 }
 
 impl Out<'_> {
     async fn entry(&mut self, entry: Entry) -> Result<(), Stopped> {
         let text = self.chain.append(entry);
-        self.line(Line { text, is_last: false }).await
+        self.line(FileLine { text, is_last: false }).await
     }
 
-    async fn line(&self, line: Line) -> Result<(), Stopped> {
+    async fn line(&self, line: FileLine) -> Result<(), Stopped> {
         match timeout(READ_WITHIN, self.lines.send(Ok(line))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Stopped::Unread),

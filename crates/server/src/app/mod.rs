@@ -20,6 +20,7 @@ pub mod audit_log;
 pub mod bell;
 pub mod callers;
 pub mod causes;
+pub mod concurrency_limit;
 pub mod conversion;
 pub mod convert;
 pub mod delivery;
@@ -29,7 +30,7 @@ pub mod events;
 pub mod evidence;
 #[cfg(test)]
 pub(crate) mod fixtures;
-pub mod forgotten;
+pub mod forgotten_nonces;
 pub mod fresh;
 pub mod hints;
 pub mod identity;
@@ -37,7 +38,6 @@ pub mod master_key;
 pub mod nodes;
 pub mod operators;
 pub mod payment_orders;
-pub mod places;
 pub mod rates;
 pub mod redelivery;
 pub mod retention;
@@ -103,7 +103,7 @@ pub struct App {
     /// Walks over the audit log that are under way.
     pub walks: audit_chain::Walks,
     /// Evidence that is being exported.
-    pub exports: places::Places,
+    pub exports: concurrency_limit::ConcurrencyLimit,
 }
 
 /// Who does something, for the audit log.

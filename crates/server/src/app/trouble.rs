@@ -21,19 +21,19 @@ const TRIAL: &str = "last_trial_at";
 /// What is known of the store's trouble.
 #[derive(Debug, Default)]
 pub struct Trouble {
-    told: Mutex<Told>,
+    warning: Mutex<RepeatedWarning>,
     not_ready: Mutex<Option<String>>,
     bell: Notify,
 }
 
 /// Faults that come again and again, and that the log tells of now and then.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct RepeatedWarning {
     at: Option<Instant>,
     since: u64,
 }
 
-impl Told {
+impl RepeatedWarning {
     /// How many there were since the last word, this one with them; none if it is too early for another.
     pub(crate) fn due(&mut self, every: Duration, now: Instant) -> Option<u64> {
         self.since += 1;
@@ -48,7 +48,7 @@ impl Told {
 impl Trouble {
     /// The store refused a request. Whoever asked for it is told by their answer.
     pub fn met(&self, cause: &dyn Display) {
-        let due = self.told.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now());
+        let due = self.warning.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now());
         if let Some(refused) = due {
             tracing::error!(refused, "The store could not answer: {cause}");
         }
@@ -86,13 +86,13 @@ mod tests {
 
     #[test]
     fn refusals_are_told_at_once_and_then_gathered() {
-        let (mut told, now) = (Told::default(), Instant::now());
-        assert_eq!(told.due(SAID_EVERY, now), Some(1));
+        let (mut warning, now) = (RepeatedWarning::default(), Instant::now());
+        assert_eq!(warning.due(SAID_EVERY, now), Some(1));
         for _ in 0..500 {
-            assert_eq!(told.due(SAID_EVERY, now + SAID_EVERY / 2), None);
+            assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY / 2), None);
         }
-        assert_eq!(told.due(SAID_EVERY, now + SAID_EVERY), Some(501));
-        assert_eq!(told.due(SAID_EVERY, now + SAID_EVERY), None);
+        assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY), Some(501));
+        assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY), None);
     }
 
     #[test]

@@ -22,8 +22,8 @@ use crate::chance::hex;
 use crate::config::Config;
 use crate::datadir::DataRefused;
 use crate::operator::audit_chain::AuditLink;
-use crate::run::fixed::Settings;
-use crate::run::{Machine, chain, fixed};
+use crate::run::deployment_settings::Settings;
+use crate::run::{Machine, chain, deployment_settings};
 
 const COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
 /// Lines asked for at a time.
@@ -390,10 +390,11 @@ fn at_machine<T>(config: &Config, act: impl AsyncFnOnce(&Machine) -> anyhow::Res
             let advice = "ask the running server instead (leave --data out), or stop it";
             if locked(&error) { error.context(advice) } else { error }
         })?;
-        let outcome = match fixed::compare_key(config, &machine.vault, &Settings::Of(&machine.store)).await {
-            Ok(()) => act(&machine).await,
-            Err(refused) => Err(refused),
-        };
+        let outcome =
+            match deployment_settings::compare_key(config, &machine.vault, &Settings::Of(&machine.store)).await {
+                Ok(()) => act(&machine).await,
+                Err(refused) => Err(refused),
+            };
         machine.close(outcome)
     })
 }

@@ -14,12 +14,12 @@ use anyhow::ensure;
 use countersign_store::{AnyStore, SchemaState, SqliteStore, StoreError};
 
 use super::SettingsArgs;
-use crate::app::{delivery, forgotten};
+use crate::app::{delivery, forgotten_nonces};
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataRefused};
 use crate::dispatch::route::Route;
 use crate::run::Database;
-use crate::run::fixed::Settings;
+use crate::run::deployment_settings::Settings;
 use crate::vault::Vault;
 use crate::{clock, keys, listen, run};
 
@@ -212,7 +212,7 @@ fn examine_database(
 
 /// Compares what belongs to the data of a database that opening would change.
 async fn examine_older(config: &Config, data: &DataDir, key: &Vault, findings: &mut Findings) {
-    let compared = run::before::compare(config, data, key).await;
+    let compared = run::before_upgrade::compare(config, data, key).await;
     let text = "master key, rule settings and the audit log's key are those that were seen here";
     findings.take("deployment", compared.map(|()| ((), text.to_owned())));
 }
@@ -233,7 +233,7 @@ async fn examine_deployment(
     let opened = run::open_store(config, data).await.map(|store| (store, "it opens".to_owned()));
     let Some(store) = findings.take("database", opened) else { return };
     if let Some(key) = key {
-        let compared = run::fixed::compare(config, key, &store).await;
+        let compared = run::deployment_settings::compare(config, key, &store).await;
         findings
             .take("deployment", compared.map(|()| ((), "master key and rule settings are those of `init`".to_owned())));
         let chain = run::chain::examine(data, key, &Settings::Of(&store)).await;
@@ -250,7 +250,7 @@ async fn examine_deployment(
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
     examine_clock(&store, findings).await;
-    if let Some(why) = forgotten::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {
+    if let Some(why) = forgotten_nonces::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {
         findings.note(Verdict::Fail, "nonces", why);
     }
     if let Err(error) = run::close_store(&store) {

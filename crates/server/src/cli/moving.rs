@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Flag};
 use crate::datadir::{DataDir, DataRefused};
 use crate::keys;
-use crate::run::{self, Database, fixed};
+use crate::run::{self, Database, deployment_settings};
 
 /// Flags of `move`.
 #[derive(Debug, Args)]
@@ -104,7 +104,8 @@ fn may_be_moved(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     let (path, folder) = (data.database(), data.path().display());
     ensure!(path.exists(), "{folder} holds no database: there is nothing to move");
     let vault = keys::vault(config, data)?;
-    let wanted = SqliteStore::peek(&path, fixed::MASTER_KEY_ID).with_context(|| run::cannot_be_used(&path))?;
+    let wanted =
+        SqliteStore::peek(&path, deployment_settings::MASTER_KEY_ID).with_context(|| run::cannot_be_used(&path))?;
     let Some(wanted) = wanted else { bail!("{folder} is not initialised: there is nothing to move") };
     ensure!(
         vault.knows(&wanted),

@@ -22,7 +22,7 @@ pub struct StopSignals {
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Signalled {
     /// SIGTERM or SIGINT.
     ToStop,
     /// SIGHUP.
@@ -41,17 +41,17 @@ impl StopSignals {
     }
 
     /// Waits for the next one.
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> Signalled {
         tokio::select! {
-            _ = self.terminate.recv() => Told::ToStop,
-            _ = self.interrupt.recv() => Told::ToStop,
-            _ = self.hangup.recv() => Told::ToReadAgain,
+            _ = self.terminate.recv() => Signalled::ToStop,
+            _ = self.interrupt.recv() => Signalled::ToStop,
+            _ = self.hangup.recv() => Signalled::ToReadAgain,
         }
     }
 
     /// Waits for one that says to stop.
     pub async fn wait(&mut self) {
-        while self.next().await != Told::ToStop {}
+        while self.next().await != Signalled::ToStop {}
     }
 }
 
@@ -76,9 +76,9 @@ async fn until_told(stop: &mut StopSignals, running: &run::Running) -> Option<&'
     loop {
         tokio::select! {
             told = stop.next() => match told {
-                Told::ToStop => return None,
-                Told::ToReadAgain if running.renew_certificate() => {}
-                Told::ToReadAgain => {
+                Signalled::ToStop => return None,
+                Signalled::ToReadAgain if running.renew_certificate() => {}
+                Signalled::ToReadAgain => {
                     tracing::info!("SIGHUP: there is no TLS certificate to read again; a change of settings takes a restart");
                 }
             },

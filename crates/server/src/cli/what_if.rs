@@ -96,7 +96,7 @@ fn draw(report: &Report, file: &Path) -> anyhow::Result<()> {
 /// A line of the answer.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line<'a> {
+enum AnswerLine<'a> {
     #[serde(borrow)]
     Progress(&'a RawValue),
     #[serde(borrow)]
@@ -125,9 +125,9 @@ fn ask(direct: &Direct<'_>, call: &Call) -> anyhow::Result<String> {
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=end).collect();
             match serde_json::from_slice(&line).context("the answer cannot be read")? {
-                Line::Progress(how_far) => progress.show(&serde_json::from_str(how_far.get())?),
-                Line::Report(found) => report = Some(found.get().to_owned()),
-                Line::Refused(Refusal { code, detail }) => bail!("refused with {code}: {detail}"),
+                AnswerLine::Progress(how_far) => progress.show(&serde_json::from_str(how_far.get())?),
+                AnswerLine::Report(found) => report = Some(found.get().to_owned()),
+                AnswerLine::Refused(Refusal { code, detail }) => bail!("refused with {code}: {detail}"),
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USE
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::{Connector, Line, Unreached, idle_time};
+use super::connect::{Connector, OpenConnection, Unreached, idle_time};
 use super::egress::Target;
 use super::faults::{self, Stage};
 use super::retry_after::retry_after_ms;
@@ -75,12 +75,12 @@ struct Answer {
 
 impl Progress {
     /// The exchange begins on this connection.
-    fn begin(&mut self, line: &Line, body: usize, reused: bool, now: Instant) {
-        self.address = Some(line.address.clone());
+    fn begin(&mut self, connection: &OpenConnection, body: usize, reused: bool, now: Instant) {
+        self.address = Some(connection.address.clone());
         self.watch.enter(Stage::Head);
         self.watch.phases.reused = Some(reused);
-        line.tape.begin(now, body);
-        self.tape = Some(line.tape.clone());
+        connection.tape.begin(now, body);
+        self.tape = Some(connection.tape.clone());
     }
 
     /// The exchange is over: from here on its connection may be another attempt's.
@@ -148,7 +148,7 @@ pub(super) async fn make(
     let began = Instant::now();
     let end = began + deadline;
     let mut progress = Progress::default();
-    let ending = match timeout_at(end, exchange(connector, url, letter, (now, end), &mut progress)).await {
+    let ending = match timeout_at(end, exchange(connector, url, letter, now, end, &mut progress)).await {
         Ok(ending) => ending,
         Err(_) => ending(Outcome::Timeout, faults::too_late(progress.watch.stage(), deadline)),
     };
@@ -160,10 +160,11 @@ async fn exchange(
     connector: &Connector,
     url: &str,
     letter: Letter,
-    (now, end): (UnixMillis, Instant),
+    now: UnixMillis,
+    end: Instant,
     progress: &mut Progress,
 ) -> Ending {
-    match try_exchange(connector, url, letter, (now, end), progress).await {
+    match try_exchange(connector, url, letter, now, end, progress).await {
         Ok(ending) | Err(ending) => ending,
     }
 }
@@ -172,13 +173,14 @@ async fn try_exchange(
     connector: &Connector,
     url: &str,
     letter: Letter,
-    (now, end): (UnixMillis, Instant),
+    now: UnixMillis,
+    end: Instant,
     progress: &mut Progress,
 ) -> Result<Ending, Ending> {
     let target = connector.target(url)?;
     let vetted = connector.vetted(&target, &mut progress.watch).await?;
     let request = request(&target, letter);
-    let (mut line, response) = send(connector, &target, &vetted, request, progress).await?;
+    let (mut connection, response) = send(connector, &target, &vetted, request, progress).await?;
     let status = response.status();
     progress.http_status = Some(status.as_u16());
     progress.retry_after_ms =
@@ -186,7 +188,8 @@ async fn try_exchange(
     if !status.is_success() {
         // Its body decides nothing; the connection goes with it.
         let enough = (Instant::now() + REFUSAL_READ_FOR).min(end);
-        let read = timeout_at(enough, line.works.until(read(response, BODY_BYTES_KEPT, &mut progress.body))).await;
+        let read =
+            timeout_at(enough, connection.works.until(read(response, BODY_BYTES_KEPT, &mut progress.body))).await;
         progress.body.has_more |= read.is_err();
         let further = if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
             "; redirects are not followed"
@@ -197,9 +200,9 @@ async fn try_exchange(
     }
     progress.watch.enter(Stage::Body);
     let idle_time = idle_time(response.headers());
-    line.works.until(read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body)).await?;
+    connection.works.until(read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body)).await?;
     progress.end();
-    connector.keep(line, *progress.ended.insert(Instant::now()), idle_time);
+    connector.keep(connection, *progress.ended.insert(Instant::now()), idle_time);
     Ok(match read_acknowledgement(&progress.body.bytes) {
         Acknowledgement::Success => ending(Outcome::Delivered, ""),
         Acknowledgement::Fail { .. } => ending(Outcome::Fail, "the answer's returnCode is not SUCCESS"),
@@ -225,17 +228,17 @@ async fn send(
     vetted: &[SocketAddr],
     mut request: Request<Full<Bytes>>,
     progress: &mut Progress,
-) -> Result<(Line, Response<Incoming>), Ending> {
+) -> Result<(OpenConnection, Response<Incoming>), Ending> {
     let body = request.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
     loop {
         let now = Instant::now();
-        let Some(mut line) = connector.kept(target, vetted, now) else { break };
-        if line.works.until(line.sender.ready()).await.is_err() {
+        let Some(mut connection) = connector.kept(target, vetted, now) else { break };
+        if connection.works.until(connection.sender.ready()).await.is_err() {
             continue;
         }
-        progress.begin(&line, body, true, now);
-        match line.works.until(line.sender.try_send_request(request)).await {
-            Ok(response) => return Ok((line, response)),
+        progress.begin(&connection, body, true, now);
+        match connection.works.until(connection.sender.try_send_request(request)).await {
+            Ok(response) => return Ok((connection, response)),
             Err(mut error) => match error.take_message() {
                 Some(unsent) => request = unsent,
                 None => return Err(broken(&error.into_error(), progress)),
@@ -244,10 +247,10 @@ async fn send(
     }
     (progress.address, progress.tape, progress.watch.phases.reused) = (None, None, None);
     // Rare, and large: most attempts go over a kept connection.
-    let mut line = Box::pin(connector.open(target, vetted, (&mut progress.watch, &mut progress.address))).await?;
-    progress.begin(&line, body, false, Instant::now());
-    match line.works.until(line.sender.send_request(request)).await {
-        Ok(response) => Ok((line, response)),
+    let mut connection = Box::pin(connector.open(target, vetted, &mut progress.watch, &mut progress.address)).await?;
+    progress.begin(&connection, body, false, Instant::now());
+    match connection.works.until(connection.sender.send_request(request)).await {
+        Ok(response) => Ok((connection, response)),
         Err(error) => Err(broken(&error, progress)),
     }
 }

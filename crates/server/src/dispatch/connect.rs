@@ -110,7 +110,7 @@ impl Works {
 
 /// An open connection, and where to put it back.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct OpenConnection {
     pub(super) sender: SendRequest<Full<Bytes>>,
     pub(super) works: Works,
     /// The address that it goes to, as a text.
@@ -138,14 +138,14 @@ pub(super) struct Connector {
     names: Names,
     connect_timeout: Duration,
     tls: TlsConnector,
-    idle: Mutex<Waiting>,
+    idle: Mutex<IdleConnections>,
     /// URLs whose form was checked. What may be in them follows from the settings alone.
     targets: Mutex<HashMap<Box<str>, Arc<Target>>>,
 }
 
 /// Connections that wait for their next attempt.
 #[derive(Debug, Default)]
-struct Waiting {
+struct IdleConnections {
     by_key: HashMap<IdleKey, Vec<Idle>>,
     /// In all.
     count: usize,
@@ -217,16 +217,16 @@ impl Connector {
     }
 
     /// A kept connection to one of these addresses, if there is one.
-    pub(super) fn kept(&self, target: &Target, vetted: &[SocketAddr], now: Instant) -> Option<Line> {
+    pub(super) fn kept(&self, target: &Target, vetted: &[SocketAddr], now: Instant) -> Option<OpenConnection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         for of in vetted {
             let key = idle_key(target, *of);
-            let Waiting { by_key, count, .. } = &mut *idle;
+            let IdleConnections { by_key, count, .. } = &mut *idle;
             let Some(waiting) = by_key.get_mut(&key) else { continue };
             while let Some(Idle { sender, works, address, tape, until }) = waiting.pop() {
                 *count -= 1;
                 if !sender.is_closed() && now < until {
-                    return Some(Line { sender, works, address, tape, key });
+                    return Some(OpenConnection { sender, works, address, tape, key });
                 }
             }
         }
@@ -238,8 +238,9 @@ impl Connector {
         &self,
         target: &Target,
         vetted: &[SocketAddr],
-        (watch, connected): (&mut Stopwatch, &mut Option<Arc<str>>),
-    ) -> Result<Line, Unreached> {
+        watch: &mut Stopwatch,
+        connected: &mut Option<Arc<str>>,
+    ) -> Result<OpenConnection, Unreached> {
         watch.enter(Stage::Connect);
         let (tcp, address) = self.connect(vetted).await?;
         let text: Arc<str> = address.to_string().into();
@@ -259,7 +260,7 @@ impl Connector {
             handshake(Taped::new(tcp, tape.clone())).await?
         };
         watch.stop();
-        Ok(Line { sender, works, address: text, tape, key: idle_key(target, address) })
+        Ok(OpenConnection { sender, works, address: text, tape, key: idle_key(target, address) })
     }
 
     /// All addresses together have the connect time; each has an equal part of what is left.
@@ -268,7 +269,7 @@ impl Connector {
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
-            last = match timeout(part, self.route.connect(*address, part, (&self.names, &self.proxy_at))).await {
+            last = match timeout(part, self.route.connect(*address, part, &self.names, &self.proxy_at)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(why)) => unreached(Outcome::ConnectFailed, why),
                 Err(_) => {
@@ -281,19 +282,19 @@ impl Connector {
     }
 
     /// Keeps a connection whose answer was read to its end, for so long ([`idle_time`]).
-    pub(super) fn keep(&self, mut line: Line, now: Instant, time: Duration) {
+    pub(super) fn keep(&self, mut connection: OpenConnection, now: Instant, time: Duration) {
         if time.is_zero() {
             return;
         }
         // Where it is ready its work is done for now: whoever uses it next sees first whether it is still there.
-        if !(line.sender.is_ready() || line.works.is_there()) || line.sender.is_closed() {
+        if !(connection.sender.is_ready() || connection.works.is_there()) || connection.sender.is_closed() {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.count >= IDLE_TOTAL_MAX {
             return;
         }
-        let Line { sender, works, address, tape, key } = line;
+        let OpenConnection { sender, works, address, tape, key } = connection;
         let waiting = idle.by_key.entry(key).or_default();
         if waiting.len() < IDLE_PER_LANE_MAX {
             waiting.push(Idle { sender, works, address, tape, until: now + time });
@@ -306,7 +307,7 @@ impl Connector {
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let Waiting { by_key, count, swept_at } = &mut *idle;
+        let IdleConnections { by_key, count, swept_at } = &mut *idle;
         if swept_at.is_some_and(|at| now < at + SWEEP_PAUSE) {
             return;
         }

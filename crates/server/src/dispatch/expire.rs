@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::hold_release::HeldLane;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::payment_orders::{self, Receivers};
-use crate::app::trouble::Told;
+use crate::app::trouble::RepeatedWarning;
 
 /// Orders are looked for this often; their callbacks are written within 2 s.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -56,7 +56,7 @@ impl Round {
 impl Dispatcher {
     /// Notes what has expired until it is cut off.
     pub(super) async fn expire_always(self: Arc<Self>) {
-        let (mut told, mut stuck) = (Told::default(), 0);
+        let (mut warning, mut stuck) = (RepeatedWarning::default(), 0);
         loop {
             let (pause, error) = match self.clone().expire_round(stuck).await {
                 Ok(round) => {
@@ -66,7 +66,7 @@ impl Dispatcher {
                 Err(error) => (STORE_PAUSE, Some(error.to_string())),
             };
             if let Some(error) = error
-                && let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std())
+                && let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std())
             {
                 tracing::warn!(
                     error,

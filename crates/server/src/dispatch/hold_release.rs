@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::leases::Leases;
 use super::{Dispatcher, LOOK_EVERY, SAID_EVERY, STORE_PAUSE};
 use crate::app::events::as_read;
-use crate::app::trouble::Told;
+use crate::app::trouble::RepeatedWarning;
 
 /// Applications that are read at once.
 const PAGE: u32 = 64;
@@ -41,12 +41,12 @@ impl Drop for HeldLane<'_> {
 impl Dispatcher {
     /// Turns what is to be turned until it is cut off.
     pub(super) async fn turn_always(&self) {
-        let mut told = Told::default();
+        let mut warning = RepeatedWarning::default();
         loop {
             let pause = match self.turn_all().await {
                 Ok(()) => LOOK_PAUSE,
                 Err(error) => {
-                    if let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std()) {
+                    if let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std()) {
                         tracing::warn!(%error, failed, "What is to be held or released could not be; it is tried again shortly");
                     }
                     self.turns.notify_one();

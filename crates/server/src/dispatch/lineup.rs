@@ -25,7 +25,7 @@ use foldhash::HashMap;
 use super::flight::Flight;
 use super::health::{BreakerState, Class, Sign};
 use super::permits::{Held, Permits, Room};
-use super::place::{Allows, Considered, EndpointView, PORTION_MIN, Place, Stands};
+use super::place_in_lineup::{Allows, Considered, EndpointView, PORTION_MIN, Place, Stands};
 use super::queue::Queue;
 use super::timetable::Timetable;
 

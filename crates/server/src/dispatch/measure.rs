@@ -40,7 +40,7 @@ impl Dispatcher {
         if let Err(error) = self.turn_all().await {
             tracing::warn!(%error, "What is to be held or released could not be");
         }
-        if let Err(error) = self.heed().await {
+        if let Err(error) = self.take_up_changes().await {
             tracing::warn!(%error, "An application that has changed could not be read");
         }
         if let Err(error) = self.look_for(LaneSet::ALL).await {

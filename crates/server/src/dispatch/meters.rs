@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;
-use countersign_store::backlog::{Backlogs as _, Waiting};
+use countersign_store::backlog::{Backlogs as _, NodeBacklog};
 use countersign_store::contract::EventRow;
 use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
@@ -99,7 +99,7 @@ impl Dispatcher {
                 continue;
             }
             match self.app.store.waiting(lanes, COUNTED_MAX).await {
-                Ok(Waiting { pending, oldest_pending, dead }) => {
+                Ok(NodeBacklog { pending, oldest_pending, dead }) => {
                     show_pending(pending, oldest_pending, self.app.clock.now());
                     gauge!(DEAD).set(number(dead));
                 }

@@ -31,22 +31,23 @@ use crate::app::App;
 mod answer_quota;
 mod attempt;
 mod connect;
+mod dead_and_disabled;
 mod deliver;
 pub mod egress;
-mod ends;
+mod endpoint_settings;
 mod expire;
 mod faults;
 mod flight;
 mod health;
-mod heed;
 mod hold_release;
+mod lane_heartbeats;
 mod leases;
 mod lineup;
 mod measure;
 mod meters;
 mod names;
 mod permits;
-mod place;
+mod place_in_lineup;
 mod queue;
 mod ranges;
 mod record;
@@ -60,7 +61,6 @@ mod settings;
 mod spellings;
 mod stopwatch;
 mod tape;
-mod tend;
 mod timetable;
 mod trial;
 
@@ -68,7 +68,7 @@ pub(crate) use meters::DELAY_SECONDS;
 
 pub use connect::IDLE_TOTAL_MAX;
 pub use health::BreakerState;
-pub use place::EndpointView;
+pub use place_in_lineup::EndpointView;
 pub use settings::{DEADLINE, DispatchError, DispatchSettings};
 pub use trial::{BIZ_TYPE, Tried};
 
@@ -136,7 +136,7 @@ pub struct Dispatcher {
     names: deliver::Names,
     /// What this node may deliver.
     leases: Leases,
-    pulse: AsyncMutex<tend::Pulse>,
+    pulse: AsyncMutex<lane_heartbeats::Pulse>,
     desk: AsyncMutex<Desk>,
     ended: Mutex<Vec<(Flight, Ended)>>,
     landed: Notify,
@@ -176,7 +176,7 @@ impl Dispatcher {
             "countersign_callback_results_fenced_total",
             "Results of attempts that came after another node had taken over"
         );
-        ends::describe();
+        dead_and_disabled::describe();
         let bounds = Bounds {
             in_flight: settings.concurrency,
             slow: settings.slow,
@@ -215,12 +215,12 @@ impl Dispatcher {
     /// back at the end.
     pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
         let mut beside = JoinSet::new();
-        let (turner, looker, resender, heeder, counter) =
+        let (turner, looker, resender, updater, counter) =
             (self.clone(), self.clone(), self.clone(), self.clone(), self.clone());
         beside.spawn(async move { turner.turn_always().await });
         beside.spawn(async move { looker.look_always().await });
         beside.spawn(async move { resender.resend_always().await });
-        beside.spawn(async move { heeder.heed_always().await });
+        beside.spawn(async move { updater.take_up_changes_always().await });
         beside.spawn(async move { counter.count_always().await });
         beside.spawn(self.clone().expire_always());
         let is_shared = self.app.store.is_shared();

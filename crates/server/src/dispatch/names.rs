@@ -117,14 +117,14 @@ impl Names {
 
     async fn ask(&self, name: &str, port: u16, place: OwnedSemaphorePermit) -> io::Result<Vec<SocketAddr>> {
         let (resolve, wanted) = (Arc::clone(&self.resolve), Box::<str>::from(name));
-        let mut asked = Asked { names: self, name, came: Standing::Hung };
+        let mut note = LookUpNote { names: self, name, came: Standing::Hung };
         let answer = spawn_blocking(move || {
             // Given back by the thread, not by the attempt, which may be gone before.
             let _place = place;
             resolve(&wanted, port)
         });
         let found = answer.await.map_err(io::Error::other).flatten();
-        asked.came = Standing::Answered;
+        note.came = Standing::Answered;
         found
     }
 
@@ -147,13 +147,13 @@ impl Names {
 }
 
 /// Notes what came of a look-up, also of one whose attempt gave up before.
-struct Asked<'a> {
+struct LookUpNote<'a> {
     names: &'a Names,
     name: &'a str,
     came: Standing,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for LookUpNote<'_> {
     fn drop(&mut self) {
         self.names.note(self.name, self.came);
     }

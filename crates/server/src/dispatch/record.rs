@@ -21,7 +21,7 @@ use super::attempt::Report;
 use super::flight::Flight;
 use super::health::Sign;
 use super::records::Record;
-use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, ends};
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, dead_and_disabled};
 use crate::app::Actor;
 use crate::app::callers::KnownApplication;
 use crate::app::events::as_read;
@@ -110,7 +110,7 @@ impl Dispatcher {
             Verdict::DisableEndpoint => Box::pin(self.disable(event, &made, url)).await,
             Verdict::Delivered | Verdict::StaysDelivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
-                let death = (verdict == Verdict::Dead).then(|| ends::death(event, &made.row, now));
+                let death = (verdict == Verdict::Dead).then(|| dead_and_disabled::death(event, &made.row, now));
                 Ended::Made(Box::new(Record { flight: Flight::of(event), made, state, due_at, death, sign }))
             }
         }
@@ -226,7 +226,7 @@ impl Dispatcher {
             match fate {
                 Fate::Committed if is_gone => {
                     if was_enabled {
-                        ends::count_disabled();
+                        dead_and_disabled::count_disabled();
                     }
                     return Ended::Held { last: Some(made.row.outcome) };
                 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::flight::Flight;
 use super::health::Sign;
 use super::record::{COMMIT_FOR, Fate, Made, Tries};
-use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, ends};
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, dead_and_disabled};
 
 /// How long a record waits for others, where attempts are under way whose records may come.
 const LINGER: Duration = Duration::from_millis(4);
@@ -143,7 +143,7 @@ impl Dispatcher {
             // Moved: the commit was done before, and its answer was lost.
             Fate::Committed | Fate::Conflict(_) => {
                 if record.death.is_some() {
-                    ends::count_death();
+                    dead_and_disabled::count_death();
                 }
                 Ended::Attempted { next: record.due_at, sign: record.sign, outcome: record.made.row.outcome }
             }

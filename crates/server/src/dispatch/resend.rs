@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::hold_release::HeldLane;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::events::as_read;
-use crate::app::trouble::Told;
+use crate::app::trouble::RepeatedWarning;
 
 /// Redeliveries that are read at once.
 const PAGE: u32 = 64;
@@ -52,7 +52,7 @@ impl Dispatcher {
 
     /// Goes on with every redelivery of its lanes until it is cut off.
     pub(super) async fn resend_always(&self) {
-        let (mut paces, mut told) = (Paces::new(), Told::default());
+        let (mut paces, mut told) = (Paces::new(), RepeatedWarning::default());
         loop {
             let mut first_error = None;
             let wake = match self.resend_round(&mut paces, &mut first_error).await {

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::endpoint_settings::tell_turned;
 use super::flight::Flight;
-use super::heed::tell_turned;
 use super::lineup::Next;
 use super::{Desk, Dispatcher, Ended, FAULT_MS, LOOK_EVERY, STORE_PAUSE, WAIT_MIN};
 use crate::app::fresh::Written;

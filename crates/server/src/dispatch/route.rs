@@ -215,16 +215,17 @@ impl Route {
         &self,
         address: SocketAddr,
         within: Duration,
-        (names, last): (&Names, &LastAnswered),
+        names: &Names,
+        last: &LastAnswered,
     ) -> Result<TcpStream, String> {
         let Some(proxy) = &self.proxy else {
             return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
         };
-        let (tcp, at) = self.reach(proxy, Instant::now() + within, (names, last)).await?;
-        let asked = Asked { last, at, has_answered: false };
+        let (tcp, at) = self.reach(proxy, Instant::now() + within, names, last).await?;
+        let request = TunnelRequest { last, at, has_answered: false };
         let tunnel = proxy.tunnel(tcp, address).await;
         // Also where it refuses: that may be the endpoint's fault.
-        asked.answered();
+        request.answered();
         tunnel
     }
 
@@ -242,7 +243,8 @@ impl Route {
         &self,
         proxy: &Proxy,
         end: Instant,
-        (names, last): (&Names, &LastAnswered),
+        names: &Names,
+        last: &LastAnswered,
     ) -> Result<(TcpStream, SocketAddr), String> {
         let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
         let mut found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
@@ -278,20 +280,20 @@ impl LastAnswered {
 }
 
 /// An address of the proxy that is asked for a tunnel. Where this is cut off, since no answer comes, it is no longer the one to begin with.
-struct Asked<'l> {
+struct TunnelRequest<'l> {
     last: &'l LastAnswered,
     at: SocketAddr,
     has_answered: bool,
 }
 
-impl Asked<'_> {
+impl TunnelRequest<'_> {
     fn answered(mut self) {
         self.last.set(Some(self.at));
         self.has_answered = true;
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for TunnelRequest<'_> {
     fn drop(&mut self) {
         if !self.has_answered && self.last.is(self.at) {
             self.last.set(None);
@@ -371,24 +373,24 @@ mod tests {
         let last = LastAnswered::default();
         let within = |ms| Instant::now() + Duration::from_millis(ms);
         // The one that hangs has half of it.
-        let first = route.reach(named, within(6_000), (&names, &last));
+        let first = route.reach(named, within(6_000), &names, &last);
         let tcp = timeout(Duration::from_secs(5), first).await.expect("in time").expect("the second one takes it");
         assert_eq!((tcp.0.peer_addr().expect("has one"), tcp.1), (works, works));
         last.set(Some(tcp.1));
         // Its share would be fifteen seconds.
-        let again = route.reach(named, within(30_000), (&names, &last));
+        let again = route.reach(named, within(30_000), &names, &last);
         let tcp = timeout(Duration::from_secs(10), again).await.expect("at once").expect("takes it");
         assert_eq!(tcp.1, works);
-        let asked = |at| Asked { last: &last, at, has_answered: false };
-        drop(asked(dead));
+        let request = |at| TunnelRequest { last: &last, at, has_answered: false };
+        drop(request(dead));
         assert!(last.is(works), "another one's fault");
-        drop(asked(works));
+        drop(request(works));
         assert!(!last.is(works), "it did not answer");
-        asked(works).answered();
+        request(works).answered();
         assert!(last.is(works));
 
         let nobody = Names::by(move |_, _| Ok(vec![dead]));
-        let why = route.reach(named, within(300), (&nobody, &last)).await.expect_err("hangs");
+        let why = route.reach(named, within(300), &nobody, &last).await.expect_err("hangs");
         assert_eq!(why, format!("the proxy {dead}: connecting took too long"));
     }
 

@@ -22,7 +22,7 @@ pub use entry::{
 };
 pub use key::{KEY_BYTES, PublicKey, SIGNATURE_BYTES, SigningKey};
 pub use verify::{Failed, Fault, Verifier, verify};
-pub use words::{Told, Verified};
+pub use words::{CallbackSummary, Verified};
 
 /// What the first entry calls the format.
 pub const FORMAT: &str = "countersign-evidence";

@@ -14,7 +14,7 @@ use super::chain::Head;
 use super::entry::{Attempt, Callback, Entry, Fee, Header, Kind, Move, Octets, Order, Request, RuleVersion, Sum, Wire};
 use super::key::PublicKey;
 use super::sums::amount;
-use super::words::{Told, Verified};
+use super::words::{CallbackSummary, Verified};
 use super::{CALLBACKS_MAX, FORMAT, VERSION};
 use crate::chance::hex;
 
@@ -29,7 +29,7 @@ pub(super) struct Story {
     moves: Vec<Move>,
     freed: i64,
     freed_is_least: bool,
-    callbacks: Vec<Told>,
+    callbacks: Vec<CallbackSummary>,
 }
 
 fn demand(is_so: bool, else_what: &str) -> Result<(), String> {
@@ -214,7 +214,7 @@ impl Story {
             && said.client_id == order.client_id
             && (&said.biz_type, &said.biz_status) == (&callback.biz_type, &callback.biz_status);
         demand(is_it, "its body is about something else")?;
-        self.callbacks.push(Told {
+        self.callbacks.push(CallbackSummary {
             event_id: callback.event_id.clone(),
             sequence: callback.sequence,
             biz_status: callback.biz_status.clone(),

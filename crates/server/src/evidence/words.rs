@@ -8,7 +8,7 @@ use super::entry::{Header, Move, Order, RuleVersion, Sum};
 
 /// A callback in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct CallbackSummary {
     /// Its event.
     pub event_id: String,
     /// Its number among those of the order.
@@ -45,7 +45,7 @@ pub struct Verified {
     /// Whether there may have been more.
     pub callbacks_freed_is_at_least: bool,
     /// The others.
-    pub callbacks: Vec<Told>,
+    pub callbacks: Vec<CallbackSummary>,
     /// Entries.
     pub entries: u64,
     /// The hash of the last one: it names the whole file.
@@ -84,7 +84,7 @@ impl Verified {
             let least = if self.callbacks_freed_is_at_least { " or more" } else { "" };
             writeln!(f, "callbacks  the first {}{least} are no longer kept", self.callbacks_freed)?;
         }
-        for Told { event_id, sequence, biz_status, state, attempts, .. } in &self.callbacks {
+        for CallbackSummary { event_id, sequence, biz_status, state, attempts, .. } in &self.callbacks {
             writeln!(f, "callback   {sequence} {} {event_id}: {state}, attempts: {attempts}", shown(biz_status))?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::doings::Doings;
+use super::connection_state::ConnectionState;
 
 /// What is thrown away at the end of a connection, and for how long.
 const LINGER_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -25,7 +25,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Lingering<T> {
     stream: T,
-    doings: Arc<Doings>,
+    state: Arc<ConnectionState>,
     end: End,
 }
 
@@ -41,9 +41,9 @@ enum End {
 }
 
 impl<T> Lingering<T> {
-    /// `doings` knows whether a body was left unread.
-    pub(super) const fn new(stream: T, doings: Arc<Doings>) -> Self {
-        Self { stream, doings, end: End::Open }
+    /// `state` knows whether a body was left unread.
+    pub(super) const fn new(stream: T, state: Arc<ConnectionState>) -> Self {
+        Self { stream, state, end: End::Open }
     }
 }
 
@@ -70,7 +70,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         let this = &mut *self;
         if let End::Open = this.end {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
-            let still_sends = this.doings.leaves_unread.load(Ordering::Relaxed);
+            let still_sends = this.state.leaves_unread.load(Ordering::Relaxed);
             let until = still_sends.then(|| Box::pin(tokio::time::sleep(LINGER)));
             this.end = End::Half { left: LINGER_BYTES_MAX, until };
         }

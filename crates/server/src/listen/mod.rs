@@ -23,20 +23,20 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
-use crowd::Refusals;
+use address_limit::Refusals;
+use connection_state::ConnectionState;
 use date::date;
-use doings::Doings;
 use linger::Lingering;
-use long::Long;
+use long_answers::LongAnswer;
 use upload::Drains;
 
-mod crowd;
+mod address_limit;
+mod connection_state;
 mod date;
-mod doings;
 mod expiry;
 mod linger;
-mod long;
-mod throng;
+mod long_answers;
+mod request_limit;
 pub mod tls;
 mod upload;
 
@@ -45,9 +45,9 @@ mod tests;
 #[cfg(test)]
 mod unread_tests;
 
-pub use crowd::Crowd;
+pub use address_limit::AddressLimit;
 pub use expiry::Concern;
-pub use throng::{Throng, Turn};
+pub use request_limit::{RequestLimit, RequestPermit};
 pub use upload::Upload;
 
 /// Why an address cannot be listened on, and what to do about it.
@@ -73,7 +73,7 @@ pub struct ListenSettings {
     /// Connections at once; more wait in the kernel's queue.
     pub connections_max: usize,
     /// How many of them one address may have.
-    pub crowd: Arc<Crowd>,
+    pub per_address: Arc<AddressLimit>,
     /// How long a head may take, counted from the last answer: it bounds idle connections too.
     pub head_timeout: Duration,
     /// How long a request may be under way on a connection where nothing else is asked.
@@ -92,7 +92,7 @@ impl Default for ListenSettings {
             tls: None,
             plain_too: false,
             connections_max: 4_096,
-            crowd: Arc::default(),
+            per_address: Arc::default(),
             head_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(5),
@@ -143,8 +143,8 @@ pub async fn serve<S, B>(
         };
         let Some((stream, peer, permit)) = accepted else { continue };
         // One address that has its share already is cut off at once: the rest of the places are for others.
-        let Some(place) = settings.crowd.enter(peer) else {
-            turn_away(&settings.crowd, &refusals, peer);
+        let Some(place) = settings.per_address.enter(peer) else {
+            turn_away(&settings.per_address, &refusals, peer);
             continue;
         };
         let connection = Connection {
@@ -170,10 +170,10 @@ pub async fn serve<S, B>(
 }
 
 /// Counts a connection that was closed at once, and says so now and then.
-fn turn_away(crowd: &Crowd, refusals: &Refusals, peer: IpAddr) {
+fn turn_away(per_address: &AddressLimit, refusals: &Refusals, peer: IpAddr) {
     metrics::counter!("countersign_connections_refused_total").increment(1);
     if let Some(refused) = refusals.one_more() {
-        let most = crowd.most();
+        let most = per_address.most();
         tracing::warn!(source = %peer, refused, "Connections were refused: one address has {most} open already");
     }
 }
@@ -223,14 +223,14 @@ impl Connection {
         B::Error: std::error::Error + Send + Sync,
     {
         let Self { settings, builder, drains, watcher, shutdown } = self;
-        let doings = Arc::new(Doings::default());
-        let stream = TokioIo::new(Lingering::new(stream, doings.clone()));
+        let state = Arc::new(ConnectionState::default());
+        let stream = TokioIo::new(Lingering::new(stream, state.clone()));
         let connection = builder
-            .serve_connection(stream, watched(service, doings.clone(), drains, settings.clock.clone()))
+            .serve_connection(stream, watched(service, state.clone(), drains, settings.clock.clone()))
             .into_owned();
         tokio::select! {
-            () = until_idle(watcher.watch(connection), &doings, settings.head_timeout, settings.request_timeout) => {}
-            () = told_and_idle(&doings, shutdown) => {}
+            () = until_idle(watcher.watch(connection), &state, settings.head_timeout, settings.request_timeout) => {}
+            () = told_and_idle(&state, shutdown) => {}
         }
     }
 }
@@ -238,10 +238,10 @@ impl Connection {
 /// The service with an eye on what is under way, and on bodies that it does not read to their end.
 fn watched<S, B>(
     service: S,
-    doings: Arc<Doings>,
+    state: Arc<ConnectionState>,
     drains: Arc<Drains>,
     clock: Clock,
-) -> impl Service<Request<Incoming>, Response = Response<Long<B>>, Error = Infallible, Future: Send + 'static> + Send
+) -> impl Service<Request<Incoming>, Response = Response<LongAnswer<B>>, Error = Infallible, Future: Send + 'static> + Send
 where
     S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
@@ -250,9 +250,9 @@ where
     service_fn(move |request: Request<Incoming>| {
         let is_http_1 = request.version() < Version::HTTP_2;
         let (request, unfinished) = Upload::watch(request);
-        let (doings, drains, clock, answer) = (doings.clone(), drains.clone(), clock.clone(), service.call(request));
-        doings.asked.fetch_add(1, Ordering::Relaxed);
-        doings.is_http_1.fetch_or(is_http_1, Ordering::Relaxed);
+        let (state, drains, clock, answer) = (state.clone(), drains.clone(), clock.clone(), service.call(request));
+        state.asked.fetch_add(1, Ordering::Relaxed);
+        state.is_http_1.fetch_or(is_http_1, Ordering::Relaxed);
         async move {
             let Ok(mut answer) = answer.await;
             answer.headers_mut().insert(DATE, date(clock.now()));
@@ -262,10 +262,10 @@ where
             };
             // The connection cannot be used again: nobody knows where the next request begins.
             if leaves_unread && is_http_1 {
-                doings.leaves_unread.store(true, Ordering::Relaxed);
+                state.leaves_unread.store(true, Ordering::Relaxed);
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok(answer.map(|body| Long::new(body, doings)))
+            Ok(answer.map(|body| LongAnswer::new(body, state)))
         }
     })
 }
@@ -275,14 +275,19 @@ where
 /// The parser's own limit does not see a peer that never says which HTTP it speaks, one that does not read its answers, or an
 /// idle HTTP/2 connection that answers pings: each would hold its place for ever. A request that waits behind unread answers
 /// is under way for ever too, so that counts for `request_timeout` only; of a long answer each part counts as something asked.
-async fn until_idle(connection: impl Future, doings: &Arc<Doings>, head_timeout: Duration, request_timeout: Duration) {
+async fn until_idle(
+    connection: impl Future,
+    state: &Arc<ConnectionState>,
+    head_timeout: Duration,
+    request_timeout: Duration,
+) {
     let mut connection = pin!(connection);
     let (mut before, mut quiet) = (0, Duration::ZERO);
     while tokio::time::timeout(head_timeout, connection.as_mut()).await.is_err() {
-        let count = doings.asked();
+        let count = state.asked();
         quiet = if count == before { quiet + head_timeout } else { Duration::ZERO };
         before = count;
-        if !quiet.is_zero() && (doings.is_idle() || quiet >= request_timeout) {
+        if !quiet.is_zero() && (state.is_idle() || quiet >= request_timeout) {
             return;
         }
     }
@@ -291,14 +296,14 @@ async fn until_idle(connection: impl Future, doings: &Arc<Doings>, head_timeout:
 /// Waits until the listener has been told to end and nothing goes on upon a connection of HTTP/2.
 ///
 /// Such a connection ends by itself only when its peer answers a ping: one that does not read would be waited for to the end of the drain.
-async fn told_and_idle(doings: &Arc<Doings>, mut shutdown: watch::Receiver<bool>) {
+async fn told_and_idle(state: &Arc<ConnectionState>, mut shutdown: watch::Receiver<bool>) {
     // Where nobody can tell any more, the listener ends too.
     let _ = shutdown.wait_for(|ended| *ended).await;
-    let (mut before, mut was_idle) = (doings.asked(), false);
+    let (mut before, mut was_idle) = (state.asked(), false);
     loop {
         tokio::time::sleep(LAST_WORDS).await;
-        let (count, is_idle) = (doings.asked(), doings.is_idle());
-        if is_idle && was_idle && count == before && !doings.is_http_1.load(Ordering::Relaxed) {
+        let (count, is_idle) = (state.asked(), state.is_idle());
+        if is_idle && was_idle && count == before && !state.is_http_1.load(Ordering::Relaxed) {
             return;
         }
         (before, was_idle) = (count, is_idle);

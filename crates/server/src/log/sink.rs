@@ -15,7 +15,7 @@ const WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long the end of the process waits for its last lines to be taken.
 const LAST_LINES_FOR: Duration = Duration::from_secs(1);
 #[derive(Default)]
-struct Waiting {
+struct PendingLines {
     bytes: Vec<u8>,
     dropped: u64,
     ended: bool,
@@ -25,7 +25,7 @@ struct Waiting {
 
 #[derive(Default)]
 pub(super) struct Shared {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingLines>,
     filled: Condvar,
     done: Condvar,
     /// Lines of the last requests that were refused, oldest first.

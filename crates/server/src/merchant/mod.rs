@@ -22,14 +22,14 @@ use hyper::header::HeaderName;
 use hyper::{Method, Request, Response, Version};
 
 use crate::app::App;
-use crate::listen::{Throng, Turn};
+use crate::listen::{RequestLimit, RequestPermit};
 use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
 
 mod answer;
 mod budget;
-mod caught;
 mod intake;
+mod panics;
 mod signed;
 mod source;
 
@@ -96,7 +96,7 @@ pub struct EdgeSettings {
     /// How many failed authentications an address may have.
     pub budget: Budget,
     /// How many requests of HTTP/2 may be under way.
-    pub throng: Arc<Throng>,
+    pub request_limit: Arc<RequestLimit>,
 }
 
 /// The merchant listener's state.
@@ -125,7 +125,7 @@ struct Trace {
 }
 
 /// Counts a request and writes its line when it is dropped: after the answer, or when the client has gone before it.
-struct Told<'a> {
+struct RequestRecord<'a> {
     edge: &'a Edge,
     started: Instant,
     at: UnixMillis,
@@ -143,7 +143,7 @@ pub struct Admitted<B> {
     request: Request<B>,
     source: IpAddr,
     started: Instant,
-    _turn: Option<Turn>,
+    _permit: Option<RequestPermit>,
 }
 
 /// How a request ended.
@@ -191,7 +191,7 @@ fn await_grid(began: Instant, grid: Duration, chance: u64) {
 /// The status in the log of a request whose client has gone; it is never sent.
 const CLIENT_GONE: u16 = 499;
 
-impl Drop for Told<'_> {
+impl Drop for RequestRecord<'_> {
     fn drop(&mut self) {
         let took = self.started.elapsed();
         let (status, code, reason) = match self.outcome {
@@ -270,12 +270,12 @@ impl Edge {
         let source = self.settings.sources.of(peer, request.headers());
         // A connection of HTTP/1 has one request under way: the bound on connections is enough.
         let is_one_of_many = request.version() == Version::HTTP_2;
-        let turn = is_one_of_many.then(|| self.settings.throng.enter(source));
-        if let Some(None) = turn {
-            let told = self.told(&request, source, started);
-            return Err(Box::new(self.finish(told, Err(crowded_out()))));
+        let permit = is_one_of_many.then(|| self.settings.request_limit.enter(source));
+        if let Some(None) = permit {
+            let record = self.record(&request, source, started);
+            return Err(Box::new(self.finish(record, Err(crowded_out()))));
         }
-        Ok(Admitted { request, source, started, _turn: turn.flatten() })
+        Ok(Admitted { request, source, started, _permit: permit.flatten() })
     }
 
     /// Answers what was let in.
@@ -284,17 +284,17 @@ impl Edge {
         B: Body<Data = Bytes>,
         B::Error: std::error::Error + 'static,
     {
-        let Admitted { request, source, started, _turn } = admitted;
-        let mut told = self.told(&request, source, started);
+        let Admitted { request, source, started, _permit } = admitted;
+        let mut record = self.record(&request, source, started);
         let outcome = {
-            let way = pin!(self.route(&mut told.trace, request));
-            caught::caught(way).await.unwrap_or_else(|_| Err(Failure::internal("panic")))
+            let way = pin!(self.route(&mut record.trace, request));
+            panics::caught(way).await.unwrap_or_else(|_| Err(Failure::internal("panic")))
         };
-        self.finish(told, outcome)
+        self.finish(record, outcome)
     }
 
-    fn told<B>(&self, request: &Request<B>, source: IpAddr, started: Instant) -> Told<'_> {
-        Told {
+    fn record<B>(&self, request: &Request<B>, source: IpAddr, started: Instant) -> RequestRecord<'_> {
+        RequestRecord {
             edge: self,
             started,
             at: self.app.clock.now(),
@@ -307,27 +307,27 @@ impl Edge {
     }
 
     /// Counts, writes the line, and makes the answer.
-    fn finish(&self, mut told: Told<'_>, outcome: Result<Vec<u8>, Failure>) -> Response<Full<Bytes>> {
-        told.outcome = match &outcome {
+    fn finish(&self, mut record: RequestRecord<'_>, outcome: Result<Vec<u8>, Failure>) -> Response<Full<Bytes>> {
+        record.outcome = match &outcome {
             Ok(_) => Outcome::Success,
             Err(failure) if failure.reason == CUT_OFF => Outcome::Gone(failure.reason),
             Err(failure) => Outcome::Failure(failure.code, failure.reason),
         };
         if let Err(Failure { reason: "", sentence, .. }) = &outcome {
-            told.sentence.clone_from(sentence);
+            record.sentence.clone_from(sentence);
         }
         if let Err(Failure { trouble: Some(cause), .. }) = &outcome {
             self.app.trouble.met(cause);
         }
         let grid = outcome.as_ref().err().and_then(|failure| failure.grid);
-        let mut answer = answer::response(outcome, &self.request_id_header, &told.trace.request_id);
-        if told.method == Method::HEAD {
+        let mut answer = answer::response(outcome, &self.request_id_header, &record.trace.request_id);
+        if record.method == Method::HEAD {
             answer = answer::without_content(answer);
         }
         if let Some(grid) = grid {
-            let began = told.started;
+            let began = record.started;
             // The line is part of the time.
-            drop(told);
+            drop(record);
             await_grid(began, grid, self.app.chance.bits64());
         }
         answer

@@ -4,7 +4,7 @@ use countersign_domain::payment_order::PaymentKind;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 
 use super::answer::{Failure, success};
-use super::payment_orders::{Asked, create, parse};
+use super::payment_orders::{OrderRequest, create, parse};
 use super::signed::{Input, Signed};
 use crate::app::App;
 use crate::edges::payment_orders::made;
@@ -15,13 +15,13 @@ pub struct Operation;
 
 impl super::signed::Operation for Operation {
     const ENDPOINT: Endpoint = Endpoint::OrderCreate;
-    type Request = Asked;
+    type Request = OrderRequest;
 
-    fn parse(input: Input<'_>) -> Result<Asked, RequestRefused> {
+    fn parse(input: Input<'_>) -> Result<OrderRequest, RequestRefused> {
         parse(input)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Asked>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &App, signed: &Signed<'_, OrderRequest>) -> Result<Vec<u8>, Failure> {
         success(&made(app, &create(app, signed, PaymentKind::Order).await?.order))
     }
 }

@@ -4,7 +4,7 @@ use countersign_domain::payment_order::PaymentKind;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 
 use super::answer::{Failure, success};
-use super::payment_orders::{Asked, create, parse};
+use super::payment_orders::{OrderRequest, create, parse};
 use super::signed::{Input, Signed};
 use crate::app::App;
 use crate::edges::payment_orders::made_native;
@@ -15,13 +15,13 @@ pub struct Operation;
 
 impl super::signed::Operation for Operation {
     const ENDPOINT: Endpoint = Endpoint::OrderNative;
-    type Request = Asked;
+    type Request = OrderRequest;
 
-    fn parse(input: Input<'_>) -> Result<Asked, RequestRefused> {
+    fn parse(input: Input<'_>) -> Result<OrderRequest, RequestRefused> {
         parse(input)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Asked>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &App, signed: &Signed<'_, OrderRequest>) -> Result<Vec<u8>, Failure> {
         success(&made_native(app, &create(app, signed, PaymentKind::Native).await?.order))
     }
 }

@@ -17,14 +17,14 @@ const KEPT: [&str; 7] =
 
 /// An order that is asked for, and the request as it came.
 #[derive(Debug)]
-pub struct Asked {
+pub struct OrderRequest {
     request: Request,
     received: Received,
 }
 
 /// Reads the request of either operation that makes an order.
-pub fn parse(input: Input<'_>) -> Result<Asked, RequestRefused> {
-    Ok(Asked { request: Request::parse(input.body)?, received: received(input) })
+pub fn parse(input: Input<'_>) -> Result<OrderRequest, RequestRefused> {
+    Ok(OrderRequest { request: Request::parse(input.body)?, received: received(input) })
 }
 
 /// The request line and the headers that count, each on a line, and the body.
@@ -45,8 +45,12 @@ fn received(input: Input<'_>) -> Received {
 }
 
 /// Makes an order of this kind, or finds it.
-pub async fn create(app: &App, signed: &Signed<'_, Asked>, kind: PaymentKind) -> Result<PaymentOrderRow, Failure> {
-    let Asked { request, received } = signed.request();
+pub async fn create(
+    app: &App,
+    signed: &Signed<'_, OrderRequest>,
+    kind: PaymentKind,
+) -> Result<PaymentOrderRow, Failure> {
+    let OrderRequest { request, received } = signed.request();
     let goods = request.goods.clone().unwrap_or_default();
     let content = Content {
         kind,

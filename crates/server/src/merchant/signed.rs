@@ -17,7 +17,7 @@ use super::answer::{Failure, NonceFate};
 use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
 use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
 use crate::app::error::AppError;
-use crate::app::{Actor, App, forgotten};
+use crate::app::{Actor, App, forgotten_nonces};
 
 /// Of a ClientId or a merchant's name in the log, in characters.
 const NAME_CHARS_KEPT: usize = 64;
@@ -170,9 +170,9 @@ impl Edge {
             Claimed::Used => Err(reused()),
             Claimed::TooOld => {
                 let limit_ms = self.app.policy.timestamp_tolerance_ms;
-                let horizon = forgotten::horizon(&self.app.store).filter(|horizon| *horizon >= now);
-                let is_trouble = forgotten::refused_through(&self.app.store, now, limit_ms).is_some();
-                Err(from_before_memory(now, claim.stamped_at.0, limit_ms, (horizon, is_trouble)))
+                let horizon = forgotten_nonces::horizon(&self.app.store).filter(|horizon| *horizon >= now);
+                let is_trouble = forgotten_nonces::refused_through(&self.app.store, now, limit_ms).is_some();
+                Err(from_before_memory(now, claim.stamped_at.0, limit_ms, horizon, is_trouble))
             }
             Claimed::Unknowable => Err(Failure::new(
                 Code::ServiceUnavailable,
@@ -392,12 +392,13 @@ fn in_time(now: UnixMillis, stamped_ms: i64, limit_ms: i64) -> Result<(), Failur
 }
 
 /// In time, but of what was stamped so early nobody knows any more what came: it could be a replay.
-/// `horizon`: up to where nothing is taken, if that is still to come, and whether that is more than a restore leaves behind.
+/// `horizon`: up to where nothing is taken, if that is still to come. `is_trouble`: that is more than a restore leaves behind.
 fn from_before_memory(
     now: UnixMillis,
     stamped_ms: i64,
     limit_ms: i64,
-    (horizon, is_trouble): (Option<UnixMillis>, bool),
+    horizon: Option<UnixMillis>,
+    is_trouble: bool,
 ) -> Failure {
     let drift = format!("{}, which is within {limit_ms} ms", apart(now, stamped_ms));
     match horizon {
@@ -464,12 +465,12 @@ mod tests {
             assert!(failure.sentence.contains(part), "{}", failure.sentence);
         }
         let day = Some(UnixMillis(86_400_000));
-        for (horizon, parts) in [
-            ((day, true), ["up to 1970-01-02T00:00:00", "only its operators"]),
-            ((day, false), ["up to 1970-01-02T00:00:00", "after a restore"]),
-            ((None, false), ["are forgotten", "send the current time"]),
+        for (horizon, is_trouble, parts) in [
+            (day, true, ["up to 1970-01-02T00:00:00", "only its operators"]),
+            (day, false, ["up to 1970-01-02T00:00:00", "after a restore"]),
+            (None, false, ["are forgotten", "send the current time"]),
         ] {
-            let said = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000, horizon).sentence;
+            let said = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000, horizon, is_trouble).sentence;
             for part in parts.into_iter().chain(["1000 ms behind", "time 1000000", "30000 ms"]) {
                 assert!(said.contains(part), "{said}");
             }

@@ -14,7 +14,7 @@ use super::audit::AuditLine;
 use super::call::{Call, Reply, json};
 use super::paging::{Asked, Mark, NUMBER, Page, lettered};
 use super::problem::Problem;
-use crate::app::audit_chain::{self, KeptHead, Line, Verified};
+use crate::app::audit_chain::{self, KeptHead, NamedLine, Verified};
 
 /// The end of one chain. Kept elsewhere, it shows what was cut off since.
 #[derive(Debug, Serialize, ToSchema)]
@@ -39,8 +39,8 @@ pub struct AuditLink {
     pub link: Option<String>,
 }
 
-impl From<&Line> for AuditLink {
-    fn from(line: &Line) -> Self {
+impl From<&NamedLine> for AuditLink {
+    fn from(line: &NamedLine) -> Self {
         Self { merchant_id: line.merchant_id.clone(), line: AuditLine::from(&line.row), link: line.link.clone() }
     }
 }
@@ -89,7 +89,7 @@ pub async fn lines(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     Ok(json(&asked.page(lines, &MARK, |line| line.place, |line| AuditLink::from(line))))
 }
 
-fn asked_for(body: &[u8]) -> Result<audit_chain::Asked, Problem> {
+fn asked_for(body: &[u8]) -> Result<audit_chain::VerifyRequest, Problem> {
     let fields = Fields::parse(body)?;
     let heads = match fields.raw("heads").map(RawValue::get) {
         None | Some("null") => Vec::new(),
@@ -98,7 +98,7 @@ fn asked_for(body: &[u8]) -> Result<audit_chain::Asked, Problem> {
     };
     let limit = fields.integer_within("limit", 1, i64::MAX)?.and_then(|limit| u64::try_from(limit).ok());
     let more_heads = fields.boolean("more_heads")?.unwrap_or(false);
-    Ok(audit_chain::Asked { heads, more_heads, after: fields.text("after")?, limit })
+    Ok(audit_chain::VerifyRequest { heads, more_heads, after: fields.text("after")?, limit })
 }
 
 /// Walks over the whole log, and names the lines that are not what was written.

@@ -19,7 +19,7 @@ use super::auth::Caller;
 use super::call::{Named, Reply, json};
 use super::payment_orders::prepay_id;
 use super::problem::ProblemDocument;
-use crate::app::evidence::{self, Lines};
+use crate::app::evidence::{self, FileLines};
 
 /// JSON, a line each.
 const JSON_LINES: &str = "application/x-ndjson";
@@ -37,7 +37,7 @@ pub struct EvidenceKey {
 
 /// A file that goes out as it is made. Where that fails it breaks off: what was sent is no file, since it has no head.
 struct Sent {
-    lines: Lines,
+    lines: FileLines,
     is_whole: bool,
 }
 
@@ -107,10 +107,10 @@ mod tests {
 
     use super::*;
     use crate::app::error::AppError;
-    use crate::app::evidence::Line;
+    use crate::app::evidence::FileLine;
 
     /// What arrives of these lines: how many bytes, and whether that is all.
-    async fn arrives(sent: Vec<Result<Line, AppError>>) -> (usize, bool) {
+    async fn arrives(sent: Vec<Result<FileLine, AppError>>) -> (usize, bool) {
         let (lines, taken) = mpsc::channel(sent.len().max(1));
         for line in sent {
             lines.try_send(line).expect("there is room");
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_ends_before_its_head_breaks_off() {
-        let line = |is_last| Ok(Line { text: "x\n".to_owned(), is_last });
+        let line = |is_last| Ok(FileLine { text: "x\n".to_owned(), is_last });
         assert_eq!(arrives(vec![line(false), line(true)]).await, (4, true));
         assert_eq!(arrives(vec![line(false), line(false)]).await, (4, false));
         assert_eq!(arrives(vec![line(false), Err(AppError::Busy), line(true)]).await, (2, false));

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
-use crate::app::{App, forgotten, master_key, operators};
+use crate::app::{App, forgotten_nonces, master_key, operators};
 
 const SILENT: &str = "the store does not answer";
 /// A store that has not answered by then counts as one that is away.
@@ -63,7 +63,7 @@ async fn why_not_ready(app: &App) -> Option<String> {
     }
     let trouble = app.clock.trouble().or_else(|| app.trouble.why_not_ready());
     if let Some(why) =
-        trouble.or_else(|| forgotten::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms))
+        trouble.or_else(|| forgotten_nonces::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms))
     {
         return Some(why);
     }

@@ -27,10 +27,10 @@ use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
-use crate::app::places::Places;
+use crate::app::concurrency_limit::ConcurrencyLimit;
 use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
-use crate::listen::Throng;
+use crate::listen::RequestLimit;
 use crate::log::LogSink;
 use crate::merchant::{IntakeLimits, Sources};
 
@@ -113,9 +113,9 @@ pub struct Desk {
     settings: OperatorSettings,
     request_id_header: HeaderName,
     started_at: UnixMillis,
-    statements: Places,
-    what_ifs: Places,
-    searches: Places,
+    statements: ConcurrencyLimit,
+    what_ifs: ConcurrencyLimit,
+    searches: ConcurrencyLimit,
 }
 
 /// The address at the other end of the connection; whoever serves the router puts it into each request's extensions.
@@ -126,7 +126,7 @@ pub struct Peer(pub IpAddr);
 #[derive(Clone, Debug)]
 pub struct Entrance {
     /// How many calls may be under way.
-    pub throng: Arc<Throng>,
+    pub request_limit: Arc<RequestLimit>,
     /// Who is asked whose address a request came from.
     pub sources: Sources,
 }
@@ -144,9 +144,9 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
         app,
         settings,
         request_id_header,
-        statements: Places::new(statements::STATEMENTS_MAX, "statements"),
-        what_ifs: Places::new(what_if::WHAT_IFS_MAX, "what-ifs"),
-        searches: Places::new(audit::SEARCHES_MAX, "searches of the audit log"),
+        statements: ConcurrencyLimit::new(statements::STATEMENTS_MAX, "statements"),
+        what_ifs: ConcurrencyLimit::new(what_if::WHAT_IFS_MAX, "what-ifs"),
+        searches: ConcurrencyLimit::new(audit::SEARCHES_MAX, "searches of the audit log"),
     });
     let mut api = Router::new();
     for door in doors() {
@@ -186,13 +186,13 @@ where
     hyper::service::service_fn(move |request: Request<B>| {
         let router = router.clone();
         // At once: of what is turned away no task holds the head.
-        let turn = entrance.throng.enter(entrance.sources.of(peer, request.headers()));
-        let mut request = if turn.is_some() { request.map(Body::new) } else { nothing_but_its_line(&request) };
+        let permit = entrance.request_limit.enter(entrance.sources.of(peer, request.headers()));
+        let mut request = if permit.is_some() { request.map(Body::new) } else { nothing_but_its_line(&request) };
         request.extensions_mut().insert(Peer(peer));
         // On a task of its own: a caller who hangs up must not cut off what follows a commit, such as forgetting a revoked secret. It keeps its
         // place until then.
         let call = tokio::spawn(async move {
-            let _turn = turn;
+            let _permit = permit;
             router.oneshot(request).await
         });
         Box::pin(async move { call.await.unwrap_or_else(|_| Ok(Problem::internal().into_response())) }) as Answering

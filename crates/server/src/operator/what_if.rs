@@ -321,13 +321,13 @@ fn question(filters: &Filters) -> Result<Question, Problem> {
 }
 
 /// A what-if that says how far it is.
-struct Told {
+struct WhatIfInProgress {
     app: Arc<App>,
     question: Question,
     trying: Trying,
 }
 
-impl Told {
+impl WhatIfInProgress {
     async fn line(&mut self) -> Result<WhatIfLine, AppError> {
         if !self.trying.go_on(&self.app).await? {
             return Ok(WhatIfLine::Report(Box::new(WhatIfReport::of(&self.app, &self.question, &self.trying)?)));
@@ -337,7 +337,7 @@ impl Told {
     }
 }
 
-impl Pages for Told {
+impl Pages for WhatIfInProgress {
     async fn next(mut self) -> Result<(Bytes, Option<Self>), AppError> {
         let line = match self.line().await {
             // The head is out: the refusal is a line.
@@ -402,7 +402,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap, filters: Fi
         drop(place);
         return answer;
     }
-    Ok(stream(app.clone(), place, LINES, Told { app, question, trying }))
+    Ok(stream(app.clone(), place, LINES, WhatIfInProgress { app, question, trying }))
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use countersign_store::sqlite::MoveMark;
 use countersign_store::{PostgresStore, SqliteStore, backup};
 use serde::{Deserialize, Serialize};
 
-use super::absent::{folder, no_deployment};
-use super::{Database, cannot_be_used, fixed, postgres_cannot_be_used, postgres_options};
+use super::missing_deployment::{folder, no_deployment};
+use super::{Database, cannot_be_used, deployment_settings, postgres_cannot_be_used, postgres_options};
 use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -95,8 +95,8 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
         }
     };
     let setting = |name: &str| SqliteStore::peek(unfinished, name);
-    ensure!(setting(fixed::INITIALISED_AT)?.is_some(), no_deployment(config));
-    let master_key_id = setting(fixed::MASTER_KEY_ID)?.unwrap_or_default();
+    ensure!(setting(deployment_settings::INITIALISED_AT)?.is_some(), no_deployment(config));
+    let master_key_id = setting(deployment_settings::MASTER_KEY_ID)?.unwrap_or_default();
     let trailer = end(unfinished, taken_at, store, master_key_id).with_context(unwritable)?;
     give_file_name(unfinished, to).with_context(|| format!("{} cannot be made", to.display()))?;
     sync_folder(to)?;

@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use countersign_domain::time::UnixMillis;
 use countersign_store::{AnyStore, Store as _};
 
-use super::fixed::{self, Settings};
+use super::deployment_settings::{self, Settings};
 use super::machine::Machine;
 use crate::app::audit_chain::{self, Begun, Opened};
 use crate::app::nodes::NODES_MAX;
@@ -85,7 +85,7 @@ pub async fn begin(config: &Config, accept: bool) -> anyhow::Result<Begun> {
 
 async fn begin_in(config: &Config, machine: &Machine, accept: bool) -> anyhow::Result<Begun> {
     let Machine { data, vault, store, .. } = machine;
-    fixed::compare(config, vault, store).await?;
+    deployment_settings::compare(config, vault, store).await?;
     if let Some(key) = audit_chain::key(vault, store).await? {
         bail!("the audit log has a chain already (key {}): there is nothing to begin", hex(&key.fingerprint()));
     }

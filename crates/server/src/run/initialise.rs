@@ -1,6 +1,6 @@
 //! What `init` does: data folder, master key, schema, the deployment's fixed settings, the first operator token.
 //!
-//! Invariant: settings and token are one batch, written last, and guarded by [`fixed::INITIALISED_AT`]. So an `init` that was cut off can be
+//! Invariant: settings and token are one batch, written last, and guarded by [`deployment_settings::INITIALISED_AT`]. So an `init` that was cut off can be
 //! repeated, one that was finished cannot, and of two at once one is done.
 
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
 
-use super::{Database, before, cannot_be_used, fixed};
+use super::{Database, before_upgrade, cannot_be_used, deployment_settings};
 use crate::app::operators::{PlainSecret, make_token};
 use crate::app::{Actor, audit_chain, uses};
 use crate::chance::Chance;
@@ -65,7 +65,7 @@ async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepa
         keys::master_key(config, data)?;
     }
     let file = data.database();
-    let is_initialised = || SqliteStore::peek(&file, fixed::INITIALISED_AT).map(|at| at.is_some());
+    let is_initialised = || SqliteStore::peek(&file, deployment_settings::INITIALISED_AT).map(|at| at.is_some());
     let may_lack_its_key = database == Database::Sqlite && !data.master_key().exists() && !brings_key;
     // One that an `init` had begun and that was never initialised needs no key: this `init` goes on with it.
     if may_lack_its_key && file.exists() && is_initialised().with_context(|| cannot_be_used(&file))? {
@@ -81,11 +81,11 @@ async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepa
             super::refuse_half_restored(data)?;
         }
     }
-    if let Some(kept) = before::settings(config, data).await?
+    if let Some(kept) = before_upgrade::settings(config, data).await?
         && database != Database::Sqlite
     {
-        let since = kept.get(fixed::INITIALISED_AT).await?.unwrap_or_default();
-        fixed::compare_kept(config, &keys_of_node(config, data, &format!("on {since}"))?, &kept).await?;
+        let since = kept.get(deployment_settings::INITIALISED_AT).await?.unwrap_or_default();
+        deployment_settings::compare_kept(config, &keys_of_node(config, data, &format!("on {since}"))?, &kept).await?;
     }
     if database != Database::Sqlite && Box::pin(super::database::schema_state(config, data)).await?.applied == 0 {
         super::refuse_half_restored(data)?;
@@ -104,7 +104,7 @@ async fn prepare_in(
     chance: &Chance,
 ) -> anyhow::Result<Prepared> {
     let folder = data.path().display();
-    let Some(before) = store.setting(fixed::INITIALISED_AT).await? else {
+    let Some(before) = store.setting(deployment_settings::INITIALISED_AT).await? else {
         let had_key = data.master_key().exists();
         let master = make_or_take_key(config, data, chance)?;
         if let Some(made) = first_batch(config, data, store, &Vault::new(&master), chance).await? {
@@ -128,7 +128,7 @@ async fn prepare_in(
 
 /// This folder as a further node of what was initialised before.
 async fn joined(config: &Config, data: &DataDir, store: &AnyStore, before: &str) -> anyhow::Result<Prepared> {
-    fixed::compare(config, &keys_of_node(config, data, before)?, store).await?;
+    deployment_settings::compare(config, &keys_of_node(config, data, before)?, store).await?;
     data.forget_chain_key()?;
     Ok(Prepared::Joined(data.path().to_path_buf()))
 }
@@ -169,7 +169,7 @@ async fn first_batch(
     data.forget_chain_key()?;
     let (chain, chain_key) = audit_chain::new_key(vault, chance);
     store.chain_audit(chain);
-    let mut writes = fixed::of(config, vault, now);
+    let mut writes = deployment_settings::of(config, vault, now);
     writes.push(Write::PutSetting { name: audit_chain::CHAIN_KEY.to_owned(), value: chain_key });
     writes.push(Write::PutSetting { name: uses::COUNTED_SINCE.to_owned(), value: now.0.to_string() });
     writes.push(Write::InsertToken(Box::new(token)));

@@ -3,8 +3,8 @@
 use anyhow::ensure;
 use countersign_store::{AnyStore, SchemaState, StoreError};
 
-use super::absent::{folder, key_folder, no_deployment};
 use super::database::schema_state;
+use super::missing_deployment::{folder, key_folder, no_deployment};
 use super::{Database, cannot_be_used, close_store, demand_database, open_store};
 use crate::app::error::AppError;
 use crate::config::Config;

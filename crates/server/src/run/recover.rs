@@ -7,7 +7,7 @@ use countersign_store::{Batch, Store as _, Write};
 use serde_json::json;
 
 use super::machine::Machine;
-use super::{chain, fixed};
+use super::{chain, deployment_settings};
 use crate::app::Actor;
 use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::chance::Chance;
@@ -45,7 +45,7 @@ pub async fn recover(config: &Config, life_days: i64) -> anyhow::Result<Recovere
 
 async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyhow::Result<Recovered> {
     let Machine { data, vault, store, .. } = machine;
-    fixed::compare(config, vault, store).await?;
+    deployment_settings::compare(config, vault, store).await?;
     let now = store.database_time().await?.unwrap_or_else(|| Clock::System.now());
     chain::take_up(data, vault, store).await?;
     let expires_at = now.plus_ms(life_days.saturating_mul(86_400_000));

@@ -23,7 +23,7 @@ impl Running {
         let _ = self.shutdown.send(true);
         let deadline = tokio::time::Instant::now() + self.drain + STOP_MARGIN;
         let mut outcome = Ok(());
-        for mut task in self.parts.into_tasks() {
+        for mut task in self.tasks.into_handles() {
             match tokio::time::timeout_at(deadline, &mut task).await {
                 Ok(ended) => outcome = outcome.and(ended.context("a task of the server broke")),
                 Err(_) => task.abort(),

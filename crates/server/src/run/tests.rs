@@ -119,7 +119,7 @@ async fn a_zone_is_kept_under_its_own_name_and_another_spelling_of_it_is_the_sam
     {
         let data = DataDir::open(&config.data).expect("it is there");
         let store = open_store(&config, &data).await.expect("it opens");
-        let put = Write::PutSetting { name: fixed::RULE_TIMEZONE.to_owned(), value: stored.to_owned() };
+        let put = Write::PutSetting { name: deployment_settings::RULE_TIMEZONE.to_owned(), value: stored.to_owned() };
         store.commit(Batch(vec![put])).await.expect("it is written");
         close_store(&store).expect("it closes");
         started(&spelt(same)).await.expect("it starts").stop().await.expect("it stops");

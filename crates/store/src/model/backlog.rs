@@ -7,7 +7,7 @@ use countersign_domain::lanes::LaneSet;
 use super::ModelStore;
 use super::page;
 use super::state::State;
-use crate::backlog::{Backlog, Backlogs, DeadRow, Waiting};
+use crate::backlog::{Backlog, Backlogs, DeadRow, NodeBacklog};
 use crate::contract::{Cursor, EventRow, StoreError};
 
 impl Backlogs for ModelStore {
@@ -19,11 +19,11 @@ impl Backlogs for ModelStore {
         Ok(self.state().dead(of, &cursor))
     }
 
-    async fn waiting(&self, _: LaneSet, most: u32) -> Result<Waiting, StoreError> {
+    async fn waiting(&self, _: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         let state = self.state();
         let counted = |asked| page(state.events.values().filter(|e| e.state == asked), most);
         let (pending, dead) = (counted(DeliveryState::Pending), counted(DeliveryState::Dead));
-        Ok(Waiting {
+        Ok(NodeBacklog {
             pending: i64::try_from(pending.len()).unwrap_or(i64::MAX),
             oldest_pending: pending.first().map(|e| e.created_at),
             dead: i64::try_from(dead.len()).unwrap_or(i64::MAX),

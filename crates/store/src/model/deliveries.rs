@@ -31,7 +31,8 @@ impl State {
         tenant: TenantNo,
         attempt: &AttemptRow,
         bytes: Option<&AttemptBytes>,
-        (state, due_at): (DeliveryState, Option<UnixMillis>),
+        state: DeliveryState,
+        due_at: Option<UnixMillis>,
     ) -> Result<(), CommitError> {
         let moved = || Conflict::Moved(Key::Delivery(attempt.event));
         let Some(event) = self.events.get_mut(&attempt.event) else { return Err(CommitError::Conflict(moved())) };
@@ -101,7 +102,8 @@ impl State {
         &mut self,
         tenant: TenantNo,
         event: EventNo,
-        (behind, until): (EventNo, UnixMillis),
+        behind: EventNo,
+        until: UnixMillis,
     ) -> Result<(), CommitError> {
         let stands = |no| self.events.get(&no).filter(|e| e.tenant == tenant).map(|e| e.state);
         let is_open = matches!(stands(behind), Some(DeliveryState::Pending | DeliveryState::Held));

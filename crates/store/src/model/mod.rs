@@ -34,9 +34,9 @@ use crate::contract::{
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
-use crate::page::PageBuilder;
-use crate::pulled::Pulled;
+use crate::own_events::OwnEventsPage;
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
+use crate::rule_page::RulePageBuilder;
 use crate::words::of_audit_tenant;
 use state::{State, nonce_key};
 
@@ -248,7 +248,7 @@ impl Store for ModelStore {
         let mut subs: Vec<&MerchantRow> =
             state.merchants.values().filter(|m| m.tenant == tenant && m.kind == MerchantKind::SubAccount).collect();
         subs.sort_by(|a, b| a.merchant_id.cmp(&b.merchant_id));
-        let mut page = PageBuilder::new(&filter, now, offset, limit);
+        let mut page = RulePageBuilder::new(&filter, now, offset, limit);
         for sub in subs {
             page.add(&sub.merchant_id, state.head(sub.no, None).as_ref());
         }
@@ -383,7 +383,7 @@ impl Store for ModelStore {
         let mut rows: Vec<&EventRow> =
             state.events.values().filter(|e| e.tenant == tenant && e.application == of && e.seq > after).collect();
         rows.sort_by_key(|e| e.seq);
-        Ok(page(Pulled::first(rows.into_iter().cloned()), limit))
+        Ok(page(OwnEventsPage::first(rows.into_iter().cloned()), limit))
     }
 
     async fn sought(&self, span: Span) -> Result<Vec<(EventNo, i64)>, StoreError> {

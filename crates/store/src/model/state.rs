@@ -165,7 +165,7 @@ impl State {
             Write::EnqueueEvent(row) => self.enqueue(row, committed),
             Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at } => {
                 lane_at(*application, attempt.fence)?;
-                self.record_attempt(*tenant, attempt, bytes.as_deref(), (*state, *due_at))
+                self.record_attempt(*tenant, attempt, bytes.as_deref(), *state, *due_at)
             }
             Write::ForgetAnswers { .. } | Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => {
                 self.forget(write);
@@ -185,7 +185,7 @@ impl State {
                 self.turn((*tenant, *application), DeliveryState::Pending, DeliveryState::Held, None);
                 Ok(())
             }
-            Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, (*behind, *until)),
+            Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, *behind, *until),
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at),
             Write::SendNow { tenant, event, due_at } => self.send_now(*tenant, *event, *due_at),
             Write::Redelivery(write) => self.redelivery(write),

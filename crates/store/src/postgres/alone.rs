@@ -209,7 +209,7 @@ impl<'a> Alone<'a> {
                 self.run(Sql::DeliveryHold, &[of[0], of[1], &turned_max()]).await?;
                 self.run(Sql::TurnHeld, of).await.map(|_| ())
             }
-            Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, (*behind, *until)).await,
+            Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, *behind, *until).await,
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
             Write::SendNow { tenant, event, due_at } => self.send_now(*tenant, *event, *due_at).await,
             Write::Redelivery(write) => redelivery::write(self.session, write).await,
@@ -430,12 +430,7 @@ impl<'a> Alone<'a> {
 
     /// The delivery that `event` waits behind is locked until the commit. A transaction that ends it comes before, and is seen here, or after, and
     /// then sees that `event` waits.
-    async fn defer(
-        &self,
-        tenant: TenantNo,
-        event: EventNo,
-        (behind, until): (EventNo, UnixMillis),
-    ) -> Result<(), Stop> {
+    async fn defer(&self, tenant: TenantNo, event: EventNo, behind: EventNo, until: UnixMillis) -> Result<(), Stop> {
         let ahead = self.run(Sql::DeliveryAhead, &[&tenant.0, &behind.0]).await?;
         guard(&ahead, Conflict::Moved(Key::Delivery(behind)))?;
         let found = self.run(Sql::DeliveryDefer, &[&tenant.0, &event.0, &behind.0, &until.0]).await?;

@@ -9,7 +9,7 @@ use super::queries::{many, one};
 use super::session::Params;
 use super::statements::Sql;
 use crate::asker::Asker;
-use crate::backlog::{self, Backlog, Backlogs, DeadRow, Waiting};
+use crate::backlog::{self, Backlog, Backlogs, DeadRow, NodeBacklog};
 use crate::contract::{Cursor, StoreError};
 
 impl Backlogs for PostgresStore {
@@ -31,7 +31,7 @@ impl Backlogs for PostgresStore {
         }
     }
 
-    async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<Waiting, StoreError> {
+    async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         let asked: Params<'_> = &[&numbers(lanes), &i64::from(most)];
         Ok(one(self.lists(Asker::Server), Sql::Waiting, asked, backlog::read_waiting).await?.unwrap_or_default())
     }

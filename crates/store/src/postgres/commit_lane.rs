@@ -20,13 +20,13 @@ use super::alone::{Alone, Stop, changes_directory};
 use super::fault::{Failure, Trouble};
 use super::group::{Ask, Judge};
 use super::limits::Limits;
-use super::line::Line;
 use super::nonces::Nonces;
 use super::plan::{Grouped, Numbers, Statement, grouped, read_numbers, step};
 use super::pulse::Pulse;
 use super::session::{Dial, Session, Step, in_order};
 use super::signals::Herald;
 use super::statements::Sql;
+use super::writer_connections::WriterConnections;
 use crate::batch::{Batch, Committed};
 use crate::chain::ChainKey;
 use crate::contract::{CommitError, StoreError};
@@ -103,7 +103,7 @@ enum Commit {
 /// One lane.
 #[derive(Debug)]
 pub(super) struct CommitLane {
-    line: Line,
+    connections: WriterConnections,
     nonces: Arc<Nonces>,
     /// Whether a transaction is of one tenant.
     by_tenant: bool,
@@ -129,11 +129,12 @@ impl CommitLane {
         pulse: Arc<Pulse>,
         chain: Arc<OnceLock<ChainKey>>,
     ) -> Self {
-        Self { line: Line::new(dial, GROUPED), nonces, herald, by_tenant, id, mark: 0, tenant: OF_MANY, pulse, chain }
+        let connections = WriterConnections::new(dial, GROUPED);
+        Self { connections, nonces, herald, by_tenant, id, mark: 0, tenant: OF_MANY, pulse, chain }
     }
 
     fn limits(&self) -> Limits {
-        self.line.limits()
+        self.connections.limits()
     }
 
     /// Writes until nobody can ask any more.
@@ -227,7 +228,7 @@ impl CommitLane {
     }
 
     async fn together(&mut self, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
-        let session = self.line.open().await?;
+        let session = self.connections.open().await?;
         self.begin(jobs.first().and_then(|job| job.tenant));
         let nonces = Arc::clone(&self.nonces);
         let ask = Ask::of(jobs.iter().flat_map(|job| &job.batch.0), &nonces);
@@ -247,7 +248,7 @@ impl CommitLane {
         let verdicts: Vec<_> = jobs.iter().map(|job| judge.batch(&job.batch.0)).collect();
         if judge.plan.is_empty() {
             // What was claimed for batches that were refused is not kept.
-            self.line.roll_back(session).await;
+            self.connections.roll_back(session).await;
             return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| Committed::default())).collect());
         }
         let mut writes: Vec<Statement<'_>> = Vec::new();
@@ -322,7 +323,7 @@ impl CommitLane {
     }
 
     async fn one(&mut self, job: &Job) -> Result<Answer, Failure> {
-        let session = self.line.open().await?;
+        let session = self.connections.open().await?;
         self.begin(job.tenant);
         let nonces = Arc::clone(&self.nonces);
         let mut alone = Alone::new(&session, &nonces, self.chain.get().cloned());
@@ -344,7 +345,7 @@ impl CommitLane {
             },
             Ok(Err(Stop::Refused(why))) => {
                 nonces.undo(claims);
-                self.line.roll_back(session).await;
+                self.connections.roll_back(session).await;
                 return Ok(Err(why));
             }
             Ok(Err(Stop::Broken(error))) => self.drop_out(session, Failure::new(&error)).await,
@@ -358,8 +359,8 @@ impl CommitLane {
     async fn drop_out(&mut self, session: Session, failure: Failure) -> Failure {
         match failure.trouble {
             Trouble::Lost => {}
-            Trouble::Silent => self.line.give_up(session),
-            Trouble::Again | Trouble::Away | Trouble::Unfit => self.line.roll_back(session).await,
+            Trouble::Silent => self.connections.give_up(session),
+            Trouble::Again | Trouble::Away | Trouble::Unfit => self.connections.roll_back(session).await,
         }
         failure
     }
@@ -376,7 +377,7 @@ impl CommitLane {
         session.was_warned();
         let failure = match timeout(self.limits().commit(), in_order(steps)).await {
             Ok(Ok(rows)) if !session.was_warned() => {
-                self.line.proved(session);
+                self.connections.proved(session);
                 return Commit::Done(Some(rows));
             }
             Ok(Ok(_)) => Failure::warned(),
@@ -385,11 +386,11 @@ impl CommitLane {
             Err(_) => Failure::silent(),
         };
         if !failure.leaves_doubt() {
-            self.line.after(session, &failure);
+            self.connections.after(session, &failure);
             return Commit::Failed(failure);
         }
         if failure.trouble == Trouble::Silent {
-            self.line.give_up(session);
+            self.connections.give_up(session);
         } else {
             drop(session);
         }
@@ -411,15 +412,15 @@ impl CommitLane {
         let deadline = Instant::now() + self.limits().fate();
         let (tenant, id, mark) = (self.tenant, self.id.clone(), self.mark);
         while Instant::now() < deadline {
-            if let Ok(Ok(session)) = timeout_at(deadline, self.line.open()).await {
+            if let Ok(Ok(session)) = timeout_at(deadline, self.connections.open()).await {
                 match timeout_at(deadline, session.run(Sql::MarkFence, &[&tenant, &id, &mark])).await {
                     // A warning: the row may be on this server alone. So it is written again.
                     Ok(Ok(rows)) if !session.was_warned() => {
-                        self.line.keep(session);
+                        self.connections.keep(session);
                         return rows.first()?.try_get(0).ok();
                     }
                     Ok(Ok(_) | Err(_)) => {}
-                    Err(_) => self.line.give_up(session),
+                    Err(_) => self.connections.give_up(session),
                 }
             }
             sleep(FATE_PERIOD).await;
@@ -432,15 +433,15 @@ impl CommitLane {
         if events.is_empty() {
             return Some(Numbers::default());
         }
-        let session = self.line.open().await.ok()?;
+        let session = self.connections.open().await.ok()?;
         match timeout(self.limits().look(), session.run(Sql::EventNumbers, &[&tenants, &events])).await {
             Ok(Ok(rows)) => {
-                self.line.keep(session);
+                self.connections.keep(session);
                 read_numbers(&rows).ok()
             }
             Ok(Err(_)) => None,
             Err(_) => {
-                self.line.give_up(session);
+                self.connections.give_up(session);
                 None
             }
         }

@@ -56,7 +56,7 @@ mod tests {
     use super::super::tenancy::plan_tests::{empty, lines};
     use super::*;
     use crate::event_list::filters;
-    use crate::payment_listing::{Asked, Value};
+    use crate::payment_listing::{StatementEnd, Value};
 
     /// So many events are looked at for a page.
     const LOOKED: u32 = 50;
@@ -72,7 +72,7 @@ mod tests {
     }
 
     /// The plan as the server gets it: of a statement that was made for any value.
-    async fn plan(client: &tokio_postgres::Client, (sql, asked): Asked) -> Vec<String> {
+    async fn plan(client: &tokio_postgres::Client, (sql, asked): StatementEnd) -> Vec<String> {
         let values = asked.into_iter().map(|value| match value {
             Value::Int(value) => value.to_string(),
             Value::Text(value) => format!("'{value}'"),

@@ -240,7 +240,7 @@ pub(super) struct Judge<'a> {
 
 /// What one batch would change.
 #[derive(Debug, Default)]
-struct Turn {
+struct BatchChanges {
     claims: Vec<(ClaimHash, Undo)>,
     rows: Rows,
 }
@@ -257,24 +257,24 @@ impl<'a> Judge<'a> {
 
     /// Lets a batch through and plans its writes, or refuses it and leaves everything as it was.
     pub(super) fn batch(&mut self, writes: &'a [Write]) -> Result<(), CommitError> {
-        let mut turn = Turn::default();
+        let mut changes = BatchChanges::default();
         for write in writes.iter().filter_map(grouped) {
-            if let Err(refused) = self.write(&mut turn, write) {
-                self.nonces.undo(turn.claims.into_iter().map(|(_, undo)| undo).collect());
+            if let Err(refused) = self.write(&mut changes, write) {
+                self.nonces.undo(changes.claims.into_iter().map(|(_, undo)| undo).collect());
                 return Err(refused);
             }
         }
-        for (hash, undo) in turn.claims {
+        for (hash, undo) in changes.claims {
             self.seen.inserted.remove(&hash);
             self.claims.push(undo);
         }
         let rows = &mut self.seen.rows;
-        rows.heads.extend(turn.rows.heads);
-        rows.last_paid.extend(turn.rows.last_paid);
-        rows.orders.extend(turn.rows.orders);
-        rows.deliveries.extend(turn.rows.deliveries);
-        rows.event_nos.extend(turn.rows.event_nos);
-        rows.event_ids.extend(turn.rows.event_ids);
+        rows.heads.extend(changes.rows.heads);
+        rows.last_paid.extend(changes.rows.last_paid);
+        rows.orders.extend(changes.rows.orders);
+        rows.deliveries.extend(changes.rows.deliveries);
+        rows.event_nos.extend(changes.rows.event_nos);
+        rows.event_ids.extend(changes.rows.event_ids);
         for write in writes.iter().filter_map(grouped) {
             self.plan.add(write);
         }
@@ -289,53 +289,53 @@ impl<'a> Judge<'a> {
         (!none).then(|| (Sql::NoncesGiveBack, vec![Box::new(tenants) as Column<'static>, Box::new(hashes)]))
     }
 
-    fn write(&self, turn: &mut Turn, write: Grouped<'_>) -> Result<(), CommitError> {
+    fn write(&self, changes: &mut BatchChanges, write: Grouped<'_>) -> Result<(), CommitError> {
         let seen = &self.seen.rows;
         match write {
-            Grouped::Claim(claim) => self.claim(turn, claim),
+            Grouped::Claim(claim) => self.claim(changes, claim),
             Grouped::Rule { tenant, merchant, version } => {
                 let key = (tenant.0, merchant.0);
-                let head = turn.rows.heads.get(&key).or_else(|| seen.heads.get(&key)).copied();
+                let head = changes.rows.heads.get(&key).or_else(|| seen.heads.get(&key)).copied();
                 // The id too: who decided on a head that he remembered may remember one that a failover has lost.
                 let is_next = match head {
                     None => version.version_no == 1,
                     Some((no, id)) => version.version_no == no + 1 && version.previous.is_some_and(|p| p.0 == id),
                 };
                 guard(is_next, Conflict::Moved(Key::RuleHead(merchant)))?;
-                if let Some(paid_at) = turn.rows.last_paid.get(&key).or_else(|| seen.last_paid.get(&key)) {
+                if let Some(paid_at) = changes.rows.last_paid.get(&key).or_else(|| seen.last_paid.get(&key)) {
                     guard(*paid_at < version.created_at, Conflict::PaidSince(merchant, *paid_at))?;
                 }
-                turn.rows.heads.insert(key, (version.version_no, version.config_id.0));
+                changes.rows.heads.insert(key, (version.version_no, version.config_id.0));
                 Ok(())
             }
             Grouped::PaymentOrder(write) => {
-                seen.orders.judge(&mut turn.rows.orders, write)?;
+                seen.orders.judge(&mut changes.rows.orders, write)?;
                 if let Some(paid_at) = write.paid_by_rule() {
                     let key = payee(write);
-                    let before = turn.rows.last_paid.get(&key).or_else(|| seen.last_paid.get(&key)).copied();
-                    turn.rows.last_paid.insert(key, before.map_or(paid_at, |before| before.max(paid_at)));
+                    let before = changes.rows.last_paid.get(&key).or_else(|| seen.last_paid.get(&key)).copied();
+                    changes.rows.last_paid.insert(key, before.map_or(paid_at, |before| before.max(paid_at)));
                 }
                 Ok(())
             }
             Grouped::Event(row) => {
                 let (no, id) = ((row.tenant.0, row.no.0), (row.tenant.0, row.event_id.0));
-                let is_new = turn.rows.event_nos.insert(no) && !seen.event_nos.contains(&no);
-                let is_new = turn.rows.event_ids.insert(id) && !seen.event_ids.contains(&id) && is_new;
+                let is_new = changes.rows.event_nos.insert(no) && !seen.event_nos.contains(&no);
+                let is_new = changes.rows.event_ids.insert(id) && !seen.event_ids.contains(&id) && is_new;
                 guard(is_new, Conflict::Taken(Key::Event(row.event_id)))?;
-                turn.rows.deliveries.insert(no, Some(row.attempts));
+                changes.rows.deliveries.insert(no, Some(row.attempts));
                 Ok(())
             }
             Grouped::Attempt { tenant, application, attempt, .. } => {
                 self.lane_at(application, attempt.fence)?;
                 let (no, key) = (attempt.event.0, (tenant.0, attempt.event.0));
-                let found = turn.rows.deliveries.get(&key).or_else(|| seen.deliveries.get(&key));
+                let found = changes.rows.deliveries.get(&key).or_else(|| seen.deliveries.get(&key));
                 let attempts = match found {
                     Some(Some(attempts)) => Some(*attempts),
                     Some(None) => return Err(StoreError::Corrupt { table: "delivery", row: no.to_string() }.into()),
                     None => None,
                 };
                 guard(attempts == Some(attempt.attempt - 1), Conflict::Moved(Key::Delivery(attempt.event)))?;
-                turn.rows.deliveries.insert(key, Some(attempt.attempt));
+                changes.rows.deliveries.insert(key, Some(attempt.attempt));
                 Ok(())
             }
             Grouped::Audit(_) => Ok(()),
@@ -346,7 +346,7 @@ impl<'a> Judge<'a> {
             }
             Grouped::Guard(Guard::RuleHead { tenant, merchant, version_no }) => {
                 let key = (tenant.0, merchant.0);
-                let head = turn.rows.heads.get(&key).or_else(|| seen.heads.get(&key));
+                let head = changes.rows.heads.get(&key).or_else(|| seen.heads.get(&key));
                 guard(head.map_or(0, |(no, _)| *no) == *version_no, Conflict::Moved(Key::RuleHead(*merchant)))
             }
             Grouped::Guard(Guard::Setting { name, .. }) => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
@@ -359,7 +359,7 @@ impl<'a> Judge<'a> {
         guard(stored == Some(&fence.0), Conflict::Fenced(lane))
     }
 
-    fn claim(&self, turn: &mut Turn, claim: &ClaimKey) -> Result<(), CommitError> {
+    fn claim(&self, changes: &mut BatchChanges, claim: &ClaimKey) -> Result<(), CommitError> {
         let used = CommitError::Conflict(Conflict::NonceUsed);
         let hash = self.nonces.hash(claim);
         if claim.stamped_at.0 <= self.seen.horizon {
@@ -367,7 +367,7 @@ impl<'a> Judge<'a> {
         }
         let Ok(undo) = self.nonces.claim(hash, claim.stamped_at.0) else { return Err(used) };
         if self.seen.inserted.contains_key(&hash) {
-            turn.claims.push((hash, undo));
+            changes.claims.push((hash, undo));
             return Ok(());
         }
         // Another node has it: from now on this one knows.

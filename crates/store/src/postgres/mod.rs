@@ -23,8 +23,6 @@ mod hosts;
 mod identity_texts;
 mod lane_texts;
 mod limits;
-mod line;
-mod looks;
 pub(crate) mod moving;
 mod nodes;
 mod nonces;
@@ -48,6 +46,8 @@ mod statements;
 #[cfg(test)]
 mod tenancy;
 mod tls;
+mod unopened;
+mod writer_connections;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -74,7 +74,6 @@ use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
 use commit_lane::{CommitLane, Job};
-use line::Line;
 use nodes::Aside;
 use nonces::{Nonces, Settling};
 use pulse::Pulse;
@@ -83,6 +82,7 @@ use readers::Readers;
 use session::Dial;
 use settler::Settler;
 use signals::Herald;
+use writer_connections::WriterConnections;
 
 pub use durability::{Durability, ServerState, Share};
 pub use options::PostgresOptions;
@@ -113,7 +113,7 @@ pub struct PostgresStore {
     /// Ends what would go on for ever.
     endless: Mutex<Vec<AbortHandle>>,
     /// For what is done now and then.
-    house: Box<FairMutex<Line>>,
+    house: Box<FairMutex<WriterConnections>>,
 }
 
 impl Drop for PostgresStore {
@@ -169,7 +169,7 @@ impl PostgresStore {
             lists: Box::new(std::array::from_fn(|_| Readers::in_turns(Arc::clone(&dial), LISTS_MAX))),
             heart: Box::new(Aside::new(Arc::clone(&dial))),
             watch: Box::new(Aside::new(Arc::clone(&dial))),
-            house: Box::new(FairMutex::new(Line::new(Arc::clone(&dial), purge::HOUSE))),
+            house: Box::new(FairMutex::new(WriterConnections::new(Arc::clone(&dial), purge::HOUSE))),
             dial,
             nonces,
             lanes,

@@ -13,12 +13,12 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::fault::{Failure, fault};
-use super::line::Line;
 use super::queries::{Found, many};
 use super::readers::Readers;
 use super::rows::Fields;
 use super::session::{Dial, Session, in_order};
 use super::statements::Sql;
+use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;
 use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Stage, Tend, Tended, Who};
 
@@ -50,7 +50,7 @@ fn read(row: &Row) -> Result<(Lane, Fence), StoreError> {
     Ok((lane, Fence(f.int()?)))
 }
 
-/// What a call does on its line.
+/// What a call does on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     /// Commits: it may wait for a standby, and its answer shows that commits do not.
@@ -64,12 +64,12 @@ enum Call {
 /// A connection of its own, for what must neither wait behind requests nor hold them up when it hangs.
 #[derive(Debug)]
 pub(super) struct Aside {
-    line: Mutex<Line>,
+    connections: Mutex<WriterConnections>,
 }
 
 impl Aside {
     pub(super) fn new(dial: Arc<Dial>) -> Self {
-        Self { line: Mutex::new(Line::new(dial, &[])) }
+        Self { connections: Mutex::new(WriterConnections::new(dial, &[])) }
     }
 
     async fn with<T>(
@@ -77,16 +77,16 @@ impl Aside {
         call: Call,
         ask: impl AsyncFnOnce(&Session, u64) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut line = self.line.lock().await;
+        let mut connections = self.connections.lock().await;
         // Taken out: whoever gives up in the middle, or fails, leaves nothing half done behind.
-        let session = line.open().await.map_err(|failure| failure.refusal())?;
-        match timeout(line.limits().call(), ask(&session, line.made())).await {
+        let session = connections.open().await.map_err(|failure| failure.refusal())?;
+        match timeout(connections.limits().call(), ask(&session, connections.made())).await {
             // What it took may be on this server alone: after a failover another node could take it under the same number.
             Ok(_) if session.was_warned() => Err(Failure::warned().refusal()),
             Ok(answer) => {
                 match (&answer, call) {
-                    (Ok(_), Call::Commits) => line.proved(session),
-                    (Ok(_), Call::ReadsBeside | Call::Reads) => line.keep(session),
+                    (Ok(_), Call::Commits) => connections.proved(session),
+                    (Ok(_), Call::ReadsBeside | Call::Reads) => connections.keep(session),
                     (Err(_), _) => {}
                 }
                 answer
@@ -97,7 +97,7 @@ impl Aside {
             }
             Err(_) => {
                 // Its commit may wait for a standby that is away, and the next one would wait as well.
-                line.give_up(session);
+                connections.give_up(session);
                 Err(Failure::silent().refusal())
             }
         }

@@ -23,7 +23,7 @@ use super::statements::Sql;
 use crate::asker::Asker;
 use crate::batch::{Conflict, Key};
 use crate::contract::{CommitError, Cursor, MerchantRow, StoreError};
-use crate::payment_listing::{Asked, Listing, Value, page};
+use crate::payment_listing::{Listing, StatementEnd, Value, page};
 use crate::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite, PaymentOrders,
     Received, read, read_listed, read_move, read_received,
@@ -275,7 +275,7 @@ fn typed(value: &Value) -> (&(dyn ToSql + Sync), Type) {
 }
 
 /// The rows of a list's statement, whose end was made for what is asked.
-pub(super) async fn listed(from: &Readers, begin: &str, (end, values): Asked) -> Found<Vec<Row>> {
+pub(super) async fn listed(from: &Readers, begin: &str, (end, values): StatementEnd) -> Found<Vec<Row>> {
     let (sql, values) = (Arc::new(format!("{begin}{end}")), Arc::new(values));
     let found = from.read(|session| {
         let (sql, values) = (Arc::clone(&sql), Arc::clone(&values));

@@ -6,12 +6,12 @@ use tokio_postgres::Row;
 
 use super::fault::{Failure, fault};
 use super::limits::Limits;
-use super::line::Line;
 use super::nonces::Nonces;
 use super::queries::one;
 use super::rows::Fields;
 use super::session::{Dial, Session, Step, in_order};
 use super::statements::Sql;
+use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;
 
 /// Nonces deleted in one transaction.
@@ -57,19 +57,23 @@ fn missing() -> StoreError {
 }
 
 /// Raises the horizon, durably and for all nodes, then deletes what lies at or before it.
-pub(super) async fn purge(line: &mut Line, nonces: &Nonces, horizon: UnixMillis) -> Result<(), StoreError> {
-    let session = line.open().await.map_err(|failure| failure.refusal())?;
-    match purge_on(&session, line.limits(), nonces, horizon.0).await {
+pub(super) async fn purge(
+    connections: &mut WriterConnections,
+    nonces: &Nonces,
+    horizon: UnixMillis,
+) -> Result<(), StoreError> {
+    let session = connections.open().await.map_err(|failure| failure.refusal())?;
+    match purge_on(&session, connections.limits(), nonces, horizon.0).await {
         Ok(raised) => {
             if raised {
-                line.proved(session);
+                connections.proved(session);
             } else {
-                line.keep(session);
+                connections.keep(session);
             }
             Ok(())
         }
         Err(failure) => {
-            line.after(session, &failure);
+            connections.after(session, &failure);
             Err(failure.refusal())
         }
     }

@@ -21,8 +21,8 @@ use crate::contract::{
     ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind,
     MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
-use crate::page::PageBuilder;
-use crate::pulled::PULLED_BYTES_MAX;
+use crate::own_events::OWN_EVENTS_BYTES_MAX;
+use crate::rule_page::RulePageBuilder;
 use crate::words;
 
 pub(super) type Found<T> = Result<T, StoreError>;
@@ -209,7 +209,7 @@ pub(super) async fn rule_page(
     offset: u64,
     limit: u32,
 ) -> Found<RulePage> {
-    let read = |page: &mut PageBuilder<'_>, row: &Row| {
+    let read = |page: &mut RulePageBuilder<'_>, row: &Row| {
         let mut fields = rows::Fields::new(row, "merchant", 1, 0);
         let (merchant_id, version_no) = (fields.text()?, fields.opt_int()?);
         let found = version_no.map(|no| head(row, 3, no)).transpose()?;
@@ -218,7 +218,7 @@ pub(super) async fn rule_page(
     };
     // An institution may have a hundred thousand sub-accounts: they are never in memory together.
     let walked = from.read(|session| async move {
-        let mut page = PageBuilder::new(filter, now, offset, limit);
+        let mut page = RulePageBuilder::new(filter, now, offset, limit);
         let mut found = pin!(session.stream(Sql::RulePage, &[&tenant.0, &filter.sub_merchant_id]).await?);
         while let Some(row) = poll_fn(|cx| found.as_mut().poll_next(cx)).await {
             if let Err(error) = read(&mut page, &row?) {
@@ -305,7 +305,7 @@ pub(super) async fn events_after(
     after: i64,
     limit: u32,
 ) -> Found<Vec<EventRow>> {
-    let most = i64::try_from(PULLED_BYTES_MAX).unwrap_or(i64::MAX);
+    let most = i64::try_from(OWN_EVENTS_BYTES_MAX).unwrap_or(i64::MAX);
     many(from, Sql::EventsAfter, &[&tenant.0, &of.0, &after, &i64::from(limit), &most], rows::event).await
 }
 

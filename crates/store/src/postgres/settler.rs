@@ -12,10 +12,10 @@ use tokio_postgres::{Error, Row};
 
 use super::commit_lane::FATE_PERIOD;
 use super::fault::{Failure, Trouble};
-use super::line::Line;
 use super::nonces::{Nonces, Settling, read_claims};
 use super::session::{Dial, Step, each_in_order};
 use super::statements::Sql;
+use super::writer_connections::WriterConnections;
 use crate::contract::Claimed;
 use crate::window::ClaimHash;
 
@@ -35,7 +35,7 @@ const COMMIT: usize = 4;
 /// Settles claims.
 #[derive(Debug)]
 pub(super) struct Settler {
-    line: Line,
+    connections: WriterConnections,
     nonces: Arc<Nonces>,
     /// Whether a transaction is of one tenant.
     by_tenant: bool,
@@ -58,14 +58,14 @@ impl Settler {
     /// `node` names this opening among all others.
     pub(super) fn new(dial: Arc<Dial>, nonces: Arc<Nonces>, by_tenant: bool, node: [u8; 16]) -> Self {
         let number = node.first_chunk().copied().map_or(0, i64::from_be_bytes);
-        Self { line: Line::new(dial, CLAIMING), nonces, by_tenant, number }
+        Self { connections: WriterConnections::new(dial, CLAIMING), nonces, by_tenant, number }
     }
 
     /// Settles until nobody can ask any more.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Settling>) {
         let mut claims = Vec::with_capacity(CLAIMS_MAX);
         while queue.recv_many(&mut claims, CLAIMS_MAX).await > 0 {
-            let age = self.line.limits().age();
+            let age = self.connections.limits().age();
             let (claims, late): (Vec<_>, Vec<_>) = claims.drain(..).partition(|claim| claim.since.elapsed() < age);
             self.refuse(late, &Failure::late());
             let groups = self.groups(claims);
@@ -92,7 +92,7 @@ impl Settler {
         let mut tries = 1;
         while !groups.is_empty() {
             let outcomes = self.each(&mut groups).await;
-            let (limits, mut again) = (self.line.limits(), Vec::new());
+            let (limits, mut again) = (self.connections.limits(), Vec::new());
             for (group, outcome) in groups.into_iter().zip(outcomes) {
                 let failure = match outcome {
                     Ok((horizon, inserted)) => {
@@ -160,7 +160,7 @@ impl Settler {
 
     /// A transaction for each group, all sent one behind the other without waiting. Notes which may have been done without an answer.
     async fn each(&mut self, groups: &mut [Group]) -> Vec<Result<Inserted, Failure>> {
-        let session = match self.line.open().await {
+        let session = match self.connections.open().await {
             Ok(session) => session,
             Err(failure) => return groups.iter().map(|_| Err(failure.clone())).collect(),
         };
@@ -175,7 +175,7 @@ impl Settler {
             ];
             steps
         });
-        let outcomes = match timeout(self.line.limits().look(), each_in_order(steps.collect())).await {
+        let outcomes = match timeout(self.connections.limits().look(), each_in_order(steps.collect())).await {
             // It is not told which of the commits the warning was about.
             Ok(_) if session.was_warned() => groups.iter().map(|_| Err(Failure::warned())).collect(),
             Ok(found) => by_transaction(found),
@@ -194,9 +194,11 @@ impl Settler {
         }
         match worst {
             // Without a row there was nothing to wait for a standby with.
-            None if outcomes.iter().flatten().any(|(_, inserted)| !inserted.is_empty()) => self.line.proved(session),
-            None => self.line.keep(session),
-            Some(failure) => self.line.after(session, &failure),
+            None if outcomes.iter().flatten().any(|(_, inserted)| !inserted.is_empty()) => {
+                self.connections.proved(session);
+            }
+            None => self.connections.keep(session),
+            Some(failure) => self.connections.after(session, &failure),
         }
         outcomes
     }

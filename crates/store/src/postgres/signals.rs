@@ -12,9 +12,9 @@ use tokio::sync::{Notify, broadcast};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Notification;
 
-use super::line::Line;
 use super::session::{Dial, Params};
 use super::statements::Sql;
+use super::writer_connections::WriterConnections;
 use crate::nodes::Signal;
 
 /// The channel of due events: the payload is a set of lanes in hexadecimal.
@@ -54,12 +54,12 @@ impl Herald {
 
     /// Calls until it is cut off.
     pub(super) async fn run(self: Arc<Self>, dial: Arc<Dial>) {
-        let mut line = Line::new(dial, &[Sql::CallOut]);
+        let mut connections = WriterConnections::new(dial, &[Sql::CallOut]);
         loop {
             self.rung.notified().await;
             let lanes = LaneSet(self.lanes.swap(0, Ordering::AcqRel));
             let directory = self.directory.swap(false, Ordering::AcqRel);
-            if call(&mut line, lanes, directory).await {
+            if call(&mut connections, lanes, directory).await {
                 sleep(BREATH).await;
                 continue;
             }
@@ -73,23 +73,23 @@ impl Herald {
 }
 
 /// Whether it was called out.
-async fn call(line: &mut Line, lanes: LaneSet, directory: bool) -> bool {
-    let Ok(session) = line.open().await else { return false };
+async fn call(connections: &mut WriterConnections, lanes: LaneSet, directory: bool) -> bool {
+    let Ok(session) = connections.open().await else { return false };
     let payload = format!("{:016x}", lanes.0);
     let calls: [(bool, Params<'_>); 2] =
         [(!lanes.is_empty(), &[&DUE, &payload.as_str()]), (directory, &[&DIRECTORY, &""])];
     for (_, call) in calls.into_iter().filter(|(wanted, _)| *wanted) {
-        match timeout(line.limits().call(), session.run(Sql::CallOut, call)).await {
+        match timeout(connections.limits().call(), session.run(Sql::CallOut, call)).await {
             Ok(Ok(_)) => {}
             Ok(Err(_)) => return false,
             // It is a commit, too: it may wait for a standby that is away.
             Err(_) => {
-                line.give_up(session);
+                connections.give_up(session);
                 return false;
             }
         }
     }
-    line.keep(session);
+    connections.keep(session);
     true
 }
 

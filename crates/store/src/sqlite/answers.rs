@@ -22,18 +22,18 @@ pub(super) type Answer = Result<Done, CommitError>;
 
 /// An answer, and with the first one of a group the others that he tells.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct GroupAnswer {
     answer: Answer,
     others: Option<Others>,
 }
 
 /// Where an answer comes.
 #[derive(Debug)]
-pub(super) struct Waiting(oneshot::Receiver<Told>);
+pub(super) struct PendingAnswer(oneshot::Receiver<GroupAnswer>);
 
-impl Waiting {
+impl PendingAnswer {
     /// For a new job: where its answer goes, and where it comes.
-    pub(super) fn new() -> (oneshot::Sender<Told>, Self) {
+    pub(super) fn new() -> (oneshot::Sender<GroupAnswer>, Self) {
         let (answer, waiting) = oneshot::channel();
         (answer, Self(waiting))
     }
@@ -41,7 +41,7 @@ impl Waiting {
     /// Waits for it; `Unavailable` where the writer ends before.
     pub(super) async fn answer(self) -> Answer {
         match self.0.await {
-            Ok(Told { answer, others }) => {
+            Ok(GroupAnswer { answer, others }) => {
                 drop(others);
                 answer
             }
@@ -82,7 +82,7 @@ pub(super) fn answer(nonces: &Arc<Nonces>, jobs: impl Iterator<Item = (Job, Answ
 
 /// Of one whose caller went away nobody else gives back what was not used.
 fn answer_one(nonces: &Nonces, job: Job, answer: Answer, others: Option<Others>) {
-    let Err(unheard) = job.answer.send(Told { answer, others }) else { return };
+    let Err(unheard) = job.answer.send(GroupAnswer { answer, others }) else { return };
     if let (Task::Commit(batch, _), Err(CommitError::Conflict(_) | CommitError::Store(_))) =
         (&job.task, &unheard.answer)
     {
@@ -110,18 +110,18 @@ mod tests {
         Arc::clone(&store.nonces)
     }
 
-    fn done(answer: oneshot::Sender<Told>) -> (Job, Answer) {
+    fn done(answer: oneshot::Sender<GroupAnswer>) -> (Job, Answer) {
         let done = Done { committed: Committed::default(), deleted: 0 };
         (Job { task: Task::commit(Batch(Vec::new()), &OnceLock::new()), answer }, Ok(done))
     }
 
-    fn group() -> ([Waiting; 3], Option<Others>) {
-        let [first, second, third] = [Waiting::new(), Waiting::new(), Waiting::new()];
+    fn group() -> ([PendingAnswer; 3], Option<Others>) {
+        let [first, second, third] = [PendingAnswer::new(), PendingAnswer::new(), PendingAnswer::new()];
         let others = answer(&nonces(), [first.0, second.0, third.0].into_iter().map(done));
         ([first.1, second.1, third.1], others)
     }
 
-    fn is_told(waiting: &mut Waiting) -> bool {
+    fn is_told(waiting: &mut PendingAnswer) -> bool {
         waiting.0.try_recv().is_ok()
     }
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn one_who_went_away_before_he_was_answered_leaves_nobody_waiting() {
-        let ((first, gone), (second, mut stays)) = (Waiting::new(), Waiting::new());
+        let ((first, gone), (second, mut stays)) = (PendingAnswer::new(), PendingAnswer::new());
         drop(gone);
         let others = answer(&nonces(), [first, second].into_iter().map(done));
         assert!(is_told(&mut stays));
@@ -158,7 +158,7 @@ mod tests {
             ("unknown", CommitError::Unknown, Claimed::Used),
         ] {
             assert_eq!(nonces.reserve(&claim(text)), Claimed::Fresh);
-            let (answer, gone) = Waiting::new();
+            let (answer, gone) = PendingAnswer::new();
             drop(gone);
             let batch = Batch(vec![Write::ClaimNonce(claim(text))]);
             let job = Job { task: Task::commit(batch, &OnceLock::new()), answer };

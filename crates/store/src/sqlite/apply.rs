@@ -121,7 +121,7 @@ impl<'c> Applier<'c> {
         self.heads.begin(marks);
         let outcome = match batch.0.as_slice() {
             [Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at }] => {
-                self.attempt_alone((*tenant, *application), (attempt, bytes.as_deref()), (*state, *due_at))
+                self.attempt_alone(*tenant, *application, attempt, bytes.as_deref(), *state, *due_at)
             }
             _ if depends_on_itself(batch) => self.one_by_one(batch),
             _ => self.guards_first(batch),
@@ -154,12 +154,15 @@ impl<'c> Applier<'c> {
     /// that does not hold.
     fn attempt_alone(
         &mut self,
-        (tenant, application): (TenantNo, ApplicationNo),
-        (attempt, bytes): (&AttemptRow, Option<&AttemptBytes>),
-        (state, due_at): (DeliveryState, Option<UnixMillis>),
+        tenant: TenantNo,
+        application: ApplicationNo,
+        attempt: &AttemptRow,
+        bytes: Option<&AttemptBytes>,
+        state: DeliveryState,
+        due_at: Option<UnixMillis>,
     ) -> Result<Committed, Stop> {
         lane_at(application, attempt.fence)?;
-        if !writes::record_attempt(&mut self.kept, tenant, (attempt, bytes), state, due_at)? {
+        if !writes::record_attempt(&mut self.kept, tenant, attempt, bytes, state, due_at)? {
             // Whether it has moved on, or cannot be read.
             self.check_attempt(tenant, application, attempt)?;
             guard(false, Conflict::Moved(Key::Delivery(attempt.event)))?;

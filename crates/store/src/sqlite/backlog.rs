@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::SqliteStore;
 use super::queries::{Found, many, one};
 use crate::asker::Asker;
-use crate::backlog::{self, Backlog, Backlogs, DeadRow, Waiting, dead_columns};
+use crate::backlog::{self, Backlog, Backlogs, DeadRow, NodeBacklog, dead_columns};
 use crate::contract::{Cursor, StoreError};
 
 impl Backlogs for SqliteStore {
@@ -19,13 +19,13 @@ impl Backlogs for SqliteStore {
         self.readers.away(Asker::Operator, move |conn| dead(conn, of, &page)).await
     }
 
-    async fn waiting(&self, _: LaneSet, most: u32) -> Result<Waiting, StoreError> {
+    async fn waiting(&self, _: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         self.readers.away(Asker::Server, move |conn| waiting(conn, most)).await
     }
 }
 
 /// Each index is walked once and up to the limit; nothing is kept of it.
-fn waiting(conn: &Connection, most: u32) -> Found<Waiting> {
+fn waiting(conn: &Connection, most: u32) -> Found<NodeBacklog> {
     let sql = "SELECT p.count, (SELECT e.created_at FROM event e WHERE e.event_no = p.oldest), d.count
                FROM (SELECT count(*) AS count, min(event_no) AS oldest FROM (SELECT event_no FROM delivery INDEXED BY delivery_next
                      WHERE state = 'pending' LIMIT ?1)) p,

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::event_list::filters;
 
-    fn plan(conn: &Connection, (sql, asked): crate::payment_listing::Asked) -> Vec<String> {
+    fn plan(conn: &Connection, (sql, asked): crate::payment_listing::StatementEnd) -> Vec<String> {
         let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("prepares");
         let lines = plan.query_map(params_from_iter(values(asked)), |row| row.get(3)).expect("reads");
         lines.map(|line| line.expect("reads")).collect()

@@ -50,7 +50,7 @@ impl Ticket {
 
 /// Records that wait for the next write.
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnwrittenRecords {
     bytes: Vec<u8>,
     newest: i64,
     ticket: Arc<Ticket>,
@@ -86,7 +86,7 @@ struct Files {
 pub(super) struct Journal {
     dir: PathBuf,
     key: [u8; 16],
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<UnwrittenRecords>,
     files: Mutex<Files>,
     damaged: Vec<Damaged>,
 }
@@ -236,7 +236,7 @@ impl Journal {
 }
 
 impl Files {
-    fn write(&mut self, dir: &Path, batch: &Waiting) -> io::Result<()> {
+    fn write(&mut self, dir: &Path, batch: &UnwrittenRecords) -> io::Result<()> {
         if self.closed {
             return Err(io::Error::other("the store is closed"));
         }

@@ -156,7 +156,7 @@ impl Source {
         let (sender, portions) = mpsc::channel(PORTIONS_AHEAD);
         let path = self.path.clone();
         tokio::task::spawn_blocking(move || {
-            let sent = connect(&path, BUSY_MS).and_then(|conn| send(&conn, table, skipped, (rows, bytes), &sender));
+            let sent = connect(&path, BUSY_MS).and_then(|conn| send(&conn, table, skipped, rows, bytes, &sender));
             if let Err(error) = sent {
                 drop(sender.blocking_send(Err(error)));
             }
@@ -180,7 +180,8 @@ fn send(
     conn: &Connection,
     table: &'static Table,
     skipped: u64,
-    (rows_max, bytes_max): (usize, usize),
+    rows_max: usize,
+    bytes_max: usize,
     to: &mpsc::Sender<Result<Portion, StoreError>>,
 ) -> Result<(), StoreError> {
     let columns: Vec<String> = table.columns.iter().map(|c| format!("{} AS \"{}\"", c.source, c.name)).collect();

@@ -13,7 +13,7 @@ use super::statements::{Kept, Sql};
 use super::{SqliteStore, rows};
 use crate::asker::Asker;
 use crate::contract::{Cursor, MerchantRow, StoreError};
-use crate::payment_listing::{Asked, Listing, Value, page};
+use crate::payment_listing::{Listing, StatementEnd, Value, page};
 use crate::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite, PaymentOrders,
     Received, payment_order_columns, read, read_listed, read_move, read_received,
@@ -162,7 +162,7 @@ fn list(conn: &Connection, listing: &Listing, limit: u32, looked_max: u32) -> Fo
             PrepayId::from_parts(f.int()?, f.int()?).ok_or_else(|| f.corrupt())
         })?;
     }
-    let (end, asked): Asked = listing.rows(edge, limit);
+    let (end, asked): StatementEnd = listing.rows(edge, limit);
     let begin = concat!(
         "SELECT ",
         payment_order_columns!(),

@@ -12,8 +12,8 @@ use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantRow, RuleFilter, RulePage, StoreError,
 };
-use crate::page::PageBuilder;
-use crate::pulled::Pulled;
+use crate::own_events::OwnEventsPage;
+use crate::rule_page::RulePageBuilder;
 use crate::words;
 
 pub(super) type Found<T> = Result<T, StoreError>;
@@ -252,7 +252,7 @@ pub(super) fn rule_page(
           LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
           WHERE m.tenant_no = ?1 AND m.kind = 'sub_account' AND (?2 IS NULL OR m.merchant_id = ?2) ORDER BY m.merchant_id"
     );
-    let mut page = PageBuilder::new(filter, now, offset, limit);
+    let mut page = RulePageBuilder::new(filter, now, offset, limit);
     let mut statement = conn.prepare_cached(sql).map_err(fault)?;
     let mut rows = statement.query(params![tenant.0, filter.sub_merchant_id]).map_err(fault)?;
     while let Some(row) = rows.next().map_err(fault)? {
@@ -320,13 +320,13 @@ pub(super) fn events_after(
     );
     let mut statement = conn.prepare_cached(sql).map_err(fault)?;
     let mut rows = statement.query(params![of.0, after, limit, tenant.0]).map_err(fault)?;
-    let mut pulled = Pulled::default();
-    while pulled.has_room()
+    let mut page = OwnEventsPage::default();
+    while page.has_room()
         && let Some(row) = rows.next().map_err(fault)?
     {
-        pulled.push(rows::event(row)?);
+        page.push(rows::event(row)?);
     }
-    Ok(pulled.events())
+    Ok(page.events())
 }
 
 pub(super) fn remembered(conn: &Connection, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::answers::{Answer, Others, PATIENCE, Told, Waiting, answer};
+use super::answers::{Answer, GroupAnswer, Others, PATIENCE, PendingAnswer, answer};
 use super::apply::{Applier, Stop};
 use super::checkpoint::LogSize;
 use super::fault::{fault, may_be_done};
@@ -58,7 +58,7 @@ pub(super) struct Done {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) task: Task,
-    pub(super) answer: oneshot::Sender<Told>,
+    pub(super) answer: oneshot::Sender<GroupAnswer>,
 }
 
 #[derive(Debug)]
@@ -294,8 +294,8 @@ fn publish(task: &Task, nonces: &Nonces) {
 }
 
 /// Sends a job without waiting. A full queue and a writer that is gone are `Unavailable` at once.
-pub(super) fn send(queue: &SyncSender<Message>, task: Task) -> Result<Waiting, StoreError> {
-    let (answer, waiting) = Waiting::new();
+pub(super) fn send(queue: &SyncSender<Message>, task: Task) -> Result<PendingAnswer, StoreError> {
+    let (answer, waiting) = PendingAnswer::new();
     queue.try_send(Message::Job(Job { task, answer })).map_err(|error| unsent(&error))?;
     Ok(waiting)
 }
@@ -304,10 +304,10 @@ pub(super) fn send(queue: &SyncSender<Message>, task: Task) -> Result<Waiting, S
 pub(super) fn send_each(
     queue: &SyncSender<Message>,
     tasks: impl Iterator<Item = Result<Task, CommitError>>,
-) -> Vec<Result<Waiting, CommitError>> {
+) -> Vec<Result<PendingAnswer, CommitError>> {
     let mut jobs = Vec::new();
     let sent = tasks.map(|task| {
-        let (answer, waiting) = Waiting::new();
+        let (answer, waiting) = PendingAnswer::new();
         jobs.push(Job { task: task?, answer });
         Ok(waiting)
     });

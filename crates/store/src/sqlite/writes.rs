@@ -55,7 +55,7 @@ pub(super) fn write(
         Write::EnqueueEvent(row) => committed.events.push(enqueue(kept, heads, row)?),
         Write::RecordAttempt { tenant, attempt, bytes, state, due_at, .. } => {
             // Its guard held: what does not find it now breaks the whole.
-            if !record_attempt(kept, *tenant, (attempt, bytes.as_deref()), *state, *due_at)? {
+            if !record_attempt(kept, *tenant, attempt, bytes.as_deref(), *state, *due_at)? {
                 return Err(rusqlite::Error::StatementChangedRows(0));
             }
         }
@@ -396,7 +396,8 @@ fn next_of_biz(kept: &mut Kept<'_>, tenant: i64, application: i64, biz_id: &str)
 pub(super) fn record_attempt(
     kept: &mut Kept<'_>,
     tenant: TenantNo,
-    (attempt, bytes): (&AttemptRow, Option<&AttemptBytes>),
+    attempt: &AttemptRow,
+    bytes: Option<&AttemptBytes>,
     state: DeliveryState,
     due_at: Option<UnixMillis>,
 ) -> rusqlite::Result<bool> {

@@ -43,20 +43,20 @@ pub enum Break {
 #[derive(Debug)]
 pub struct Proxy {
     folder: tempfile::TempDir,
-    line: Line,
+    shared: Shared,
     late: tokio::sync::Mutex<mpsc::UnboundedReceiver<bool>>,
 }
 
 /// What its connections share.
 #[derive(Clone, Debug)]
-struct Line {
+struct Shared {
     mode: Arc<Mutex<Break>>,
     go: Arc<Notify>,
     /// Whether a late transaction committed.
     committed: mpsc::UnboundedSender<bool>,
 }
 
-impl Line {
+impl Shared {
     fn mode(&self) -> Break {
         *self.mode.lock().expect("no panic under it")
     }
@@ -90,31 +90,31 @@ impl Proxy {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("listens");
         let (committed, late) = mpsc::unbounded_channel();
-        let line = Line { mode: Arc::new(Mutex::new(Break::Never)), go: Arc::default(), committed };
-        let proxy = Self { folder, line: line.clone(), late: tokio::sync::Mutex::new(late) };
+        let shared = Shared { mode: Arc::new(Mutex::new(Break::Never)), go: Arc::default(), committed };
+        let proxy = Self { folder, shared: shared.clone(), late: tokio::sync::Mutex::new(late) };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if line.mode() == Break::Closed {
+                if shared.mode() == Break::Closed {
                     continue;
                 }
                 let server = UnixStream::connect(to.join(".s.PGSQL.5432")).await.expect("the cluster answers");
-                tokio::spawn(pass(client, server, line.clone()));
+                tokio::spawn(pass(client, server, shared.clone()));
             }
         });
         proxy
     }
 
     pub fn set(&self, mode: Break) {
-        self.line.set(mode);
+        self.shared.set(mode);
     }
 
     pub fn mode(&self) -> Break {
-        self.line.mode()
+        self.shared.mode()
     }
 
     /// Lets the late transaction go on, and says whether it committed.
     pub async fn let_go(&self) -> bool {
-        self.line.go.notify_one();
+        self.shared.go.notify_one();
         self.late.lock().await.recv().await.expect("a transaction is late")
     }
 
@@ -127,7 +127,12 @@ impl Proxy {
 }
 
 /// The rest of a transaction that stands still: everything that the store sends after its `BEGIN`, and then the connection breaks for it.
-async fn late(mut client: UnixStream, mut server: UnixStream, mut held: Vec<u8>, line: Line) -> std::io::Result<()> {
+async fn late(
+    mut client: UnixStream,
+    mut server: UnixStream,
+    mut held: Vec<u8>,
+    shared: Shared,
+) -> std::io::Result<()> {
     let (mut bytes, mut asked) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     while !has(&held, COMMIT) {
         tokio::select! {
@@ -139,7 +144,7 @@ async fn late(mut client: UnixStream, mut server: UnixStream, mut held: Vec<u8>,
         }
     }
     drop(client);
-    line.go.notified().await;
+    shared.go.notified().await;
     server.write_all(&held).await?;
     let mut said = Vec::new();
     while !has(&said, COMMITTED) && !has(&said, ROLLED_BACK) {
@@ -147,7 +152,7 @@ async fn late(mut client: UnixStream, mut server: UnixStream, mut held: Vec<u8>,
         assert_ne!(read, 0, "the database answers");
         said.extend(&bytes[..read]);
     }
-    line.committed.send(has(&said, COMMITTED)).map_err(std::io::Error::other)
+    shared.committed.send(has(&said, COMMITTED)).map_err(std::io::Error::other)
 }
 
 /// Reads until the database ends the connection.
@@ -177,40 +182,40 @@ enum AtCommit {
 }
 
 /// How it is to break now, and from now on.
-fn at_commit(line: &Line) -> AtCommit {
-    let now = line.mode();
-    line.set(Break::Never);
+fn at_commit(shared: &Shared) -> AtCommit {
+    let now = shared.mode();
+    shared.set(Break::Never);
     match now {
         Break::Never | Break::Late | Break::Mute => AtCommit::GoesOn,
         Break::Fate | Break::Silent(_) => {
-            line.set(now);
+            shared.set(now);
             AtCommit::GoesOn
         }
         Break::BeforeCommit => AtCommit::Cut,
         Break::BeforeCommitAndFate => {
-            line.set(Break::Fate);
+            shared.set(Break::Fate);
             AtCommit::Cut
         }
         Break::HalfOpen => AtCommit::HalfOpen,
         Break::AfterCommit => AtCommit::Answer(None),
         Break::Saying(severity) => AtCommit::Answer(Some(severity)),
         Break::BeforeCommitForGood => {
-            line.set(Break::Closed);
+            shared.set(Break::Closed);
             AtCommit::Cut
         }
         Break::AfterCommitForGood => {
-            line.set(Break::Closed);
+            shared.set(Break::Closed);
             AtCommit::Answer(None)
         }
         Break::Closed => {
-            line.set(Break::Closed);
+            shared.set(Break::Closed);
             AtCommit::Gone
         }
     }
 }
 
 /// Passes bytes both ways until one side ends or it is time to break.
-async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std::io::Result<()> {
+async fn pass(mut client: UnixStream, mut server: UnixStream, shared: Shared) -> std::io::Result<()> {
     let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     let mut ends_with_the_answer = false;
     let mut says = None;
@@ -224,21 +229,21 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std
                     return Ok(());
                 }
                 if let Some(at) = find(bytes, BEGIN) {
-                    if line.mode() == Break::Late {
-                        line.set(Break::Never);
+                    if shared.mode() == Break::Late {
+                        shared.set(Break::Never);
                         let (first, rest) = bytes.split_at(at + BEGIN.len());
                         server.write_all(first).await?;
-                        return late(client, server, rest.to_vec(), line).await;
+                        return late(client, server, rest.to_vec(), shared).await;
                     }
-                    is_mute = line.mode() == Break::Mute;
+                    is_mute = shared.mode() == Break::Mute;
                 }
-                is_mute |= matches!(line.mode(), Break::Silent(from) if has(bytes, from.as_bytes()));
-                if line.mode() == Break::Fate && ASKS_FATE.iter().all(|part| has(bytes, part)) {
+                is_mute |= matches!(shared.mode(), Break::Silent(from) if has(bytes, from.as_bytes()));
+                if shared.mode() == Break::Fate && ASKS_FATE.iter().all(|part| has(bytes, part)) {
                     ends_with_the_fate = true;
                 }
                 if let Some(at) = find(bytes, COMMIT) {
                     is_mute = false;
-                    match at_commit(&line) {
+                    match at_commit(&shared) {
                         AtCommit::GoesOn => {}
                         AtCommit::Answer(said) => {
                             ends_with_the_answer = true;
@@ -257,7 +262,7 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, line: Line) -> std
             read = server.read(&mut answered), if !is_mute => {
                 let bytes = &answered[..read?];
                 if ends_with_the_fate && has(bytes, INSERTED) {
-                    line.set(Break::Never);
+                    shared.set(Break::Never);
                     return Ok(());
                 }
                 if ends_with_the_answer && let Some(at) = find(bytes, COMMITTED) {

@@ -99,7 +99,7 @@ impl Knocking {
             limits: IntakeLimits::default(),
             sources: Sources::default(),
             budget: Budget::default(),
-            throng: Arc::default(),
+            request_limit: Arc::default(),
         };
         let (log, guard) = LogSink::start(std::io::sink())?;
         let edge = Edge::new(world.running.app.clone(), settings, log).context("the prefix is good")?;

@@ -114,13 +114,13 @@ impl Load {
         let shared = Arc::new(Shared::default());
         let mut tasks = JoinSet::new();
         for n in 1..=aim.writers {
-            tasks.spawn(upgrade(Line::new(&shared, aim, aim.listen), n));
+            tasks.spawn(upgrade(Sender::new(&shared, aim, aim.listen), n));
         }
         for _ in 0..READERS {
-            tasks.spawn(query(Line::new(&shared, aim, aim.listen)));
+            tasks.spawn(query(Sender::new(&shared, aim, aim.listen)));
         }
         for n in 0..EMITTERS {
-            tasks.spawn(emit(Line::new(&shared, aim, aim.access.address), n));
+            tasks.spawn(emit(Sender::new(&shared, aim, aim.access.address), n));
         }
         Self { shared, tasks }
     }
@@ -203,7 +203,7 @@ fn is_unknown(answer: &Answer) -> bool {
 }
 
 /// One sender and its connection.
-struct Line {
+struct Sender {
     shared: Arc<Shared>,
     aim: Aim,
     address: SocketAddr,
@@ -212,7 +212,7 @@ struct Line {
     is_over: bool,
 }
 
-impl Line {
+impl Sender {
     fn new(shared: &Arc<Shared>, aim: &Aim, address: SocketAddr) -> Self {
         Self { shared: shared.clone(), aim: aim.clone(), address, connection: None, is_over: false }
     }
@@ -271,13 +271,13 @@ impl Line {
     }
 }
 
-async fn upgrade(mut line: Line, n: usize) {
-    let shared = line.shared.clone();
-    while line.goes_on() {
-        let draft = line.aim.signer.draft("POST", UPGRADE, &upgrade_body(n));
+async fn upgrade(mut sender: Sender, n: usize) {
+    let shared = sender.shared.clone();
+    while sender.goes_on() {
+        let draft = sender.aim.signer.draft("POST", UPGRADE, &upgrade_body(n));
         shared.in_flight.fetch_add(1, Ordering::SeqCst);
         shared.moved.notify_waiters();
-        let ended = line.send(&draft).await;
+        let ended = sender.send(&draft).await;
         match ended {
             Ended::Open => shared.look(|sent| sent.unanswered.push(draft)),
             Ended::Declined => shared.look(|sent| sent.declined.push(draft)),
@@ -289,7 +289,7 @@ async fn upgrade(mut line: Line, n: usize) {
             }
             Ended::Refused => {}
         }
-        if !line.is_over {
+        if !sender.is_over {
             shared.in_flight.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -297,32 +297,32 @@ async fn upgrade(mut line: Line, n: usize) {
     shared.moved.notify_waiters();
 }
 
-async fn query(mut line: Line) {
-    while line.goes_on() {
-        let draft = line.aim.signer.draft("GET", &query_target(&line.aim.order), b"");
-        if let Ended::Done(_) = line.send(&draft).await {
-            line.shared.look(|sent| sent.queries.push(draft));
+async fn query(mut sender: Sender) {
+    while sender.goes_on() {
+        let draft = sender.aim.signer.draft("GET", &query_target(&sender.aim.order), b"");
+        if let Ended::Done(_) = sender.send(&draft).await {
+            sender.shared.look(|sent| sent.queries.push(draft));
         }
     }
 }
 
-async fn emit(mut line: Line, n: usize) {
+async fn emit(mut sender: Sender, n: usize) {
     // Of this load alone, also where others were before it.
     let own = fresh_nonce();
     for count in 0.. {
-        if !line.goes_on() {
+        if !sender.goes_on() {
             return;
         }
         let chain = n + count / CHAIN;
-        let Some(client_id) = line.aim.clients.get(chain % line.aim.clients.len().max(1)) else { return };
+        let Some(client_id) = sender.aim.clients.get(chain % sender.aim.clients.len().max(1)) else { return };
         let body = json!({
             "client_id": client_id, "bizType": "TRANSFER_ADDRESS", "bizId": format!("{n}-{chain}-{own}"), "bizStatus": "SUCCESS",
             "data": {"merchantTradeNo": format!("t-{n}-{count}")},
         });
-        let draft = line.aim.access.draft("POST", "/operator/v1/events", Some(&body));
-        if let Ended::Done(answer) = line.send(&draft).await {
+        let draft = sender.aim.access.draft("POST", "/operator/v1/events", Some(&body));
+        if let Ended::Done(answer) = sender.send(&draft).await {
             let id = answer.json()["event_id"].as_str().unwrap_or_default().to_owned();
-            line.shared.look(|sent| sent.events.push(id));
+            sender.shared.look(|sent| sent.events.push(id));
         }
     }
 }

@@ -121,7 +121,7 @@ fn edge(world: &World, budget: Budget) -> (Edge, Heard, countersign::log::LogGua
         limits: IntakeLimits::default(),
         sources: Sources::default(),
         budget,
-        throng: Arc::default(),
+        request_limit: Arc::default(),
     };
     (Edge::new(world.running.app.clone(), settings, log).expect("a prefix"), heard, guard)
 }

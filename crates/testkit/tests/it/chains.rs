@@ -6,8 +6,10 @@ use countersign::app::audit_chain::{Verified, verify_named};
 use countersign::clock::Clock;
 use countersign::config::{Config, Optional};
 use countersign::run::chain::begin;
-use countersign::run::fixed::Settings;
-use countersign::run::{Machine, close_store, fixed, initialise, open_app, postgres_options, prepare, recover};
+use countersign::run::deployment_settings::Settings;
+use countersign::run::{
+    Machine, close_store, deployment_settings, initialise, open_app, postgres_options, prepare, recover,
+};
 use countersign_store::nodes::{NodeId, Stage, Tend, Who};
 use countersign_store::testing::{Database, Tampering};
 use countersign_store::{PostgresStore, Store as _};
@@ -143,7 +145,9 @@ async fn a_command_that_reads_the_log_changes_no_schema_and_needs_no_folder_for_
     assert!(said.contains("nowhere"), "{said}");
     let named = Config { master_key_file: Optional(Some(key)), ..nowhere };
     let machine = Machine::open(&named).await.expect("nothing of a folder is needed");
-    fixed::compare_key(&named, &machine.vault, &Settings::Of(&machine.store)).await.expect("it is the key");
+    deployment_settings::compare_key(&named, &machine.vault, &Settings::Of(&machine.store))
+        .await
+        .expect("it is the key");
     machine.close(Ok(())).expect("it closes");
     assert!(!named.data.exists());
 

@@ -5,7 +5,7 @@ use countersign_testkit::backing::{Backing, StoreKind};
 use countersign_testkit::process::Deployment;
 use countersign_testkit::world::World;
 
-use crate::operator::house::House;
+use crate::operator::listener::House;
 
 /// The kind of store under an application.
 fn kind_of(store: &AnyStore) -> StoreKind {

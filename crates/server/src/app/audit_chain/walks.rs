@@ -40,7 +40,7 @@ struct Parked {
 
 /// What a call asks for.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct VerifyRequest {
     /// Heads that were kept elsewhere.
     pub heads: Vec<KeptHead>,
     /// Whether the next call brings more of them, so that nothing is walked over yet.
@@ -53,7 +53,7 @@ pub struct Asked {
 
 impl Walks {
     /// Walks on, or begins.
-    pub async fn verify(&self, app: &App, asked: Asked) -> Result<Verified, AppError> {
+    pub async fn verify(&self, app: &App, asked: VerifyRequest) -> Result<Verified, AppError> {
         let Ok(mut parked) = timeout(TURN_TIME_MAX, self.0.lock()).await else { return Err(waited()) };
         let now = Instant::now();
         parked.retain(|walk| now.duration_since(walk.since) < KEPT_FOR);

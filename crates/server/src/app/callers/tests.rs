@@ -137,14 +137,14 @@ async fn after_a_start_it_is_learnt_which_applications_there_are() {
     initialise(&config).await.expect("is made");
     let app = open_app(&config, Clock::System, None).await.expect("opens");
     let client_id = application(&app, "till", None).await;
-    assert!(app.callers.there.has(&client_id), "it was made here");
+    assert!(app.callers.existing.has(&client_id), "it was made here");
     close_store(&app.store).expect("closes");
     let mut again = open_app(&config, Clock::System, None).await.expect("opens again");
-    assert!(!again.callers.there.has(&client_id));
+    assert!(!again.callers.existing.has(&client_id));
     again.look_up_beside().await.expect("reads");
-    assert!(again.callers.there.has(&client_id) && !again.callers.there.has("app_nobody"));
+    assert!(again.callers.existing.has(&client_id) && !again.callers.existing.has("app_nobody"));
     // A look at the directory went back: whatever was made on another node may have been missed.
-    again.callers.there = There::default();
+    again.callers.existing = ExistingClients::default();
     again.look_up_beside().await.expect("reads");
     again.callers.forget_all();
     again.look_up_beside().await.expect("reads again, and waits for nobody");

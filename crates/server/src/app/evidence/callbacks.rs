@@ -19,8 +19,8 @@ use crate::evidence::{At, Attempt, CALLBACKS_MAX, Callback, Entry, Octets, Wire}
 /// Events that are read at a time; only their ids are kept.
 const PAGE: u32 = 20;
 
-/// Which callbacks there are.
-pub(super) struct Told {
+/// Which callbacks there are still.
+pub(super) struct KeptCallbacks {
     /// The first one's number among those of the order; none: there is none.
     first: Option<i64>,
     /// In the order of their writing.
@@ -28,16 +28,16 @@ pub(super) struct Told {
 }
 
 /// The events about an order that are kept.
-pub(super) async fn list(app: &App, row: &PaymentOrderRow) -> Result<Told, AppError> {
+pub(super) async fn list(app: &App, row: &PaymentOrderRow) -> Result<KeptCallbacks, AppError> {
     let biz_id = row.order.prepay_id.to_string();
-    let mut told = Told { first: None, events: Vec::new() };
+    let mut kept = KeptCallbacks { first: None, events: Vec::new() };
     let mut after = None;
     loop {
         let filter = EventFilter { client_id: Some(row.client_id.clone()), biz_id: Some(biz_id.clone()), state: None };
         let page = app.store.events(filter, Cursor { after, limit: PAGE }, LOOKED_MAX).await?;
-        told.first = page.events.last().map(|last| last.sequence).or(told.first);
-        told.events.extend(page.events.iter().map(|event| event.event_id));
-        if told.events.len() > CALLBACKS_MAX {
+        kept.first = page.events.last().map(|last| last.sequence).or(kept.first);
+        kept.events.extend(page.events.iter().map(|event| event.event_id));
+        if kept.events.len() > CALLBACKS_MAX {
             let more = format!("has more than {CALLBACKS_MAX} callbacks, which no file of evidence holds");
             let why = of_field("prepay_id", more);
             return Err(AppError::InvalidParameter(why));
@@ -45,11 +45,11 @@ pub(super) async fn list(app: &App, row: &PaymentOrderRow) -> Result<Told, AppEr
         let Some(next) = page.next else { break };
         after = Some(next);
     }
-    told.events.reverse();
-    Ok(told)
+    kept.events.reverse();
+    Ok(kept)
 }
 
-impl Told {
+impl KeptCallbacks {
     /// Callbacks that are no longer kept: the first ones go first. Where none is left, each move had one, and there may have been more.
     pub(super) fn freed(&self, of: &Snapshot) -> Option<Entry> {
         let moved = i64::try_from(of.moves.len()).unwrap_or(i64::MAX);

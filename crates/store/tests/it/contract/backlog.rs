@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
-use countersign_store::backlog::{Backlog, Backlogs as _, DeadRow, Waiting};
+use countersign_store::backlog::{Backlog, Backlogs as _, DeadRow, NodeBacklog};
 use countersign_store::batch::Write;
 use countersign_store::contract::{Cursor, EventRow};
 use countersign_store::{AnyStore, Store as _};
@@ -69,7 +69,7 @@ pub async fn what_is_open_and_what_is_dead_is_counted_up_to_a_bound(store: Any) 
 
 pub async fn what_is_pending_and_dead_of_all_is_counted_up_to_a_bound(store: Any) {
     let count = async |lanes, most| store.waiting(lanes, most).await.expect("reads");
-    assert_eq!(count(LaneSet::ALL, 9).await, Waiting::default());
+    assert_eq!(count(LaneSet::ALL, 9).await, NodeBacklog::default());
     for no in 1..=5 {
         write(&store, no, 10 * no).await;
     }
@@ -81,7 +81,7 @@ pub async fn what_is_pending_and_dead_of_all_is_counted_up_to_a_bound(store: Any
     let other =
         EventRow { tenant: OTHER_TENANT, application: OTHER_APP, client_id: "app_two".to_owned(), ..event(6, "b6") };
     commit(&*store, vec![enqueue(other)]).await;
-    let all = Waiting { pending: 3, oldest_pending: Some(at(20)), dead: 1 };
+    let all = NodeBacklog { pending: 3, oldest_pending: Some(at(20)), dead: 1 };
     assert_eq!(count(LaneSet::ALL, 9).await, all, "of every tenant");
     dies(&store, 7, failed).await;
     let bound = count(LaneSet::ALL, 1).await;

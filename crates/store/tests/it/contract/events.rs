@@ -8,7 +8,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_store::batch::{Batch, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Guard, Key, Write};
 use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow, Portion, TurningRow};
-use countersign_store::pulled::PULLED_BYTES_MAX;
+use countersign_store::own_events::OWN_EVENTS_BYTES_MAX;
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -303,15 +303,15 @@ pub async fn a_merchant_pulls_events_in_order(store: Any) {
 
 pub async fn a_pulled_page_ends_where_it_is_large_enough(store: Any) {
     let large = |no, bytes: usize| enqueue(EventRow { data: "x".repeat(bytes), ..event(no, "a") });
-    let third = PULLED_BYTES_MAX / 3;
-    for (no, bytes) in [(1, PULLED_BYTES_MAX * 2), (2, third), (3, third), (4, third), (5, third), (6, 1)] {
+    let third = OWN_EVENTS_BYTES_MAX / 3;
+    for (no, bytes) in [(1, OWN_EVENTS_BYTES_MAX * 2), (2, third), (3, third), (4, third), (5, third), (6, 1)] {
         commit(&*store, vec![large(no, bytes)]).await;
     }
     let pull = async |after, limit| {
         let rows = store.events_after(TENANT, APP, after, limit).await.expect("reads");
         rows.into_iter().map(|e| (e.seq, e.data.len())).collect::<Vec<_>>()
     };
-    assert_eq!(pull(0, 9).await, [(1, PULLED_BYTES_MAX * 2)], "one at least");
+    assert_eq!(pull(0, 9).await, [(1, OWN_EVENTS_BYTES_MAX * 2)], "one at least");
     assert_eq!(pull(1, 9).await, [(2, third), (3, third), (4, third)], "the one that passes the bound is the last");
     assert_eq!(pull(1, 2).await, [(2, third), (3, third)]);
     assert_eq!(pull(4, 9).await, [(5, third), (6, 1)]);

@@ -76,7 +76,7 @@ pub async fn panic_here() -> Result<()> {
         limits: IntakeLimits::default(),
         sources: Sources::default(),
         budget: Budget::default(),
-        throng: Arc::default(),
+        request_limit: Arc::default(),
     };
     let edge = Edge::new(world.running.app.clone(), settings, sink)?;
     for _ in 0..SECRETS {

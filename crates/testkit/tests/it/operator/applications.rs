@@ -4,7 +4,7 @@ use countersign::dispatch::egress::Egress;
 use countersign_domain::time::UnixMillis;
 use serde_json::json;
 
-use super::house::{House, START, all_pages};
+use super::listener::{House, START, all_pages};
 
 #[tokio::test]
 async fn an_application_is_made_for_every_kind_of_merchant() {

@@ -3,7 +3,7 @@
 use countersign_store::contract::Role;
 use serde_json::{Value, json};
 
-use super::house::{House, request_by};
+use super::listener::{House, request_by};
 
 /// The lines about the switch, newest first: who, what, before, after.
 async fn turns(house: &House) -> Vec<Value> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_store::contract::Role;
 use serde_json::{Value, json};
 
-use super::house::{DAY_MS, House, request_by};
+use super::listener::{DAY_MS, House, request_by};
 
 #[tokio::test]
 async fn the_same_call_again_gives_the_first_answer_with_its_secret_null() {
@@ -116,7 +116,7 @@ async fn every_change_is_in_the_audit_log_with_who_when_and_from_where_and_no_se
     let house = House::open().await;
     let mut shown = Vec::new();
     let mut expected = Vec::new();
-    let mut did = |answer: &super::house::Answer, action: &'static str| {
+    let mut did = |answer: &super::listener::Answer, action: &'static str| {
         expected.push((answer.headers["x-service-request-id"].clone(), action));
         house.app.clock.advance_ms(1);
         for name in ["payment_api_secret", "token"] {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::house::{House, all_pages};
+use super::listener::{House, all_pages};
 
 fn order() -> Value {
     json!({

@@ -4,7 +4,7 @@ use countersign::app::delivery::DELIVERY_HELD;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::json;
 
-use super::house::House;
+use super::listener::House;
 
 #[tokio::test]
 async fn a_node_that_shares_its_database_with_nobody_is_listed_alone() {

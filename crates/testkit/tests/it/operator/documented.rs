@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use countersign::operator::BASE;
 use serde_json::{Map, Value, json};
 
-use super::house::House;
+use super::listener::House;
 
 /// A call that takes a body: method and path as in the document, the path that is called, and a body that is taken.
 struct Call {

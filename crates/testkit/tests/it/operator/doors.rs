@@ -8,7 +8,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::contract::Role;
 use serde_json::json;
 
-use super::house::{House, START, request_by};
+use super::listener::{House, START, request_by};
 
 /// A door's path with something in the place of each name.
 fn path(template: &str) -> String {

@@ -10,7 +10,7 @@ use countersign_store::contract::AttemptRow;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
-use super::house::House;
+use super::listener::House;
 
 const URL: &str = "https://shop.example/callbacks";
 

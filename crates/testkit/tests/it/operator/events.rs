@@ -10,7 +10,7 @@ use countersign_store::contract::AttemptRow;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
-use super::house::{House, START, all_pages};
+use super::listener::{House, START, all_pages};
 
 const URL: &str = "https://example.com/callback";
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::house::{House, all_pages};
+use super::listener::{House, all_pages};
 
 #[tokio::test]
 async fn an_institution_is_made_with_its_base_rate_digit_for_digit() {

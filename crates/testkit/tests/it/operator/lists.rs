@@ -9,7 +9,7 @@ use countersign::operator::BASE;
 use countersign_store::Store as _;
 use serde_json::{Value, json};
 
-use super::house::{Answer, House, START, all_pages};
+use super::listener::{Answer, House, START, all_pages};
 use super::payment_orders::made;
 use super::{records, repeats};
 

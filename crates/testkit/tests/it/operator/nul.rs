@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::house::House;
+use super::listener::House;
 
 /// A whole body and its fields that are texts, one after the other with U+0000 in it.
 async fn each_text(house: &House, method: &str, path: &str, body: &Value) {

@@ -10,7 +10,7 @@ use countersign_store::contract::ClaimKey;
 use countersign_store::payment_order::Received;
 use serde_json::{Value, json};
 
-use super::house::{House, START, all_pages};
+use super::listener::{House, START, all_pages};
 
 /// Makes an order of a merchant as its application would; its number.
 pub async fn made(house: &House, by: (&str, &str), trade_no: &str, of: &str) -> String {

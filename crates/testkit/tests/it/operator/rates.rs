@@ -3,7 +3,7 @@
 use countersign::app::rates;
 use serde_json::{Value, json};
 
-use super::house::{Answer, House};
+use super::listener::{Answer, House};
 
 async fn put(house: &House, pair: &str, body: Value) -> Answer {
     house.send(house.request("PUT", &format!("/rates/{pair}"), Some(&body.to_string()), &[])).await
@@ -73,7 +73,7 @@ async fn rates_are_listed_by_pair_in_pages() {
     for pair in ["GT_USDT", "BTC_USDT", "GT_BTC"] {
         put(&house, pair, json!({"rate": 2})).await.ok();
     }
-    let listed = super::house::all_pages(&house, "/rates", 2).await;
+    let listed = super::listener::all_pages(&house, "/rates", 2).await;
     let pairs: Vec<&Value> = listed.iter().map(|rate| &rate["pair"]).collect();
     assert_eq!(pairs, ["BTC_USDT", "GT_BTC", "GT_USDT"]);
 }

@@ -9,7 +9,7 @@ use countersign_store::contract::ClaimKey;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
-use super::house::{House, START, all_pages};
+use super::listener::{House, START, all_pages};
 
 /// An upgrade as an institution's application would make it.
 pub async fn upgrade(house: &House, nonce: &str, effective_at: i64, due_at: Option<i64>) {

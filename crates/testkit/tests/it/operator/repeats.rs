@@ -11,7 +11,7 @@ use countersign_store::contract::AttemptRow;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
-use super::house::{Answer, DAY_MS, House};
+use super::listener::{Answer, DAY_MS, House};
 use super::payment_orders::made;
 
 /// What is POST for its body's sake, and changes nothing: again is again.

@@ -12,7 +12,7 @@ use countersign_store::contract::AttemptRow;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
-use super::house::{DAY_MS, House};
+use super::listener::{DAY_MS, House};
 
 const URL: &str = "https://shop.example/callbacks";
 

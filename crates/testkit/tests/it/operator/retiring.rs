@@ -3,7 +3,7 @@
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
-use super::house::{DAY_MS, House};
+use super::listener::{DAY_MS, House};
 
 const HOUR_MS: i64 = 3_600_000;
 

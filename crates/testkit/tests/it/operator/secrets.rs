@@ -5,7 +5,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use serde_json::{Value, json};
 
-use super::house::{DAY_MS, House, START};
+use super::listener::{DAY_MS, House, START};
 
 async fn secrets(house: &House, client_id: &str) -> Vec<Value> {
     let page = house.get(&format!("/applications/{client_id}/secrets")).await.ok().json();

@@ -12,7 +12,7 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::house::{DAY_MS, House, START};
+use super::listener::{DAY_MS, House, START};
 use super::payment_orders::made_in;
 
 /// Makes a rule of a sub-account, in force at once.

@@ -5,7 +5,7 @@ use countersign_store::Store as _;
 use countersign_store::contract::Role;
 use serde_json::{Value, json};
 
-use super::house::{DAY_MS, House, all_pages, request_by};
+use super::listener::{DAY_MS, House, all_pages, request_by};
 
 #[tokio::test]
 async fn tokens_are_listed_page_by_page_without_the_token_and_with_their_state() {
@@ -54,13 +54,13 @@ async fn a_tokens_last_use_is_told_at_once_and_kept() {
     assert_eq!(house.send(told(&house)).await.ok().json()["last_used_at"], "2026-01-01T00:00:06.000Z");
     assert_eq!(row().await.last_used_at, None, "nothing is written on the way of an answer");
     uses::note(&house.app).await.expect("is noted");
-    assert_eq!(row().await.last_used_at.map(|at| at.0 - super::house::START.0), Some(6_000));
+    assert_eq!(row().await.last_used_at.map(|at| at.0 - super::listener::START.0), Some(6_000));
     house.app.clock.advance_ms(1_000);
     house.send(request_by(&token, "GET", "/merchants", None, &[])).await.ok();
     uses::note(&house.app).await.expect("is noted");
     let noted = row().await.last_used_at;
-    assert_eq!(noted.map(|at| at.0 - super::house::START.0), Some(6_000), "at most once a minute");
+    assert_eq!(noted.map(|at| at.0 - super::listener::START.0), Some(6_000), "at most once a minute");
     house.app.clock.advance_ms(60_000);
     uses::note(&house.app).await.expect("is noted");
-    assert_eq!(row().await.last_used_at.map(|at| at.0 - super::house::START.0), Some(7_000));
+    assert_eq!(row().await.last_used_at.map(|at| at.0 - super::listener::START.0), Some(7_000));
 }

@@ -8,7 +8,7 @@ use countersign::app::master_key::MASTER_KEY_ID;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
-use super::house::{Answer, House};
+use super::listener::{Answer, House};
 
 async fn open(house: &House, path: &str) -> Answer {
     house.send(Request::builder().uri(path).header("host", "localhost").body(Body::empty()).expect("a request")).await

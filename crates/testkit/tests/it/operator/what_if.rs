@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::house::{Answer, DAY_MS, House};
+use super::listener::{Answer, DAY_MS, House};
 use super::statements::{bank, paid, rule};
 
 const NDJSON: (&str, &str) = ("accept", "application/x-ndjson");

@@ -23,7 +23,7 @@ const WANTED_MAX: usize = 256;
 
 /// ClientIds that were seen in the store, by keyed hashes. One that is not there for all that costs a look-up.
 #[derive(Debug, Default)]
-pub(super) struct There {
+pub(super) struct ExistingClients {
     hasher: RandomState,
     hashes: RwLock<HashSet<u64>>,
     /// Whether all that were there at some moment since have been read.
@@ -32,7 +32,7 @@ pub(super) struct There {
     rung: Notify,
 }
 
-impl There {
+impl ExistingClients {
     pub(super) fn has(&self, client_id: &str) -> bool {
         self.hashes.read().unwrap_or_else(PoisonError::into_inner).contains(&self.hasher.hash_one(client_id))
     }
@@ -69,18 +69,18 @@ impl App {
     /// Reads which applications there are. Those that are made later are noted as they are made, here or on another node.
     async fn learn_applications(&self) -> Result<(), StoreError> {
         // Before the first look: what is made unheard of meanwhile asks for another one.
-        self.callers.there.is_learnt.store(true, Ordering::Release);
+        self.callers.existing.is_learnt.store(true, Ordering::Release);
         let mut after = None;
         loop {
             let page = self
                 .store
                 .applications(Asker::Server, ApplicationFilter::default(), Cursor { after, limit: PAGE })
                 .await;
-            let page = page.inspect_err(|_| self.callers.there.is_learnt.store(false, Ordering::Release))?;
+            let page = page.inspect_err(|_| self.callers.existing.is_learnt.store(false, Ordering::Release))?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.application.no.0);
             for view in &page {
-                self.callers.there.add(&view.application.client_id);
+                self.callers.existing.add(&view.application.client_id);
             }
         }
     }
@@ -88,12 +88,12 @@ impl App {
     /// Learns which applications there are, where that is called for. Else waits until somebody is to be looked up beside, and does it for all who
     /// are. An error: they could not be learnt.
     pub async fn look_up_beside(&self) -> Result<(), StoreError> {
-        let there = &self.callers.there;
-        if !there.is_learnt.load(Ordering::Acquire) {
+        let existing = &self.callers.existing;
+        if !existing.is_learnt.load(Ordering::Acquire) {
             return self.learn_applications().await;
         }
-        there.rung.notified().await;
-        let wanted = std::mem::take(&mut *there.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+        existing.rung.notified().await;
+        let wanted = std::mem::take(&mut *existing.wanted.lock().unwrap_or_else(PoisonError::into_inner));
         for client_id in wanted {
             if let Err(error) = self.known_application(&client_id).await {
                 tracing::debug!(%error, "An application could not be looked up beside");

@@ -3,31 +3,31 @@
 use crate::contract::EventRow;
 
 /// How much bodies and data of a page come to before it ends: the event that passes it is the last one.
-pub const PULLED_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub const OWN_EVENTS_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A page that is read event by event.
 #[derive(Debug, Default)]
-pub(crate) struct Pulled {
+pub(crate) struct OwnEventsPage {
     events: Vec<EventRow>,
     bytes: usize,
 }
 
-impl Pulled {
+impl OwnEventsPage {
     /// The first of these, as far as a page goes.
     pub(crate) fn first(events: impl Iterator<Item = EventRow>) -> impl Iterator<Item = EventRow> {
-        let mut pulled = Self::default();
+        let mut page = Self::default();
         for event in events {
-            if !pulled.has_room() {
+            if !page.has_room() {
                 break;
             }
-            pulled.push(event);
+            page.push(event);
         }
-        pulled.events().into_iter()
+        page.events().into_iter()
     }
 
     /// Whether another one belongs to it.
     pub(crate) const fn has_room(&self) -> bool {
-        self.bytes < PULLED_BYTES_MAX
+        self.bytes < OWN_EVENTS_BYTES_MAX
     }
 
     pub(crate) fn push(&mut self, event: EventRow) {

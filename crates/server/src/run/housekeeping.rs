@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::housekeeping_is_due;
-use crate::app::{App, forgotten, operators, trouble};
+use crate::app::{App, forgotten_nonces, operators, trouble};
 
 /// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
 const NONCE_MARGIN_MS: i64 = 5_000;
@@ -21,10 +21,10 @@ const LEARN_AGAIN: Duration = Duration::from_secs(1);
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// Until the end: forgets nonces that no request can carry any more, and old answers.
-pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
-    let mut said = tell(&app, None);
+pub(super) async fn forget_what_is_old(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    let mut said = warn_if_all_are_refused(&app, None);
     while housekeeping_is_due(&mut ended).await {
-        said = tell(&app, said);
+        said = warn_if_all_are_refused(&app, said);
         forget_nonces(&app).await;
         if let Err(error) = operators::forget_answers(&app).await {
             app.trouble.met(&format!("old answers to idempotency keys could not be forgotten: {error}"));
@@ -33,7 +33,7 @@ pub(super) async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
 }
 
 /// Until the end: learns which applications there are, and now and then looks up those who sign from an address that is over its budget.
-pub(super) async fn look_up(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+pub(super) async fn look_up_callers(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     loop {
         let done = tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
@@ -47,11 +47,11 @@ pub(super) async fn look_up(app: Arc<App>, mut ended: watch::Receiver<bool>) {
 }
 
 /// Says now and then that every request is refused. When it was said last.
-fn tell(app: &App, said: Option<Instant>) -> Option<Instant> {
+fn warn_if_all_are_refused(app: &App, said: Option<Instant>) -> Option<Instant> {
     if said.is_some_and(|at| at.elapsed() < SAID_EVERY) {
         return said;
     }
-    let why = forgotten::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms)?;
+    let why = forgotten_nonces::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms)?;
     tracing::error!("This node is not ready: {why}");
     Some(Instant::now())
 }
@@ -120,7 +120,7 @@ mod tests {
         app.clock.advance_ms(WEEK_MS);
         forget_nonces(&app).await;
         app.clock.advance_ms(-WEEK_MS);
-        assert_eq!(forgotten::trouble(&app.store, now, TOLERANCE_MS), None);
+        assert_eq!(forgotten_nonces::trouble(&app.store, now, TOLERANCE_MS), None);
         let AnyStore::Sqlite(store) = &app.store else { panic!("it is in a file") };
         assert_eq!(store.horizon(), now, "what was used is forgotten, and refused for its timestamp");
 
@@ -131,12 +131,16 @@ mod tests {
         use_one("c", app.clock.now()).await;
         forget_nonces(&app).await;
         app.clock.advance_ms(-WEEK_MS - 60_000);
-        let told = forgotten::trouble(&app.store, now, TOLERANCE_MS).expect("every request is too old");
+        let told = forgotten_nonces::trouble(&app.store, now, TOLERANCE_MS).expect("every request is too old");
         assert!(told.contains("every signed request is refused") && told.contains("docs/RUNBOOK.md"), "{told}");
-        assert_eq!(forgotten::refused_through(&app.store, now, TOLERANCE_MS), Some(now.plus_ms(WEEK_MS)));
-        assert!(tell(&app, None).is_some(), "the log says so");
-        assert_eq!(forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 60_000), TOLERANCE_MS), None, "it passes soon");
-        let hour = forgotten::trouble(&app.store, now.plus_ms(WEEK_MS - 3_600_000), 3_600_000);
+        assert_eq!(forgotten_nonces::refused_through(&app.store, now, TOLERANCE_MS), Some(now.plus_ms(WEEK_MS)));
+        assert!(warn_if_all_are_refused(&app, None).is_some(), "the log says so");
+        assert_eq!(
+            forgotten_nonces::trouble(&app.store, now.plus_ms(WEEK_MS - 60_000), TOLERANCE_MS),
+            None,
+            "it passes soon"
+        );
+        let hour = forgotten_nonces::trouble(&app.store, now.plus_ms(WEEK_MS - 3_600_000), 3_600_000);
         assert_eq!(hour, None, "so it is after a restore with such a tolerance");
     }
 
@@ -161,9 +165,9 @@ mod tests {
         app.store.settle(claim).await.expect("answers");
         forget_nonces(&app).await;
         assert_eq!(store.horizon(), stamped_at, "and no farther than what was");
-        assert_eq!(forgotten::trouble(&app.store, app.clock.now(), TOLERANCE_MS), None);
+        assert_eq!(forgotten_nonces::trouble(&app.store, app.clock.now(), TOLERANCE_MS), None);
         // The clock goes back by an hour.
-        let told = forgotten::trouble(&app.store, stamped_at.plus_ms(-3_600_000), TOLERANCE_MS)
+        let told = forgotten_nonces::trouble(&app.store, stamped_at.plus_ms(-3_600_000), TOLERANCE_MS)
             .expect("every request is too old");
         assert!(told.contains("every signed request is refused"), "{told}");
     }

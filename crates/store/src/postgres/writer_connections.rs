@@ -24,7 +24,7 @@ struct Owing {
 
 /// One writer's way to the database.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct WriterConnections {
     dial: Arc<Dial>,
     /// Prepared with each connection.
     statements: &'static [Sql],
@@ -34,7 +34,7 @@ pub(super) struct Line {
     made: u64,
 }
 
-impl Line {
+impl WriterConnections {
     pub(super) const fn new(dial: Arc<Dial>, statements: &'static [Sql]) -> Self {
         Self { dial, statements, kept: None, owing: Vec::new(), made: 0 }
     }
@@ -133,22 +133,22 @@ mod tests {
     async fn what_was_given_up_on_is_not_waited_for_once_its_host_has_answered_a_commit() {
         let database = Database::new().await;
         let dial = Arc::new(Dial::new(&database.url(), None).expect("an address"));
-        let mut line = Line::new(dial.clone(), &[]);
+        let mut connections = WriterConnections::new(dial.clone(), &[]);
         for lost in 1..=3 {
             let session = dial.session_elsewhere(&[]).await.expect("a server");
             // It owes an answer when it is given up on, and would for longer than this test takes.
             let asked = session.client().batch_execute("SELECT pg_sleep(600)");
             assert!(timeout(Duration::from_millis(20), asked).await.is_err(), "it sleeps");
-            line.give_up(session);
-            assert_eq!(line.shunned(), vec![0; lost]);
+            connections.give_up(session);
+            assert_eq!(connections.shunned(), vec![0; lost]);
         }
-        assert_eq!(line.patience(0), line.limits().shun() * 4);
+        assert_eq!(connections.patience(0), connections.limits().shun() * 4);
         // That one is there says nothing yet; that it has answered a commit does.
-        line.keep(dial.session_elsewhere(&[]).await.expect("a server"));
-        assert_eq!(line.shunned().len(), 3);
-        let session = line.open().await.expect("it was kept");
-        line.proved(session);
-        assert_eq!((line.owing.len(), line.shunned()), (0, Vec::new()));
-        assert!(line.kept.is_some());
+        connections.keep(dial.session_elsewhere(&[]).await.expect("a server"));
+        assert_eq!(connections.shunned().len(), 3);
+        let session = connections.open().await.expect("it was kept");
+        connections.proved(session);
+        assert_eq!((connections.owing.len(), connections.shunned()), (0, Vec::new()));
+        assert!(connections.kept.is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The parts of a running server, each a task. One that panics takes the process with it: the others would serve on without it and nobody
+//! The tasks that a running server is made of. One that panics takes the process with it: the others would serve on without it and nobody
 //! would notice, as where callbacks do not go out any more. Whoever supervises the process starts it again, and a start goes on from the store.
 
 use std::future::Future;
@@ -6,14 +6,14 @@ use std::future::Future;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The parts, and whether one of them has broken.
+/// The tasks, and whether one of them has broken.
 #[derive(Debug)]
-pub(super) struct Parts {
-    tasks: Vec<JoinHandle<()>>,
+pub(super) struct ServerTasks {
+    handles: Vec<JoinHandle<()>>,
     broken: watch::Sender<Option<&'static str>>,
 }
 
-/// Lies in a part's task; a panic that passes it is told.
+/// Lies in a task; a panic that passes it is told.
 struct Alarm {
     name: &'static str,
     broken: watch::Sender<Option<&'static str>>,
@@ -27,17 +27,17 @@ impl Drop for Alarm {
     }
 }
 
-impl Parts {
+impl ServerTasks {
     pub(super) fn new() -> Self {
-        Self { tasks: Vec::new(), broken: watch::Sender::new(None) }
+        Self { handles: Vec::new(), broken: watch::Sender::new(None) }
     }
 
     /// Starts one; it may end when it has nothing more to do.
-    pub(super) fn start(&mut self, name: &'static str, part: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn start(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let alarm = Alarm { name, broken: self.broken.clone() };
-        self.tasks.push(tokio::spawn(async move {
+        self.handles.push(tokio::spawn(async move {
             let _alarm = alarm;
-            part.await;
+            task.await;
         }));
     }
 
@@ -51,8 +51,8 @@ impl Parts {
         }
     }
 
-    pub(super) fn into_tasks(self) -> Vec<JoinHandle<()>> {
-        self.tasks
+    pub(super) fn into_handles(self) -> Vec<JoinHandle<()>> {
+        self.handles
     }
 }
 
@@ -62,18 +62,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_part_that_panics_is_named_and_one_that_ends_is_not() {
-        let mut parts = Parts::new();
-        parts.start("one that has nothing to do", async {});
+        let mut tasks = ServerTasks::new();
+        tasks.start("one that has nothing to do", async {});
         let (go, may_go) = tokio::sync::oneshot::channel::<()>();
-        parts.start("one that breaks", async {
+        tasks.start("one that breaks", async {
             let _told = may_go.await;
             panic!("as by a fault of ours");
         });
         tokio::task::yield_now().await;
-        assert!(parts.broken.borrow().is_none(), "it has ended, and that is fine");
+        assert!(tasks.broken.borrow().is_none(), "it has ended, and that is fine");
         drop(go);
-        assert_eq!(parts.broken().await, "one that breaks");
-        let [ended, broke] = &mut parts.into_tasks()[..] else { panic!("two") };
+        assert_eq!(tasks.broken().await, "one that breaks");
+        let [ended, broke] = &mut tasks.into_handles()[..] else { panic!("two") };
         assert!(ended.await.is_ok() && broke.await.is_err());
     }
 }

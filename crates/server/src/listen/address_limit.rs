@@ -13,7 +13,7 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// The places of each address. By default nobody is counted.
 #[derive(Debug, Default)]
-pub struct Crowd {
+pub struct AddressLimit {
     /// Most of one address; 0 is no limit.
     most: usize,
     /// Who is not counted: proxies, which carry everybody's.
@@ -46,11 +46,11 @@ impl Refusals {
 /// A place. Given back when it is dropped.
 #[derive(Debug)]
 pub struct Place {
-    crowd: Arc<Crowd>,
+    limit: Arc<AddressLimit>,
     block: Option<u128>,
 }
 
-impl Crowd {
+impl AddressLimit {
     /// At most `most` places for one address, 0 for no limit, but for those of `exempt` networks and, unless
     /// `count_loopback`, of this machine. Of IPv6 a block of 64 bits counts as one address.
     pub fn new(most: usize, exempt: Vec<Network>, count_loopback: bool) -> Self {
@@ -69,7 +69,7 @@ impl Crowd {
             && (self.count_loopback || !peer.is_loopback())
             && !self.exempt.iter().any(|network| network.contains(peer));
         if !is_counted {
-            return Some(Place { crowd: self.clone(), block: None });
+            return Some(Place { limit: self.clone(), block: None });
         }
         let block = block_of(peer);
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,14 +78,14 @@ impl Crowd {
             return None;
         }
         *count += 1;
-        Some(Place { crowd: self.clone(), block: Some(block) })
+        Some(Place { limit: self.clone(), block: Some(block) })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(block) = self.block else { return };
-        let mut present = self.crowd.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.limit.present.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = present.get_mut(&block) {
             *count -= 1;
             if *count == 0 {
@@ -99,44 +99,44 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn crowd(count_loopback: bool) -> Arc<Crowd> {
+    fn limit(count_loopback: bool) -> Arc<AddressLimit> {
         let proxies = vec![Network::parse("10.0.0.0/8").expect("a network")];
-        Arc::new(Crowd::new(2, proxies, count_loopback))
+        Arc::new(AddressLimit::new(2, proxies, count_loopback))
     }
 
-    fn enter(crowd: &Arc<Crowd>, peer: &str) -> Option<Place> {
-        crowd.enter(peer.parse().expect("an address"))
+    fn enter(limit: &Arc<AddressLimit>, peer: &str) -> Option<Place> {
+        limit.enter(peer.parse().expect("an address"))
     }
 
     #[test]
     fn an_address_has_its_share_of_connections_and_gets_a_place_back_when_one_ends() {
-        let crowd = crowd(false);
-        let (first, second) = (enter(&crowd, "192.0.2.1"), enter(&crowd, "::ffff:192.0.2.1"));
+        let limit = limit(false);
+        let (first, second) = (enter(&limit, "192.0.2.1"), enter(&limit, "::ffff:192.0.2.1"));
         assert!(first.is_some() && second.is_some());
-        assert!(enter(&crowd, "192.0.2.1").is_none(), "a third one is refused");
-        assert!(enter(&crowd, "192.0.2.2").is_some(), "somebody else's is not");
+        assert!(enter(&limit, "192.0.2.1").is_none(), "a third one is refused");
+        assert!(enter(&limit, "192.0.2.2").is_some(), "somebody else's is not");
         drop(first);
-        assert!(enter(&crowd, "192.0.2.1").is_some());
+        assert!(enter(&limit, "192.0.2.1").is_some());
         drop(second);
-        assert!(crowd.present.lock().expect("whole").is_empty(), "nothing is kept of those that have gone");
+        assert!(limit.present.lock().expect("whole").is_empty(), "nothing is kept of those that have gone");
     }
 
     #[test]
     fn a_block_of_ipv6_is_one_address() {
-        let crowd = crowd(false);
-        let held = [enter(&crowd, "2001:db8::1"), enter(&crowd, "2001:db8::ffff:1")];
+        let limit = limit(false);
+        let held = [enter(&limit, "2001:db8::1"), enter(&limit, "2001:db8::ffff:1")];
         assert!(held.iter().all(Option::is_some));
-        assert!(enter(&crowd, "2001:db8::2").is_none());
-        assert!(enter(&crowd, "2001:db8:0:1::2").is_some());
+        assert!(enter(&limit, "2001:db8::2").is_none());
+        assert!(enter(&limit, "2001:db8:0:1::2").is_some());
     }
 
     #[test]
     fn proxies_are_not_counted_and_this_machine_only_where_it_shall_be() {
-        let many = |crowd: &Arc<Crowd>, peer| (0..5).map(|_| enter(crowd, peer)).collect::<Option<Vec<_>>>();
+        let many = |limit: &Arc<AddressLimit>, peer| (0..5).map(|_| enter(limit, peer)).collect::<Option<Vec<_>>>();
         for peer in ["10.1.2.3", "127.0.0.1", "::1"] {
-            assert!(many(&crowd(false), peer).is_some(), "{peer}");
+            assert!(many(&limit(false), peer).is_some(), "{peer}");
         }
-        assert!(many(&crowd(true), "127.0.0.1").is_none());
-        assert!(many(&Arc::new(Crowd::new(0, Vec::new(), true)), "192.0.2.1").is_some(), "0 is no limit");
+        assert!(many(&limit(true), "127.0.0.1").is_none());
+        assert!(many(&Arc::new(AddressLimit::new(0, Vec::new(), true)), "192.0.2.1").is_some(), "0 is no limit");
     }
 }

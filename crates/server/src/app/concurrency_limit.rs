@@ -8,13 +8,13 @@ use super::error::AppError;
 
 /// How many answers of a kind may be under way at once.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ConcurrencyLimit {
     what: &'static str,
     most: usize,
     free: Arc<Semaphore>,
 }
 
-impl Places {
+impl ConcurrencyLimit {
     /// So many places for what is named so.
     pub fn new(most: usize, what: &'static str) -> Self {
         Self { what, most, free: Arc::new(Semaphore::new(most)) }
@@ -37,12 +37,12 @@ mod tests {
 
     #[test]
     fn so_many_are_let_in_and_the_next_one_when_one_has_left() {
-        let places = Places::new(2, "statements");
-        let (first, second) = (places.take().expect("is free"), places.take().expect("is free"));
-        let refused = places.take().expect_err("both are taken");
+        let limit = ConcurrencyLimit::new(2, "statements");
+        let (first, second) = (limit.take().expect("is free"), limit.take().expect("is free"));
+        let refused = limit.take().expect_err("both are taken");
         assert_eq!(refused.to_string(), "2 statements are under way at once, and no more; repeat this one soon");
         drop(first);
-        let third = places.take().expect("one has left");
+        let third = limit.take().expect("one has left");
         drop((second, third));
     }
 }

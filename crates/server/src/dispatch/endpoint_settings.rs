@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::health::BreakerState;
 use super::lineup::{Lineup, Turned};
-use super::place::{Allows, EndpointView};
+use super::place_in_lineup::{Allows, EndpointView};
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::error::AppError;
-use crate::app::trouble::Told;
+use crate::app::trouble::RepeatedWarning;
 
 /// How long somebody who asks how an endpoint stands waits for the dispatcher.
 const VIEW_FOR: Duration = Duration::from_millis(500);
@@ -52,12 +52,12 @@ impl Dispatcher {
     }
 
     /// Takes up what is changed until it is cut off.
-    pub(super) async fn heed_always(&self) {
-        let mut told = Told::default();
+    pub(super) async fn take_up_changes_always(&self) {
+        let mut warning = RepeatedWarning::default();
         loop {
             self.app.due.has_changed().await;
-            while let Err(error) = self.heed().await {
-                if let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std()) {
+            while let Err(error) = self.take_up_changes().await {
+                if let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std()) {
                     tracing::warn!(%error, failed, "An application that has changed could not be read; it is tried again shortly");
                 }
                 sleep(STORE_PAUSE).await;
@@ -67,7 +67,7 @@ impl Dispatcher {
 
     /// Takes up what has changed of applications that something is remembered of. An error: not all could be read, and those are to be
     /// tried again; one of them keeps none of the others waiting.
-    pub(super) async fn heed(&self) -> Result<(), AppError> {
+    pub(super) async fn take_up_changes(&self) -> Result<(), AppError> {
         let changed = self.app.due.take_changed();
         if changed.is_empty() {
             return Ok(());

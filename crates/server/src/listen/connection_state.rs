@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Shared by all that serve one connection; each request under way, and each answer of which a part is still to be handed over, holds it once more.
 #[derive(Debug, Default)]
-pub(super) struct Doings {
+pub(super) struct ConnectionState {
     /// Requests so far, and parts of long answers.
     pub(super) asked: AtomicU64,
     /// Whether a body was left unread, so that the peer may still be sending.
@@ -17,7 +17,7 @@ pub(super) struct Doings {
 /// The service, the stream, and whoever serves the connection.
 const HOLDERS: usize = 3;
 
-impl Doings {
+impl ConnectionState {
     /// Whether no request is under way.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) <= HOLDERS

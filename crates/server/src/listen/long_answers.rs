@@ -7,25 +7,25 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::doings::Doings;
+use super::connection_state::ConnectionState;
 
 /// A body that counts as under way until its end; of one whose length is not known, each part counts as something asked.
 #[derive(Debug)]
-pub(super) struct Long<B> {
+pub(super) struct LongAnswer<B> {
     body: B,
-    doings: Arc<Doings>,
+    state: Arc<ConnectionState>,
     counts_parts: bool,
 }
 
-impl<B: Body> Long<B> {
-    /// `doings` is what its connection counts by.
-    pub(super) fn new(body: B, doings: Arc<Doings>) -> Self {
+impl<B: Body> LongAnswer<B> {
+    /// `state` is what its connection counts by.
+    pub(super) fn new(body: B, state: Arc<ConnectionState>) -> Self {
         let counts_parts = body.size_hint().exact().is_none();
-        Self { body, doings, counts_parts }
+        Self { body, state, counts_parts }
     }
 }
 
-impl<B: Body + Unpin> Body for Long<B> {
+impl<B: Body + Unpin> Body for LongAnswer<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -35,7 +35,7 @@ impl<B: Body + Unpin> Body for Long<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if self.counts_parts && matches!(polled, Poll::Ready(Some(Ok(_)))) {
-            self.doings.asked.fetch_add(1, Ordering::Relaxed);
+            self.state.asked.fetch_add(1, Ordering::Relaxed);
         }
         polled
     }

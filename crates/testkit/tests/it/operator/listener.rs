@@ -29,7 +29,7 @@ use countersign::merchant::{Budget, IntakeLimits, Sources};
 use countersign::meters;
 use countersign::operator::{Gate, OperatorSettings, Peer, router};
 use countersign::run;
-use countersign::run::fixed::MASTER_KEY_ID;
+use countersign::run::deployment_settings::MASTER_KEY_ID;
 use countersign::vault::Vault;
 use countersign_domain::fees::MarkupUnit;
 use countersign_domain::lanes::LaneSet;

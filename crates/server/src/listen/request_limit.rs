@@ -7,55 +7,55 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::crowd::{Crowd, Place, Refusals};
+use super::address_limit::{AddressLimit, Place, Refusals};
 
 /// The requests under way of one listener. By default there is no bound.
 #[derive(Debug)]
-pub struct Throng {
+pub struct RequestLimit {
     most: usize,
-    crowd: Arc<Crowd>,
+    per_address: Arc<AddressLimit>,
     under_way: AtomicUsize,
     refused: Refusals,
 }
 
 /// A request's place among those under way. Given back when it is dropped.
 #[derive(Debug)]
-pub struct Turn {
-    throng: Arc<Throng>,
+pub struct RequestPermit {
+    limit: Arc<RequestLimit>,
     _place: Place,
 }
 
-impl Default for Throng {
+impl Default for RequestLimit {
     fn default() -> Self {
         Self::new(usize::MAX, Arc::default())
     }
 }
 
-impl Throng {
-    /// At most `most` at once, and of one address as many as `crowd` lets in.
-    pub fn new(most: usize, crowd: Arc<Crowd>) -> Self {
-        Self { most, crowd, under_way: AtomicUsize::new(0), refused: Refusals::default() }
+impl RequestLimit {
+    /// At most `most` at once, and of one address as many as `per_address` lets in.
+    pub fn new(most: usize, per_address: Arc<AddressLimit>) -> Self {
+        Self { most, per_address, under_way: AtomicUsize::new(0), refused: Refusals::default() }
     }
 
     /// A place for one more request of `source`; none where there are as many as there may be, of all or of that address.
-    pub fn enter(self: &Arc<Self>, source: IpAddr) -> Option<Turn> {
-        let place = self.crowd.enter(source);
-        let turn = place.and_then(|place| {
+    pub fn enter(self: &Arc<Self>, source: IpAddr) -> Option<RequestPermit> {
+        let place = self.per_address.enter(source);
+        let permit = place.and_then(|place| {
             let room = |n: usize| (n < self.most).then(|| n + 1);
             // Nothing is handed over by this number.
             self.under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
-            Some(Turn { throng: self.clone(), _place: place })
+            Some(RequestPermit { limit: self.clone(), _place: place })
         });
-        if turn.is_none() {
+        if permit.is_none() {
             self.refuse(source);
         }
-        turn
+        permit
     }
 
     fn refuse(&self, source: IpAddr) {
         metrics::counter!("countersign_requests_crowded_out_total").increment(1);
         if let Some(refused) = self.refused.one_more() {
-            let (most, share) = (self.most, self.crowd.most());
+            let (most, share) = (self.most, self.per_address.most());
             tracing::warn!(
                 %source, refused,
                 "Requests were refused: {most} are under way in all, or {share} of one address"
@@ -64,9 +64,9 @@ impl Throng {
     }
 }
 
-impl Drop for Turn {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
-        self.throng.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.limit.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn requests_have_a_bound_in_all_and_a_share_for_each_address() {
-        let throng = Arc::new(Throng::new(3, Arc::new(Crowd::new(2, Vec::new(), false))));
-        let enter = |source: &str| throng.enter(source.parse().expect("an address"));
+        let limit = Arc::new(RequestLimit::new(3, Arc::new(AddressLimit::new(2, Vec::new(), false))));
+        let enter = |source: &str| limit.enter(source.parse().expect("an address"));
         let mut held = vec![enter("192.0.2.1"), enter("192.0.2.1")];
         assert!(held.iter().all(Option::is_some));
         assert!(enter("192.0.2.1").is_none(), "it has its share");

@@ -7,7 +7,7 @@ use countersign_store::{PostgresStore, SqliteStore};
 
 use super::chain;
 use super::database::{Database, cannot_be_used, postgres_cannot_be_used, postgres_options, schema_state};
-use super::fixed::{self, Settings};
+use super::deployment_settings::{self, Settings};
 use crate::app::audit_chain::CHAIN_KEY;
 use crate::config::Config;
 use crate::datadir::DataDir;
@@ -18,7 +18,7 @@ pub async fn settings(config: &Config, data: &DataDir) -> anyhow::Result<Option<
     if !schema_state(config, data).await?.is_behind() {
         return Ok(None);
     }
-    let names: Vec<&str> = fixed::NAMES.into_iter().chain([CHAIN_KEY]).collect();
+    let names: Vec<&str> = deployment_settings::NAMES.into_iter().chain([CHAIN_KEY]).collect();
     let kept = match Database::of(config)? {
         Database::Sqlite => {
             let path = data.database();
@@ -32,12 +32,12 @@ pub async fn settings(config: &Config, data: &DataDir) -> anyhow::Result<Option<
     };
     let kept = names.into_iter().zip(kept).filter_map(|(name, value)| Some((name, value?)));
     let kept = Settings::Read(kept.collect());
-    Ok(kept.get(fixed::INITIALISED_AT).await?.is_some().then_some(kept))
+    Ok(kept.get(deployment_settings::INITIALISED_AT).await?.is_some().then_some(kept))
 }
 
 /// Refuses what a start refuses by the settings of the deployment, where it would bring the schema up to date first.
 pub async fn compare(config: &Config, data: &DataDir, vault: &Vault) -> anyhow::Result<()> {
     let Some(kept) = settings(config, data).await? else { return Ok(()) };
-    fixed::compare_kept(config, vault, &kept).await?;
+    deployment_settings::compare_kept(config, vault, &kept).await?;
     chain::examine(data, vault, &kept).await.map(drop)
 }

@@ -7,7 +7,7 @@ use crate::contract::{RuleFilter, RulePage, RuleRecord};
 
 /// Collects one page. Feed it the sub-accounts in the order of their public ids.
 #[derive(Debug)]
-pub(crate) struct PageBuilder<'a> {
+pub(crate) struct RulePageBuilder<'a> {
     filter: &'a RuleFilter,
     now: UnixMillis,
     skip: u64,
@@ -15,7 +15,7 @@ pub(crate) struct PageBuilder<'a> {
     page: RulePage,
 }
 
-impl<'a> PageBuilder<'a> {
+impl<'a> RulePageBuilder<'a> {
     pub(crate) fn new(filter: &'a RuleFilter, now: UnixMillis, offset: u64, limit: u32) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Self { filter, now, skip: offset, limit, page: RulePage { records: Vec::new(), total: 0 } }

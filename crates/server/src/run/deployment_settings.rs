@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail, ensure};
 use countersign_domain::time::{RuleZone, UnixMillis, rfc3339};
 use countersign_store::{AnyStore, Store as _, StoreError, Write};
 
-use super::absent::{no_deployment, place};
+use super::missing_deployment::{no_deployment, place};
 use crate::app::master_key;
 use crate::config::Config;
 use crate::vault::Vault;
