@@ -65,6 +65,10 @@ pub struct DeadRow {
     pub client_id: String,
     /// Its public id is `evt_` + this.
     pub event_id: SortedId,
+    /// Its place among the application's events: 1, 2, ...
+    pub seq: i64,
+    /// Of which payment order or transaction.
+    pub biz_id: String,
     /// When it was written.
     pub created_at: UnixMillis,
     /// What came of the last attempt.
@@ -95,6 +99,8 @@ pub(crate) fn dead<R: Columns>(row: &R) -> Result<DeadRow, StoreError> {
         tenant: TenantNo(f.int()?),
         client_id: f.text()?,
         event_id: SortedId(u128::from_be_bytes(f.bytes()?)),
+        seq: f.int()?,
+        biz_id: f.text()?,
         created_at: UnixMillis(f.int()?),
         outcome: Outcome::from_name(&f.text()?).ok_or_else(|| f.corrupt())?,
         http_status: f.opt_int()?.map(u16::try_from).transpose().map_err(|_| f.corrupt())?,
@@ -105,7 +111,7 @@ pub(crate) fn dead<R: Columns>(row: &R) -> Result<DeadRow, StoreError> {
 /// The columns that [`dead`] reads, of a delivery `d`, its event `e` and its last attempt `a`, in words of both dialects.
 macro_rules! dead_columns {
     () => {
-        "d.event_no, d.tenant_no, e.client_id, e.event_id, e.created_at, a.outcome, a.http_status, a.detail"
+        "d.event_no, d.tenant_no, e.client_id, e.event_id, e.seq, e.biz_id, e.created_at, a.outcome, a.http_status, a.detail"
     };
 }
 

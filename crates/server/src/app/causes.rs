@@ -25,6 +25,8 @@ const NUMBERS_SLACK_MS: i64 = 60_000;
 pub struct Which {
     /// Only of this application.
     pub client_id: Option<String>,
+    /// Only of this business id.
+    pub biz_id: Option<String>,
     /// Only those that were written at this instant or later.
     pub from: Option<UnixMillis>,
     /// Only those that were written before this instant.
@@ -33,7 +35,9 @@ pub struct Which {
 
 impl Which {
     fn has(&self, row: &DeadRow) -> bool {
-        self.from.is_none_or(|from| row.created_at >= from) && self.to.is_none_or(|to| row.created_at < to)
+        self.biz_id.as_ref().is_none_or(|biz_id| row.biz_id == *biz_id)
+            && self.from.is_none_or(|from| row.created_at >= from)
+            && self.to.is_none_or(|to| row.created_at < to)
     }
 
     /// Whether nothing that is older is meant.
@@ -74,6 +78,13 @@ pub struct Causes {
 
 /// Counts dead events by what they died of.
 pub async fn of_dead(app: &App, which: &Which) -> Result<Causes, AppError> {
+    let mut tally = Tally::default();
+    let is_at_least = each_dead(app, which, |row| tally.add(row)).await?;
+    Ok(Causes { items: tally.finish(), is_at_least })
+}
+
+/// Shows dead events, newest first. Whether there may be more: the newest 100,000 are looked at.
+pub(super) async fn each_dead(app: &App, which: &Which, mut show: impl FnMut(DeadRow)) -> Result<bool, AppError> {
     let of = match &which.client_id {
         None => None,
         Some(client_id) => {
@@ -81,22 +92,21 @@ pub async fn of_dead(app: &App, which: &Which) -> Result<Causes, AppError> {
             Some((row.tenant, row.no))
         }
     };
-    let (mut tally, mut looked, mut after) = (Tally::default(), 0, None);
-    let is_at_least = loop {
+    let (mut looked, mut after) = (0, None);
+    loop {
         let page = app.store.dead(of, Cursor { after, limit: LOOKED_AT_ONCE }).await?;
         looked += page.len();
-        let Some(last) = page.last() else { break false };
+        let Some(last) = page.last() else { return Ok(false) };
         after = Some(last.no.0);
         let ends = page.len() < LOOKED_AT_ONCE as usize || which.ends_at(last);
-        page.into_iter().filter(|row| which.has(row)).for_each(|row| tally.add(row));
+        page.into_iter().filter(|row| which.has(row)).for_each(&mut show);
         if ends {
-            break false;
+            return Ok(false);
         }
         if looked >= LOOKED_MAX {
-            break true;
+            return Ok(true);
         }
-    };
-    Ok(Causes { items: tally.finish(), is_at_least })
+    }
 }
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Many events of an application sent again by a filter: counted, begun, watched, stopped. The dispatcher does the work, in portions.
+//! Many events sent again by a filter, of one application or of all: counted, begun, watched, stopped. The dispatcher does the work, in portions.
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, SortedId, prefix};
@@ -6,7 +6,7 @@ use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
-use countersign_store::contract::{ApplicationRow, CommitError};
+use countersign_store::contract::{ApplicationRow, ApplicationView, CommitError};
 use countersign_store::redelivery::{
     Counted, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span,
 };
@@ -17,16 +17,16 @@ use super::events::application;
 use super::operators::{Keep, kept};
 use super::{Actor, App, delivery};
 
+pub mod of_all;
+
 /// Events that are looked at in one read.
 const LOOKED_AT_ONCE: u32 = 5_000;
 /// Events that are looked at before a count is "at least".
 const LOOKED_MAX: i64 = 1_000_000;
 
-/// Which events are to be sent again, and how fast.
+/// Which events of an application are to be sent again, and how fast.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// Whose.
-    pub client_id: String,
     /// Where their delivery stands: delivered or dead.
     pub state: DeliveryState,
     /// Only of this business id.
@@ -98,66 +98,93 @@ async fn count(app: &App, of: &Sought) -> Result<(Counted, bool), AppError> {
     }
 }
 
-/// What a redelivery would come to. Writes nothing.
-pub async fn preview(app: &App, wish: &Wish) -> Result<Prospect, AppError> {
-    let view = application(app, &wish.client_id).await?;
+/// What a redelivery of an application would come to. Writes nothing.
+pub async fn preview(app: &App, client_id: &str, wish: &Wish) -> Result<Prospect, AppError> {
+    let view = application(app, client_id).await?;
     let (counted, is_at_least) = count(app, &wish.sought(&view.application)).await?;
     Ok(Prospect { count: counted.found, is_at_least, oldest_at: counted.oldest_at, begun: None })
 }
 
 /// Begins a redelivery; of an application one runs at a time. Where no event is meant, only the audit log hears of it.
-pub async fn start(app: &App, wish: &Wish, keep: &Keep<'_, Prospect>, actor: &Actor) -> Result<Prospect, AppError> {
-    let view = application(app, &wish.client_id).await?;
+pub async fn start(
+    app: &App,
+    client_id: &str,
+    wish: &Wish,
+    keep: &Keep<'_, Prospect>,
+    actor: &Actor,
+) -> Result<Prospect, AppError> {
+    let view = application(app, client_id).await?;
     delivery::must_go_out(app)?;
-    delivery::must_be_wanted(&view)?;
-    delivery::must_be_signed(app, &view)?;
+    may_begin(app, &view).await?;
     let sought = wish.sought(&view.application);
-    if let Some(running) = running(app, &sought).await? {
-        return Err(is_running(&public_id(running.id)));
-    }
     let (counted, is_at_least) = count(app, &sought).await?;
-    let now = app.clock.now();
-    let row = begin(app, wish, sought.clone(), (counted, is_at_least), now);
-    let is_empty = counted.found == 0 && !is_at_least;
-    let begun = (!is_empty).then(|| row.clone());
-    let prospect = Prospect { count: counted.found, is_at_least, oldest_at: counted.oldest_at, begun };
-    let asked = json!({ "redelivery_id": prospect.begun.as_ref().map(|row| public_id(row.id)), "state": wish.state.name(),
+    // What was looked at in vain need not be looked at again.
+    let cursor_seq = counted.first.map_or(counted.last.unwrap_or(0), |first| first - 1);
+    let meant = Meant { count: counted.found, is_at_least, oldest_at: counted.oldest_at, cursor_seq };
+    begin(app, &view.application, wish, meant, keep, actor).await
+}
+
+/// Refuses to send many events of an application again where none would go out, or where some are sent again just now.
+async fn may_begin(app: &App, view: &ApplicationView) -> Result<(), AppError> {
+    delivery::must_be_wanted(view)?;
+    delivery::must_be_signed(app, view)?;
+    match running(app, &view.application).await? {
+        Some(row) => Err(is_running(&public_id(row.id))),
+        None => Ok(()),
+    }
+}
+
+/// The events of an application that are meant.
+#[derive(Clone, Copy, Debug)]
+struct Meant {
+    count: i64,
+    is_at_least: bool,
+    oldest_at: Option<UnixMillis>,
+    /// None of them has a smaller `seq`, or this one.
+    cursor_seq: i64,
+}
+
+async fn begin(
+    app: &App,
+    of: &ApplicationRow,
+    wish: &Wish,
+    meant: Meant,
+    keep: &Keep<'_, Prospect>,
+    actor: &Actor,
+) -> Result<Prospect, AppError> {
+    let (now, Meant { count, is_at_least, oldest_at, .. }) = (app.clock.now(), meant);
+    let is_empty = count == 0 && !is_at_least;
+    let begun = (!is_empty).then(|| new_row(app, of, wish, meant, now));
+    let asked = json!({ "redelivery_id": begun.as_ref().map(|row| public_id(row.id)), "state": wish.state.name(),
         "bizId": wish.biz_id, "from": wish.from.map(rfc3339), "to": wish.to.map(rfc3339), "rate_per_s": wish.rate_per_s,
-        "count": prospect.count });
-    let (tenant, of) = (row.sought.tenant, &wish.client_id);
-    let audit = actor.did(Some(tenant), now, "events.redeliver", of, String::new(), asked.to_string());
+        "count": count });
+    let audit = actor.did(Some(of.tenant), now, "events.redeliver", &of.client_id, String::new(), asked.to_string());
+    let prospect = Prospect { count, is_at_least, oldest_at, begun };
     let mut writes = vec![Write::RecordAudit(Box::new(audit))];
-    writes.extend(prospect.begun.is_some().then(|| Write::Redelivery(Box::new(RedeliveryWrite::Start(row)))));
+    let starts = prospect.begun.clone().map(|row| Write::Redelivery(Box::new(RedeliveryWrite::Start(row))));
+    writes.extend(starts);
     writes.extend(kept(keep, &prospect));
     match app.store.commit(Batch(writes)).await {
         Ok(_) => Ok(prospect),
         Err(CommitError::Conflict(Conflict::Taken(Key::Redelivery(_)))) => {
             // Begun in the meantime, and maybe over by now.
-            let other = running(app, &sought).await?.map(|row| public_id(row.id));
+            let other = running(app, of).await?.map(|row| public_id(row.id));
             Err(is_running(other.as_deref().unwrap_or("another one")))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn begin(
-    app: &App,
-    wish: &Wish,
-    sought: Sought,
-    (counted, is_at_least): (Counted, bool),
-    now: UnixMillis,
-) -> RedeliveryRow {
-    // What was looked at in vain need not be looked at again.
-    let cursor_seq = counted.first.map_or(counted.last.unwrap_or(0), |first| first - 1);
+fn new_row(app: &App, of: &ApplicationRow, wish: &Wish, meant: Meant, now: UnixMillis) -> RedeliveryRow {
     RedeliveryRow {
         id: app.chance.sorted_id(now),
-        client_id: wish.client_id.clone(),
-        sought,
+        client_id: of.client_id.clone(),
+        sought: wish.sought(of),
         rate_per_s: wish.rate_per_s,
         through_seq: 0,
-        cursor_seq,
-        count: counted.found,
-        is_at_least,
+        cursor_seq: meant.cursor_seq,
+        count: meant.count,
+        is_at_least: meant.is_at_least,
         done: 0,
         state: RedeliveryState::Running,
         created_at: now,
@@ -172,10 +199,10 @@ fn is_running(which: &str) -> AppError {
 }
 
 /// The redelivery of an application that is running.
-async fn running(app: &App, of: &Sought) -> Result<Option<RedeliveryRow>, AppError> {
-    let after = Some((of.tenant, ApplicationNo(of.application.0 - 1)));
+async fn running(app: &App, of: &ApplicationRow) -> Result<Option<RedeliveryRow>, AppError> {
+    let after = Some((of.tenant, ApplicationNo(of.no.0 - 1)));
     let found = app.store.redeliveries(Redeliveries::Running { lanes: LaneSet::ALL, after }, 1).await?;
-    Ok(found.into_iter().find(|row| (row.sought.tenant, row.sought.application) == (of.tenant, of.application)))
+    Ok(found.into_iter().find(|row| (row.sought.tenant, row.sought.application) == (of.tenant, of.no)))
 }
 
 /// Redeliveries of all tenants, or of one application, newest first.
@@ -263,8 +290,9 @@ mod tests {
         let app = run::open_app(&config, Clock::System, None).await.expect("opens");
         let client_id = fixtures::application(&app, "m", None).await;
         let view = application(&app, &client_id).await.expect("is there");
-        let wish = Wish { client_id, state: DeliveryState::Dead, biz_id: None, from: None, to: None, rate_per_s: 1 };
-        let row = begin(&app, &wish, wish.sought(&view.application), (Counted::default(), false), app.clock.now());
+        let wish = Wish { state: DeliveryState::Dead, biz_id: None, from: None, to: None, rate_per_s: 1 };
+        let meant = Meant { count: 0, is_at_least: false, oldest_at: None, cursor_seq: 0 };
+        let row = new_row(&app, &view.application, &wish, meant, app.clock.now());
         let (id, of) = (row.id, row.sought.clone());
         app.store.commit(Batch(vec![Write::Redelivery(Box::new(RedeliveryWrite::Start(row)))])).await.expect("begins");
         // Between the look and the stop a portion is made pending, twice.

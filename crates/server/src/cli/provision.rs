@@ -110,11 +110,17 @@ pub enum Event {
         /// Which
         event_id: String,
     },
-    /// Deliver many events of an application again, the oldest first, dead ones once each; count them before with --preview
+    /// Deliver many events of an application again, or dead ones of all, the oldest first, dead ones once each; count them before with --preview
     RedeliverMany {
         /// Of which application
-        #[arg(long)]
-        client_id: String,
+        #[arg(long, required_unless_present = "all_applications")]
+        client_id: Option<String>,
+        /// Dead ones of all applications, 200 of them at once
+        #[arg(long, conflicts_with_all = ["client_id", "state"])]
+        all_applications: bool,
+        /// With --all-applications: next of the answer before
+        #[arg(long, value_name = "CLIENT_ID", requires = "all_applications")]
+        after: Option<String>,
         /// Those that are in this state: dead or delivered [default: dead]
         #[arg(long)]
         state: Option<OverState>,
@@ -260,16 +266,26 @@ impl IntoCall for Event {
                 Call::new(Method::GET, format!("/events/{}/attempts/{attempt}", escaped(event_id)))
             }
             Self::Redeliver { event_id } => Call::new(Method::POST, format!("/events/{}/redeliver", escaped(event_id))),
-            Self::RedeliverMany { client_id, state, biz_id, from, to, rate_per_s, preview } => {
-                Call::new(Method::POST, "/events/redeliver")
-                    .text("client_id", Some(client_id))
-                    .text("state", state.map(OverState::name))
-                    .text("bizId", biz_id.as_deref())
-                    .text("from", from.as_deref())
-                    .text("to", to.as_deref())
-                    .raw("rate_per_s", rate_per_s.map(|rate| rate.to_string()))
-                    .raw("preview", preview.then(|| "true".to_owned()))
-            }
+            Self::RedeliverMany {
+                client_id,
+                all_applications,
+                after,
+                state,
+                biz_id,
+                from,
+                to,
+                rate_per_s,
+                preview,
+            } => Call::new(Method::POST, "/events/redeliver")
+                .text("client_id", client_id.as_deref())
+                .raw("all_applications", all_applications.then(|| "true".to_owned()))
+                .text("after", after.as_deref())
+                .text("state", state.map(OverState::name))
+                .text("bizId", biz_id.as_deref())
+                .text("from", from.as_deref())
+                .text("to", to.as_deref())
+                .raw("rate_per_s", rate_per_s.map(|rate| rate.to_string()))
+                .raw("preview", preview.then(|| "true".to_owned())),
             Self::Redeliveries { client_id, page } => {
                 Call::list("/redeliveries", REDELIVERY_COLUMNS).query("client_id", client_id.clone()).page(page)
             }

@@ -243,8 +243,8 @@ mod tests {
         assert_eq!((all[0].seq, all[1].seq), (1, 20_000_001));
 
         let (state, rate_per_s) = (DeliveryState::Dead, 1_000);
-        let wish = Wish { client_id, state, biz_id: None, from: None, to: None, rate_per_s };
-        let begun = redelivery::start(&app, &wish, &|_| None, &nobody()).await.expect("it begins");
+        let wish = Wish { state, biz_id: None, from: None, to: None, rate_per_s };
+        let begun = redelivery::start(&app, &client_id, &wish, &|_| None, &nobody()).await.expect("it begins");
         let id = begun.begun.expect("there is something to do").id;
         let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
         for _ in 0..2 {
@@ -270,8 +270,8 @@ mod tests {
             let client_id = application(&app, name, Some("https://till.example/callback")).await;
             dead(&app, &client_id).await;
             let state = DeliveryState::Dead;
-            let wish = Wish { client_id: client_id.clone(), state, biz_id: None, from: None, to: None, rate_per_s: 9 };
-            let row = redelivery::start(&app, &wish, &|_| None, &nobody()).await.expect("it begins").begun;
+            let wish = Wish { state, biz_id: None, from: None, to: None, rate_per_s: 9 };
+            let row = redelivery::start(&app, &client_id, &wish, &|_| None, &nobody()).await.expect("it begins").begun;
             begun.push((client_id, row.expect("there is something to do").id));
         }
         Damage::Application(begun[0].0.clone()).file(&config.data.join("countersign.db"));

@@ -9,11 +9,15 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{OpenApi as Document, RefOr};
 
 /// Properties of answers that are absent where they have no value.
-const MAY_LACK: [(&str, &str); 7] = [
+const MAY_LACK: [(&str, &str); 11] = [
     ("Health", "delivery"),
     ("Merchant", "base_rate"),
+    ("Redelivering", "applications"),
+    ("Redelivering", "next"),
     ("Redelivering", "redelivery_id"),
     ("Redelivering", "state"),
+    ("RedeliveringOf", "left_out"),
+    ("RedeliveringOf", "redelivery_id"),
     // In answers that a program of before had kept for their keys.
     ("ReleasedAnswer", "was_held"),
     ("RewrapAnswer", "previous_key_id"),

@@ -1,4 +1,4 @@
-//! Many events of an application sent again by a filter.
+//! Many events sent again by a filter, of an application or of all.
 
 use std::sync::Arc;
 
@@ -15,9 +15,11 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::events::BIZ_ID_CHARS_MAX;
-use super::fields::{checked_text, client_id, in_order, instant, whole};
+use super::fields::{checked_text, chosen_id, in_order, instant, whole};
 use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
+use crate::app::App;
+use crate::app::redelivery::of_all::{self, Fate, Share, Shares};
 use crate::app::redelivery::{self, Prospect, Wish, parse_public_id, public_id};
 
 /// Events in a second where nothing is said, and at the most.
@@ -27,8 +29,10 @@ pub(crate) const RATE_MAX: i64 = 1_000;
 /// Which events are sent again, and how fast.
 #[derive(Debug, ToSchema)]
 pub struct RedeliverRequest {
-    /// Whose events.
-    pub client_id: String,
+    /// Whose events. Left out in a preview: dead ones of all applications.
+    pub client_id: Option<String>,
+    /// True, in place of `client_id`: dead ones of all applications.
+    pub all_applications: Option<bool>,
     /// `dead` (default) or `delivered`.
     pub state: Option<String>,
     /// Only of this payment order or transaction.
@@ -38,8 +42,10 @@ pub struct RedeliverRequest {
     pub from: Option<String>,
     /// Only those that were written before this instant, RFC 3339.
     pub to: Option<String>,
-    /// Events in a second, at the most: 1 to 1000, default 50.
+    /// Events in a second, at the most and of each application: 1 to 1000, default 50.
     pub rate_per_s: Option<i64>,
+    /// With `all_applications`: `next` of the answer before.
+    pub after: Option<String>,
     /// Only count: nothing is written, and nothing is kept under an `Idempotency-Key`.
     pub preview: Option<bool>,
 }
@@ -47,27 +53,84 @@ pub struct RedeliverRequest {
 /// What is, or would be, sent again.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Redelivering {
-    /// The redelivery; absent in a preview, and where no event is meant.
+    /// The redelivery; absent in a preview, where no event is meant, and with `all_applications`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redelivery_id: Option<String>,
     /// How many events are meant.
     pub count: i64,
-    /// Whether there may be more: the first 1,000,000 events of the application were counted.
+    /// Whether there may be more: of one application its first 1,000,000 events were counted, of all the newest 100,000 dead ones.
     pub count_is_at_least: bool,
     /// When the oldest of them was written, RFC 3339; null where there is none.
     pub oldest_at: Option<String>,
-    /// Events in a second, at the most.
+    /// Events in a second, at the most and of each application.
     pub rate_per_s: i64,
-    /// How many seconds that takes.
+    /// How many seconds that takes; with `all_applications`, at the application that takes longest.
     pub takes_s: i64,
     /// Whether this was only counted.
     pub preview: bool,
     /// `running`, or `done` where no event is meant; absent in a preview.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
+    /// With `all_applications`: each application that has dead events which are asked for, by its ClientId, up to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applications: Option<Vec<RedeliveringOf>>,
+    /// Where there are more applications: repeat the call with this as `after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// What is, or would be, sent again of one of all applications.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RedeliveringOf {
+    /// Whose events.
+    pub client_id: String,
+    /// How many are asked for.
+    pub count: i64,
+    /// When the oldest of them was written, RFC 3339.
+    pub oldest_at: Option<String>,
+    /// The redelivery; absent in a preview, and where they are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redelivery_id: Option<String>,
+    /// Why they are left out; absent where they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
+}
+
+impl From<&Share> for RedeliveringOf {
+    fn from(share: &Share) -> Self {
+        let (redelivery_id, left_out) = match &share.fate {
+            Fate::Meant => (None, None),
+            Fate::Begun(id) => (Some(id.clone()), None),
+            Fate::LeftOut(why) => (None, Some(why.clone())),
+        };
+        let (client_id, oldest_at) = (share.client_id.clone(), share.oldest_at.map(rfc3339));
+        Self { client_id, count: share.count, oldest_at, redelivery_id, left_out }
+    }
+}
+
+/// How many seconds so many events take.
+const fn takes_s(count: i64, rate_per_s: i64) -> i64 {
+    count.saturating_add(rate_per_s - 1).div_euclid(rate_per_s)
 }
 
 impl Redelivering {
+    fn of_all(shares: &Shares, wish: &Wish, preview: bool) -> Self {
+        let sent: Vec<&Share> = shares.items.iter().filter(|share| !matches!(share.fate, Fate::LeftOut(_))).collect();
+        let state = if sent.is_empty() { "done" } else { "running" };
+        Self {
+            redelivery_id: None,
+            count: sent.iter().map(|share| share.count).sum(),
+            count_is_at_least: shares.is_at_least,
+            oldest_at: sent.iter().filter_map(|share| share.oldest_at).min().map(rfc3339),
+            rate_per_s: wish.rate_per_s,
+            takes_s: sent.iter().map(|share| takes_s(share.count, wish.rate_per_s)).max().unwrap_or(0),
+            preview,
+            state: (!preview).then_some(state),
+            applications: Some(shares.items.iter().map(RedeliveringOf::from).collect()),
+            next: shares.next.clone(),
+        }
+    }
+
     fn of(prospect: &Prospect, wish: &Wish, preview: bool) -> Self {
         let state = if prospect.begun.is_some() { "running" } else { "done" };
         Self {
@@ -76,9 +139,11 @@ impl Redelivering {
             count_is_at_least: prospect.is_at_least,
             oldest_at: prospect.oldest_at.map(rfc3339),
             rate_per_s: wish.rate_per_s,
-            takes_s: prospect.count.saturating_add(wish.rate_per_s - 1).div_euclid(wish.rate_per_s),
+            takes_s: takes_s(prospect.count, wish.rate_per_s),
             preview,
             state: (!preview).then_some(state),
+            applications: None,
+            next: None,
         }
     }
 }
@@ -135,47 +200,92 @@ impl From<&RedeliveryRow> for Redelivery {
     }
 }
 
-/// What is wished, and whether it is only to be counted.
-fn parse(body: &[u8]) -> Result<(Wish, bool), Problem> {
+/// Whose events are sent again.
+#[derive(Debug)]
+enum Whose {
+    /// Of this application.
+    One(String),
+    /// Of all applications, behind this ClientId.
+    All(Option<String>),
+}
+
+/// Which events, whose, and whether they are only to be counted.
+fn parse(body: &[u8]) -> Result<(Wish, Whose, bool), Problem> {
     let fields = Fields::parse(body)?;
     let state = match fields.text("state")?.as_deref() {
         None | Some("dead") => DeliveryState::Dead,
         Some("delivered") => DeliveryState::Delivered,
         Some(_) => return Err(Problem::field("state", "must be dead or delivered: what is open goes out by itself")),
     };
+    let preview = fields.boolean("preview")?.unwrap_or(false);
+    let whose = whose(&fields, state, preview)?;
     let at = |name| fields.text(name)?.map(|text| instant(name, &text)).transpose();
     let (from, to) = in_order(at("from")?, at("to")?)?;
     let biz_id = fields.text("bizId")?.map(|text| checked_text("bizId", text, 1, BIZ_ID_CHARS_MAX)).transpose()?;
-    let wish = Wish {
-        client_id: client_id(&fields)?,
-        state,
-        biz_id,
-        from,
-        to,
-        rate_per_s: whole(&fields, "rate_per_s", 1, RATE_MAX)?.unwrap_or(RATE_DEFAULT),
-    };
-    Ok((wish, fields.boolean("preview")?.unwrap_or(false)))
+    let rate_per_s = whole(&fields, "rate_per_s", 1, RATE_MAX)?.unwrap_or(RATE_DEFAULT);
+    Ok((Wish { state, biz_id, from, to, rate_per_s }, whose, preview))
+}
+
+/// All applications are named, but where they are only counted: a ClientId under a misspelt name would reach every merchant.
+fn whose(fields: &Fields<'_>, state: DeliveryState, preview: bool) -> Result<Whose, Problem> {
+    let of_all = fields.boolean("all_applications")?.unwrap_or(false);
+    let (client_id, after) = (chosen_id(fields, "client_id")?, chosen_id(fields, "after")?);
+    match (client_id, after) {
+        (Some(_), _) if of_all => Err(Problem::field("client_id", "and all_applications: give one of them")),
+        (Some(_), Some(_)) => Err(Problem::field("after", "goes with all_applications, not with client_id")),
+        (Some(client_id), None) => Ok(Whose::One(client_id)),
+        (None, _) if state != DeliveryState::Dead => {
+            let why = "is required: what is delivered is sent again of one application at a time";
+            Err(Problem::field("client_id", why))
+        }
+        (None, _) if !of_all && !preview => {
+            let why = "is required; all_applications: true sends dead events of all applications again";
+            Err(Problem::field("client_id", why))
+        }
+        (None, after) => Ok(Whose::All(after)),
+    }
 }
 
 fn redelivery_id(text: &str) -> Result<SortedId, Problem> {
     parse_public_id(text).ok_or_else(|| Problem::new(Code::NotFound, format!("no redelivery has the id {text}")))
 }
 
-/// Sends delivered or dead events of an application again, the oldest first and not faster than asked for. With `preview` it only counts them.
+/// Sends delivered or dead events of an application again, the oldest first and not faster than asked for; with `all_applications` dead ones of all.
+/// With `preview` it only counts them.
 #[utoipa::path(post, path = "/operator/v1/events/redeliver", tag = "Events", operation_id = "redeliver_events", request_body = RedeliverRequest,
     responses((status = 200, body = Redelivering), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn start(State(desk): State<Arc<Desk>>, call: Call) -> Reply {
     call.once(async {
-        let (wish, preview) = parse(&call.body)?;
+        let (wish, whose, preview) = parse(&call.body)?;
         if preview {
-            return Ok(Redelivering::of(&redelivery::preview(call.app(), &wish).await?, &wish, true));
+            return count(call.app(), &wish, &whose).await;
         }
-        let keep = |prospect: &Prospect| call.keep(&Redelivering::of(prospect, &wish, false));
-        let prospect = redelivery::start(call.app(), &wish, &keep, &call.actor).await?;
+        let begun = begin(&call, &wish, &whose).await?;
         desk.settings.dispatcher.redeliver_soon();
-        Ok(Redelivering::of(&prospect, &wish, false))
+        Ok(begun)
     })
     .await
+}
+
+async fn count(app: &App, wish: &Wish, whose: &Whose) -> Result<Redelivering, Problem> {
+    Ok(match whose {
+        Whose::One(client_id) => Redelivering::of(&redelivery::preview(app, client_id, wish).await?, wish, true),
+        Whose::All(after) => Redelivering::of_all(&of_all::preview(app, wish, after.as_deref()).await?, wish, true),
+    })
+}
+
+async fn begin(call: &Call, wish: &Wish, whose: &Whose) -> Result<Redelivering, Problem> {
+    let (app, actor) = (call.app(), &call.actor);
+    Ok(match whose {
+        Whose::One(client_id) => {
+            let keep = |prospect: &Prospect| call.keep(&Redelivering::of(prospect, wish, false));
+            Redelivering::of(&redelivery::start(app, client_id, wish, &keep, actor).await?, wish, false)
+        }
+        Whose::All(after) => {
+            let keep = |shares: &Shares| call.keep(&Redelivering::of_all(shares, wish, false));
+            Redelivering::of_all(&of_all::start(app, wish, after.as_deref(), &keep, actor).await?, wish, false)
+        }
+    })
 }
 
 const MARK: Mark<SortedId> = Mark { read: parse_public_id, write: |id| public_id(*id) };

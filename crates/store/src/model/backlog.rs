@@ -59,6 +59,8 @@ impl State {
                 tenant: e.tenant,
                 client_id: e.client_id.clone(),
                 event_id: e.event_id,
+                seq: e.seq,
+                biz_id: e.biz_id.clone(),
                 created_at: e.created_at,
                 outcome: last.outcome,
                 http_status: last.http_status,

@@ -121,7 +121,7 @@ macro_rules! dead_deliveries {
             $before,
             " ORDER BY event_no DESC LIMIT ",
             $limit,
-            ") d CROSS JOIN LATERAL (SELECT client_id, event_id, created_at FROM event WHERE tenant_no = ",
+            ") d CROSS JOIN LATERAL (SELECT client_id, event_id, seq, biz_id, created_at FROM event WHERE tenant_no = ",
             $tenant,
             " AND event_no = d.event_no LIMIT 1) e CROSS JOIN LATERAL (SELECT outcome, http_status, detail FROM attempt \
              WHERE tenant_no = ",

@@ -217,3 +217,28 @@ async fn an_event_whose_next_attempt_is_an_hour_away_is_sent_at_once_where_an_op
     assert_eq!(shop.post(&format!("{path}/redeliver"), json!({})).await.0, 200);
     assert_eq!(failed(3).await["state"], "delivered");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_died_of_all_merchants_is_sent_again_by_one_call() {
+    let shop = Shop::open().await;
+    let access = &shop.server.access;
+    access.provision("POST", "/merchants", json!({"name": "N", "merchant_id": "n"})).await.expect("a merchant");
+    let other = access.application("n", Some(&shop.receiver.url())).await.expect("an application").client_id;
+    let event = json!({"client_id": other, "bizType": "T", "bizId": "other", "bizStatus": "S", "data": {}});
+    let path = format!(
+        "/events/{}",
+        access.provision("POST", "/events", event).await.expect("an event")["event_id"].as_str().expect("an id")
+    );
+    let stands = async |state: &str| {
+        let ask = async || Ok(Some(shop.get(&path).await).filter(|seen| seen["state"] == state));
+        until(&format!("the other merchant's event is {state}"), SOON, ask).await.expect("it is")
+    };
+    stands("dead").await;
+    shop.receiver.answer_with(Reply::Success);
+    let (status, preview) = shop.post("/events/redeliver", json!({"preview": true})).await;
+    assert_eq!((status, &preview["count"]), (200, &json!(DEAD + 1)), "{preview}");
+    let (status, begun) = shop.post("/events/redeliver", json!({"all_applications": true, "rate_per_s": 100})).await;
+    assert_eq!((status, &begun["count"], &begun["state"]), (200, &json!(DEAD + 1), &json!("running")), "{begun}");
+    stands("delivered").await;
+    shop.wait_for(DEAD, "delivered").await;
+}

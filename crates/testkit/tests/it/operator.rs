@@ -16,6 +16,7 @@ mod nul;
 mod payment_orders;
 mod rates;
 mod records;
+mod redeliveries;
 mod repeats;
 mod retention;
 mod retiring;

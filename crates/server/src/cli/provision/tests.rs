@@ -142,6 +142,10 @@ fn each_command_of_the_daily_business_makes_its_call() {
         ("event show E", "GET /events/E"),
         ("event attempt E 2", "GET /events/E/attempts/2"),
         ("event redeliver E", "POST /events/E/redeliver {}"),
+        (
+            "event redeliver-many --all-applications --biz-id 1 --after A",
+            r#"POST /events/redeliver {"all_applications":true,"after":"A","bizId":"1"}"#,
+        ),
         ("event redeliver-many --client-id A --preview", r#"POST /events/redeliver {"client_id":"A","preview":true}"#),
         (
             "event redeliver-many --client-id A --state delivered --biz-id 1 --from F --to T --rate-per-s 9",

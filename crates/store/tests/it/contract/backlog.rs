@@ -122,6 +122,8 @@ pub async fn dead_events_come_newest_first_with_their_last_attempt(store: Any) {
     let written = event(1, "b1");
     assert_eq!((row.no, row.tenant, row.client_id.as_str()), (EventNo(1), TENANT, "app_one"));
     assert_eq!((row.event_id, row.created_at), (written.event_id, at(10)));
+    let of_business = dead(&store, None, None, 9).await.into_iter().map(|row| (row.seq, row.biz_id));
+    assert_eq!(of_business.collect::<Vec<_>>(), [4, 3, 1].map(|no| (no, format!("b{no}"))));
 }
 
 pub async fn what_is_sent_again_is_dead_no_more(store: Any) {

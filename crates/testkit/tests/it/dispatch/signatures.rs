@@ -141,22 +141,15 @@ async fn without_a_live_secret_deliveries_wait_and_no_attempt_is_counted() {
     let no_secret = "the application has no live secret to sign with: make one, and ask again";
     let one = events::redeliver(&bench.app, earlier.event_id, &|_| None, &actor()).await;
     assert_eq!(one.expect_err("nothing signs it").to_string(), no_secret);
-    let wish = Wish {
-        client_id: owner.client_id.clone(),
-        state: DeliveryState::Delivered,
-        biz_id: None,
-        from: None,
-        to: None,
-        rate_per_s: 10,
-    };
-    let many = redelivery::start(&bench.app, &wish, &|_| None, &actor()).await;
+    let wish = Wish { state: DeliveryState::Delivered, biz_id: None, from: None, to: None, rate_per_s: 10 };
+    let many = redelivery::start(&bench.app, &owner.client_id, &wish, &|_| None, &actor()).await;
     assert_eq!(many.expect_err("nothing signs them").to_string(), no_secret);
     assert_eq!(bench.state(&earlier).await, DeliveryState::Delivered);
 
     let made = identity::rotate_secret(&bench.app, &owner.client_id, 0, &|_| None, &actor()).await.expect("a secret");
     assert_eq!(bench.deliver().await, 1, "at once, its rest is over");
     assert!(bench.is_signed_by(&endpoint.received()[1], made.plain.expose()));
-    let begin = async || redelivery::start(&bench.app, &wish, &|_| None, &actor()).await;
+    let begin = async || redelivery::start(&bench.app, &owner.client_id, &wish, &|_| None, &actor()).await;
     let (one, other) = tokio::join!(begin(), begin());
     let told = one.and(other).expect_err("one at a time").to_string();
     assert!(told.starts_with("a redelivery of this application is running (rdl_"), "{told}");
