@@ -53,7 +53,7 @@ const API_VERSION: &str = "1.0.0";
         merchants::list_sub_accounts, applications::create, applications::list, applications::show, applications::update,
         callbacks::show, callbacks::pause, callbacks::resume, callbacks::test, callbacks::failing, secrets::rotate, secrets::list, secrets::revoke, secrets::retire, secrets::use_for_callbacks, convert_orders::create, convert_orders::list, convert_orders::show, convert_orders::advance, rates::put, rates::list, rates::show,
         payment_orders::list, payment_orders::show, payment_orders::advance, statements::show, evidence::export, evidence::key,
-        events::emit, events::list, causes::list, events::show, attempts::show, events::redeliver, redeliveries::start, redeliveries::list, redeliveries::show, redeliveries::stop, fee_rules::list, what_if::show, audit::list, audit_chain::heads, audit_chain::lines, audit_chain::verify,
+        events::emit, events::list, causes::list, events::show, attempts::show, events::redeliver, redeliveries::start, redeliveries::list, redeliveries::show, redeliveries::outcomes, redeliveries::stop, fee_rules::list, what_if::show, audit::list, audit_chain::heads, audit_chain::lines, audit_chain::verify,
         nodes::list, delivery::show, delivery::release, master_key::show, master_key::rewrap, requests::show, retention::show, tokens::create, tokens::list, tokens::show, tokens::revoke,
         health::alive, health::ready, health::metrics,
     ),

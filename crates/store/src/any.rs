@@ -27,7 +27,7 @@ use crate::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrders, Received,
 };
 use crate::postgres::PostgresStore;
-use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
+use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::sqlite::SqliteStore;
 
 /// The store that a deployment was started with.
@@ -364,6 +364,10 @@ impl Store for AnyStore {
 
     async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
         either!(self, s => s.count_sought(span).await)
+    }
+
+    async fn fared(&self, walked: Walked) -> Result<Fared, StoreError> {
+        either!(self, s => s.fared(walked).await)
     }
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {

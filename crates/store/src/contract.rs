@@ -21,7 +21,7 @@ use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::paid_order::PaidOrders;
 use crate::payment_order::PaymentOrders;
-use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
+use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 pub use crate::rows::{
     ApplicationFilter, ApplicationRow, ApplicationView, AttemptRow, AuditKey, AuditRow, EndpointSettings, EventRow,
     IdempotencyRow, MerchantKind, MerchantRow, NewAnswer, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding,
@@ -430,6 +430,9 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
 
     /// How many events of a stretch are meant, of the first `span.most` in it.
     fn count_sought(&self, span: Span) -> impl Future<Output = Result<Counted, StoreError>> + Send;
+
+    /// How the events of a redelivery stand, of the first `walked.most` events in the stretch.
+    fn fared(&self, walked: Walked) -> impl Future<Output = Result<Fared, StoreError>> + Send;
 
     /// Redeliveries, at most `limit`; of all tenants.
     fn redeliveries(

@@ -74,6 +74,44 @@ pub struct Counted {
     pub last: Option<i64>,
 }
 
+/// A stretch of the events that a redelivery has walked over, by `seq`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Tenant of the application.
+    pub tenant: TenantNo,
+    /// Whose events.
+    pub application: ApplicationNo,
+    /// Which redelivery.
+    pub id: SortedId,
+    /// It begins behind this `seq`.
+    pub after: i64,
+    /// It ends with this one.
+    pub through: i64,
+    /// At most so many events are looked at.
+    pub most: u32,
+}
+
+/// How the events of a stretch stand that were part of a redelivery, and of no later one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fared {
+    /// Events that were looked at.
+    pub looked: i64,
+    /// The `seq` of the last one that was looked at.
+    pub last: Option<i64>,
+    /// Those that wait for an attempt, or are held.
+    pub waiting: i64,
+    /// Those that were delivered.
+    pub delivered: i64,
+    /// Those that are dead.
+    pub dead: i64,
+}
+
+/// What fared so as a row of either dialect has it.
+pub(crate) fn read_fared<R: Columns>(row: &R) -> Result<Fared, StoreError> {
+    let mut f = Fields::new(row, "delivery", 0, 0);
+    Ok(Fared { looked: f.int()?, last: f.opt_int()?, waiting: f.int()?, delivered: f.int()?, dead: f.int()? })
+}
+
 /// Where a redelivery stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedeliveryState {
@@ -112,6 +150,8 @@ pub struct RedeliveryRow {
     pub sought: Sought,
     /// Events that are made pending in a second, at the most.
     pub rate_per_s: i64,
+    /// The walk begins behind this `seq`.
+    pub from_seq: i64,
     /// The last `seq` of the application at the start; given by the store.
     pub through_seq: i64,
     /// The last `seq` that was looked at.
@@ -136,7 +176,7 @@ pub enum RedeliveryWrite {
     /// Begins. The store itself gives `through_seq`: what the row carries there is ignored. Guard: the application is its tenant's, the
     /// id is new, and no other one of the application is running.
     Start(RedeliveryRow),
-    /// Makes a portion pending, due and by hand: of `events` those that are still in the state `was`. Guard: it is running, and its cursor
+    /// Makes a portion pending, due, by hand, and part of this redelivery: of `events` those that are still in the state `was`. Guard: it is running, and its cursor
     /// is at `from`.
     Advance {
         /// Tenant of the application.
@@ -188,7 +228,10 @@ impl RedeliveryWrite {
     pub(crate) fn fault(&self) -> Option<&'static str> {
         match self {
             Self::Start(row) => {
-                let begins = row.state == RedeliveryState::Running && row.ended_at.is_none() && row.done == 0;
+                let begins = row.state == RedeliveryState::Running
+                    && row.ended_at.is_none()
+                    && row.done == 0
+                    && row.from_seq == row.cursor_seq;
                 let sound = row.sought.state.is_over() && row.rate_per_s >= 1 && row.count >= 0;
                 (!begins || !sound).then_some("a redelivery begins running, of events that are over")
             }
@@ -237,6 +280,7 @@ pub(crate) fn read<R: Columns>(row: &R) -> Result<RedeliveryRow, StoreError> {
         client_id,
         sought: Sought { tenant, application, state, biz_id, from, to },
         rate_per_s: f.int()?,
+        from_seq: f.int()?,
         through_seq: f.int()?,
         cursor_seq: f.int()?,
         count: f.int()?,
@@ -246,7 +290,7 @@ pub(crate) fn read<R: Columns>(row: &R) -> Result<RedeliveryRow, StoreError> {
         created_at: UnixMillis(f.int()?),
         ended_at: f.opt_int()?.map(UnixMillis),
     };
-    let counts = [found.rate_per_s - 1, found.through_seq, found.cursor_seq, found.count, found.done];
+    let counts = [found.rate_per_s - 1, found.from_seq, found.through_seq, found.cursor_seq, found.count, found.done];
     let is_sound =
         counts.iter().all(|count| *count >= 0) && (found.state == RedeliveryState::Running) == found.ended_at.is_none();
     if is_sound { Ok(found) } else { Err(f.corrupt()) }
@@ -256,7 +300,7 @@ pub(crate) fn read<R: Columns>(row: &R) -> Result<RedeliveryRow, StoreError> {
 macro_rules! redelivery_columns {
     () => {
         "r.tenant_no, r.redelivery_id, r.application_no, r.client_id, r.of_state, r.biz_id, r.from_at, r.to_at, r.rate_per_s, \
-         r.through_seq, r.cursor_seq, r.found, r.is_at_least, r.done, r.state, r.created_at, r.ended_at"
+         r.from_seq, r.through_seq, r.cursor_seq, r.found, r.is_at_least, r.done, r.state, r.created_at, r.ended_at"
     };
 }
 

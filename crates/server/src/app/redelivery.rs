@@ -8,7 +8,7 @@ use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{ApplicationRow, ApplicationView, CommitError};
 use countersign_store::redelivery::{
-    Counted, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span,
+    Counted, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span, Walked,
 };
 use serde_json::json;
 
@@ -181,6 +181,7 @@ fn new_row(app: &App, of: &ApplicationRow, wish: &Wish, meant: Meant, now: UnixM
         client_id: of.client_id.clone(),
         sought: wish.sought(of),
         rate_per_s: wish.rate_per_s,
+        from_seq: meant.cursor_seq,
         through_seq: 0,
         cursor_seq: meant.cursor_seq,
         count: meant.count,
@@ -219,6 +220,49 @@ pub async fn list(
 pub async fn find(app: &App, id: SortedId) -> Result<RedeliveryRow, AppError> {
     let found = app.store.redeliveries(Redeliveries::One(id), 1).await?;
     found.into_iter().next().ok_or_else(|| AppError::NotFound(format!("no redelivery has the id {}", public_id(id))))
+}
+
+/// How the events of a redelivery stand now.
+#[derive(Clone, Debug)]
+pub struct Outcomes {
+    /// The redelivery, as it was before they were counted.
+    pub of: RedeliveryRow,
+    /// Those that wait for an attempt, or are held.
+    pub waiting: i64,
+    /// Those that were delivered.
+    pub delivered: i64,
+    /// Those that are dead.
+    pub dead: i64,
+    /// Whether there may be more of each: counting has a bound.
+    pub is_at_least: bool,
+}
+
+impl Outcomes {
+    /// Those that a later redelivery has taken, or that age has freed; none: not all were looked at.
+    pub fn elsewhere(&self) -> Option<i64> {
+        let known = self.waiting + self.delivered + self.dead;
+        (!self.is_at_least).then(|| (self.of.done - known).max(0))
+    }
+}
+
+/// How the events of a redelivery fared so far.
+pub async fn outcomes(app: &App, id: SortedId) -> Result<Outcomes, AppError> {
+    let of = find(app, id).await?;
+    let Sought { tenant, application, .. } = of.sought;
+    let (mut after, through) = (of.from_seq, of.cursor_seq);
+    let (mut all, mut looked) = (Outcomes { of, waiting: 0, delivered: 0, dead: 0, is_at_least: false }, 0);
+    loop {
+        let page = app.store.fared(Walked { tenant, application, id, after, through, most: LOOKED_AT_ONCE }).await?;
+        all.waiting += page.waiting;
+        all.delivered += page.delivered;
+        all.dead += page.dead;
+        looked += page.looked;
+        let Some(last) = page.last.filter(|_| page.looked == i64::from(LOOKED_AT_ONCE)) else { return Ok(all) };
+        if looked >= LOOKED_MAX {
+            return Ok(Outcomes { is_at_least: true, ..all });
+        }
+        after = last;
+    }
 }
 
 /// How often a stop is tried while portions are made pending beside it.

@@ -154,6 +154,11 @@ pub enum Event {
         /// Which
         redelivery_id: String,
     },
+    /// Show how the events of a redelivery fared so far
+    RedeliveryOutcomes {
+        /// Which
+        redelivery_id: String,
+    },
     /// Stop a redelivery; what is pending goes out
     StopRedelivery {
         /// Which
@@ -291,6 +296,9 @@ impl IntoCall for Event {
             }
             Self::Redelivery { redelivery_id } => {
                 Call::new(Method::GET, format!("/redeliveries/{}", escaped(redelivery_id)))
+            }
+            Self::RedeliveryOutcomes { redelivery_id } => {
+                Call::new(Method::GET, format!("/redeliveries/{}/outcomes", escaped(redelivery_id)))
             }
             Self::StopRedelivery { redelivery_id } => {
                 Call::new(Method::POST, format!("/redeliveries/{}/stop", escaped(redelivery_id)))

@@ -104,6 +104,7 @@ fn of_events() -> Vec<Door> {
         door(Method::POST, "/events/redeliver", Operator, post(redeliveries::start)),
         door(Method::GET, "/redeliveries", Viewer, get(redeliveries::list)),
         door(Method::GET, "/redeliveries/{redelivery_id}", Viewer, get(redeliveries::show)),
+        door(Method::GET, "/redeliveries/{redelivery_id}/outcomes", Viewer, get(redeliveries::outcomes)),
         door(Method::POST, "/redeliveries/{redelivery_id}/stop", Operator, post(redeliveries::stop)),
         door(Method::GET, "/fee-rules", Viewer, get(fee_rules::list)),
         door(Method::GET, "/fee-rules/what-if", Viewer, get(what_if::show)),

@@ -20,7 +20,7 @@ use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::App;
 use crate::app::redelivery::of_all::{self, Fate, Share, Shares};
-use crate::app::redelivery::{self, Prospect, Wish, parse_public_id, public_id};
+use crate::app::redelivery::{self, Outcomes, Prospect, Wish, parse_public_id, public_id};
 
 /// Events in a second where nothing is said, and at the most.
 const RATE_DEFAULT: i64 = 50;
@@ -307,6 +307,51 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     responses((status = 200, body = Redelivery), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Reply {
     Ok(json(&Redelivery::from(&redelivery::find(&desk.app, redelivery_id(&id)?).await?)))
+}
+
+/// How the events of a redelivery stand now.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RedeliveryOutcomes {
+    /// Its id.
+    pub redelivery_id: String,
+    /// `running`, `stopped` or `done`.
+    pub state: &'static str,
+    /// How many were made pending.
+    pub done: i64,
+    /// Those that were delivered.
+    pub delivered: i64,
+    /// Those that are dead again.
+    pub dead: i64,
+    /// Those that wait for an attempt, or are held.
+    pub waiting: i64,
+    /// Those that a later redelivery has sent again, or that are no longer kept; null where not all were looked at.
+    pub elsewhere: Option<i64>,
+    /// Whether there may be more of each: 1,000,000 events of the application are looked at.
+    pub count_is_at_least: bool,
+}
+
+impl From<&Outcomes> for RedeliveryOutcomes {
+    fn from(outcomes: &Outcomes) -> Self {
+        let Outcomes { of, waiting, delivered, dead, is_at_least } = outcomes;
+        Self {
+            redelivery_id: public_id(of.id),
+            state: of.state.name(),
+            done: of.done,
+            delivered: *delivered,
+            dead: *dead,
+            waiting: *waiting,
+            elsewhere: outcomes.elsewhere(),
+            count_is_at_least: *is_at_least,
+        }
+    }
+}
+
+/// How the events of a redelivery fared so far.
+#[utoipa::path(get, path = "/operator/v1/redeliveries/{redelivery_id}/outcomes", tag = "Events", operation_id = "show_redelivery_outcomes",
+    params(("redelivery_id" = String, Path, description = "The redelivery")),
+    responses((status = 200, body = RedeliveryOutcomes), (status = 404, body = ProblemDocument)))]
+pub async fn outcomes(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Reply {
+    Ok(json(&RedeliveryOutcomes::from(&redelivery::outcomes(&desk.app, redelivery_id(&id)?).await?)))
 }
 
 /// Stops a redelivery: nothing more is made pending from then on. What is pending goes out.

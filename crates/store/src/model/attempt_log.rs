@@ -71,6 +71,7 @@ impl State {
         for event in old.iter().map(|e| e.no).collect::<Vec<_>>() {
             self.events.remove(&event);
             self.attempts.remove(&event);
+            self.redelivered.remove(&event);
             self.bytes.retain(|(of, _), _| *of != event);
         }
     }

@@ -35,7 +35,7 @@ use crate::contract::{
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::own_events::OwnEventsPage;
-use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
+use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::rule_page::RulePageBuilder;
 use crate::words::of_audit_tenant;
 use state::{State, nonce_key};
@@ -392,6 +392,10 @@ impl Store for ModelStore {
 
     async fn count_sought(&self, span: Span) -> Result<Counted, StoreError> {
         Ok(self.state().count_sought(&span))
+    }
+
+    async fn fared(&self, walked: Walked) -> Result<Fared, StoreError> {
+        Ok(self.state().fared(&walked))
     }
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Result<Vec<RedeliveryRow>, StoreError> {

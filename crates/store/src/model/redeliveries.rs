@@ -7,7 +7,7 @@ use super::page;
 use super::state::{State, guard};
 use crate::batch::{Conflict, Key};
 use crate::contract::{CommitError, EventRow};
-use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Span};
+use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Span, Walked};
 
 impl State {
     pub(super) fn redelivery(&mut self, write: &RedeliveryWrite) -> Result<(), CommitError> {
@@ -34,6 +34,7 @@ impl State {
                     let own = |e: &&mut EventRow| (e.tenant, e.application, e.state) == (tenant, application, *was);
                     let Some(event) = event.filter(own) else { continue };
                     (event.state, event.due_at, event.by_hand) = (DeliveryState::Pending, Some(*due_at), true);
+                    self.redelivered.insert(*no, *id);
                     row.done += 1;
                 }
             }
@@ -69,6 +70,25 @@ impl State {
             oldest_at: found.iter().map(|e| e.created_at).min(),
             first: found.first().map(|e| e.seq),
             last: looked.last().map(|e| e.seq),
+        }
+    }
+
+    pub(super) fn fared(&self, walked: &Walked) -> Fared {
+        let own = |e: &&EventRow| (e.tenant, e.application) == (walked.tenant, walked.application);
+        let inside = |e: &&EventRow| e.seq > walked.after && e.seq <= walked.through;
+        let mut events: Vec<&EventRow> = self.events.values().filter(own).filter(inside).collect();
+        events.sort_by_key(|e| e.seq);
+        let looked = page(events.into_iter(), walked.most);
+        let stand = |is_one: fn(DeliveryState) -> bool| {
+            let of_it = |e: &&&EventRow| self.redelivered.get(&e.no) == Some(&walked.id) && is_one(e.state);
+            i64::try_from(looked.iter().filter(of_it).count()).unwrap_or(i64::MAX)
+        };
+        Fared {
+            looked: i64::try_from(looked.len()).unwrap_or(i64::MAX),
+            last: looked.last().map(|e| e.seq),
+            waiting: stand(|state| !state.is_over()),
+            delivered: stand(|state| state == DeliveryState::Delivered),
+            dead: stand(|state| state == DeliveryState::Dead),
         }
     }
 

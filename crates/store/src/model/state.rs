@@ -43,6 +43,8 @@ pub(super) struct State {
     /// Applications whose open events are to be held or released, and when released ones are due.
     pub(super) turning: BTreeMap<(TenantNo, ApplicationNo), UnixMillis>,
     pub(super) redeliveries: BTreeMap<SortedId, RedeliveryRow>,
+    /// Of which redelivery an event was part last.
+    pub(super) redelivered: BTreeMap<EventNo, SortedId>,
     pub(super) conversions: Conversions,
     pub(super) answers: BTreeMap<(String, String), IdempotencyRow>,
     pub(super) audit: Vec<(AuditRow, Option<Link>)>,
@@ -73,6 +75,7 @@ impl Default for State {
             sequences: BTreeMap::new(),
             turning: BTreeMap::new(),
             redeliveries: BTreeMap::new(),
+            redelivered: BTreeMap::new(),
             conversions: Conversions::default(),
             answers: BTreeMap::new(),
             audit: Vec::new(),

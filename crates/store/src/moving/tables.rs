@@ -330,6 +330,7 @@ pub(crate) const TABLES: &[Table] = &[
             int("due_at"),
             int("behind_no"),
             flag("by_hand"),
+            blob("redelivery_id"),
         ],
     },
     Table {
@@ -354,6 +355,7 @@ pub(crate) const TABLES: &[Table] = &[
             int("from_at"),
             int("to_at"),
             int("rate_per_s"),
+            int("from_seq"),
             int("through_seq"),
             int("cursor_seq"),
             int("found"),

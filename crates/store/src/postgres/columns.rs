@@ -130,18 +130,3 @@ macro_rules! dead_deliveries {
         )
     };
 }
-
-/// A stretch of an application's events.
-macro_rules! sought {
-    () => {
-        "FROM event e WHERE e.tenant_no = $1 AND e.application_no = $2 AND e.seq > $3 AND e.seq <= $4"
-    };
-}
-
-/// Whether one of them is meant.
-macro_rules! is_sought {
-    () => {
-        "((SELECT d.state FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) = $6 \
-         AND ($7::text IS NULL OR e.biz_id = $7) AND e.created_at >= $8 AND e.created_at < $9)"
-    };
-}

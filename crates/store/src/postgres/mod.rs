@@ -36,6 +36,7 @@ mod purge;
 mod queries;
 mod readers;
 mod redelivery;
+mod redelivery_texts;
 mod rows;
 mod schema;
 mod session;
@@ -72,7 +73,7 @@ use crate::contract::{
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
-use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
+use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use commit_lane::{CommitLane, Job};
 use nodes::Aside;
 use nonces::{Nonces, Settling};
@@ -397,6 +398,10 @@ impl Store for PostgresStore {
 
     async fn count_sought(&self, span: Span) -> Found<Counted> {
         redelivery::count(self.lists(Asker::Operator), &span).await
+    }
+
+    async fn fared(&self, walked: Walked) -> Found<Fared> {
+        redelivery::fared(self.lists(Asker::Operator), &walked).await
     }
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {

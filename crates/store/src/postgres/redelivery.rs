@@ -11,7 +11,7 @@ use super::rows::Fields;
 use super::session::{Params, Session};
 use super::statements::Sql;
 use crate::batch::{Conflict, Key};
-use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, read};
+use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, Walked, read, read_fared};
 
 /// Does a write, and judges its guard by what it finds.
 pub(super) async fn write(on: &Session, write: &RedeliveryWrite) -> Result<(), Stop> {
@@ -26,7 +26,7 @@ pub(super) async fn write(on: &Session, write: &RedeliveryWrite) -> Result<(), S
             if !events.is_empty() {
                 // In the order of their keys, as everywhere.
                 on.run(Sql::DeliveriesLock, &[&vec![tenant; events.len()], &events]).await?;
-                let again: Params<'_> = &[&tenant, &events, &was.name(), &due_at.0, &application];
+                let again: Params<'_> = &[&tenant, &events, &was.name(), &due_at.0, &application, &id.as_slice()];
                 done = i64::try_from(on.run(Sql::DeliveriesAgain, again).await?.len()).unwrap_or(i64::MAX);
             }
             let ended_at = ended_at.map(|at| at.0);
@@ -89,6 +89,12 @@ pub(super) async fn count(from: &Readers, span: &Span) -> Found<Counted> {
         })
     });
     Ok(found.await?.unwrap_or_default())
+}
+
+pub(super) async fn fared(from: &Readers, walked: &Walked) -> Found<Fared> {
+    let (id, Walked { tenant, application, after, through, .. }) = (walked.id.0.to_be_bytes(), walked);
+    let of: Params<'_> = &[&tenant.0, &application.0, after, through, &i64::from(walked.most), &id.as_slice()];
+    Ok(one(from, Sql::Fared, of, read_fared).await?.unwrap_or_default())
 }
 
 pub(super) async fn list(from: &Readers, which: &Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {

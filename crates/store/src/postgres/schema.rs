@@ -41,6 +41,11 @@ pub(super) const STEPS: &[Step] = &[
         name: "nodes_and_lists",
         sql: include_str!("../../migrations/postgres/0020_nodes_and_lists.sql"),
     },
+    Step {
+        number: 21,
+        name: "redelivery_outcomes",
+        sql: include_str!("../../migrations/postgres/0021_redelivery_outcomes.sql"),
+    },
 ];
 
 /// Held by whoever migrates; everybody else waits.

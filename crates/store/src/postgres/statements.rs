@@ -11,7 +11,7 @@ use super::event_texts as events;
 use super::identity_texts as identity;
 use super::lane_texts as lanes;
 use super::payment_sql as payment;
-use crate::redelivery::redelivery_columns;
+use super::redelivery_texts as redelivery;
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
@@ -374,37 +374,16 @@ statements! {
     DeadOf: backlog::DEAD_OF;
     DeadOfAll: backlog::DEAD_OF_ALL;
 
-    // As values and not as joins: the plan goes along the events by `seq`, and ends at the limit.
-    Sought: concat!("SELECT e.event_no, e.seq ", sought!(), " AND ", is_sought!(), " ORDER BY e.seq LIMIT $5");
-    SoughtCount: concat!(
-        "SELECT count(*), count(*) FILTER (WHERE w.is_meant), min(w.created_at) FILTER (WHERE w.is_meant),
-         min(w.seq) FILTER (WHERE w.is_meant), max(w.seq) FROM (SELECT e.seq, e.created_at, coalesce(", is_sought!(), ", false) AS is_meant ",
-        sought!(), " ORDER BY e.seq LIMIT $5) w"
-    );
-    DeliveriesAgain: "UPDATE delivery SET state = 'pending', due_at = $4, by_hand = TRUE WHERE tenant_no = $1
-                      AND event_no = ANY($2::bigint[]) AND state = $3 AND application_no = $5 RETURNING 1::bigint";
-    Redelivery: concat!("SELECT ", redelivery_columns!(), " FROM redelivery r WHERE r.redelivery_id = $1 LIMIT $2");
-    Redeliveries: concat!(
-        "SELECT ", redelivery_columns!(), " FROM redelivery r WHERE r.redelivery_id < $1 AND ($2::text IS NULL OR r.client_id = $2) \
-         ORDER BY r.redelivery_id DESC LIMIT $3"
-    );
-    RedeliveriesRunning: concat!(
-        "SELECT ", redelivery_columns!(), " FROM redelivery r WHERE r.state = 'running' \
-         AND (r.tenant_no, r.application_no) > ($1, $2) AND (r.application_no & 63) = ANY($3::bigint[]) \
-         ORDER BY r.tenant_no, r.application_no LIMIT $4"
-    );
-    RedeliveryInsert: "INSERT INTO redelivery (tenant_no, redelivery_id, application_no, client_id, of_state, biz_id, from_at, to_at,
-                       rate_per_s, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
-                       SELECT a.tenant_no, $2::bytea, a.application_no, $4::text, $5::text, $6::text, $7::bigint, $8::bigint, $9::bigint,
-                       coalesce((SELECT c.seq FROM event_counter c WHERE c.tenant_no = $1 AND c.application_no = $3), 0),
-                       $10::bigint, $11::bigint, $12::boolean, 0, 'running', $13::bigint
-                       FROM application a WHERE a.application_no = $3 AND a.tenant_no = $1
-                       ON CONFLICT DO NOTHING RETURNING 1::bigint";
-    RedeliveryMove: "UPDATE redelivery SET cursor_seq = $5, done = done + $6, ended_at = $7,
-                     state = CASE WHEN $7::bigint IS NULL THEN state ELSE 'done' END WHERE tenant_no = $1 AND redelivery_id = $2
-                     AND application_no = $3 AND state = 'running' AND cursor_seq = $4 RETURNING 1::bigint";
-    RedeliveryStop: "UPDATE redelivery SET state = 'stopped', ended_at = $4 WHERE tenant_no = $1 AND redelivery_id = $2
-                     AND application_no = $3 AND state = 'running' AND cursor_seq = $5 RETURNING 1::bigint";
+    Sought: redelivery::SOUGHT;
+    SoughtCount: redelivery::SOUGHT_COUNT;
+    Fared: redelivery::FARED;
+    DeliveriesAgain: redelivery::DELIVERIES_AGAIN;
+    Redelivery: redelivery::ONE;
+    Redeliveries: redelivery::ALL;
+    RedeliveriesRunning: redelivery::RUNNING;
+    RedeliveryInsert: redelivery::INSERT;
+    RedeliveryMove: redelivery::MOVE;
+    RedeliveryStop: redelivery::STOP;
 
     AnswerInsert: "INSERT INTO idempotency (scope, key, body_digest, status, answer, created_at)
                    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (scope, key) DO UPDATE SET body_digest = EXCLUDED.body_digest,

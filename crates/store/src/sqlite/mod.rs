@@ -59,7 +59,7 @@ use crate::contract::{
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
-use crate::redelivery::{Counted, Redeliveries, RedeliveryRow, Span};
+use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::steps::SchemaState;
 use nonces::{Hold, MarkNeed, Nonces};
 use presence::Presence;
@@ -393,6 +393,10 @@ impl Store for SqliteStore {
 
     async fn count_sought(&self, span: Span) -> Found<Counted> {
         self.readers.away(Asker::Operator, move |conn| redelivery::count(conn, &span)).await
+    }
+
+    async fn fared(&self, walked: Walked) -> Found<Fared> {
+        self.readers.away(Asker::Operator, move |conn| redelivery::fared(conn, &walked)).await
     }
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {

@@ -8,7 +8,9 @@ use super::heads::Heads;
 use super::queries::{Found, many, one};
 use super::rows::Fields;
 use super::statements::{Kept, Sql};
-use crate::redelivery::{self, Counted, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, redelivery_columns};
+use crate::redelivery::{
+    self, Counted, Fared, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, Walked, redelivery_columns,
+};
 
 /// Does a write whose guard held.
 pub(super) fn write(kept: &mut Kept<'_>, heads: &Heads, write: &RedeliveryWrite) -> rusqlite::Result<()> {
@@ -17,7 +19,7 @@ pub(super) fn write(kept: &mut Kept<'_>, heads: &Heads, write: &RedeliveryWrite)
         RedeliveryWrite::Advance { tenant, application, id, was, to, events, due_at, ended_at, .. } => {
             let mut done = 0_usize;
             for event in events {
-                let of = params![event.0, was.name(), due_at.0, tenant.0, application.0];
+                let of = params![event.0, was.name(), due_at.0, tenant.0, application.0, id.0.to_be_bytes()];
                 done += kept.run(Sql::DeliveryAgainFrom, of)?;
             }
             let done = i64::try_from(done).unwrap_or(i64::MAX);
@@ -104,6 +106,19 @@ pub(super) fn count(conn: &Connection, span: &Span) -> Found<Counted> {
         })
     };
     Ok(one(conn, sql, bound(span), read)?.unwrap_or_default())
+}
+
+pub(super) fn fared(conn: &Connection, walked: &Walked) -> Found<Fared> {
+    let sql = concat!(
+        "SELECT count(*), max(w.seq), count(*) FILTER (WHERE w.state IN ('pending', 'held')), count(*) FILTER (WHERE w.state = 'delivered'),
+         count(*) FILTER (WHERE w.state = 'dead') FROM (SELECT e.seq,
+         (SELECT d.state FROM delivery d WHERE d.event_no = e.event_no AND d.redelivery_id = ?6) AS state ",
+        stretch!(),
+        "ORDER BY e.seq LIMIT ?5) w"
+    );
+    let (id, Walked { tenant, application, after, through, most, .. }) = (walked.id.0.to_be_bytes(), *walked);
+    let of = params![tenant.0, application.0, after, through, most, id];
+    Ok(one(conn, sql, of, |row| redelivery::read_fared(row))?.unwrap_or_default())
 }
 
 pub(super) fn list(conn: &Connection, which: &Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {

@@ -37,6 +37,11 @@ const STEPS: &[Step] = &[
     Step { number: 18, name: "last_paid", sql: include_str!("../../migrations/sqlite/0018_last_paid.sql") },
     Step { number: 19, name: "answers", sql: include_str!("../../migrations/sqlite/0019_answers.sql") },
     Step { number: 20, name: "nodes_and_lists", sql: include_str!("../../migrations/sqlite/0020_nodes_and_lists.sql") },
+    Step {
+        number: 21,
+        name: "redelivery_outcomes",
+        sql: include_str!("../../migrations/sqlite/0021_redelivery_outcomes.sql"),
+    },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
@@ -304,7 +309,7 @@ mod tests {
             ("UPDATE payment_order_move SET was = 'PAYED'", "was = 'PENDING' OR "),
             ("UPDATE payment_order_move SET status = 'pending'", "status = 'PENDING' OR "),
             ("INSERT INTO convert_order_move VALUES (1, 1, 1, 2, 1)", "status = 1 OR "),
-            ("INSERT INTO delivery VALUES (1, 1, 1, 'gone', 0, NULL, NULL, 0)", "state = 'pending' OR "),
+            ("INSERT INTO delivery VALUES (1, 1, 1, 'gone', 0, NULL, NULL, 0, NULL)", "state = 'pending' OR "),
             ("INSERT INTO merchant VALUES (1, 1, 'm', 'bank', 'm', '0', 0, 1, 1, 1, 1)", "kind = 'institution' OR "),
             (
                 "INSERT INTO operator_token VALUES ('t', 'n', zeroblob(32), 'root', 1, NULL, NULL, NULL)",

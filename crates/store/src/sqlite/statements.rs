@@ -187,12 +187,12 @@ statements! {
     RedeliveryAt: "SELECT 1 FROM redelivery WHERE redelivery_id = ?1 AND tenant_no = ?2 AND application_no = ?3
                    AND state = 'running' AND cursor_seq = ?4";
     RedeliveryInsert: "INSERT INTO redelivery (tenant_no, redelivery_id, application_no, client_id, of_state, biz_id, from_at, to_at,
-                       rate_per_s, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, 'running', ?14)";
+                       rate_per_s, from_seq, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?11, ?10, ?11, ?12, ?13, 0, 'running', ?14)";
     RedeliveryMove: "UPDATE redelivery SET cursor_seq = ?2, done = done + ?3, ended_at = ?4,
                      state = CASE WHEN ?4 IS NULL THEN state ELSE 'done' END WHERE redelivery_id = ?1";
     RedeliveryStop: "UPDATE redelivery SET state = 'stopped', ended_at = ?2 WHERE redelivery_id = ?1";
-    DeliveryAgainFrom: "UPDATE delivery SET state = 'pending', due_at = ?3, by_hand = 1
+    DeliveryAgainFrom: "UPDATE delivery SET state = 'pending', due_at = ?3, by_hand = 1, redelivery_id = ?6
                         WHERE event_no = ?1 AND state = ?2 AND tenant_no = ?4 AND application_no = ?5";
 
     AnswerTaken: "SELECT 1 FROM idempotency WHERE scope = ?1 AND key = ?2 AND created_at >= ?3";

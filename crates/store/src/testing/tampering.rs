@@ -38,7 +38,8 @@ impl Tampering {
                 "UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2".to_owned()
             }
             Self::StepBack => {
-                "DROP TABLE last_paid; DROP TABLE IF EXISTS node_program; DELETE FROM schema_step WHERE number >= 18"
+                "DROP TABLE last_paid; DROP TABLE IF EXISTS node_program; ALTER TABLE delivery DROP COLUMN redelivery_id;
+                 ALTER TABLE redelivery DROP COLUMN from_seq; DELETE FROM schema_step WHERE number >= 18"
                     .to_owned()
             }
             Self::StepAhead => "INSERT INTO schema_step VALUES (99, 'later', 'x')".to_owned(),

@@ -143,7 +143,7 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
     const UNREAD: [&str; 7] =
         ["event_counter", "biz_counter", "audit_head", "last_paid", "schema_step", "nonce", "replay"];
     // Rows are found by these: another value finds nothing.
-    const FINDERS: [&str; 37] = [
+    const FINDERS: [&str; 38] = [
         "fee_rule.tenant_no",
         "fee_rule.merchant_no",
         "fee_rule.previous_no",
@@ -166,6 +166,7 @@ fn is_never_corrupt(table: &str, column: &str) -> bool {
         "payment_order_move.order_no",
         "delivery.tenant_no",
         "delivery.application_no",
+        "delivery.redelivery_id",
         "attempt.tenant_no",
         "attempt.event_no",
         "attempt_bytes.tenant_no",

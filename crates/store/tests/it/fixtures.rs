@@ -475,6 +475,7 @@ pub fn redelivery(id: u128) -> RedeliveryRow {
         client_id: "app_one".to_owned(),
         sought: Sought { tenant: TENANT, application: APP, state, biz_id: None, from: None, to: None },
         rate_per_s: 50,
+        from_seq: 0,
         through_seq: 0,
         cursor_seq: 0,
         count: 3,

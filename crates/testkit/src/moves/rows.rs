@@ -145,6 +145,7 @@ fn redelivery(of: i64) -> RedeliveryRow {
         client_id: format!("app_{of}"),
         sought: Sought { tenant, application, state: DeliveryState::Dead, biz_id, from: None, to: Some(at(of)) },
         rate_per_s: 50,
+        from_seq: of,
         through_seq: 0,
         cursor_seq: of,
         count: of,

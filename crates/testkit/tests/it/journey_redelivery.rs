@@ -116,6 +116,12 @@ async fn dead_events_are_counted_first_and_then_sent_once_more_at_the_rate_that_
     let came = shop.came_behind(before);
     assert_eq!((came.len(), came.iter().collect::<BTreeSet<_>>().len()), (DEAD, DEAD), "each once");
     let received = shop.receiver.received();
+    let fared = shop.get(&format!("/redeliveries/{}/outcomes", id.as_str().expect("an id"))).await;
+    assert_eq!(
+        fared,
+        json!({"redelivery_id": id, "state": "done", "done": DEAD, "delivered": DEAD, "dead": 0, "waiting": 0, "elsewhere": 0,
+            "count_is_at_least": false})
+    );
     let took = received[received.len() - 1].at - received[before].at;
     // Two in each fifth of a second: fourteen pauses.
     assert!(took >= Duration::from_secs(2), "{took:?} for thirty at ten in a second");
@@ -129,6 +135,8 @@ async fn dead_events_are_counted_first_and_then_sent_once_more_at_the_rate_that_
     assert_eq!(one["count"], 1, "{one}");
     shop.see_done(&one["redelivery_id"]).await;
     shop.receiver.wait_for(before + DEAD + 1, SOON).await.expect("it comes once more");
+    let fared = shop.get(&format!("/redeliveries/{}/outcomes", id.as_str().expect("an id"))).await;
+    assert_eq!((&fared["delivered"], &fared["elsewhere"]), (&json!(DEAD - 1), &json!(1)), "a later one has taken it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

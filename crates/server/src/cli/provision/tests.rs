@@ -128,7 +128,7 @@ fn each_command_about_applications_makes_its_call() {
 }
 
 #[test]
-fn each_command_of_the_daily_business_makes_its_call() {
+fn each_command_about_events_makes_its_call() {
     let table = [
         (
             r#"event emit --client-id A --biz-type T --biz-id 1 --biz-status S --data {"a":0.10}"#,
@@ -158,7 +158,17 @@ fn each_command_of_the_daily_business_makes_its_call() {
             "GET /events/dead-causes client_id=A from=F to=T limit=3",
         ),
         ("event redelivery R", "GET /redeliveries/R"),
+        ("event redelivery-outcomes R", "GET /redeliveries/R/outcomes"),
         ("event stop-redelivery R", "POST /redeliveries/R/stop {}"),
+    ];
+    for (words, wanted) in table {
+        assert_eq!(written(words), wanted, "{words}");
+    }
+}
+
+#[test]
+fn each_command_of_the_daily_business_makes_its_call() {
+    let table = [
         ("fee-rule list S", "GET /fee-rules sub_merchant_id=S"),
         (
             "convert-order create M --sell-currency GT --buy-currency USDT --sell-amount 1 --buy-amount 2 --rate 2.50",

@@ -9,7 +9,8 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::EventRow;
 use countersign_store::redelivery::{
-    Counted, REDELIVERED_MAX, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span,
+    Counted, Fared, REDELIVERED_MAX, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span,
+    Walked,
 };
 use countersign_store::{AnyStore, Store};
 
@@ -164,6 +165,38 @@ pub async fn a_portion_moves_the_cursor_and_what_is_still_meant_and_nothing_twic
     assert_eq!((done.done, done.state, done.ended_at), (3, RedeliveryState::Done, Some(at(91))));
     conflict(&*store, vec![advance(7, (4, 4), &[1], None)]).await;
     assert_eq!((state(&store, 1).await.0, running(&store).await), (DeliveryState::Dead, vec![]));
+}
+
+pub async fn how_its_events_fare_is_counted_until_a_later_redelivery_takes_them(store: Any) {
+    for no in 1..=6 {
+        leave(&store, no, "a", 0, if no == 5 { DeliveryState::Delivered } else { DeliveryState::Dead }).await;
+    }
+    let fared = async |id: u128, (after, through), most| {
+        let walked = Walked { tenant: TENANT, application: APP, id: SortedId(id), after, through, most };
+        store.fared(walked).await.expect("reads")
+    };
+    commit(&*store, vec![start(redelivery(7))]).await;
+    commit(&*store, vec![advance(7, (0, 4), &[1, 2, 3, 4], None)]).await;
+    let all = Fared { looked: 6, last: Some(6), waiting: 4, delivered: 0, dead: 0 };
+    assert_eq!(fared(7, (0, 9), 9).await, all);
+    commit(&*store, vec![attempt(1, 2, DeliveryState::Delivered, None)]).await;
+    commit(&*store, vec![attempt(2, 2, DeliveryState::Dead, None)]).await;
+    commit(&*store, vec![attempt(3, 2, DeliveryState::Held, None)]).await;
+    let all = Fared { waiting: 2, delivered: 1, dead: 1, ..all };
+    assert_eq!(fared(7, (0, 9), 9).await, all);
+    assert_eq!(fared(7, (0, 9), 2).await, Fared { looked: 2, last: Some(2), waiting: 0, ..all });
+    assert_eq!(fared(7, (2, 3), 9).await, Fared { looked: 1, last: Some(3), waiting: 1, delivered: 0, dead: 0 });
+    assert_eq!(fared(8, (0, 9), 9).await, Fared { waiting: 0, delivered: 0, dead: 0, ..all }, "of another one");
+    assert_eq!(fared(7, (6, 9), 9).await, Fared::default());
+    let foreign = Walked { tenant: OTHER_TENANT, application: APP, id: SortedId(7), after: 0, through: 9, most: 9 };
+    assert_eq!(store.fared(foreign).await.expect("reads"), Fared::default());
+    // What is sent again by itself stays where it was; what a later one takes is counted there.
+    let again = Write::Redeliver { tenant: TENANT, event: EventNo(1), due_at: at(95) };
+    commit(&*store, vec![again, stop_at(TENANT, 7, 4)]).await;
+    commit(&*store, vec![start(redelivery(8))]).await;
+    commit(&*store, vec![advance(8, (0, 9), &[2, 6], Some(at(96)))]).await;
+    assert_eq!(fared(7, (0, 9), 9).await, Fared { waiting: 3, delivered: 0, dead: 0, ..all });
+    assert_eq!(fared(8, (0, 9), 9).await, Fared { waiting: 2, delivered: 0, dead: 0, ..all });
 }
 
 pub async fn a_portion_takes_nothing_of_another_application(store: Any) {
