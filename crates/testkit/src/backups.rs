@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::testing::Database;
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ async fn restored(of: &Round<'_>, original: &Server, before: &Sent, report: &mut
     // All that was acknowledged before is there, and what is there is what the original has, line by line, up to some line.
     let config_ids = before.upgrades.iter().map(|(_, config_id)| config_id);
     check_acknowledged(&server.access, SUB_ACCOUNTS, config_ids, before.events.iter()).await?;
-    let heads = items(&server, "/audit/heads").await?;
+    let heads = heads_before_the_restore(&server).await?;
     let own = server.access.provision("POST", "/audit/verify", json!({})).await?;
     ensure!(own["holds"] == true, "the audit log of what was restored does not hold: {own}");
     let theirs = original.access.provision("POST", "/audit/verify", json!({ "heads": heads })).await?;
@@ -149,6 +149,18 @@ async fn restored(of: &Round<'_>, original: &Server, before: &Sent, report: &mut
     ensure!(server.terminate()?, "what was restored did not end with code 0 after SIGTERM");
     std::fs::remove_dir_all(&data)?;
     Ok(())
+}
+
+/// The heads of the audit log as the backup has them: the restored deployment has put a line behind the system's.
+async fn heads_before_the_restore(server: &Server) -> Result<Vec<Value>> {
+    let mut heads = items(server, "/audit/heads").await?;
+    let lines = items(server, "/audit/lines").await?;
+    let of_the_system: Vec<&Value> = lines.iter().filter(|line| line["merchant_id"].is_null()).collect();
+    let [.., last, restore] = of_the_system[..] else { bail!("too few lines of the system: {of_the_system:?}") };
+    ensure!(restore["action"] == "deployment.restore", "the audit log does not end with the restore: {restore}");
+    let head = heads.iter_mut().find(|head| head["merchant_id"].is_null()).context("the system's own lines")?;
+    *head = json!({ "merchant_id": null, "no": last["no"], "link": last["link"] });
+    Ok(heads)
 }
 
 async fn items(server: &Server, path: &str) -> Result<Vec<Value>> {

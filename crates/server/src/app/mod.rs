@@ -40,6 +40,7 @@ pub mod operators;
 pub mod payment_orders;
 pub mod rates;
 pub mod redelivery;
+pub mod restored;
 pub mod retention;
 pub mod rules;
 pub mod sealed;

@@ -16,6 +16,7 @@ use countersign_store::sqlite::{MoveMark, Revival};
 
 use super::{FILE_MODE, Trailer, read_trailer, sum, sync_folder};
 use crate::app::delivery::DELIVERY_HELD;
+use crate::app::restored::{RESTORED_AT, RESTORED_FROM};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -23,9 +24,6 @@ use crate::datadir::DataDir;
 use crate::keys;
 use crate::run::{Database, postgres_options, sqlite_options};
 
-/// When a deployment was restored, and from the backup of which moment.
-const RESTORED_AT: &str = "restored_at";
-const RESTORED_FROM: &str = "restored_from";
 /// Where a restore works, in the data folder, and in that the database and the trailer of the backup it is from.
 const FOLDER: &str = "restoring";
 const COPY: &str = "countersign.db";

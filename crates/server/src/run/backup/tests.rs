@@ -7,9 +7,12 @@ use countersign_store::Store as _;
 use countersign_store::contract::{ClaimKey, Claimed};
 use countersign_store::moving::{self, Move, ROWS_PER_PORTION};
 use countersign_store::testing::{Database as Fresh, Tampering};
+use serde_json::{Value, json};
 
 use super::restoring::{Work, give_name};
 use super::*;
+use crate::app::audit_log::{self, Which};
+use crate::app::delivery::DELIVERY_HELD;
 use crate::app::error::AppError;
 use crate::app::fixtures::{application, happens};
 use crate::app::{App, events};
@@ -299,4 +302,32 @@ async fn no_merchant_takes_an_event_after_a_restore_for_one_that_he_has_seen() {
     assert_eq!(pulled(&app, &till, 20_000_000).await, Ok(vec![20_000_001, 20_000_002]));
     assert_eq!(pulled(&app, &till, 20_000_002).await, Err(40_000_001));
     close_store(&app.store).expect("it closes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_log_tells_of_each_restore_once_whoever_serves_it() {
+    let (place, database) = (Place::new().await, Fresh::new().await);
+    let told = async |app: &App| {
+        let which = Which { action: Some("deployment.restore".to_owned()), ..Which::default() };
+        let lines = audit_log::list(app, &which, None, 9).await.expect("it answers").rows;
+        lines.iter().map(|line| serde_json::from_str(&line.after).expect("an object")).collect::<Vec<Value>>()
+    };
+    let (mut from, mut times) = (place.config.clone(), Vec::new());
+    for (name, url) in [("one", None), ("two", Some(database.url()))] {
+        let file = place.path(&format!("{name}.backup"));
+        let taken = take(&from, &file).await.expect("a backup can be taken");
+        let config = place.elsewhere(name, url);
+        restore(&config, &file).await.expect("it is whole");
+        times.insert(0, json!(taken.taken_at));
+        for _ in 0..2 {
+            let app = open_app(&config, Clock::System, None).await.expect("it opens");
+            let lines = told(&app).await;
+            let of = lines.iter().map(|line| line["backup_taken_at"].clone()).collect::<Vec<_>>();
+            assert_eq!(of, times, "newest first: {lines:?}");
+            let held = app.store.setting(DELIVERY_HELD).await.expect("reads");
+            assert_eq!(lines[0]["restored_at"].as_str(), held.as_deref());
+            close_store(&app.store).expect("it closes");
+        }
+        from = config;
+    }
 }
