@@ -3,7 +3,7 @@
 //! The events of an application are walked once, by `seq`, up to the last one that was there at the start. The cursor moves in the same
 //! batch that makes a portion pending, so a process that dies in between leaves both or neither, and no event is taken twice.
 
-use countersign_domain::delivery::DeliveryState;
+use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
@@ -29,10 +29,40 @@ pub struct Sought {
     pub from: Option<UnixMillis>,
     /// Only those that were written before this instant.
     pub to: Option<UnixMillis>,
+    /// Only those whose last attempt came to this.
+    pub died_of: DiedOf,
+}
+
+/// What the last attempt at an event came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiedOf {
+    /// Its outcome; `None`: any.
+    pub outcome: Option<Outcome>,
+    /// The status of its answer; `None`: any, or no answer.
+    pub http_status: Option<u16>,
+}
+
+impl DiedOf {
+    /// Whether an attempt came to this.
+    pub fn is(&self, outcome: Outcome, http_status: Option<u16>) -> bool {
+        self.outcome.is_none_or(|wanted| wanted == outcome)
+            && self.http_status.is_none_or(|wanted| http_status == Some(wanted))
+    }
+
+    /// Both as rows have them.
+    pub(crate) fn as_kept(&self) -> (Option<&'static str>, Option<i64>) {
+        (self.outcome.map(Outcome::name), self.http_status.map(i64::from))
+    }
 }
 
 impl Sought {
-    /// Whether an event is one of them.
+    /// Every event of an application that stands so.
+    pub const fn every(tenant: TenantNo, application: ApplicationNo, state: DeliveryState) -> Self {
+        let died_of = DiedOf { outcome: None, http_status: None };
+        Self { tenant, application, state, biz_id: None, from: None, to: None, died_of }
+    }
+
+    /// Whether an event is one of them, but for what it died of.
     pub(crate) fn is(&self, event: &EventRow) -> bool {
         (event.tenant, event.application, event.state) == (self.tenant, self.application, self.state)
             && self.biz_id.as_ref().is_none_or(|biz_id| event.biz_id == *biz_id)
@@ -275,10 +305,13 @@ pub(crate) fn read<R: Columns>(row: &R) -> Result<RedeliveryRow, StoreError> {
     let state = DeliveryState::from_name(&f.text()?).filter(|state| state.is_over()).ok_or_else(|| f.corrupt())?;
     let biz_id = f.opt_text()?;
     let (from, to) = (f.opt_int()?.map(UnixMillis), f.opt_int()?.map(UnixMillis));
+    let outcome = f.opt_text()?.map(|name| Outcome::from_name(&name).ok_or_else(|| f.corrupt())).transpose()?;
+    let http_status = f.opt_int()?.map(u16::try_from).transpose().map_err(|_| f.corrupt())?;
+    let died_of = DiedOf { outcome, http_status };
     let found = RedeliveryRow {
         id,
         client_id,
-        sought: Sought { tenant, application, state, biz_id, from, to },
+        sought: Sought { tenant, application, state, biz_id, from, to, died_of },
         rate_per_s: f.int()?,
         from_seq: f.int()?,
         through_seq: f.int()?,
@@ -299,7 +332,7 @@ pub(crate) fn read<R: Columns>(row: &R) -> Result<RedeliveryRow, StoreError> {
 /// The columns that [`read`] reads, of a table `r`, in words of both dialects.
 macro_rules! redelivery_columns {
     () => {
-        "r.tenant_no, r.redelivery_id, r.application_no, r.client_id, r.of_state, r.biz_id, r.from_at, r.to_at, r.rate_per_s, \
+        "r.tenant_no, r.redelivery_id, r.application_no, r.client_id, r.of_state, r.biz_id, r.from_at, r.to_at, r.of_outcome, r.of_http_status, r.rate_per_s, \
          r.from_seq, r.through_seq, r.cursor_seq, r.found, r.is_at_least, r.done, r.state, r.created_at, r.ended_at"
     };
 }

@@ -8,6 +8,7 @@ use countersign_domain::ids::SortedId;
 use countersign_domain::time::UnixMillis;
 use countersign_store::backlog::{Backlogs as _, DeadRow};
 use countersign_store::contract::Cursor;
+use countersign_store::redelivery::DiedOf;
 
 use super::App;
 use super::error::AppError;
@@ -31,6 +32,8 @@ pub struct Which {
     pub from: Option<UnixMillis>,
     /// Only those that were written before this instant.
     pub to: Option<UnixMillis>,
+    /// Only those that died of this.
+    pub died_of: DiedOf,
 }
 
 impl Which {
@@ -38,6 +41,7 @@ impl Which {
         self.biz_id.as_ref().is_none_or(|biz_id| row.biz_id == *biz_id)
             && self.from.is_none_or(|from| row.created_at >= from)
             && self.to.is_none_or(|to| row.created_at < to)
+            && self.died_of.is(row.outcome, row.http_status)
     }
 
     /// Whether nothing that is older is meant.

@@ -1,6 +1,6 @@
 //! Many events sent again by a filter, of one application or of all: counted, begun, watched, stopped. The dispatcher does the work, in portions.
 
-use countersign_domain::delivery::DeliveryState;
+use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, SortedId, prefix};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::{UnixMillis, rfc3339};
@@ -8,7 +8,7 @@ use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{ApplicationRow, ApplicationView, CommitError};
 use countersign_store::redelivery::{
-    Counted, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span, Walked,
+    Counted, DiedOf, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span, Walked,
 };
 use serde_json::json;
 
@@ -35,11 +35,19 @@ pub struct Wish {
     pub from: Option<UnixMillis>,
     /// Only those that were written before this instant.
     pub to: Option<UnixMillis>,
+    /// Only those that died of this.
+    pub died_of: DiedOf,
     /// Events in a second, at the most.
     pub rate_per_s: i64,
 }
 
 impl Wish {
+    /// Every event that stands so.
+    pub const fn every(state: DeliveryState, rate_per_s: i64) -> Self {
+        let died_of = DiedOf { outcome: None, http_status: None };
+        Self { state, biz_id: None, from: None, to: None, died_of, rate_per_s }
+    }
+
     fn sought(&self, of: &ApplicationRow) -> Sought {
         Sought {
             tenant: of.tenant,
@@ -48,6 +56,7 @@ impl Wish {
             biz_id: self.biz_id.clone(),
             from: self.from,
             to: self.to,
+            died_of: self.died_of,
         }
     }
 }
@@ -157,6 +166,7 @@ async fn begin(
     let begun = (!is_empty).then(|| new_row(app, of, wish, meant, now));
     let asked = json!({ "redelivery_id": begun.as_ref().map(|row| public_id(row.id)), "state": wish.state.name(),
         "bizId": wish.biz_id, "from": wish.from.map(rfc3339), "to": wish.to.map(rfc3339), "rate_per_s": wish.rate_per_s,
+        "outcome": wish.died_of.outcome.map(Outcome::name), "http_status": wish.died_of.http_status,
         "count": count });
     let audit = actor.did(Some(of.tenant), now, "events.redeliver", &of.client_id, String::new(), asked.to_string());
     let prospect = Prospect { count, is_at_least, oldest_at, begun };
@@ -334,7 +344,7 @@ mod tests {
         let app = run::open_app(&config, Clock::System, None).await.expect("opens");
         let client_id = fixtures::application(&app, "m", None).await;
         let view = application(&app, &client_id).await.expect("is there");
-        let wish = Wish { state: DeliveryState::Dead, biz_id: None, from: None, to: None, rate_per_s: 1 };
+        let wish = Wish::every(DeliveryState::Dead, 1);
         let meant = Meant { count: 0, is_at_least: false, oldest_at: None, cursor_seq: 0 };
         let row = new_row(&app, &view.application, &wish, meant, app.clock.now());
         let (id, of) = (row.id, row.sought.clone());

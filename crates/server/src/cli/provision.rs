@@ -133,6 +133,12 @@ pub enum Event {
         /// Only those that were written before this instant
         #[arg(long, value_name = "INSTANT")]
         to: Option<String>,
+        /// Only dead ones that died of this, as `event dead-causes` says: timeout, dns_failed, ...
+        #[arg(long)]
+        outcome: Option<String>,
+        /// Only dead ones whose last attempt was answered with this status
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u16>)]
+        http_status: Option<u16>,
         /// Events in a second, at the most: 1 to 1000 [default: 50]
         #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
         rate_per_s: Option<u32>,
@@ -279,6 +285,8 @@ impl IntoCall for Event {
                 biz_id,
                 from,
                 to,
+                outcome,
+                http_status,
                 rate_per_s,
                 preview,
             } => Call::new(Method::POST, "/events/redeliver")
@@ -289,6 +297,8 @@ impl IntoCall for Event {
                 .text("bizId", biz_id.as_deref())
                 .text("from", from.as_deref())
                 .text("to", to.as_deref())
+                .text("outcome", outcome.as_deref())
+                .raw("http_status", http_status.map(|status| status.to_string()))
                 .raw("rate_per_s", rate_per_s.map(|rate| rate.to_string()))
                 .raw("preview", preview.then(|| "true".to_owned())),
             Self::Redeliveries { client_id, page } => {

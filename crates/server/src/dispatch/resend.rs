@@ -242,8 +242,7 @@ mod tests {
         all.push(dead(&app, &client_id).await);
         assert_eq!((all[0].seq, all[1].seq), (1, 20_000_001));
 
-        let (state, rate_per_s) = (DeliveryState::Dead, 1_000);
-        let wish = Wish { state, biz_id: None, from: None, to: None, rate_per_s };
+        let wish = Wish::every(DeliveryState::Dead, 1_000);
         let begun = redelivery::start(&app, &client_id, &wish, &|_| None, &nobody()).await.expect("it begins");
         let id = begun.begun.expect("there is something to do").id;
         let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
@@ -269,8 +268,7 @@ mod tests {
         for name in ["damaged", "other"] {
             let client_id = application(&app, name, Some("https://till.example/callback")).await;
             dead(&app, &client_id).await;
-            let state = DeliveryState::Dead;
-            let wish = Wish { state, biz_id: None, from: None, to: None, rate_per_s: 9 };
+            let wish = Wish::every(DeliveryState::Dead, 9);
             let row = redelivery::start(&app, &client_id, &wish, &|_| None, &nobody()).await.expect("it begins").begun;
             begun.push((client_id, row.expect("there is something to do").id));
         }

@@ -70,7 +70,7 @@ impl DeadCauses {
 
 fn which(asked: &Asked) -> Result<Which, Problem> {
     let (client_id, (from, to)) = (asked.filters.id("client_id")?, asked.filters.span()?);
-    Ok(Which { client_id, biz_id: None, from, to })
+    Ok(Which { client_id, from, to, ..Which::default() })
 }
 
 /// Dead events by what came of the last attempt at each: of which application, how many, since when, and one to look at. The cause of the most first.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use countersign_domain::delivery::DeliveryState;
+use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::SortedId;
 use countersign_domain::time::rfc3339;
 use countersign_protocol::body::Fields;
 use countersign_protocol::code::Code;
-use countersign_store::redelivery::RedeliveryRow;
+use countersign_store::redelivery::{DiedOf, RedeliveryRow};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -42,6 +42,10 @@ pub struct RedeliverRequest {
     pub from: Option<String>,
     /// Only those that were written before this instant, RFC 3339.
     pub to: Option<String>,
+    /// Only dead ones whose last attempt came to this, as `GET /events/dead-causes` says.
+    pub outcome: Option<String>,
+    /// Only dead ones whose last attempt was answered with this status.
+    pub http_status: Option<u16>,
     /// Events in a second, at the most and of each application: 1 to 1000, default 50.
     pub rate_per_s: Option<i64>,
     /// With `all_applications`: `next` of the answer before.
@@ -164,6 +168,10 @@ pub struct Redelivery {
     pub from: Option<String>,
     /// Only those that were written before this instant; null: all.
     pub to: Option<String>,
+    /// Only those whose last attempt came to this; null: all.
+    pub outcome: Option<&'static str>,
+    /// Only those whose last attempt was answered with this status; null: all.
+    pub http_status: Option<u16>,
     /// Events in a second, at the most.
     pub rate_per_s: i64,
     /// How many events were meant at the start.
@@ -189,6 +197,8 @@ impl From<&RedeliveryRow> for Redelivery {
             biz_id: row.sought.biz_id.clone(),
             from: row.sought.from.map(rfc3339),
             to: row.sought.to.map(rfc3339),
+            outcome: row.sought.died_of.outcome.map(Outcome::name),
+            http_status: row.sought.died_of.http_status,
             rate_per_s: row.rate_per_s,
             count: row.count,
             count_is_at_least: row.is_at_least,
@@ -223,7 +233,27 @@ fn parse(body: &[u8]) -> Result<(Wish, Whose, bool), Problem> {
     let (from, to) = in_order(at("from")?, at("to")?)?;
     let biz_id = fields.text("bizId")?.map(|text| checked_text("bizId", text, 1, BIZ_ID_CHARS_MAX)).transpose()?;
     let rate_per_s = whole(&fields, "rate_per_s", 1, RATE_MAX)?.unwrap_or(RATE_DEFAULT);
-    Ok((Wish { state, biz_id, from, to, rate_per_s }, whose, preview))
+    let died_of = died_of(&fields, state)?;
+    Ok((Wish { state, biz_id, from, to, died_of, rate_per_s }, whose, preview))
+}
+
+fn died_of(fields: &Fields<'_>, state: DeliveryState) -> Result<DiedOf, Problem> {
+    let known = |name: String| {
+        let found = Outcome::from_name(&name).filter(|outcome| *outcome != Outcome::Delivered);
+        found.ok_or_else(|| Problem::field("outcome", format!("must be one of {}", failures().join(", "))))
+    };
+    let outcome = fields.text("outcome")?.map(known).transpose()?;
+    let http_status = whole(fields, "http_status", 100, 999)?.and_then(|status| u16::try_from(status).ok());
+    let named = outcome.map(|_| "outcome").or(http_status.map(|_| "http_status"));
+    match named.filter(|_| state != DeliveryState::Dead) {
+        Some(field) => Err(Problem::field(field, "is of dead events only: what is delivered died of nothing")),
+        None => Ok(DiedOf { outcome, http_status }),
+    }
+}
+
+/// What an event can die of.
+pub(crate) fn failures() -> Vec<&'static str> {
+    Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Delivered).map(Outcome::name).collect()
 }
 
 /// All applications are named, but where they are only counted: a ClientId under a misspelt name would reach every merchant.

@@ -2,3 +2,6 @@
 -- rewrites its table. What a node of the version before sends again is of none.
 ALTER TABLE delivery ADD COLUMN redelivery_id BYTEA;
 ALTER TABLE redelivery ADD COLUMN from_seq BIGINT NOT NULL DEFAULT 0 CHECK (from_seq >= 0);
+-- What the events that are meant died of; null: of anything.
+ALTER TABLE redelivery ADD COLUMN of_outcome TEXT COLLATE "C";
+ALTER TABLE redelivery ADD COLUMN of_http_status BIGINT;

@@ -7,7 +7,9 @@ use super::page;
 use super::state::{State, guard};
 use crate::batch::{Conflict, Key};
 use crate::contract::{CommitError, EventRow};
-use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Span, Walked};
+use crate::redelivery::{
+    Counted, DiedOf, Fared, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Span, Walked,
+};
 
 impl State {
     pub(super) fn redelivery(&mut self, write: &RedeliveryWrite) -> Result<(), CommitError> {
@@ -56,14 +58,21 @@ impl State {
         events
     }
 
+    fn is_meant(&self, span: &Span, event: &EventRow) -> bool {
+        let died_of = span.of.died_of;
+        let last = || self.attempts.get(&event.no)?.iter().find(|attempt| attempt.attempt == event.attempts);
+        let came_to = || last().is_some_and(|last| died_of.is(last.outcome, last.http_status));
+        span.of.is(event) && (died_of == DiedOf::default() || came_to())
+    }
+
     pub(super) fn sought(&self, span: &Span) -> Vec<(EventNo, i64)> {
-        let found = self.stretch(span).into_iter().filter(|e| span.of.is(e)).map(|e| (e.no, e.seq));
+        let found = self.stretch(span).into_iter().filter(|e| self.is_meant(span, e)).map(|e| (e.no, e.seq));
         page(found, span.most)
     }
 
     pub(super) fn count_sought(&self, span: &Span) -> Counted {
         let looked = page(self.stretch(span).into_iter(), span.most);
-        let found: Vec<&&EventRow> = looked.iter().filter(|e| span.of.is(e)).collect();
+        let found: Vec<&&EventRow> = looked.iter().filter(|e| self.is_meant(span, e)).collect();
         Counted {
             looked: i64::try_from(looked.len()).unwrap_or(i64::MAX),
             found: i64::try_from(found.len()).unwrap_or(i64::MAX),

@@ -354,6 +354,8 @@ pub(crate) const TABLES: &[Table] = &[
             text("biz_id"),
             int("from_at"),
             int("to_at"),
+            text("of_outcome"),
+            int("of_http_status"),
             int("rate_per_s"),
             int("from_seq"),
             int("through_seq"),

@@ -3,6 +3,8 @@
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 
+use tokio_postgres::Row;
+
 use super::alone::{Stop, guard};
 use super::nodes::numbers;
 use super::queries::{Found, many, one};
@@ -43,6 +45,7 @@ pub(super) async fn write(on: &Session, write: &RedeliveryWrite) -> Result<(), S
 
 async fn start(on: &Session, row: &RedeliveryRow) -> Result<(), Stop> {
     let (sought, id) = (&row.sought, row.id.0.to_be_bytes());
+    let (outcome, http_status) = sought.died_of.as_kept();
     let params: Params<'_> = &[
         &sought.tenant.0,
         &id.as_slice(),
@@ -57,16 +60,25 @@ async fn start(on: &Session, row: &RedeliveryRow) -> Result<(), Stop> {
         &row.count,
         &row.is_at_least,
         &row.created_at.0,
+        &outcome,
+        &http_status,
     ];
     guard(&on.run(Sql::RedeliveryInsert, params).await?, Conflict::Taken(Key::Redelivery(sought.application)))
 }
 
-pub(super) async fn sought(from: &Readers, span: &Span) -> Found<Vec<(EventNo, i64)>> {
+/// What a statement about the events of a stretch finds.
+async fn of_span<T>(from: &Readers, sql: Sql, span: &Span, read: impl Fn(&Row) -> Found<T>) -> Found<Vec<T>> {
     let (of, (begin, end)) = (&span.of, span.of.times());
-    let (most, state) = (i64::from(span.most), of.state.name());
+    let (tenant, application) = (of.tenant.0, of.application.0);
+    let (most, state, (outcome, http_status)) = (i64::from(span.most), of.state.name(), of.died_of.as_kept());
+    let (after, through, biz_id) = (&span.after, &span.through, &of.biz_id);
     let params: Params<'_> =
-        &[&of.tenant.0, &of.application.0, &span.after, &span.through, &most, &state, &of.biz_id, &begin, &end];
-    many(from, Sql::Sought, params, |row| {
+        &[&tenant, &application, after, through, &most, &state, biz_id, &begin, &end, &outcome, &http_status];
+    many(from, sql, params, read).await
+}
+
+pub(super) async fn sought(from: &Readers, span: &Span) -> Found<Vec<(EventNo, i64)>> {
+    of_span(from, Sql::Sought, span, |row| {
         let mut f = Fields::new(row, "event", 0, 0);
         Ok((EventNo(f.int()?), f.int()?))
     })
@@ -74,11 +86,7 @@ pub(super) async fn sought(from: &Readers, span: &Span) -> Found<Vec<(EventNo, i
 }
 
 pub(super) async fn count(from: &Readers, span: &Span) -> Found<Counted> {
-    let (of, (begin, end)) = (&span.of, span.of.times());
-    let (most, state) = (i64::from(span.most), of.state.name());
-    let params: Params<'_> =
-        &[&of.tenant.0, &of.application.0, &span.after, &span.through, &most, &state, &of.biz_id, &begin, &end];
-    let found = one(from, Sql::SoughtCount, params, |row| {
+    let found = of_span(from, Sql::SoughtCount, span, |row| {
         let mut f = Fields::new(row, "event", 0, 0);
         Ok(Counted {
             looked: f.int()?,
@@ -88,7 +96,7 @@ pub(super) async fn count(from: &Readers, span: &Span) -> Found<Counted> {
             last: f.opt_int()?,
         })
     });
-    Ok(found.await?.unwrap_or_default())
+    Ok(found.await?.pop().unwrap_or_default())
 }
 
 pub(super) async fn fared(from: &Readers, walked: &Walked) -> Found<Fared> {

@@ -9,11 +9,31 @@ macro_rules! sought {
     };
 }
 
+/// What the last attempt at one of them says. As a value: a plan that gathered attempts first would read all of the tenant.
+macro_rules! last_attempt {
+    ($column:literal) => {
+        concat!(
+            "(SELECT a.",
+            $column,
+            " FROM attempt a WHERE a.tenant_no = $1 AND a.event_no = e.event_no \
+             AND a.attempt = (SELECT d.attempts FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no))"
+        )
+    };
+}
+
 /// Whether one of them is meant.
 macro_rules! is_sought {
     () => {
-        "((SELECT d.state FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) = $6 \
-         AND ($7::text IS NULL OR e.biz_id = $7) AND e.created_at >= $8 AND e.created_at < $9)"
+        concat!(
+            "((SELECT d.state FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) = $6 \
+         AND ($7::text IS NULL OR e.biz_id = $7) AND e.created_at >= $8 AND e.created_at < $9 \
+         AND ($10::text IS NULL OR ",
+            last_attempt!("outcome"),
+            " = $10) \
+         AND ($11::bigint IS NULL OR ",
+            last_attempt!("http_status"),
+            " = $11))"
+        )
     };
 }
 
@@ -53,10 +73,10 @@ pub(super) const RUNNING: &str = concat!(
 );
 pub(super) const INSERT: &str =
     "INSERT INTO redelivery (tenant_no, redelivery_id, application_no, client_id, of_state, biz_id, from_at, to_at,
-     rate_per_s, from_seq, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
+     rate_per_s, from_seq, through_seq, cursor_seq, found, is_at_least, done, state, created_at, of_outcome, of_http_status)
      SELECT a.tenant_no, $2::bytea, a.application_no, $4::text, $5::text, $6::text, $7::bigint, $8::bigint, $9::bigint, $10::bigint,
      coalesce((SELECT c.seq FROM event_counter c WHERE c.tenant_no = $1 AND c.application_no = $3), 0),
-     $10::bigint, $11::bigint, $12::boolean, 0, 'running', $13::bigint
+     $10::bigint, $11::bigint, $12::boolean, 0, 'running', $13::bigint, $14::text, $15::bigint
      FROM application a WHERE a.application_no = $3 AND a.tenant_no = $1
      ON CONFLICT DO NOTHING RETURNING 1::bigint";
 pub(super) const MOVE: &str = "UPDATE redelivery SET cursor_seq = $5, done = done + $6, ended_at = $7,

@@ -258,6 +258,7 @@ fn no_statement_about_what_is_a_tenants_stands_elsewhere() {
             "backlog_texts.rs",
             "convert_texts.rs",
             "event_texts.rs",
+            "redelivery_texts.rs",
             "columns.rs",
             "plan_tests.rs",
             "payment_sql.rs",

@@ -35,6 +35,7 @@ pub(super) fn write(kept: &mut Kept<'_>, heads: &Heads, write: &RedeliveryWrite)
 fn insert(kept: &mut Kept<'_>, heads: &Heads, row: &RedeliveryRow) -> rusqlite::Result<()> {
     let sought = &row.sought;
     let through = heads.last_event(kept, sought.application)?;
+    let (outcome, http_status) = sought.died_of.as_kept();
     kept.run(
         Sql::RedeliveryInsert,
         params![
@@ -51,7 +52,9 @@ fn insert(kept: &mut Kept<'_>, heads: &Heads, row: &RedeliveryRow) -> rusqlite::
             row.cursor_seq,
             row.count,
             row.is_at_least,
-            row.created_at.0
+            row.created_at.0,
+            outcome,
+            http_status
         ],
     )?;
     Ok(())
@@ -61,7 +64,9 @@ fn insert(kept: &mut Kept<'_>, heads: &Heads, row: &RedeliveryRow) -> rusqlite::
 macro_rules! is_meant {
     () => {
         "((SELECT d.state FROM delivery d WHERE d.event_no = e.event_no) = ?6 AND (?7 IS NULL OR e.biz_id = ?7)
-          AND e.created_at >= ?8 AND e.created_at < ?9)"
+          AND e.created_at >= ?8 AND e.created_at < ?9 AND ((?10 IS NULL AND ?11 IS NULL) OR EXISTS (SELECT 1 FROM delivery d
+          JOIN attempt a ON a.event_no = d.event_no AND a.attempt = d.attempts WHERE d.event_no = e.event_no
+          AND (?10 IS NULL OR a.outcome = ?10) AND (?11 IS NULL OR a.http_status = ?11))))"
     };
 }
 
@@ -71,11 +76,24 @@ macro_rules! stretch {
     };
 }
 
-/// What the two statements have in common, as `?1` to `?9`.
+/// What the two statements have in common, as `?1` to `?11`.
 fn bound(span: &Span) -> impl Params {
     let (of, (from, to)) = (&span.of, span.of.times());
     let (tenant, application, state) = (of.tenant.0, of.application.0, of.state.name());
-    (tenant, application, span.after, span.through, span.most, state, of.biz_id.as_deref(), from, to)
+    let (outcome, http_status) = of.died_of.as_kept();
+    (
+        tenant,
+        application,
+        span.after,
+        span.through,
+        span.most,
+        state,
+        of.biz_id.as_deref(),
+        from,
+        to,
+        outcome,
+        http_status,
+    )
 }
 
 pub(super) fn sought(conn: &Connection, span: &Span) -> Found<Vec<(EventNo, i64)>> {

@@ -187,8 +187,8 @@ statements! {
     RedeliveryAt: "SELECT 1 FROM redelivery WHERE redelivery_id = ?1 AND tenant_no = ?2 AND application_no = ?3
                    AND state = 'running' AND cursor_seq = ?4";
     RedeliveryInsert: "INSERT INTO redelivery (tenant_no, redelivery_id, application_no, client_id, of_state, biz_id, from_at, to_at,
-                       rate_per_s, from_seq, through_seq, cursor_seq, found, is_at_least, done, state, created_at)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?11, ?10, ?11, ?12, ?13, 0, 'running', ?14)";
+                       rate_per_s, from_seq, through_seq, cursor_seq, found, is_at_least, done, state, created_at, of_outcome, of_http_status)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?11, ?10, ?11, ?12, ?13, 0, 'running', ?14, ?15, ?16)";
     RedeliveryMove: "UPDATE redelivery SET cursor_seq = ?2, done = done + ?3, ended_at = ?4,
                      state = CASE WHEN ?4 IS NULL THEN state ELSE 'done' END WHERE redelivery_id = ?1";
     RedeliveryStop: "UPDATE redelivery SET state = 'stopped', ended_at = ?2 WHERE redelivery_id = ?1";

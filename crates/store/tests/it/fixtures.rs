@@ -469,11 +469,10 @@ pub async fn furnish(store: &impl Store) {
 
 /// Dead events of the application, from its first one on.
 pub fn redelivery(id: u128) -> RedeliveryRow {
-    let state = DeliveryState::Dead;
     RedeliveryRow {
         id: SortedId(id),
         client_id: "app_one".to_owned(),
-        sought: Sought { tenant: TENANT, application: APP, state, biz_id: None, from: None, to: None },
+        sought: Sought::every(TENANT, APP, DeliveryState::Dead),
         rate_per_s: 50,
         from_seq: 0,
         through_seq: 0,

@@ -18,7 +18,7 @@ use countersign_store::contract::{
     NewAnswer, SecretRow, SecretUses, SignatureEncoding, Uses, Vocabulary,
 };
 use countersign_store::conversion::{ConvertWrite, RateRow};
-use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
+use countersign_store::redelivery::{DiedOf, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{Batch, SqliteOptions, SqliteStore, Store as _, Write};
 use rust_decimal::Decimal;
 
@@ -143,7 +143,15 @@ fn redelivery(of: i64) -> RedeliveryRow {
     RedeliveryRow {
         id: id(9, of),
         client_id: format!("app_{of}"),
-        sought: Sought { tenant, application, state: DeliveryState::Dead, biz_id, from: None, to: Some(at(of)) },
+        sought: Sought {
+            tenant,
+            application,
+            state: DeliveryState::Dead,
+            biz_id,
+            from: None,
+            to: Some(at(of)),
+            died_of: DiedOf { outcome: Some(Outcome::HttpStatus), http_status: Some(503) },
+        },
         rate_per_s: 50,
         from_seq: of,
         through_seq: 0,

@@ -122,7 +122,8 @@ impl Found {
 }
 
 async fn find(app: &App, wish: &Wish, after: Option<&str>) -> Result<Found, AppError> {
-    let which = Which { client_id: None, biz_id: wish.biz_id.clone(), from: wish.from, to: wish.to };
+    let (biz_id, died_of) = (wish.biz_id.clone(), wish.died_of);
+    let which = Which { client_id: None, biz_id, from: wish.from, to: wish.to, died_of };
     let mut tally: BTreeMap<String, Meant> = BTreeMap::new();
     let is_at_least = each_dead(app, &which, |row| {
         let first = Meant { count: 0, is_at_least: false, oldest_at: None, cursor_seq: i64::MAX };

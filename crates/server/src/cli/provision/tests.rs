@@ -143,8 +143,8 @@ fn each_command_about_events_makes_its_call() {
         ("event attempt E 2", "GET /events/E/attempts/2"),
         ("event redeliver E", "POST /events/E/redeliver {}"),
         (
-            "event redeliver-many --all-applications --biz-id 1 --after A",
-            r#"POST /events/redeliver {"all_applications":true,"after":"A","bizId":"1"}"#,
+            "event redeliver-many --all-applications --biz-id 1 --after A --outcome http_status --http-status 503",
+            r#"POST /events/redeliver {"all_applications":true,"after":"A","bizId":"1","outcome":"http_status","http_status":503}"#,
         ),
         ("event redeliver-many --client-id A --preview", r#"POST /events/redeliver {"client_id":"A","preview":true}"#),
         (

@@ -167,6 +167,7 @@ contract! {
         events_that_are_meant_are_counted_among_the_first_of_a_stretch,
         of_an_application_one_redelivery_runs_at_a_time,
         a_portion_moves_the_cursor_and_what_is_still_meant_and_nothing_twice,
+        events_that_are_meant_are_found_by_what_they_died_of,
         how_its_events_fare_is_counted_until_a_later_redelivery_takes_them,
         a_portion_takes_nothing_of_another_application,
         a_redelivery_that_was_stopped_makes_nothing_pending,

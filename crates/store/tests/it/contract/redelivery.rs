@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use countersign_domain::delivery::DeliveryState;
+use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Conflict, Key, Write};
-use countersign_store::contract::EventRow;
+use countersign_store::contract::{AttemptRow, EventRow};
 use countersign_store::redelivery::{
-    Counted, Fared, REDELIVERED_MAX, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span,
-    Walked,
+    Counted, DiedOf, Fared, REDELIVERED_MAX, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought,
+    Span, Walked,
 };
 use countersign_store::{AnyStore, Store};
 
@@ -19,7 +19,7 @@ use crate::fixtures::*;
 type Any = Arc<AnyStore>;
 
 const fn sought() -> Sought {
-    Sought { tenant: TENANT, application: APP, state: DeliveryState::Dead, biz_id: None, from: None, to: None }
+    Sought::every(TENANT, APP, DeliveryState::Dead)
 }
 
 const fn span(of: Sought, after: i64, through: i64, most: u32) -> Span {
@@ -101,6 +101,44 @@ pub async fn events_that_are_meant_are_found_by_state_business_and_age_in_order(
     assert_eq!(found(&store, span(between, 0, 9, 9)).await, [3], "from an instant on, before another");
     let foreign = Sought { tenant: OTHER_TENANT, ..sought() };
     assert_eq!(found(&store, span(foreign, 0, 9, 9)).await, [] as [i64; 0]);
+}
+
+pub async fn events_that_are_meant_are_found_by_what_they_died_of(store: Any) {
+    for no in 1..=5 {
+        commit(&*store, vec![enqueue(event(no, "a"))]).await;
+    }
+    let dies = async |no, number, outcome, http_status| {
+        let Write::RecordAttempt { tenant, application, attempt: made, bytes, state, due_at } =
+            attempt(no, number, DeliveryState::Dead, None)
+        else {
+            panic!("an attempt")
+        };
+        let made = Arc::new(AttemptRow { outcome, http_status, ..(*made).clone() });
+        commit(&*store, vec![Write::RecordAttempt { tenant, application, attempt: made, bytes, state, due_at }]).await;
+    };
+    // The first attempt at the third one came to something else.
+    commit(&*store, vec![attempt(3, 1, DeliveryState::Pending, Some(at(60)))]).await;
+    dies(1, 1, Outcome::DnsFailed, None).await;
+    dies(2, 1, Outcome::HttpStatus, Some(503)).await;
+    dies(3, 2, Outcome::HttpStatus, Some(404)).await;
+    dies(4, 1, Outcome::Fail, Some(200)).await;
+    let of = async |outcome, http_status| {
+        let of = Sought { died_of: DiedOf { outcome, http_status }, ..sought() };
+        let counted = store.count_sought(span(of.clone(), 0, 9, 9)).await.expect("reads");
+        let found = found(&store, span(of, 0, 9, 9)).await;
+        assert_eq!((counted.looked, counted.found), (5, i64::try_from(found.len()).expect("few")));
+        found
+    };
+    assert_eq!(of(None, None).await, [1, 2, 3, 4]);
+    assert_eq!(of(Some(Outcome::DnsFailed), None).await, [1]);
+    assert_eq!(of(Some(Outcome::HttpStatus), None).await, [2, 3], "what the last attempt came to");
+    assert_eq!(of(None, Some(404)).await, [3]);
+    assert_eq!(of(Some(Outcome::HttpStatus), Some(503)).await, [2]);
+    assert_eq!(of(Some(Outcome::DnsFailed), Some(503)).await, [] as [i64; 0]);
+    let died_of = DiedOf { outcome: Some(Outcome::Fail), http_status: Some(200) };
+    let asked = RedeliveryRow { sought: Sought { died_of, ..sought() }, ..redelivery(7) };
+    commit(&*store, vec![start(asked)]).await;
+    assert_eq!(one(&store, 7).await.sought.died_of, died_of);
 }
 
 pub async fn events_that_are_meant_are_counted_among_the_first_of_a_stretch(store: Any) {

@@ -141,7 +141,7 @@ async fn without_a_live_secret_deliveries_wait_and_no_attempt_is_counted() {
     let no_secret = "the application has no live secret to sign with: make one, and ask again";
     let one = events::redeliver(&bench.app, earlier.event_id, &|_| None, &actor()).await;
     assert_eq!(one.expect_err("nothing signs it").to_string(), no_secret);
-    let wish = Wish { state: DeliveryState::Delivered, biz_id: None, from: None, to: None, rate_per_s: 10 };
+    let wish = Wish::every(DeliveryState::Delivered, 10);
     let many = redelivery::start(&bench.app, &owner.client_id, &wish, &|_| None, &actor()).await;
     assert_eq!(many.expect_err("nothing signs them").to_string(), no_secret);
     assert_eq!(bench.state(&earlier).await, DeliveryState::Delivered);

@@ -89,8 +89,9 @@ async fn no_text_with_nul_is_taken(house: &House) {
     let event = json!({"client_id": client_id, "bizType": "T", "bizId": "1", "bizStatus": "S", "data": "{}"});
     each_text(house, "POST", "/events", &event).await;
     let again = json!({"client_id": client_id, "state": "dead", "bizId": "1", "from": "2026-01-01T00:00:00Z",
-        "to": "2026-01-02T00:00:00Z"});
+        "to": "2026-01-02T00:00:00Z", "outcome": "timeout"});
     each_text(house, "POST", "/events/redeliver", &again).await;
+    each_text(house, "POST", "/events/redeliver", &json!({"all_applications": true, "after": "A"})).await;
     each_text(house, "POST", "/tokens", &json!({"name": "t", "role": "viewer"})).await;
 
     for (path, name) in QUERIES {

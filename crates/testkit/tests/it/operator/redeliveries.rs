@@ -121,6 +121,45 @@ async fn one_redelivery_begins_for_each_application_and_what_is_left_out_says_wh
 }
 
 #[tokio::test]
+async fn only_what_died_of_the_cause_that_is_named_is_sent_again() {
+    let house = House::open().await;
+    let all = with_dead_events(&house, 2).await;
+    // All of them were answered FAIL, with 200.
+    for (body, count) in [
+        (json!({"outcome": "fail"}), 2),
+        (json!({"outcome": "fail", "http_status": 200}), 2),
+        (json!({"http_status": 503}), 0),
+        (json!({"outcome": "timeout"}), 0),
+    ] {
+        let mut of_all = body.clone();
+        of_all["preview"] = json!(true);
+        assert_eq!(redeliver(&house, of_all.clone()).await["count"], count, "{body}");
+        of_all["client_id"] = json!(all[0]);
+        assert_eq!(redeliver(&house, of_all).await["count"], count / 2, "{body}");
+    }
+    let begun = redeliver(&house, json!({"client_id": all[0], "outcome": "fail", "http_status": 200})).await;
+    let path = format!("/redeliveries/{}", begun["redelivery_id"].as_str().expect("an id"));
+    let shown = house.get(&path).await.ok().json();
+    assert_eq!((&shown["outcome"], &shown["http_status"]), (&json!("fail"), &json!(200)));
+    let line = house.audit().await.into_iter().find(|line| line["action"] == "events.redeliver").expect("a line");
+    assert_eq!((&line["after"]["outcome"], &line["after"]["http_status"]), (&json!("fail"), &json!(200)));
+    for (body, field, word) in [
+        (json!({"outcome": "delivered"}), "outcome", "refused_address, dns_failed"),
+        (json!({"outcome": "FAIL"}), "outcome", "unreadable, fail"),
+        (json!({"http_status": 99}), "http_status", "100"),
+        (json!({"outcome": "fail", "state": "delivered"}), "outcome", "dead events only"),
+        (json!({"http_status": 200, "state": "delivered"}), "http_status", "dead events only"),
+    ] {
+        let mut body = body;
+        body["client_id"] = json!(all[1]);
+        let answer = house.post("/events/redeliver", body).await;
+        answer.refused(400, "400001", field);
+        answer.refused(400, "400001", word);
+    }
+    assert_eq!(running(&house).await, [(all[0].clone(), 1)]);
+}
+
+#[tokio::test]
 async fn whoever_names_no_application_says_that_all_are_meant() {
     let house = House::open().await;
     let all = with_dead_events(&house, 1).await;
