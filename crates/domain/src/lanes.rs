@@ -55,6 +55,12 @@ impl LaneSet {
         Self(self.0 | 1 << lane.0)
     }
 
+    /// The set without this lane.
+    #[must_use]
+    pub const fn without(self, lane: Lane) -> Self {
+        Self(self.0 & !(1 << lane.0))
+    }
+
     /// The lanes of either.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {

@@ -3,6 +3,7 @@
 //! A read finds nothing wrong with a full disk. So a refusal of the store rings here, and somebody tries a real write.
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ const TRIAL: &str = "last_trial_at";
 pub struct Trouble {
     warning: Mutex<RepeatedWarning>,
     not_ready: Mutex<Option<String>>,
+    /// Whether there is such a reason: asked for by each pass of the dispatcher.
+    is_not_ready: AtomicBool,
     bell: Notify,
 }
 
@@ -64,8 +67,14 @@ impl Trouble {
     pub fn found(&self, outcome: Option<String>) -> bool {
         let mut not_ready = self.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = not_ready.is_some() != outcome.is_some();
+        self.is_not_ready.store(outcome.is_some(), Ordering::Relaxed);
         *not_ready = outcome;
         is_news
+    }
+
+    /// Whether changes can be made, as far as anybody knows.
+    pub fn takes_changes(&self) -> bool {
+        !self.is_not_ready.load(Ordering::Relaxed)
     }
 
     /// Why nothing can be changed now; none where nobody found so.
@@ -100,8 +109,8 @@ mod tests {
         let trouble = Trouble::default();
         let full = || Some("full".to_owned());
         assert!(!trouble.found(None) && trouble.found(full()) && !trouble.found(full()));
-        assert_eq!(trouble.why_not_ready(), full());
+        assert_eq!((trouble.why_not_ready(), trouble.takes_changes()), (full(), false));
         assert!(trouble.found(None));
-        assert_eq!(trouble.why_not_ready(), None);
+        assert_eq!((trouble.why_not_ready(), trouble.takes_changes()), (None, true));
     }
 }

@@ -16,7 +16,7 @@
 use std::cmp::Reverse;
 
 use countersign_domain::delivery::Outcome;
-use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{EventRow, Portion};
@@ -75,8 +75,8 @@ pub(super) struct Lineup {
     /// Applications whose rows are to be read next.
     reading: Vec<(TenantNo, ApplicationNo)>,
     ready_bytes: usize,
-    /// Events that others of their application wait for: when they are over, there is something to read.
-    awaited: HashMap<EventNo, ApplicationNo>,
+    /// Events that others of their application wait for, in all places.
+    awaited: usize,
     open: usize,
     /// Attempts that are answered and not recorded.
     unrecorded: usize,
@@ -92,7 +92,7 @@ impl Lineup {
             queues: Default::default(),
             reading: Vec::new(),
             ready_bytes: 0,
-            awaited: HashMap::default(),
+            awaited: 0,
             open: 0,
             unrecorded: 0,
         }
@@ -238,14 +238,16 @@ impl Lineup {
             place.expect_nothing();
             let (mut cut, ready, mut read) = ([false; 2], place.ready_of_each(), 0);
             let mut later = place.parked_until();
+            let awaited = place.take_awaited();
+            self.awaited -= awaited.len();
             while let Some(row) = rows.next_if(|row| row.application == *application) {
                 let repeated = usize::from(row.attempts > 0);
                 counts[repeated] += 1;
                 let bytes = bytes_of(&row);
                 read += bytes;
                 let Some(due_at) = row.due_at else { continue };
-                if let Some(behind) = row.behind.filter(|_| self.awaited.len() < AWAITED_MAX) {
-                    self.awaited.insert(behind, *application);
+                if let Some(behind) = row.behind.filter(|_| self.awaited < AWAITED_MAX) {
+                    self.awaited += usize::from(place.awaits(behind));
                 }
                 if due_at > now {
                     later = later.into_iter().chain([due_at]).min();
@@ -260,6 +262,10 @@ impl Lineup {
                     place.take(row, repeated);
                     self.ready_bytes += bytes;
                 }
+            }
+            if counts.iter().any(|count| *count >= limit) {
+                // There is more than was read, which may wait for those.
+                self.awaited += awaited.into_iter().filter(|behind| place.awaits(*behind)).count();
             }
             place.expect(cut);
             let wants_more = cut.iter().zip(ready).any(|(cut, ready)| *cut && ready == 0);
@@ -344,8 +350,8 @@ impl Lineup {
         // What was answered has had its say.
         let turned = if self.is_unrecorded(flight) { None } else { self.fares(flight, sign, next, now) };
         // Who waits for it does so until it is over, not until its next attempt.
-        let at = next.or_else(|| self.awaited.remove(&flight.event).map(|_| now));
-        if let Some(at) = at {
+        let is_awaited = next.is_none() && self.is_awaited_no_more(flight);
+        if let Some(at) = next.or(is_awaited.then_some(now)) {
             self.note(flight.tenant, flight.application, at);
         }
         self.land(flight);
@@ -389,16 +395,6 @@ impl Lineup {
         if let Some(place) = self.places.get_mut(&application) {
             place.last = Some((at, outcome));
         }
-    }
-
-    /// An event waits for another one in the store: when that one is over, there is something to read.
-    pub(super) fn waits(&mut self, flight: &Flight, behind: EventNo, now: UnixMillis) {
-        if self.awaited.len() < AWAITED_MAX {
-            self.awaited.insert(behind, flight.application);
-        }
-        // The other one may have ended in between; then this one is due.
-        self.note(flight.tenant, flight.application, now);
-        self.land(flight);
     }
 
     /// What the application allows, and where its callbacks go: another URL is another endpoint. What rested for what is no longer so has
@@ -458,10 +454,10 @@ impl Lineup {
             if let Some(place) = self.places.get_mut(&application) {
                 place.expect_nothing();
                 place.unpark_all();
+                // Their ends are seen elsewhere.
+                self.awaited -= place.take_awaited().len();
             }
         }
-        // Their ends are seen elsewhere.
-        self.awaited.retain(|_, application| lanes.contains(Lane::of(*application)));
         self.timetable.keep_lanes(lanes);
     }
 

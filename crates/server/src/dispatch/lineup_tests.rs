@@ -1,5 +1,5 @@
 use countersign_domain::delivery::DeliveryState;
-use countersign_domain::ids::{SortedId, TenantNo};
+use countersign_domain::ids::{EventNo, SortedId, TenantNo};
 use countersign_store::StoreError;
 use countersign_store::contract::UnreadableEvent;
 

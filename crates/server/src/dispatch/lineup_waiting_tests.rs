@@ -35,11 +35,11 @@ fn who_is_waited_for_is_remembered_until_he_is_over_or_his_lane_goes() {
     assert_eq!(bench.begun(NOW).len(), 4);
     bench.lineup.waits(&Flight::of(&event(2, 101)), EventNo(1), NOW);
     bench.lineup.waits(&Flight::of(&event(4, 102)), EventNo(3), NOW);
-    assert_eq!(bench.lineup.awaited.len(), 2);
+    assert_eq!(bench.lineup.awaited, 2);
     bench.deliver(1);
-    assert_eq!(bench.lineup.awaited.len(), 1);
+    assert_eq!(bench.lineup.awaited, 1);
     bench.lineup.keep_lanes(LaneSet::NONE);
-    assert!(bench.lineup.awaited.is_empty(), "its end is seen elsewhere");
+    assert_eq!(bench.lineup.awaited, 0, "its end is seen elsewhere");
 }
 
 #[test]
@@ -70,4 +70,36 @@ fn an_event_that_waits_for_another_is_read_when_that_one_is_over_and_not_when_it
         (row.behind, row.due_at) = (None, Some(later(5_000)));
     }
     assert_eq!(bench.begun(later(5_000)), [2]);
+}
+
+#[test]
+fn who_has_ended_before_others_are_known_to_wait_for_him_is_forgotten() {
+    let mut bench = Bench::new(9, 9);
+    for no in 0..100 {
+        let (first, second) = (2 * no + 1, 2 * no + 2);
+        bench.emit_all([event(first, 101), event(second, 101)]);
+        assert_eq!(bench.begun(NOW), [first, second]);
+        // The earlier one lands, and then that the later one was written down as behind it.
+        bench.deliver(first);
+        bench.lineup.waits(&Flight::of(&event(second, 101)), EventNo(first), NOW);
+        assert_eq!(bench.begun(NOW), [second]);
+        bench.deliver(second);
+    }
+    assert_eq!(bench.lineup.awaited, 0);
+}
+
+#[test]
+fn what_was_left_alone_by_a_clock_that_was_ahead_goes_when_it_is_set_right() {
+    let mut bench = Bench::new(9, 9);
+    bench.emit_all([event(1, 101), event(2, 102)]);
+    let ahead = later(86_400_000);
+    assert_eq!(bench.begun(ahead), [1, 2]);
+    bench.lineup.park_application(&Flight::of(&event(1, 101)), ahead.plus_ms(5_000));
+    bench.lineup.park(&Flight::of(&event(2, 102)), ahead.plus_ms(5_000));
+    assert_eq!(bench.begun(ahead), [] as [i64; 0], "each rests");
+    bench.emit(event(3, 101), later(10_000));
+    bench.emit(event(4, 102), later(10_000));
+    let mut begun = bench.begun(later(10_000));
+    begun.sort_unstable();
+    assert_eq!(begun, [1, 2, 3, 4]);
 }

@@ -8,7 +8,9 @@ use countersign_domain::delivery::Outcome;
 use countersign_domain::ids::{EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::EventRow;
+use foldhash::HashSet;
 
+use super::FAULT_MS;
 use super::health::{BreakerState, Class, Health, May, Pace};
 use super::permits::SLOW_MS;
 
@@ -102,6 +104,8 @@ pub(super) struct Place {
     /// Events that are left alone though they are due, and until when.
     parked: Vec<(EventNo, UnixMillis)>,
     rests_until: Option<UnixMillis>,
+    /// Events that others wait for: when they are over, there is something to read.
+    awaited: HashSet<EventNo>,
     /// Rows that are read of it next, beyond those in memory.
     portion: usize,
     /// Where its callbacks go, as a number.
@@ -127,6 +131,7 @@ impl Place {
             unrecorded: Vec::new(),
             parked: Vec::new(),
             rests_until: None,
+            awaited: HashSet::default(),
             portion: PORTION_MIN,
             url: None,
             client_id: Box::default(),
@@ -136,7 +141,7 @@ impl Place {
 
     /// Its turn: what can be done.
     pub(super) fn consider(&mut self, now: UnixMillis) -> Considered {
-        if let Some(until) = self.rests_until.filter(|until| now < *until) {
+        if let Some(until) = self.rests_until.filter(|until| rests(*until, now)) {
             return Considered::Rests(until);
         }
         self.rests_until = None;
@@ -228,12 +233,27 @@ impl Place {
 
     /// What was to be left alone until now may go.
     pub(super) fn unpark(&mut self, now: UnixMillis) {
-        self.parked.retain(|(_, until)| now < *until);
+        self.parked.retain(|(_, until)| rests(*until, now));
     }
 
     /// Nothing is left alone any more.
     pub(super) fn unpark_all(&mut self) {
         self.parked.clear();
+    }
+
+    /// Others wait for an event. Whether that is news.
+    pub(super) fn awaits(&mut self, event: EventNo) -> bool {
+        self.awaited.insert(event)
+    }
+
+    /// An event is over. Whether others were known to wait for it.
+    pub(super) fn awaits_no_more(&mut self, event: EventNo) -> bool {
+        self.awaited.remove(&event)
+    }
+
+    /// Takes out what is known of events that others wait for.
+    pub(super) fn take_awaited(&mut self) -> HashSet<EventNo> {
+        std::mem::take(&mut self.awaited)
     }
 
     /// Events of it that wait for their turn only.
@@ -288,7 +308,8 @@ impl Place {
 
     /// Whether nothing of it is in memory, or on its way.
     pub(super) fn is_idle(&self) -> bool {
-        self.stands == Stands::Out && self.in_flight.is_empty() && self.unrecorded.is_empty() && !self.has_work()
+        let waits = !self.in_flight.is_empty() || !self.unrecorded.is_empty() || !self.awaited.is_empty();
+        self.stands == Stands::Out && !waits && !self.has_work()
     }
 
     /// Whether a new one would be the same.
@@ -370,6 +391,13 @@ impl Place {
         self.health.allow(allows.at_once);
         self.pace.set(allows.per_s);
     }
+}
+
+/// Whether what is left alone until then is so still. Nothing is for longer than [`FAULT_MS`], so what has much more left was told by a clock that was
+/// ahead.
+const fn rests(until: UnixMillis, now: UnixMillis) -> bool {
+    let left = until.0.saturating_sub(now.0);
+    left > 0 && left <= 2 * FAULT_MS
 }
 
 fn is_slow(began: UnixMillis, now: UnixMillis) -> bool {

@@ -11,7 +11,7 @@ use countersign_store::contract::{Cursor, EventRow, Pending, Portion, Unreadable
 use countersign_store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::endpoint_settings::tell_turned;
 use super::flight::Flight;
@@ -56,9 +56,11 @@ impl Dispatcher {
         self.drain().await;
     }
 
-    /// Looks for applications that have something due: where somebody says so, and every few seconds even if nobody does.
+    /// Looks for applications that have something due: where somebody says so, and in all lanes every few seconds, also where others say so all the
+    /// time.
     pub(super) async fn look_always(&self) {
         let longest = if self.app.store.is_shared() { self.settings.look_every } else { LOOK_EVERY };
+        let mut all_at = Instant::now() + longest;
         loop {
             let lanes = std::mem::take(&mut *self.looks.lock().unwrap_or_else(PoisonError::into_inner));
             if let Err(error) = self.look_for(lanes).await {
@@ -66,7 +68,9 @@ impl Dispatcher {
                 self.look_in(LaneSet::ALL);
                 sleep(STORE_PAUSE).await;
             }
-            if timeout(longest, self.look.notified()).await.is_err() {
+            let _rung = timeout_at(all_at, self.look.notified()).await;
+            if Instant::now() >= all_at {
+                all_at = Instant::now() + longest;
                 self.look_in(LaneSet::ALL);
                 self.turns.notify_one();
             }
@@ -143,9 +147,11 @@ impl Dispatcher {
         read.map(|()| begun == BEGUN_MAX)
     }
 
-    /// Sees which lanes this node may deliver for by now.
+    /// Sees which lanes this node may deliver for by now. None while the store takes no changes: what cannot be recorded would be sent again and
+    /// again.
     fn open(&self, desk: &mut Desk) {
-        let open = if self.app.due.is_paused() { LaneSet::NONE } else { self.leases.open(Instant::now()) };
+        let is_shut = self.app.due.is_paused() || !self.app.trouble.takes_changes();
+        let open = if is_shut { LaneSet::NONE } else { self.leases.open(Instant::now()) };
         let before = std::mem::replace(&mut desk.open, open);
         if before != open {
             desk.lineup.keep_lanes(open);
@@ -155,11 +161,12 @@ impl Dispatcher {
 
     fn begin(self: &Arc<Self>, desk: &mut Desk, event: EventRow) {
         let flight = Flight::of(&event);
-        let Some(fence) = self.leases.begin(Lane::of(event.application), Instant::now()) else {
-            // The lane is not ours any more: whoever has it delivers.
-            desk.lineup.drop_ready(flight.application);
-            desk.lineup.give_up(flight.application);
+        let lane = Lane::of(event.application);
+        let Some(fence) = self.leases.begin(lane, Instant::now()) else {
+            // The lane is not ours any more: whoever has it delivers. Where its lease is renewed by the next pass, it is looked through then.
+            desk.open = desk.open.without(lane);
             desk.lineup.land(&flight);
+            desk.lineup.keep_lanes(desk.open);
             return;
         };
         // Large, and handed on several times until it runs.
@@ -294,51 +301,5 @@ fn tell_unreadable(some: &[UnreadableEvent]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use countersign_domain::ids::{ApplicationNo, TenantNo};
-
-    use super::*;
-    use crate::app::fixtures::{application, happens};
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::dispatch::DispatchSettings;
-    use crate::run::{close_store, initialise, open_app};
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_may_begin_at_once_begins_in_several_passes() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = Arc::new(open_app(&config, Clock::System, None).await.expect("it opens"));
-        // Connections wait in its line for ever: no attempt ends.
-        let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}/", hangs.local_addr().expect("is bound"));
-        for n in 0..2 * BEGUN_MAX + 3 {
-            let client_id = application(&app, &format!("till {n}"), Some(&url)).await;
-            happens(&app, &client_id).await;
-        }
-        let settings = DispatchSettings { allow_private: true, ..DispatchSettings::default() };
-        let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
-        let mut under_way = Vec::new();
-        loop {
-            let is_cut = dispatcher.pass(app.clock.now(), &|| false).await.expect("the store reads");
-            under_way.push(dispatcher.desk.lock().await.lineup.under_way());
-            if !is_cut {
-                break;
-            }
-        }
-        assert_eq!(under_way, [BEGUN_MAX, 2 * BEGUN_MAX, 2 * BEGUN_MAX + 3]);
-        // One that is due now, and no lane to deliver it for.
-        let mut desk = dispatcher.desk.lock().await;
-        let due = desk.lineup.under_way();
-        desk.lineup.note(TenantNo(1), ApplicationNo(1), app.clock.now());
-        drop(desk);
-        assert_eq!((due, dispatcher.wait().await), (2 * BEGUN_MAX + 3, WAIT_MIN));
-        dispatcher.desk.lock().await.open = LaneSet::NONE;
-        assert_eq!(dispatcher.wait().await, LOOK_EVERY, "it does not spin");
-        dispatcher.desk.lock().await.tasks.shutdown().await;
-        close_store(&app.store).expect("it closes");
-    }
-}
+#[path = "round_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_domain::lanes::LaneSet;
 use tokio::sync::watch;
 
 use crate::app::{App, trouble};
@@ -34,6 +35,8 @@ async fn until_changes_are_taken(app: &App) {
         match trouble::try_a_change(app).await {
             Ok(()) => {
                 if app.trouble.found(None) {
+                    // Callbacks have rested meanwhile.
+                    app.due.ring_lanes(LaneSet::ALL);
                     tracing::info!("The store takes changes again: this node is ready");
                 }
                 // A burst of refusals asks for one trial a second at the most.

@@ -18,8 +18,13 @@ use crate::moving::{Cell, Table};
 const BUSY_MS: u64 = 10_000;
 
 /// So many `seq` at least are left out of each application's, for what the original gave after a copy of it was made; its next event has a multiple
-/// of it and one. More events than an application has in a day, and few enough for 100 restores in 32 bits. The chains of moves know it, too.
+/// of it and one. More events than an application has in a day. The chains of moves know it, too.
 const SEQ_LEFT_OUT: i64 = 10_000_000;
+/// One restore leaves out what another one has given that was made of the same copy, or of an older one, so long before: each such time has a
+/// multiple of [`SEQ_LEFT_OUT`] of its own.
+const SEQ_OF_MS: i64 = 10_000;
+/// The first of these times, 2025-01-01T00:00:00Z. In 2167 they reach 2^52, which every language with doubles still counts through.
+const SEQ_BEGINS_MS: i64 = 1_735_689_600_000;
 
 /// What was paid last of each sub-account, by its orders, where that is later than what is noted.
 const LAST_PAID: &str = "INSERT INTO last_paid (tenant_no, merchant_no, paid_at)
@@ -34,6 +39,8 @@ pub struct Revival<'a> {
     pub settings: &'a [(&'a str, &'a str)],
     /// What is stamped by then is refused.
     pub horizon: UnixMillis,
+    /// When it is made: a copy that is revived later goes on at later `seq`.
+    pub at: UnixMillis,
 }
 
 /// Files that nobody serves, but for [`SqliteStore::copy`].
@@ -98,7 +105,7 @@ impl SqliteStore {
         let raise =
             "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1), boot_id = '', journal_synced = 1";
         transaction.execute(raise, [revival.horizon.0]).map_err(fault)?;
-        leave_seq_out(&transaction)?;
+        leave_seq_out(&transaction, revival.at)?;
         transaction.commit().map_err(fault)?;
         into_file(conn)
     }
@@ -118,14 +125,14 @@ fn into_file(conn: Connection) -> Result<(), StoreError> {
     conn.close().map_err(|(_, error)| fault(error))
 }
 
-/// A `seq` that the original gave after the copy was made is given to no other event: a merchant who has pulled as far would never ask for the new
-/// one.
-fn leave_seq_out(transaction: &Transaction<'_>) -> Result<(), StoreError> {
+/// A `seq` that the original gave after the copy was made, or a deployment that was revived of it before, is given to no other event: a merchant who
+/// has pulled as far would never ask for the new one.
+fn leave_seq_out(transaction: &Transaction<'_>, at: UnixMillis) -> Result<(), StoreError> {
     let uncounted = "INSERT INTO event_counter (tenant_no, application_no, seq) SELECT tenant_no, application_no, 1 FROM application a
                      WHERE NOT EXISTS (SELECT 1 FROM event_counter c WHERE c.application_no = a.application_no)";
     transaction.execute(uncounted, []).map_err(fault)?;
-    let count = "UPDATE event_counter SET seq = (seq / ?1 + 2) * ?1";
-    transaction.execute(count, [SEQ_LEFT_OUT]).map_err(fault)?;
+    let count = "UPDATE event_counter SET seq = max(seq / ?1 + 2, ?2) * ?1";
+    transaction.execute(count, [SEQ_LEFT_OUT, (at.0 - SEQ_BEGINS_MS) / SEQ_OF_MS]).map_err(fault)?;
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 
 use std::fs;
 
+use countersign_domain::time::UnixMillis;
 use countersign_store::contract::StoreError;
+use countersign_store::sqlite::Revival;
 use countersign_store::testing::Tampering;
 use countersign_store::{AnyStore, SqliteStore};
 use rusqlite::Connection;
@@ -111,6 +113,30 @@ async fn a_copy_of_an_older_program_is_brought_up_to_date_and_one_of_a_mixed_fle
         assert_eq!(conflict(&store, vec![append(SUB, made(1, 900))]).await, since(900), "{left:?}");
         commit(&store, vec![append(SUB, made(1, 901))]).await;
     }
+}
+
+#[tokio::test]
+async fn a_copy_that_is_revived_later_leaves_out_what_an_earlier_one_has_given() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = AnyStore::Sqlite(open(dir.path()));
+    furnish(&store).await;
+    commit(&store, vec![enqueue(event(1, "a"))]).await;
+    drop(store);
+    let seq_of = |name: &str, at: UnixMillis| {
+        let copy = dir.path().join(name);
+        SqliteStore::copy(&path(dir.path()), &copy).expect("is made");
+        SqliteStore::revive(&copy, &Revival { settings: &[], horizon: at, at }).expect("is revived");
+        let conn = Connection::open(&copy).expect("opens");
+        let count = "SELECT seq FROM event_counter WHERE application_no = ?1";
+        conn.query_row(count, [APP.0], |row| row.get::<_, i64>(0)).expect("reads")
+    };
+    let at = UnixMillis(1_767_225_600_000);
+    let seqs = [("first", at), ("second", at.plus_ms(10_000)), ("third", at.plus_ms(60_000))];
+    let seqs = seqs.map(|(name, at)| seq_of(name, at));
+    assert!(seqs[0] > 20_000_000 && seqs.iter().all(|seq| seq % 10_000_000 == 0), "{seqs:?}");
+    assert_eq!((seqs[1] - seqs[0], seqs[2] - seqs[0]), (10_000_000, 60_000_000));
+    assert_eq!(seq_of("wrong clock", UnixMillis(0)), 20_000_000, "never less than what the copy itself demands");
+    assert!(seq_of("late", UnixMillis(6_200_000_000_000)) < 1 << 52, "exact as a double");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

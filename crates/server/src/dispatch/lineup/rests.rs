@@ -1,10 +1,10 @@
-//! What is left alone though it is due, and what is forgotten of it meanwhile.
+//! What is left alone though it is due, what waits for another event, and what is forgotten of either meanwhile.
 
-use countersign_domain::ids::ApplicationNo;
+use countersign_domain::ids::{ApplicationNo, EventNo};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::UnreadableEvent;
 
-use super::{Flight, Lineup, bytes_of};
+use super::{AWAITED_MAX, Flight, Lineup, bytes_of};
 
 /// Events of an application that may be left alone while more of it is read past those that cannot be read back.
 const LEFT_OUT_MAX: usize = 1_024;
@@ -38,6 +38,22 @@ impl Lineup {
         }
         self.note(flight.tenant, flight.application, until);
         self.land(flight);
+    }
+
+    /// An event waits for another one in the store: when that one is over, there is something to read.
+    pub(in crate::dispatch) fn waits(&mut self, flight: &Flight, behind: EventNo, now: UnixMillis) {
+        let place = self.places.get_mut(&flight.application).filter(|_| self.awaited < AWAITED_MAX);
+        self.awaited += place.map_or(0, |place| usize::from(place.awaits(behind)));
+        // The other one may have ended in between; then this one is due.
+        self.note(flight.tenant, flight.application, now);
+        self.land(flight);
+    }
+
+    /// Takes note that an event is over: whether others are known to wait for it.
+    pub(super) fn is_awaited_no_more(&mut self, flight: &Flight) -> bool {
+        let was = self.places.get_mut(&flight.application).is_some_and(|place| place.awaits_no_more(flight.event));
+        self.awaited -= usize::from(was);
+        was
     }
 
     /// An application that was left alone as a whole is looked at now.

@@ -73,7 +73,7 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
             [(DELIVERY_HELD, rfc3339(now)), (RESTORED_AT, rfc3339(now)), (RESTORED_FROM, trailer.taken_at.clone())];
         let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
         let horizon = UnixMillis(now.0 + tolerance_ms);
-        SqliteStore::revive(&work.copy, &Revival { settings: &settings, horizon })?;
+        SqliteStore::revive(&work.copy, &Revival { settings: &settings, horizon, at: now })?;
     }
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;

@@ -1,0 +1,180 @@
+//! What a pass begins, and what is found though nobody rings for it.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use countersign_domain::delivery::DeliveryState;
+use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
+use countersign_domain::lanes::Fence;
+use countersign_store::nodes::Tended;
+use countersign_store::testing::Database;
+use countersign_store::{Batch, Write};
+
+use super::*;
+use crate::app::App;
+use crate::app::fixtures::{application, happens};
+use crate::clock::Clock;
+use crate::config::{Config, Optional};
+use crate::dispatch::DispatchSettings;
+use crate::run::{close_store, initialise, open_app};
+
+/// For what must happen: far longer than it takes.
+const SOON: Duration = Duration::from_secs(60);
+/// Where nobody listens: each attempt fails at once.
+const NOWHERE: &str = "http://127.0.0.1:1/";
+
+async fn opened(config: &Config) -> (Arc<App>, Arc<Dispatcher>) {
+    initialise(config).await.expect("a deployment");
+    let app = Arc::new(open_app(config, Clock::System, None).await.expect("it opens"));
+    let look_every = Duration::from_millis(200);
+    let settings = DispatchSettings { allow_private: true, look_every, ..DispatchSettings::default() };
+    let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
+    (app, dispatcher)
+}
+
+async fn attempts(app: &App, event: &EventRow) -> i64 {
+    app.store.event(event.event_id).await.expect("reads").expect("is there").0.attempts
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_begin_at_once_begins_in_several_passes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config { data: folder.path().join("data"), ..Config::default() };
+    initialise(&config).await.expect("a deployment");
+    let app = Arc::new(open_app(&config, Clock::System, None).await.expect("it opens"));
+    // Connections wait in its line for ever: no attempt ends.
+    let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", hangs.local_addr().expect("is bound"));
+    for n in 0..2 * BEGUN_MAX + 3 {
+        let client_id = application(&app, &format!("till {n}"), Some(&url)).await;
+        happens(&app, &client_id).await;
+    }
+    let settings = DispatchSettings { allow_private: true, ..DispatchSettings::default() };
+    let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
+    let mut under_way = Vec::new();
+    loop {
+        let is_cut = dispatcher.pass(app.clock.now(), &|| false).await.expect("the store reads");
+        under_way.push(dispatcher.desk.lock().await.lineup.under_way());
+        if !is_cut {
+            break;
+        }
+    }
+    assert_eq!(under_way, [BEGUN_MAX, 2 * BEGUN_MAX, 2 * BEGUN_MAX + 3]);
+    // One that is due now, and no lane to deliver it for.
+    let mut desk = dispatcher.desk.lock().await;
+    let due = desk.lineup.under_way();
+    desk.lineup.note(TenantNo(1), ApplicationNo(1), app.clock.now());
+    drop(desk);
+    assert_eq!((due, dispatcher.wait().await), (2 * BEGUN_MAX + 3, WAIT_MIN));
+    dispatcher.desk.lock().await.open = LaneSet::NONE;
+    assert_eq!(dispatcher.wait().await, LOOK_EVERY, "it does not spin");
+    dispatcher.desk.lock().await.tasks.shutdown().await;
+    close_store(&app.store).expect("it closes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_time() {
+    let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
+    let database_url = Optional(Some(database.url()));
+    let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
+    let (app, dispatcher) = opened(&config).await;
+    let (quiet, model) = (application(&app, "quiet", Some(NOWHERE)).await, application(&app, "model", None).await);
+    let view = app.store.application(&quiet).await.expect("reads").expect("is there");
+    let model = happens(&app, &model).await;
+    let (stop, stopped) = watch::channel(false);
+    let runs = tokio::spawn(dispatcher.clone().run(stopped));
+    let begun = Instant::now();
+    while app.due.held().len() < 64 {
+        assert!(begun.elapsed() < SOON, "the node takes its lanes");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let lane = Lane::of(view.application.no);
+    let other = LaneSet::NONE.with(Lane::all().find(|of| *of != lane).expect("another"));
+    // As another node leaves it that dies between its commit and its call.
+    let now = app.clock.now();
+    let event = EventRow {
+        no: EventNo(model.no.0 + 1),
+        event_id: SortedId(model.event_id.0 + 1),
+        state: DeliveryState::Pending,
+        due_at: Some(now),
+        client_id: quiet,
+        application: view.application.no,
+        tenant: view.application.tenant,
+        ..model
+    };
+    app.store.commit(Batch(vec![Write::EnqueueEvent(Arc::new(event.clone()))])).await.expect("is written");
+    let begun = Instant::now();
+    while attempts(&app, &event).await == 0 {
+        assert!(begun.elapsed() < SOON, "it is not found while somebody rings");
+        app.due.ring_lanes(other);
+        sleep(Duration::from_millis(20)).await;
+    }
+    stop.send(true).expect("it runs");
+    runs.await.expect("it ends");
+    close_store(&app.store).expect("it closes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config { data: folder.path().join("data"), ..Config::default() };
+    let (app, dispatcher) = opened(&config).await;
+    let client_id = application(&app, "till", Some(NOWHERE)).await;
+    let all = Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1 };
+    dispatcher.leases.tended(&all, Instant::now(), SOON);
+    let pass = async || dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
+    pass().await;
+    let event = happens(&app, &client_id).await;
+    // It is read and not handed over; while it is read the lease runs out.
+    assert_eq!(app.due.written().events.len(), 1);
+    *dispatcher.looks.lock().unwrap_or_else(PoisonError::into_inner) = LaneSet::NONE;
+    app.due.ring(event.tenant, event.application);
+    let asked = AtomicUsize::new(0);
+    let late = || {
+        if asked.fetch_add(1, Ordering::SeqCst) == 1 {
+            dispatcher.leases.tended(&all, Instant::now(), Duration::ZERO);
+        }
+        false
+    };
+    dispatcher.pass(app.clock.now(), &late).await.expect("reads");
+    // The next heartbeat is answered before the next pass.
+    dispatcher.leases.tended(&all, Instant::now(), SOON);
+    pass().await;
+    assert!(dispatcher.looks.lock().unwrap_or_else(PoisonError::into_inner).contains(Lane::of(event.application)));
+    dispatcher.look_for(LaneSet::ALL).await.expect("reads");
+    let begun = Instant::now();
+    while attempts(&app, &event).await == 0 {
+        assert!(begun.elapsed() < SOON, "nobody looks at it");
+        pass().await;
+        sleep(Duration::from_millis(5)).await;
+    }
+    close_store(&app.store).expect("it closes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_begins_while_the_store_takes_no_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config { data: folder.path().join("data"), ..Config::default() };
+    let (app, dispatcher) = opened(&config).await;
+    let client_id = application(&app, "till", Some(NOWHERE)).await;
+    let all = Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1 };
+    dispatcher.leases.tended(&all, Instant::now(), SOON);
+    let event = happens(&app, &client_id).await;
+    app.trouble.found(Some("it is full".to_owned()));
+    let begun = async || {
+        dispatcher.look_for(LaneSet::ALL).await.expect("reads");
+        dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
+        dispatcher.desk.lock().await.lineup.flights()
+    };
+    assert_eq!((begun().await, begun().await), (0, 0), "it could not be recorded");
+    assert_eq!(dispatcher.wait().await, LOOK_EVERY, "it does not spin");
+    app.trouble.found(None);
+    assert!(begun().await + begun().await > 0);
+    let since = Instant::now();
+    while attempts(&app, &event).await == 0 {
+        assert!(since.elapsed() < SOON, "it goes when the store takes changes");
+        begun().await;
+        sleep(Duration::from_millis(5)).await;
+    }
+    close_store(&app.store).expect("it closes");
+}
