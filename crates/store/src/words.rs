@@ -31,6 +31,14 @@ pub(crate) const fn before(event: &EventRow) -> [(i64, i64, i64); 3] {
     [(i64::MIN, event.no.0, i64::MAX), (event.no.0, later, i64::MAX), (later, i64::MAX, LATEST_LOOKED_AT)]
 }
 
+/// Events of a bizId up to this `sequence` are soon walked over.
+const SOON_WALKED: i64 = 256;
+
+/// Whether the look for an earlier event of the same bizId may take long, so that nobody else should wait behind it.
+pub(crate) const fn may_walk_far(event: &EventRow) -> bool {
+    event.sequence > SOON_WALKED
+}
+
 /// A condition on an event `e` with its delivery `d`: whether it stands so. What is open goes by its application, as it is now. It is one that
 /// could hold of no delivery, too: else the outer join would be taken for an inner one, and a plan could begin with all deliveries.
 pub(crate) const fn stands_in(state: DeliveryState) -> &'static str {

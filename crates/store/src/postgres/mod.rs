@@ -74,6 +74,7 @@ use crate::contract::{
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
+use crate::words::may_walk_far;
 use commit_lane::{CommitLane, Job};
 use nodes::Aside;
 use nonces::{Nonces, Settling};
@@ -343,7 +344,8 @@ impl Store for PostgresStore {
     }
 
     async fn open_before(&self, event: &EventRow) -> Found<Option<EventNo>> {
-        queries::open_before(&self.readers, event).await
+        let from = if may_walk_far(event) { self.lists(Asker::Server) } else { &self.readers };
+        queries::open_before(from, event).await
     }
 
     async fn turning(&self, lanes: LaneSet, page: Cursor<(TenantNo, ApplicationNo)>) -> Found<Vec<TurningRow>> {

@@ -61,6 +61,7 @@ use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::steps::SchemaState;
+use crate::words::may_walk_far;
 use nonces::{Hold, MarkNeed, Nonces};
 use presence::Presence;
 use queries::Found;
@@ -338,6 +339,10 @@ impl Store for SqliteStore {
     }
 
     async fn open_before(&self, event: &EventRow) -> Found<Option<EventNo>> {
+        if may_walk_far(event) {
+            let event = event.clone();
+            return self.readers.away(Asker::Server, move |conn| owed::open_before(conn, &event)).await;
+        }
         self.readers.here(|conn| owed::open_before(conn, event))
     }
 

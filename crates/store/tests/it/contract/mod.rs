@@ -202,6 +202,7 @@ contract! {
     order: [
         an_event_waits_behind_nothing_that_is_over_or_not_there,
         the_open_event_before_one_is_of_its_own_business,
+        the_open_event_before_one_is_found_behind_many_that_are_over,
         what_was_delivered_and_is_sent_again_holds_up_no_later_event,
         an_event_waits_behind_one_that_is_held_as_behind_a_pending_one,
     ]

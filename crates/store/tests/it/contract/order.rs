@@ -56,6 +56,17 @@ pub async fn the_open_event_before_one_is_of_its_own_business(store: Any) {
     assert_eq!([before(7).await, before(ahead).await], [Some(ahead), None]);
 }
 
+pub async fn the_open_event_before_one_is_found_behind_many_that_are_over(store: Any) {
+    let many: Vec<i64> = (1..=300).collect();
+    commit(&*store, many.iter().map(|no| enqueue(event(*no, "a"))).collect()).await;
+    let before = async || store.open_before(&one(&store, 300).await).await.expect("reads").map(|no| no.0);
+    assert_eq!(before().await, Some(299));
+    commit(&*store, many[1..299].iter().map(|no| attempt(*no, 1, DeliveryState::Delivered, None)).collect()).await;
+    assert_eq!(before().await, Some(1));
+    commit(&*store, vec![attempt(1, 1, DeliveryState::Dead, None)]).await;
+    assert_eq!(before().await, None);
+}
+
 pub async fn what_was_delivered_and_is_sent_again_holds_up_no_later_event(store: Any) {
     for no in 1..=3 {
         commit(&*store, vec![enqueue(event(no, "a"))]).await;
