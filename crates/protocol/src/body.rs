@@ -82,6 +82,11 @@ impl<'a> Fields<'a> {
         self.0.iter().find(|(known, _)| known == name).map(|&(_, value)| value)
     }
 
+    /// The first field that is none of these; none: each is known. For calls in which a misspelt field would widen what is done.
+    pub fn stranger(&self, known: &[&str]) -> Option<&str> {
+        self.0.iter().map(|(name, _)| name.as_ref()).find(|name| !known.contains(name))
+    }
+
     /// Whether the field is there, be it `null`.
     pub fn has(&self, name: &str) -> bool {
         self.raw(name).is_some()

@@ -10,7 +10,7 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::backlog::{Backlog, Backlogs, DeadRow, NodeBacklog};
+use crate::backlog::{Backlog, Backlogs, DeadRow, NodeBacklog, WithDead};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
@@ -151,6 +151,14 @@ impl Backlogs for AnyStore {
 
     async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, page: Cursor) -> Result<Vec<DeadRow>, StoreError> {
         either!(self, s => s.dead(of, page).await)
+    }
+
+    async fn with_dead(
+        &self,
+        after: Option<(TenantNo, ApplicationNo)>,
+        limit: u32,
+    ) -> Result<Vec<WithDead>, StoreError> {
+        either!(self, s => s.with_dead(after, limit).await)
     }
 
     async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {

@@ -27,6 +27,13 @@ pub trait Backlogs {
         page: Cursor,
     ) -> impl Future<Output = Result<Vec<DeadRow>, StoreError>> + Send;
 
+    /// Applications that have dead events, of all tenants, at most `limit`, in an order of the store's own. `after`: the last one seen.
+    fn with_dead(
+        &self,
+        after: Option<(TenantNo, ApplicationNo)>,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<WithDead>, StoreError>> + Send;
+
     /// How much is pending of the applications in these lanes, and how much is dead of all; each counted up to `most`. Stores of one node know
     /// no lanes: all.
     fn waiting(&self, lanes: LaneSet, most: u32) -> impl Future<Output = Result<NodeBacklog, StoreError>> + Send;
@@ -52,6 +59,17 @@ pub struct Backlog {
     pub oldest_open: Option<UnixMillis>,
     /// Events that are dead.
     pub dead: i64,
+}
+
+/// An application that has dead events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithDead {
+    /// Its tenant.
+    pub tenant: TenantNo,
+    /// Its number.
+    pub application: ApplicationNo,
+    /// Its ClientId.
+    pub client_id: String,
 }
 
 /// A dead event, and how its last attempt ended.
@@ -89,6 +107,12 @@ pub(crate) fn read<R: Columns>(row: &R) -> Result<Backlog, StoreError> {
 pub(crate) fn read_waiting<R: Columns>(row: &R) -> Result<NodeBacklog, StoreError> {
     let mut f = Fields::new(row, "delivery", 0, 0);
     Ok(NodeBacklog { pending: f.int()?, oldest_pending: f.opt_int()?.map(UnixMillis), dead: f.int()? })
+}
+
+/// An application as a row of either dialect has it.
+pub(crate) fn with_dead<R: Columns>(row: &R) -> Result<WithDead, StoreError> {
+    let mut f = Fields::new(row, "application", 0, 0);
+    Ok(WithDead { tenant: TenantNo(f.int()?), application: ApplicationNo(f.int()?), client_id: f.text()? })
 }
 
 /// A dead event as a row of either dialect has it.

@@ -167,12 +167,14 @@ pub enum Write {
         /// When it is due.
         due_at: UnixMillis,
     },
-    /// Makes a pending event due by then, if it was due later. Guard: it is pending.
+    /// Makes a pending event due by then, if it was due later. Guard: it is pending, and no attempt was made since it was read.
     SendNow {
         /// Tenant of the event.
         tenant: TenantNo,
         /// Which.
         event: EventNo,
+        /// Attempts that it had.
+        attempts: i64,
         /// When it is due, at the latest.
         due_at: UnixMillis,
     },

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use countersign_domain::delivery::Outcome;
-use countersign_domain::ids::SortedId;
+use countersign_domain::ids::{ApplicationNo, SortedId, TenantNo};
 use countersign_domain::time::UnixMillis;
 use countersign_store::backlog::{Backlogs as _, DeadRow};
 use countersign_store::contract::Cursor;
@@ -17,7 +17,7 @@ use super::events::application;
 /// Dead events that are looked at in one read.
 const LOOKED_AT_ONCE: u32 = 2_000;
 /// Dead events that are looked at before counts are "at least".
-const LOOKED_MAX: usize = 100_000;
+pub(super) const LOOKED_MAX: usize = 100_000;
 /// Numbers of events follow the time of their writing, but for the clocks of nodes: by no more than this, in ms.
 const NUMBERS_SLACK_MS: i64 = 60_000;
 
@@ -88,7 +88,7 @@ pub async fn of_dead(app: &App, which: &Which) -> Result<Causes, AppError> {
 }
 
 /// Shows dead events, newest first. Whether there may be more: the newest 100,000 are looked at.
-pub(super) async fn each_dead(app: &App, which: &Which, mut show: impl FnMut(DeadRow)) -> Result<bool, AppError> {
+async fn each_dead(app: &App, which: &Which, show: impl FnMut(DeadRow)) -> Result<bool, AppError> {
     let of = match &which.client_id {
         None => None,
         Some(client_id) => {
@@ -96,19 +96,35 @@ pub(super) async fn each_dead(app: &App, which: &Which, mut show: impl FnMut(Dea
             Some((row.tenant, row.no))
         }
     };
-    let (mut looked, mut after) = (0, None);
+    Ok(each_dead_of(app, of, which, show).await?.is_at_least)
+}
+
+/// How far a look at dead events went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    /// How many were looked at.
+    pub(super) rows: usize,
+    /// Whether there may be more.
+    pub(super) is_at_least: bool,
+}
+
+/// As [`each_dead`], of an application or of all.
+pub(super) async fn each_dead_of(
+    app: &App,
+    of: Option<(TenantNo, ApplicationNo)>,
+    which: &Which,
+    mut show: impl FnMut(DeadRow),
+) -> Result<Looked, AppError> {
+    let (mut rows, mut after) = (0, None);
     loop {
         let page = app.store.dead(of, Cursor { after, limit: LOOKED_AT_ONCE }).await?;
-        looked += page.len();
-        let Some(last) = page.last() else { return Ok(false) };
+        rows += page.len();
+        let Some(last) = page.last() else { return Ok(Looked { rows, is_at_least: false }) };
         after = Some(last.no.0);
         let ends = page.len() < LOOKED_AT_ONCE as usize || which.ends_at(last);
         page.into_iter().filter(|row| which.has(row)).for_each(&mut show);
-        if ends {
-            return Ok(false);
-        }
-        if looked >= LOOKED_MAX {
-            return Ok(true);
+        if ends || rows >= LOOKED_MAX {
+            return Ok(Looked { rows, is_at_least: !ends });
         }
     }
 }

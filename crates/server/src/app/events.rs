@@ -322,16 +322,18 @@ fn again(event: &EventRow, view: &ApplicationView, now: UnixMillis) -> Result<Wr
         DeliveryState::Delivered | DeliveryState::Dead => {
             return Ok(Write::Redeliver { tenant, event: no, due_at: now });
         }
-        DeliveryState::Pending if event.behind.is_some() => {
-            "the event waits for an earlier one of its bizId: send that one again, and this one follows as soon as it is delivered or dead".to_owned()
-        }
-        DeliveryState::Pending if event.due_at.is_some_and(|due_at| due_at > now) => {
-            return Ok(Write::SendNow { tenant, event: no, due_at: now });
-        }
-        DeliveryState::Pending => {
+        DeliveryState::Pending if event.due_at.is_none_or(|due_at| due_at <= now) => {
             "the event is pending, and due by now: it is sent without being asked for, as soon as its endpoint takes callbacks \
              (`countersign application callbacks` says how it stands)"
                 .to_owned()
+        }
+        DeliveryState::Pending if event.behind.is_some() => {
+            "the event waits for an earlier one of its bizId: send that one again (`countersign event list --biz-id` shows it), and \
+             this one follows as soon as it is delivered or dead"
+                .to_owned()
+        }
+        DeliveryState::Pending => {
+            return Ok(Write::SendNow { tenant, event: no, attempts: event.attempts, due_at: now });
         }
         DeliveryState::Held if view.goes_out() => {
             "the event is held, and let go in this moment: it is sent without being asked for".to_owned()

@@ -1,9 +1,15 @@
 //! What tests of the program's parts begin with: a merchant with an application, and what happens to it.
 
+use std::sync::Arc;
+
+use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::lanes::Fence;
 use countersign_domain::payment_order::{Content, PaymentKind};
 use countersign_domain::time::UnixMillis;
-use countersign_store::contract::{ApplicationRow, ApplicationView, ClaimKey, EndpointSettings, EventRow};
+use countersign_store::attempt_log::Phases;
+use countersign_store::contract::{ApplicationRow, ApplicationView, AttemptRow, ClaimKey, EndpointSettings, EventRow};
 use countersign_store::payment_order::{PaymentOrderRow, Received};
+use countersign_store::{Batch, Store as _, Write};
 
 use super::events::{self, Happening};
 use super::identity::{NewApplication, NewMerchant, Standing, create_application, create_merchant};
@@ -43,6 +49,28 @@ pub async fn happens(app: &App, client_id: &str) -> EventRow {
         data: "{}".to_owned(),
     };
     events::emit(app, &what, &|_| None, &nobody()).await.expect("is written")
+}
+
+/// An event whose one attempt came to nothing.
+pub async fn dead(app: &App, client_id: &str) -> EventRow {
+    let event = happens(app, client_id).await;
+    let attempt = AttemptRow {
+        event: event.no,
+        attempt: 1,
+        at: UnixMillis(1),
+        outcome: Outcome::Timeout,
+        http_status: None,
+        duration_ms: 1,
+        address: None,
+        detail: String::new(),
+        fence: Fence(0),
+        phases: Phases::default(),
+    };
+    let (tenant, application, state) = (event.tenant, event.application, DeliveryState::Dead);
+    let attempt =
+        Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: None, state, due_at: None };
+    app.store.commit(Batch(vec![attempt])).await.expect("is recorded");
+    event
 }
 
 /// Its use of a nonce.

@@ -2,7 +2,7 @@
 
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
-use countersign_store::batch::{Batch, Write};
+use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::CommitError;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ const RESTORE_NOTED: &str = "restore_noted";
 /// Notes a restore that the audit log does not tell of yet. Of several nodes one does.
 pub async fn note(app: &App) {
     if let Err(error) = try_note(app, app.clock.now()).await {
-        tracing::warn!(%error, "The audit log does not tell yet that this deployment was restored; the next start tries again");
+        tracing::warn!(%error, "The audit log may not tell yet that this deployment was restored; the next start makes sure");
     }
 }
 
@@ -33,8 +33,9 @@ async fn try_note(app: &App, now: UnixMillis) -> Result<(), AppError> {
     let line = Actor::system().did(None, now, "deployment.restore", "deployment", String::new(), of.to_string());
     let noted = Write::MoveSetting { name: RESTORE_NOTED.to_owned(), from: noted, to: at };
     match app.store.commit(Batch(vec![noted, Write::RecordAudit(Box::new(line))])).await {
+        Ok(_) => Ok(()),
         // Another node was first.
-        Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+        Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_)) | Conflict::Taken(Key::Setting(_)))) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -42,6 +42,10 @@ impl Dispatcher {
     pub(super) async fn beat(&self) {
         let mut pulse = self.pulse.lock().await;
         let open_before = self.leases.open(Instant::now());
+        if self.app.store.is_shared() && !self.app.trouble.takes_changes() {
+            // What this node cannot record another one may: its lanes are not renewed.
+            return self.opened(open_before);
+        }
         let word = self.leases.word();
         let stage = if pulse.has_begun { Stage::Runs } else { Stage::Begins };
         let sent = Instant::now();

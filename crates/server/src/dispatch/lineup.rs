@@ -20,7 +20,7 @@ use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{EventRow, Portion};
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use super::flight::Flight;
 use super::health::{BreakerState, Class, Sign};
@@ -238,16 +238,15 @@ impl Lineup {
             place.expect_nothing();
             let (mut cut, ready, mut read) = ([false; 2], place.ready_of_each(), 0);
             let mut later = place.parked_until();
-            let awaited = place.take_awaited();
-            self.awaited -= awaited.len();
+            let mut named = HashSet::default();
             while let Some(row) = rows.next_if(|row| row.application == *application) {
                 let repeated = usize::from(row.attempts > 0);
                 counts[repeated] += 1;
                 let bytes = bytes_of(&row);
                 read += bytes;
                 let Some(due_at) = row.due_at else { continue };
-                if let Some(behind) = row.behind.filter(|_| self.awaited < AWAITED_MAX) {
-                    self.awaited += usize::from(place.awaits(behind));
+                if let Some(behind) = row.behind {
+                    named.insert(behind);
                 }
                 if due_at > now {
                     later = later.into_iter().chain([due_at]).min();
@@ -263,10 +262,10 @@ impl Lineup {
                     self.ready_bytes += bytes;
                 }
             }
-            if counts.iter().any(|count| *count >= limit) {
-                // There is more than was read, which may wait for those.
-                self.awaited += awaited.into_iter().filter(|behind| place.awaits(*behind)).count();
-            }
+            // Where there is more than was read, that may wait for those that are known.
+            let is_whole = counts.iter().all(|count| *count < limit);
+            self.awaited -= if is_whole { place.awaits_only(&named) } else { 0 };
+            self.awaited += place.awaits_too(named, AWAITED_MAX - self.awaited);
             place.expect(cut);
             let wants_more = cut.iter().zip(ready).any(|(cut, ready)| *cut && ready == 0);
             place.has_read(counts.iter().sum(), read, wants_more);

@@ -241,9 +241,22 @@ impl Place {
         self.parked.clear();
     }
 
-    /// Others wait for an event. Whether that is news.
-    pub(super) fn awaits(&mut self, event: EventNo) -> bool {
-        self.awaited.insert(event)
+    /// Others wait for these, as far as there is room to remember it: how many are new.
+    pub(super) fn awaits_too(&mut self, events: impl IntoIterator<Item = EventNo>, room: usize) -> usize {
+        let before = self.awaited.len();
+        for event in events {
+            if self.awaited.len() - before < room {
+                self.awaited.insert(event);
+            }
+        }
+        self.awaited.len() - before
+    }
+
+    /// Others wait for these at the most: how many are forgotten.
+    pub(super) fn awaits_only(&mut self, events: &HashSet<EventNo>) -> usize {
+        let before = self.awaited.len();
+        self.awaited.retain(|event| events.contains(event));
+        before - self.awaited.len()
     }
 
     /// An event is over. Whether others were known to wait for it.

@@ -175,15 +175,11 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use countersign_domain::delivery::{DeliveryState, Outcome};
-    use countersign_domain::lanes::Fence;
-    use countersign_domain::time::UnixMillis;
-    use countersign_store::attempt_log::Phases;
-    use countersign_store::contract::{AttemptRow, EventRow};
+    use countersign_domain::delivery::DeliveryState;
     use countersign_store::testing::Damage;
 
     use super::*;
-    use crate::app::fixtures::{application, happens, nobody};
+    use crate::app::fixtures::{application, dead, happens, nobody};
     use crate::app::redelivery::{self, Wish};
     use crate::app::{App, delivery};
     use crate::clock::Clock;
@@ -193,28 +189,6 @@ mod tests {
 
     async fn opened(config: &Config) -> Arc<App> {
         Arc::new(open_app(config, Clock::System, None).await.expect("it opens"))
-    }
-
-    /// An event whose one attempt came to nothing.
-    async fn dead(app: &App, client_id: &str) -> EventRow {
-        let event = happens(app, client_id).await;
-        let attempt = AttemptRow {
-            event: event.no,
-            attempt: 1,
-            at: UnixMillis(1),
-            outcome: Outcome::Timeout,
-            http_status: None,
-            duration_ms: 1,
-            address: None,
-            detail: String::new(),
-            fence: Fence(0),
-            phases: Phases::default(),
-        };
-        let (tenant, application, state) = (event.tenant, event.application, DeliveryState::Dead);
-        let attempt =
-            Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: None, state, due_at: None };
-        app.store.commit(Batch(vec![attempt])).await.expect("is recorded");
-        event
     }
 
     /// The same deployment after a backup and a restore.

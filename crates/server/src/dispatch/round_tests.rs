@@ -178,3 +178,22 @@ async fn nothing_begins_while_the_store_takes_no_changes() {
     }
     close_store(&app.store).expect("it closes");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_are_not_kept_by_a_node_whose_changes_are_not_taken() {
+    let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
+    let database_url = Optional(Some(database.url()));
+    let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
+    let (app, dispatcher) = opened(&config).await;
+    let lease = dispatcher.settings.lease;
+    dispatcher.beat().await;
+    let (taken, open) = (Instant::now(), dispatcher.leases.open(Instant::now()));
+    assert!(!open.is_empty());
+    app.trouble.found(Some("it takes none".to_owned()));
+    dispatcher.beat().await;
+    assert_eq!(dispatcher.leases.open(taken + lease), LaneSet::NONE, "another node may have them then");
+    app.trouble.found(None);
+    dispatcher.beat().await;
+    assert_eq!(dispatcher.leases.open(taken + lease), open);
+    close_store(&app.store).expect("it closes");
+}

@@ -62,7 +62,8 @@ pub struct Redelivering {
     pub redelivery_id: Option<String>,
     /// How many events are meant.
     pub count: i64,
-    /// Whether there may be more: of one application its first 1,000,000 events were counted, of all the newest 100,000 dead ones.
+    /// Whether there may be more: the first 1,000,000 events of the application were counted; with `all_applications` the newest 100,000 dead ones
+    /// of each.
     pub count_is_at_least: bool,
     /// When the oldest of them was written, RFC 3339; null where there is none.
     pub oldest_at: Option<String>,
@@ -72,13 +73,13 @@ pub struct Redelivering {
     pub takes_s: i64,
     /// Whether this was only counted.
     pub preview: bool,
-    /// `running`, or `done` where no event is meant; absent in a preview.
+    /// `running`, or `done` where nothing was begun; absent in a preview.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
-    /// With `all_applications`: each application that has dead events which are asked for, by its ClientId, up to 200.
+    /// With `all_applications`: each application that has dead events which are asked for, up to 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applications: Option<Vec<RedeliveringOf>>,
-    /// Where there are more applications: repeat the call with this as `after`.
+    /// Where there may be more applications: repeat the call with this as `after`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -90,6 +91,8 @@ pub struct RedeliveringOf {
     pub client_id: String,
     /// How many are asked for.
     pub count: i64,
+    /// Whether there may be more: the newest 100,000 dead ones are looked at.
+    pub count_is_at_least: bool,
     /// When the oldest of them was written, RFC 3339.
     pub oldest_at: Option<String>,
     /// The redelivery; absent in a preview, and where they are left out.
@@ -108,7 +111,8 @@ impl From<&Share> for RedeliveringOf {
             Fate::LeftOut(why) => (None, Some(why.clone())),
         };
         let (client_id, oldest_at) = (share.client_id.clone(), share.oldest_at.map(rfc3339));
-        Self { client_id, count: share.count, oldest_at, redelivery_id, left_out }
+        let (count, count_is_at_least) = (share.count, share.is_at_least);
+        Self { client_id, count, count_is_at_least, oldest_at, redelivery_id, left_out }
     }
 }
 
@@ -124,7 +128,7 @@ impl Redelivering {
         Self {
             redelivery_id: None,
             count: sent.iter().map(|share| share.count).sum(),
-            count_is_at_least: shares.is_at_least,
+            count_is_at_least: sent.iter().any(|share| share.is_at_least),
             oldest_at: sent.iter().filter_map(|share| share.oldest_at).min().map(rfc3339),
             rate_per_s: wish.rate_per_s,
             takes_s: sent.iter().map(|share| takes_s(share.count, wish.rate_per_s)).max().unwrap_or(0),
@@ -256,11 +260,30 @@ pub(crate) fn failures() -> Vec<&'static str> {
     Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Delivered).map(Outcome::name).collect()
 }
 
+/// The fields of the call.
+const KNOWN: [&str; 11] = [
+    "client_id",
+    "all_applications",
+    "state",
+    "bizId",
+    "from",
+    "to",
+    "outcome",
+    "http_status",
+    "rate_per_s",
+    "after",
+    "preview",
+];
+
 /// All applications are named, but where they are only counted: a ClientId under a misspelt name would reach every merchant.
 fn whose(fields: &Fields<'_>, state: DeliveryState, preview: bool) -> Result<Whose, Problem> {
     let of_all = fields.boolean("all_applications")?.unwrap_or(false);
     let (client_id, after) = (chosen_id(fields, "client_id")?, chosen_id(fields, "after")?);
     match (client_id, after) {
+        _ if of_all && let Some(stranger) = fields.stranger(&KNOWN) => {
+            let why = "is not known: with all_applications a misspelt field would reach every merchant";
+            Err(Problem::field(stranger, why))
+        }
         (Some(_), _) if of_all => Err(Problem::field("client_id", "and all_applications: give one of them")),
         (Some(_), Some(_)) => Err(Problem::field("after", "goes with all_applications, not with client_id")),
         (Some(client_id), None) => Ok(Whose::One(client_id)),

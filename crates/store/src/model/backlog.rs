@@ -1,5 +1,7 @@
 //! What waits in the model, and what the dead ones died of.
 
+use std::collections::BTreeMap;
+
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::lanes::LaneSet;
@@ -7,7 +9,7 @@ use countersign_domain::lanes::LaneSet;
 use super::ModelStore;
 use super::page;
 use super::state::State;
-use crate::backlog::{Backlog, Backlogs, DeadRow, NodeBacklog};
+use crate::backlog::{Backlog, Backlogs, DeadRow, NodeBacklog, WithDead};
 use crate::contract::{Cursor, EventRow, StoreError};
 
 impl Backlogs for ModelStore {
@@ -17,6 +19,24 @@ impl Backlogs for ModelStore {
 
     async fn dead(&self, of: Option<(TenantNo, ApplicationNo)>, cursor: Cursor) -> Result<Vec<DeadRow>, StoreError> {
         Ok(self.state().dead(of, &cursor))
+    }
+
+    async fn with_dead(
+        &self,
+        after: Option<(TenantNo, ApplicationNo)>,
+        limit: u32,
+    ) -> Result<Vec<WithDead>, StoreError> {
+        let state = self.state();
+        let dead = state.events.values().filter(|e| e.state == DeliveryState::Dead);
+        let found: BTreeMap<(TenantNo, ApplicationNo), &str> =
+            dead.map(|e| ((e.tenant, e.application), e.client_id.as_str())).collect();
+        let left = found.into_iter().filter(|(of, _)| after.is_none_or(|after| *of > after));
+        let row = |((tenant, application), client_id): (_, &str)| WithDead {
+            tenant,
+            application,
+            client_id: client_id.to_owned(),
+        };
+        Ok(page(left.map(row), limit))
     }
 
     async fn waiting(&self, _: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {

@@ -90,9 +90,15 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn send_now(&mut self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), CommitError> {
+    pub(super) fn send_now(
+        &mut self,
+        tenant: TenantNo,
+        event: EventNo,
+        attempts: i64,
+        due_at: UnixMillis,
+    ) -> Result<(), CommitError> {
         let found = self.events.get_mut(&event);
-        let pending = found.filter(|e| (e.tenant, e.state) == (tenant, DeliveryState::Pending));
+        let pending = found.filter(|e| (e.tenant, e.state, e.attempts) == (tenant, DeliveryState::Pending, attempts));
         let pending = pending.ok_or(CommitError::Conflict(Conflict::Moved(Key::Delivery(event))))?;
         pending.due_at = pending.due_at.map(|at| at.min(due_at));
         Ok(())

@@ -190,7 +190,7 @@ impl State {
             }
             Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, *behind, *until),
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at),
-            Write::SendNow { tenant, event, due_at } => self.send_now(*tenant, *event, *due_at),
+            Write::SendNow { tenant, event, attempts, due_at } => self.send_now(*tenant, *event, *attempts, *due_at),
             Write::Redelivery(write) => self.redelivery(write),
             Write::RememberAnswer(row) => self.remember(row),
             Write::RecordAudit(row) => {

@@ -211,7 +211,9 @@ impl<'a> Alone<'a> {
             }
             Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, *behind, *until).await,
             Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
-            Write::SendNow { tenant, event, due_at } => self.send_now(*tenant, *event, *due_at).await,
+            Write::SendNow { tenant, event, attempts, due_at } => {
+                self.send_now(*tenant, *event, *attempts, *due_at).await
+            }
             Write::Redelivery(write) => redelivery::write(self.session, write).await,
             Write::RememberAnswer(row) => self.remember(row).await,
             Write::ForgetAnswers { kept_before } => self.forget_answers(*kept_before).await,
@@ -450,8 +452,8 @@ impl<'a> Alone<'a> {
         self.run(Sql::DeliveryAgain, &[&tenant.0, &event.0, &due_at.0]).await.map(|_| ())
     }
 
-    async fn send_now(&self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), Stop> {
-        let found = self.run(Sql::DeliverySoon, &[&tenant.0, &event.0, &due_at.0]).await?;
+    async fn send_now(&self, tenant: TenantNo, event: EventNo, attempts: i64, due_at: UnixMillis) -> Result<(), Stop> {
+        let found = self.run(Sql::DeliverySoon, &[&tenant.0, &event.0, &due_at.0, &attempts]).await?;
         guard(&found, Conflict::Moved(Key::Delivery(event)))
     }
 

@@ -9,7 +9,7 @@ use super::queries::{many, one};
 use super::session::Params;
 use super::statements::Sql;
 use crate::asker::Asker;
-use crate::backlog::{self, Backlog, Backlogs, DeadRow, NodeBacklog};
+use crate::backlog::{self, Backlog, Backlogs, DeadRow, NodeBacklog, WithDead};
 use crate::contract::{Cursor, StoreError};
 
 impl Backlogs for PostgresStore {
@@ -29,6 +29,16 @@ impl Backlogs for PostgresStore {
             }
             None => many(self.lists(Asker::Operator), Sql::DeadOfAll, &[&before, &limit], backlog::dead).await,
         }
+    }
+
+    async fn with_dead(
+        &self,
+        after: Option<(TenantNo, ApplicationNo)>,
+        limit: u32,
+    ) -> Result<Vec<WithDead>, StoreError> {
+        let (TenantNo(tenant), ApplicationNo(of)) = after.unwrap_or((TenantNo(i64::MIN), ApplicationNo(i64::MIN)));
+        let asked: Params<'_> = &[&tenant, &of, &i64::from(limit)];
+        many(self.lists(Asker::Operator), Sql::WithDead, asked, backlog::with_dead).await
     }
 
     async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {

@@ -15,6 +15,15 @@ pub(super) const DEAD_OF: &str = concat!(
 );
 pub(super) const DEAD_OF_ALL: &str =
     concat!("SELECT ", dead_columns!(), dead_deliveries!("", "$1", "$2", "d.tenant_no"));
+// From one application to the next, however much of each is dead.
+pub(super) const WITH_DEAD: &str =
+    "WITH RECURSIVE s AS ((SELECT d.tenant_no, d.application_no FROM delivery d WHERE d.state = 'dead'
+       AND (d.tenant_no, d.application_no) > ($1, $2) ORDER BY d.tenant_no, d.application_no LIMIT 1)
+     UNION ALL SELECT n.tenant_no, n.application_no FROM s CROSS JOIN LATERAL (SELECT d.tenant_no, d.application_no FROM delivery d
+       WHERE d.state = 'dead' AND (d.tenant_no, d.application_no) > (s.tenant_no, s.application_no)
+       ORDER BY d.tenant_no, d.application_no LIMIT 1) n)
+     SELECT s.tenant_no, s.application_no, (SELECT p.client_id FROM application p WHERE p.application_no = s.application_no)
+     FROM s LIMIT $3";
 pub(super) const OF_ALL: &str =
     "WITH pending AS (SELECT tenant_no, event_no FROM delivery WHERE state = 'pending' AND (application_no & 63) = ANY($1::bigint[])
      LIMIT $2)

@@ -58,7 +58,7 @@ const OTHERS: [&str; 16] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 26] = [
+const ACROSS: [(&str, &str); 27] = [
     ("Waiting", "a metric of all that waits"),
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
@@ -72,6 +72,7 @@ const ACROSS: [(&str, &str); 26] = [
     ("Redelivery", "as Event"),
     ("Redeliveries", "an operator's list over all"),
     ("DeadOfAll", "an operator's look at all that is dead"),
+    ("WithDead", "as DeadOfAll"),
     ("Event", "an operator names an event by its id alone; its key begins with it"),
     ("EVENTS", "an operator's list over all"),
     ("EVENTS_DEAD", "as EVENTS"),

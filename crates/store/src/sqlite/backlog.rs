@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::SqliteStore;
 use super::queries::{Found, many, one};
 use crate::asker::Asker;
-use crate::backlog::{self, Backlog, Backlogs, DeadRow, NodeBacklog, dead_columns};
+use crate::backlog::{self, Backlog, Backlogs, DeadRow, NodeBacklog, WithDead, dead_columns};
 use crate::contract::{Cursor, StoreError};
 
 impl Backlogs for SqliteStore {
@@ -19,9 +19,31 @@ impl Backlogs for SqliteStore {
         self.readers.away(Asker::Operator, move |conn| dead(conn, of, &page)).await
     }
 
+    async fn with_dead(
+        &self,
+        after: Option<(TenantNo, ApplicationNo)>,
+        limit: u32,
+    ) -> Result<Vec<WithDead>, StoreError> {
+        self.readers.away(Asker::Operator, move |conn| with_dead(conn, after, limit)).await
+    }
+
     async fn waiting(&self, _: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         self.readers.away(Asker::Server, move |conn| waiting(conn, most)).await
     }
+}
+
+/// A walk from one application to the next, however much of each is dead.
+fn with_dead(conn: &Connection, after: Option<(TenantNo, ApplicationNo)>, limit: u32) -> Found<Vec<WithDead>> {
+    let sql = "WITH RECURSIVE a (no) AS (
+                 SELECT (SELECT d.application_no FROM delivery d INDEXED BY delivery_dead
+                         WHERE d.state = 'dead' AND d.application_no > ?1 ORDER BY d.application_no LIMIT 1)
+                 UNION ALL
+                 SELECT (SELECT d.application_no FROM delivery d INDEXED BY delivery_dead
+                         WHERE d.state = 'dead' AND d.application_no > a.no ORDER BY d.application_no LIMIT 1)
+                 FROM a WHERE a.no IS NOT NULL)
+               SELECT p.tenant_no, p.application_no, p.client_id FROM a CROSS JOIN application p ON p.application_no = a.no LIMIT ?2";
+    let after = after.map_or(i64::MIN, |(_, application)| application.0);
+    many(conn, sql, params![after, limit], |row| backlog::with_dead(row))
 }
 
 /// Each index is walked once and up to the limit; nothing is kept of it.

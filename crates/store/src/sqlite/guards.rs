@@ -96,7 +96,7 @@ impl Applier<'_> {
             }
             Write::Defer { tenant, event, behind, .. } => self.check_waits(*tenant, *event, *behind)?,
             Write::Redeliver { tenant, event, .. } => self.check_stands(*tenant, *event, DeliveryState::is_over)?,
-            Write::SendNow { tenant, event, .. } => self.check_stands(*tenant, *event, is_pending)?,
+            Write::SendNow { tenant, event, attempts, .. } => self.check_untried(*tenant, *event, *attempts)?,
             Write::Redelivery(write) => self.check_redeliveries(write)?,
             Write::RememberAnswer(new) => {
                 let of = params![new.row.scope, new.row.key, new.ended_before.0];
@@ -193,6 +193,12 @@ impl Applier<'_> {
     ) -> Result<(), Stop> {
         let stands = self.delivery(tenant, event.0)?.map(|(_, state)| state);
         guard(stands.is_some_and(must), Conflict::Moved(Key::Delivery(event)))
+    }
+
+    /// That an event is pending, and no attempt was made since it was read.
+    fn check_untried(&mut self, tenant: TenantNo, event: EventNo, attempts: i64) -> Result<(), Stop> {
+        let stands = self.delivery(tenant, event.0)?;
+        guard(stands == Some((attempts, DeliveryState::Pending)), Conflict::Moved(Key::Delivery(event)))
     }
 
     fn check_redeliveries(&mut self, write: &RedeliveryWrite) -> Result<(), Stop> {

@@ -155,7 +155,9 @@ fn events() -> impl Strategy<Value = Write> {
         2 => (1..9i64, 1..9i64, 0..50i64).prop_map(|(no, behind, until)| defer(no, behind, until)),
         1 => (0..5i64).prop_map(|ms| Write::ForgetBytes { tenant: TENANT, begun_before: at(ms) }),
         1 => (0..2i64).prop_map(|ms| Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(ms) }),
-        2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::SendNow { tenant: TENANT, event: EventNo(no), due_at: at(due) }),
+        2 => (1..9i64, 0..3i64, 0..50i64).prop_map(|(no, attempts, due)| {
+            Write::SendNow { tenant: TENANT, event: EventNo(no), attempts, due_at: at(due) }
+        }),
         2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(due) }),
     ]
 }

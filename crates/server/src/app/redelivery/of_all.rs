@@ -1,25 +1,28 @@
 //! Dead events of all applications sent again: one redelivery for each of them that has some.
 //!
-//! Each is begun by itself: the audit logs of institutions are chains of their own, and one application whose callbacks do not go out keeps none of
-//! the others waiting. Whoever dies in between has begun some of them; asked again, those are left out, since they run.
+//! Each is begun by itself: the audit logs of institutions are chains of their own, and one application whose callbacks do not go out, or whose rows
+//! are damaged, keeps none of the others waiting. Whoever dies in between has begun some of them. Asked again, those that still run are left
+//! out; those that have ended by then have nothing dead any more, or what has died again.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
+use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::time::UnixMillis;
-use countersign_store::Store as _;
+use countersign_store::backlog::{Backlogs as _, WithDead};
 use countersign_store::batch::Batch;
-use countersign_store::contract::ApplicationView;
+use countersign_store::{Store as _, StoreError};
 
 use super::{Meant, Wish, begin, may_begin, public_id};
-use crate::app::causes::{Which, each_dead};
+use crate::app::causes::{LOOKED_MAX, Which, each_dead_of};
 use crate::app::error::AppError;
 use crate::app::events::application;
 use crate::app::operators::{Keep, kept};
 use crate::app::{Actor, App, delivery};
 
-/// Applications that one call looks at.
-pub const APPLICATIONS_MAX: usize = 200;
+/// Applications that one call names.
+const APPLICATIONS_MAX: usize = 200;
+/// So many dead events could be looked at while one application without any that is asked for is passed over.
+const APPLICATION_COSTS: usize = 100;
+/// Applications that are found at once.
+const PAGE: u32 = 200;
 
 /// What a wish comes to at one application.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub struct Share {
     pub client_id: String,
     /// How many.
     pub count: i64,
+    /// Whether there may be more: of an application the newest 100,000 dead events are looked at.
+    pub is_at_least: bool,
     /// When the oldest was written.
     pub oldest_at: Option<UnixMillis>,
     /// What becomes of them.
@@ -45,25 +50,18 @@ pub enum Fate {
     LeftOut(String),
 }
 
-/// What a wish comes to at all applications.
+/// What a wish comes to at some applications.
 #[derive(Clone, Debug)]
 pub struct Shares {
-    /// By ClientId.
+    /// One after the other.
     pub items: Vec<Share>,
-    /// Whether there may be more: the newest 100,000 dead events were looked at.
-    pub is_at_least: bool,
-    /// Behind which ClientId there are more; none: these were all.
+    /// Behind which ClientId there may be more; none: these were all.
     pub next: Option<String>,
 }
 
 /// What a wish for dead events of all applications would come to. Writes nothing.
 pub async fn preview(app: &App, wish: &Wish, after: Option<&str>) -> Result<Shares, AppError> {
-    let mut found = find(app, wish, after).await?;
-    for (share, _) in &mut found.items {
-        let view = application(app, &share.client_id).await?;
-        share.fate = or_left_out(may_begin(app, &view).await.map(|()| Fate::Meant))?;
-    }
-    Ok(found.into_shares())
+    each(app, wish, after, None).await
 }
 
 /// Begins a redelivery for each application that has such events. What cannot be begun is left out, and says why.
@@ -75,77 +73,132 @@ pub async fn start(
     actor: &Actor,
 ) -> Result<Shares, AppError> {
     delivery::must_go_out(app)?;
-    let mut found = find(app, wish, after).await?;
-    for (share, meant) in &mut found.items {
-        let view = application(app, &share.client_id).await?;
-        share.fate = or_left_out(begin_one(app, &view, wish, *meant, actor).await)?;
-    }
-    let shares = found.into_shares();
+    let shares = each(app, wish, after, Some(actor)).await?;
     if let Some(answer) = kept(keep, &shares) {
         app.store.commit(Batch(vec![answer])).await?;
     }
     Ok(shares)
 }
 
-async fn begin_one(
+/// Goes from one application to the next, until it has named so many, or looked at so much. `begins`: who has them begun.
+async fn each(app: &App, wish: &Wish, after: Option<&str>, begins: Option<&Actor>) -> Result<Shares, AppError> {
+    let mut place = match after {
+        None => None,
+        Some(client_id) => {
+            let row = application(app, client_id).await?.application;
+            Some((row.tenant, row.no))
+        }
+    };
+    let (mut items, mut looked) = (Vec::new(), 0);
+    loop {
+        let page = app.store.with_dead(place, PAGE).await?;
+        for of in &page {
+            let (share, rows) = share(app, wish, of, begins).await?;
+            items.extend(share);
+            looked += rows.max(APPLICATION_COSTS);
+            if items.len() >= APPLICATIONS_MAX || looked >= LOOKED_MAX {
+                return Ok(Shares { items, next: Some(of.client_id.clone()) });
+            }
+        }
+        let Some(last) = page.last().filter(|_| page.len() >= PAGE as usize) else {
+            return Ok(Shares { items, next: None });
+        };
+        place = Some((last.tenant, last.application));
+    }
+}
+
+/// What becomes of the dead events of one application, if some are asked for; and how many were looked at.
+async fn share(
     app: &App,
-    view: &ApplicationView,
     wish: &Wish,
-    meant: Meant,
-    actor: &Actor,
-) -> Result<Fate, AppError> {
-    may_begin(app, view).await?;
+    of: &WithDead,
+    begins: Option<&Actor>,
+) -> Result<(Option<Share>, usize), AppError> {
+    let empty = Meant { count: 0, is_at_least: false, oldest_at: None, cursor_seq: 0 };
+    let (meant, rows) = match meant(app, wish, (of.tenant, of.application)).await {
+        Ok(found) => found,
+        Err(error) => {
+            let fate = or_left_out(Err(error))?;
+            return Ok((Some(share_of(of, empty, fate)), 0));
+        }
+    };
+    if meant.count == 0 && !meant.is_at_least {
+        return Ok((None, rows));
+    }
+    let fate = or_left_out(fate(app, wish, of, meant, begins).await)?;
+    Ok((Some(share_of(of, meant, fate)), rows))
+}
+
+fn share_of(of: &WithDead, meant: Meant, fate: Fate) -> Share {
+    let Meant { count, is_at_least, oldest_at, .. } = meant;
+    Share { client_id: of.client_id.clone(), count, is_at_least, oldest_at, fate }
+}
+
+async fn fate(app: &App, wish: &Wish, of: &WithDead, meant: Meant, begins: Option<&Actor>) -> Result<Fate, AppError> {
+    let view = application(app, &of.client_id).await?;
+    may_begin(app, &view).await?;
+    let Some(actor) = begins else { return Ok(Fate::Meant) };
     let prospect = begin(app, &view.application, wish, meant, &|_| None, actor).await?;
     Ok(prospect.begun.map_or(Fate::Meant, |row| Fate::Begun(public_id(row.id))))
 }
 
-/// Of what is refused for reasons of the application: that it is left out. Anything else is an error of the whole call.
+/// Of what is refused for reasons of the application, or cannot be read back: that it is left out. Anything else is an error of the whole call.
 fn or_left_out(fate: Result<Fate, AppError>) -> Result<Fate, AppError> {
     match fate {
         Err(AppError::NotRedeliverable(why)) => Ok(Fate::LeftOut(why)),
+        Err(AppError::Store(error @ StoreError::Corrupt { .. })) => Ok(Fate::LeftOut(error.to_string())),
         other => other,
     }
 }
 
-/// The dead events that are meant, by application.
-struct Found {
-    items: Vec<(Share, Meant)>,
-    is_at_least: bool,
-    next: Option<String>,
-}
-
-impl Found {
-    fn into_shares(self) -> Shares {
-        let items = self.items.into_iter().map(|(share, _)| share).collect();
-        Shares { items, is_at_least: self.is_at_least, next: self.next }
-    }
-}
-
-async fn find(app: &App, wish: &Wish, after: Option<&str>) -> Result<Found, AppError> {
+/// The dead events of an application that are asked for, and how many were looked at.
+async fn meant(app: &App, wish: &Wish, of: (TenantNo, ApplicationNo)) -> Result<(Meant, usize), AppError> {
     let (biz_id, died_of) = (wish.biz_id.clone(), wish.died_of);
     let which = Which { client_id: None, biz_id, from: wish.from, to: wish.to, died_of };
-    let mut tally: BTreeMap<String, Meant> = BTreeMap::new();
-    let is_at_least = each_dead(app, &which, |row| {
-        let first = Meant { count: 0, is_at_least: false, oldest_at: None, cursor_seq: i64::MAX };
-        let meant = tally.entry(row.client_id).or_insert(first);
-        meant.count += 1;
-        meant.oldest_at = Some(meant.oldest_at.map_or(row.created_at, |oldest_at| oldest_at.min(row.created_at)));
-        meant.cursor_seq = meant.cursor_seq.min(row.seq - 1);
+    let mut found = Meant { count: 0, is_at_least: false, oldest_at: None, cursor_seq: i64::MAX };
+    let looked = each_dead_of(app, Some(of), &which, |row| {
+        found.count += 1;
+        found.oldest_at = Some(found.oldest_at.map_or(row.created_at, |oldest_at| oldest_at.min(row.created_at)));
+        found.cursor_seq = found.cursor_seq.min(row.seq - 1);
     })
     .await?;
-    let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut all = tally.range::<str, _>((behind, Bound::Unbounded));
-    let items: Vec<(Share, Meant)> = all
-        .by_ref()
-        .take(APPLICATIONS_MAX)
-        .map(|(client_id, meant)| {
-            let (count, oldest_at) = (meant.count, meant.oldest_at);
-            // Those that were not looked at are older, and may be of any application.
-            let cursor_seq = if is_at_least { 0 } else { meant.cursor_seq };
-            let share = Share { client_id: client_id.clone(), count, oldest_at, fate: Fate::Meant };
-            (share, Meant { is_at_least, cursor_seq, ..*meant })
-        })
-        .collect();
-    let next = all.next().and(items.last()).map(|(share, _)| share.client_id.clone());
-    Ok(Found { items, is_at_least, next })
+    // Those that were not looked at are older.
+    let cursor_seq = if looked.is_at_least || found.count == 0 { 0 } else { found.cursor_seq };
+    Ok((Meant { is_at_least: looked.is_at_least, cursor_seq, ..found }, looked.rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::delivery::DeliveryState;
+    use countersign_store::testing::Damage;
+
+    use super::*;
+    use crate::app::fixtures::{self, nobody};
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{close_store, initialise, open_app};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_application_that_cannot_be_read_back_is_left_out_and_the_others_begin() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let app = open_app(&config, Clock::System, None).await.expect("it opens");
+        let mut all = Vec::new();
+        for name in ["damaged", "sound"] {
+            let client_id = fixtures::application(&app, name, Some("https://till.example/callback")).await;
+            fixtures::dead(&app, &client_id).await;
+            all.push(client_id);
+        }
+        Damage::Application(all[0].clone()).file(&config.data.join("countersign.db"));
+        // Readers look again after a commit of their own store.
+        fixtures::happens(&app, &all[1]).await;
+        let wish = Wish::every(DeliveryState::Dead, 9);
+        let shares = start(&app, &wish, None, &|_| None, &nobody()).await.expect("others begin");
+        let [damaged, sound] = &shares.items[..] else { panic!("both are named: {shares:?}") };
+        assert_eq!([&damaged.client_id, &sound.client_id], [&all[0], &all[1]]);
+        assert!(matches!(&damaged.fate, Fate::LeftOut(why) if why.contains("application")), "{damaged:?}");
+        assert!(matches!(&sound.fate, Fate::Begun(_)), "{sound:?}");
+        close_store(&app.store).expect("it closes");
+    }
 }

@@ -42,8 +42,9 @@ impl Lineup {
 
     /// An event waits for another one in the store: when that one is over, there is something to read.
     pub(in crate::dispatch) fn waits(&mut self, flight: &Flight, behind: EventNo, now: UnixMillis) {
-        let place = self.places.get_mut(&flight.application).filter(|_| self.awaited < AWAITED_MAX);
-        self.awaited += place.map_or(0, |place| usize::from(place.awaits(behind)));
+        let room = AWAITED_MAX - self.awaited;
+        let place = self.places.get_mut(&flight.application);
+        self.awaited += place.map_or(0, |place| place.awaits_too([behind], room));
         // The other one may have ended in between; then this one is due.
         self.note(flight.tenant, flight.application, now);
         self.land(flight);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
-use countersign_store::backlog::{Backlog, Backlogs as _, DeadRow, NodeBacklog};
+use countersign_store::backlog::{Backlog, Backlogs as _, DeadRow, NodeBacklog, WithDead};
 use countersign_store::batch::Write;
 use countersign_store::contract::{Cursor, EventRow};
 use countersign_store::{AnyStore, Store as _};
@@ -101,6 +101,32 @@ pub async fn the_backlog_of_another_tenant_is_not_there(store: Any) {
         assert_eq!(store.backlog(tenant, of, 9).await.expect("reads"), Backlog::default());
         assert_eq!(dead(&store, Some((tenant, of)), None, 9).await, []);
     }
+}
+
+pub async fn applications_with_dead_events_are_found_one_after_the_other(store: Any) {
+    let asked = async |after, limit| store.with_dead(after, limit).await.expect("reads");
+    write(&store, 1, 10).await;
+    assert_eq!(asked(None, 9).await, [], "nothing is dead");
+    for no in [2, 3] {
+        dies(&store, no, (Outcome::Fail, Some(200))).await;
+    }
+    let own = WithDead { tenant: TENANT, application: APP, client_id: "app_one".to_owned() };
+    assert_eq!(asked(None, 9).await, [own.clone()], "once, however much of it is dead");
+    let other =
+        EventRow { tenant: OTHER_TENANT, application: OTHER_APP, client_id: "app_two".to_owned(), ..event(6, "b") };
+    commit(&*store, vec![enqueue(other)]).await;
+    let Write::RecordAttempt { attempt: made, bytes, state, .. } = attempt(6, 1, DeliveryState::Dead, None) else {
+        panic!("an attempt")
+    };
+    let (tenant, application) = (OTHER_TENANT, OTHER_APP);
+    commit(&*store, vec![Write::RecordAttempt { tenant, application, attempt: made, bytes, state, due_at: None }])
+        .await;
+    let other = WithDead { tenant, application, client_id: "app_two".to_owned() };
+    let all = asked(None, 9).await;
+    assert!(all.len() == 2 && all.contains(&own) && all.contains(&other), "{all:?}");
+    assert_eq!(asked(None, 1).await, all[..1]);
+    assert_eq!(asked(Some((all[0].tenant, all[0].application)), 9).await, all[1..]);
+    assert_eq!(asked(Some((all[1].tenant, all[1].application)), 9).await, []);
 }
 
 pub async fn dead_events_come_newest_first_with_their_last_attempt(store: Any) {

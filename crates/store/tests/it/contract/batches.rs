@@ -140,7 +140,7 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::HoldPending { tenant, application: APP },
             Write::Reassess { tenant, merchant: None, due_at: at(1) },
             Write::Redeliver { tenant, event: EventNo(1), due_at: at(1) },
-            Write::SendNow { tenant, event: EventNo(1), due_at: at(1) },
+            Write::SendNow { tenant, event: EventNo(1), attempts: 0, due_at: at(1) },
             Write::Defer { tenant, event: EventNo(1), behind: EventNo(2), until: at(1) },
             redelivery::stop_of(tenant),
             conversion::of(tenant),
@@ -189,7 +189,7 @@ pub async fn what_is_another_tenants_is_not_there(store: Any) {
     assert_eq!(conflict(&*store, vec![record(tenant, attempt)]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
     let again = Write::Redeliver { tenant, event: EventNo(2), due_at: at(1) };
     assert_eq!(conflict(&*store, vec![again]).await, Conflict::Moved(Key::Delivery(EventNo(2))));
-    let now = Write::SendNow { tenant, event: EventNo(1), due_at: at(1) };
+    let now = Write::SendNow { tenant, event: EventNo(1), attempts: 0, due_at: at(1) };
     assert_eq!(conflict(&*store, vec![now]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
     commit(&*store, vec![Write::HoldPending { tenant, application: APP }]).await;
     assert_eq!(store.event(SortedId(1)).await.expect("reads").expect("there").0.state, DeliveryState::Pending);

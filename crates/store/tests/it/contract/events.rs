@@ -268,13 +268,14 @@ pub async fn what_is_pending_is_due_sooner_and_only_that(store: Any) {
     commit(&*store, vec![defer(5, 1, 700)]).await;
     let held = EventRow { state: DeliveryState::Held, due_at: None, ..event(6, "b") };
     commit(&*store, vec![enqueue(held)]).await;
-    let now = |no| Write::SendNow { tenant: TENANT, event: EventNo(no), due_at: at(80) };
-    for no in [3, 4, 6, 404] {
-        assert_eq!(conflict(&*store, vec![now(no)]).await, Conflict::Moved(Key::Delivery(EventNo(no))));
+    let now = |no, attempts| Write::SendNow { tenant: TENANT, event: EventNo(no), attempts, due_at: at(80) };
+    // One that was tried in between is another thing: its next attempt is not the one that was meant.
+    for (no, attempts) in [(3, 1), (4, 1), (6, 0), (404, 0), (1, 0), (5, 1)] {
+        assert_eq!(conflict(&*store, vec![now(no, attempts)]).await, Conflict::Moved(Key::Delivery(EventNo(no))));
     }
-    commit(&*store, vec![now(1)]).await;
-    commit(&*store, vec![now(2)]).await;
-    commit(&*store, vec![now(5)]).await;
+    commit(&*store, vec![now(1, 1)]).await;
+    commit(&*store, vec![now(2, 1)]).await;
+    commit(&*store, vec![now(5, 0)]).await;
     let sooner = one(&store, 1).await;
     let of = (sooner.state, sooner.due_at, sooner.attempts, sooner.by_hand);
     assert_eq!(of, (DeliveryState::Pending, Some(at(80)), 1, false), "by its schedule, which goes on");

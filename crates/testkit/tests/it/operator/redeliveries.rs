@@ -15,7 +15,7 @@ async fn dead(house: &House, client_id: &str, biz_id: &str) -> String {
     id
 }
 
-/// So many applications of as many merchants, by ClientId, each with a dead event.
+/// So many applications of as many merchants, in the order of their making, each with a dead event.
 async fn with_dead_events(house: &House, count: usize) -> Vec<String> {
     let mut all = Vec::new();
     for n in 0..count {
@@ -23,7 +23,6 @@ async fn with_dead_events(house: &House, count: usize) -> Vec<String> {
         dead(house, &client_id, "A").await;
         all.push(client_id);
     }
-    all.sort();
     all
 }
 
@@ -68,6 +67,11 @@ async fn a_preview_counts_what_is_dead_of_all_applications_and_writes_nothing() 
     }
     let of_b = redeliver(&house, json!({"preview": true, "bizId": "B", "rate_per_s": 1})).await;
     assert_eq!(fates(&of_b), [(all[1].as_str(), 1, None, None)]);
+    house.post("/events/redeliver", json!({"preview": true, "after": "app_nobody"})).await.refused(
+        404,
+        "400404",
+        "app_nobody",
+    );
     let later = redeliver(&house, json!({"preview": true, "from": "2027-01-01T00:00:00Z"})).await;
     assert_eq!((&later["count"], &later["oldest_at"], fates(&later).len()), (&json!(0), &json!(null), 0));
     assert_eq!(running(&house).await, []);
@@ -176,6 +180,7 @@ async fn whoever_names_no_application_says_that_all_are_meant() {
     refused(json!({"preview": true, "state": "delivered"}), "client_id", "one application").await;
     refused(json!({"client_id": all[0], "after": all[0]}), "after", "all_applications").await;
     refused(json!({"all_applications": "yes"}), "all_applications", "true").await;
+    refused(json!({"all_applications": true, "form": "2026-01-01T00:00:00Z"}), "form", "misspelt").await;
     assert_eq!(running(&house).await, []);
     house.app.due.pause(true);
     let held = house.post("/events/redeliver", json!({"all_applications": true})).await;
