@@ -44,13 +44,13 @@ pub struct DiedOf {
 
 impl DiedOf {
     /// Whether an attempt came to this.
-    pub fn is(&self, outcome: Outcome, http_status: Option<u16>) -> bool {
+    pub fn is(self, outcome: Outcome, http_status: Option<u16>) -> bool {
         self.outcome.is_none_or(|wanted| wanted == outcome)
             && self.http_status.is_none_or(|wanted| http_status == Some(wanted))
     }
 
     /// Both as rows have them.
-    pub(crate) fn as_kept(&self) -> (Option<&'static str>, Option<i64>) {
+    pub(crate) fn as_kept(self) -> (Option<&'static str>, Option<i64>) {
         (self.outcome.map(Outcome::name), self.http_status.map(i64::from))
     }
 }

@@ -33,9 +33,8 @@ async fn try_note(app: &App, now: UnixMillis) -> Result<(), AppError> {
     let line = Actor::system().did(None, now, "deployment.restore", "deployment", String::new(), of.to_string());
     let noted = Write::MoveSetting { name: RESTORE_NOTED.to_owned(), from: noted, to: at };
     match app.store.commit(Batch(vec![noted, Write::RecordAudit(Box::new(line))])).await {
-        Ok(_) => Ok(()),
-        // Another node was first.
-        Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_)) | Conflict::Taken(Key::Setting(_)))) => Ok(()),
+        // Or another node was first.
+        Ok(_) | Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_)))) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -111,7 +111,7 @@ pub async fn applications_with_dead_events_are_found_one_after_the_other(store: 
         dies(&store, no, (Outcome::Fail, Some(200))).await;
     }
     let own = WithDead { tenant: TENANT, application: APP, client_id: "app_one".to_owned() };
-    assert_eq!(asked(None, 9).await, [own.clone()], "once, however much of it is dead");
+    assert_eq!(asked(None, 9).await, std::slice::from_ref(&own), "once, however much of it is dead");
     let other =
         EventRow { tenant: OTHER_TENANT, application: OTHER_APP, client_id: "app_two".to_owned(), ..event(6, "b") };
     commit(&*store, vec![enqueue(other)]).await;
