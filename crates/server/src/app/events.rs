@@ -291,7 +291,7 @@ pub async fn redeliver(
         delivery::must_go_out(app)?;
         let view = application(app, &event.client_id).await?;
         let now = app.clock.now();
-        let write = again(&event, &view, now)?;
+        let write = redelivering(&event, &view, now)?;
         delivery::must_be_wanted(&view)?;
         delivery::must_be_signed(app, &view)?;
         let again = EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event.clone() };
@@ -316,7 +316,7 @@ pub async fn redeliver(
 }
 
 /// What sends an event again, or sooner than its schedule says.
-fn again(event: &EventRow, view: &ApplicationView, now: UnixMillis) -> Result<Write, AppError> {
+fn redelivering(event: &EventRow, view: &ApplicationView, now: UnixMillis) -> Result<Write, AppError> {
     let (tenant, no) = (event.tenant, event.no);
     let why = match event.state {
         DeliveryState::Delivered | DeliveryState::Dead => {

@@ -32,6 +32,29 @@ async fn opened(config: &Config) -> (Arc<App>, Arc<Dispatcher>) {
     (app, dispatcher)
 }
 
+/// On a file, with an application whose attempts fail at once, and every lane.
+async fn on_a_file() -> (tempfile::TempDir, Arc<App>, Arc<Dispatcher>, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config { data: folder.path().join("data"), ..Config::default() };
+    let (app, dispatcher) = opened(&config).await;
+    let client_id = application(&app, "till", Some(NOWHERE)).await;
+    dispatcher.leases.tended(&every_lane(), Instant::now(), SOON);
+    (folder, app, dispatcher, client_id)
+}
+
+/// On a database that nodes share.
+async fn on_a_database() -> (tempfile::TempDir, Database, Arc<App>, Arc<Dispatcher>) {
+    let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
+    let database_url = Optional(Some(database.url()));
+    let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
+    let (app, dispatcher) = opened(&config).await;
+    (folder, database, app, dispatcher)
+}
+
+fn every_lane() -> Tended {
+    Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1 }
+}
+
 async fn attempts(app: &App, event: &EventRow) -> i64 {
     app.store.event(event.event_id).await.expect("reads").expect("is there").0.attempts
 }
@@ -74,10 +97,7 @@ async fn what_may_begin_at_once_begins_in_several_passes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_time() {
-    let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
-    let database_url = Optional(Some(database.url()));
-    let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-    let (app, dispatcher) = opened(&config).await;
+    let (_folder, _database, app, dispatcher) = on_a_database().await;
     let (quiet, model) = (application(&app, "quiet", Some(NOWHERE)).await, application(&app, "model", None).await);
     let view = app.store.application(&quiet).await.expect("reads").expect("is there");
     let model = happens(&app, &model).await;
@@ -116,12 +136,7 @@ async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_t
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = Config { data: folder.path().join("data"), ..Config::default() };
-    let (app, dispatcher) = opened(&config).await;
-    let client_id = application(&app, "till", Some(NOWHERE)).await;
-    let all = Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1 };
-    dispatcher.leases.tended(&all, Instant::now(), SOON);
+    let (_folder, app, dispatcher, client_id) = on_a_file().await;
     let pass = async || dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
     pass().await;
     let event = happens(&app, &client_id).await;
@@ -132,13 +147,13 @@ async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
     let asked = AtomicUsize::new(0);
     let late = || {
         if asked.fetch_add(1, Ordering::SeqCst) == 1 {
-            dispatcher.leases.tended(&all, Instant::now(), Duration::ZERO);
+            dispatcher.leases.tended(&every_lane(), Instant::now(), Duration::ZERO);
         }
         false
     };
     dispatcher.pass(app.clock.now(), &late).await.expect("reads");
     // The next heartbeat is answered before the next pass.
-    dispatcher.leases.tended(&all, Instant::now(), SOON);
+    dispatcher.leases.tended(&every_lane(), Instant::now(), SOON);
     pass().await;
     assert!(dispatcher.looks.lock().unwrap_or_else(PoisonError::into_inner).contains(Lane::of(event.application)));
     dispatcher.look_for(LaneSet::ALL).await.expect("reads");
@@ -153,12 +168,7 @@ async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_begins_while_the_store_takes_no_changes() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = Config { data: folder.path().join("data"), ..Config::default() };
-    let (app, dispatcher) = opened(&config).await;
-    let client_id = application(&app, "till", Some(NOWHERE)).await;
-    let all = Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1 };
-    dispatcher.leases.tended(&all, Instant::now(), SOON);
+    let (_folder, app, dispatcher, client_id) = on_a_file().await;
     let event = happens(&app, &client_id).await;
     app.trouble.found(Some("it is full".to_owned()));
     let begun = async || {
@@ -181,10 +191,7 @@ async fn nothing_begins_while_the_store_takes_no_changes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lanes_are_not_kept_by_a_node_whose_changes_are_not_taken() {
-    let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
-    let database_url = Optional(Some(database.url()));
-    let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-    let (app, dispatcher) = opened(&config).await;
+    let (_folder, _database, app, dispatcher) = on_a_database().await;
     let lease = dispatcher.settings.lease;
     dispatcher.beat().await;
     let (taken, open) = (Instant::now(), dispatcher.leases.open(Instant::now()));
