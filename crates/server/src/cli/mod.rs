@@ -16,6 +16,7 @@ use crate::visible::for_terminals;
 mod audit;
 mod backup;
 mod certify;
+mod completions;
 mod config;
 mod courier;
 pub mod demo;
@@ -128,6 +129,8 @@ pub enum Command {
     Audit(audit::Audit),
     /// The master key: which one seals, and sealing every secret again under another one
     MasterKey(master_key::MasterKey),
+    /// Print what a shell needs to complete words of this command line
+    Completions(completions::CompletionsArgs),
 }
 
 const UNWRITTEN: &str = "what was to be printed could not be written";
@@ -218,6 +221,7 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::Retention(retention) => retention.run(environment),
         Command::Audit(audit) => audit.run(environment),
         Command::MasterKey(master_key) => master_key.run(environment),
+        Command::Completions(args) => completions::completions(&args),
     }
 }
 

@@ -354,3 +354,24 @@ fn a_server_is_given_its_heads_page_by_page_and_asked_until_the_end() {
     let (code, said) = called_with(&place, &token, &url, &["audit", "verify", "--heads", "heads"]);
     assert!(code == 1 && said.contains("is missing"), "{code} {said}");
 }
+
+#[test]
+fn bash_completes_commands_their_flags_and_their_values() {
+    let place = Place::fresh();
+    let (script, _) = place.ends(&["completions", "bash"], 0);
+    std::fs::write(place.path("completions"), script).expect("written");
+    let completed = |words: &str| {
+        let ask = format!(
+            "source completions && COMP_WORDS=({words}) && COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) && \
+             _countersign countersign \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\" && printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let out = Command::new("bash").args(["-c", &ask]).current_dir(place.path("")).output().expect("bash runs");
+        assert!(out.status.success() && out.stderr.is_empty(), "{words}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).expect("text").lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(completed("countersign ev"), ["event", "evidence"]);
+    assert_eq!(completed("countersign event redeliver-many --stat"), ["--state"]);
+    assert_eq!(completed("countersign event redeliver-many --state d"), ["delivered", "dead"]);
+    let (_, stderr) = place.ends(&["completions", "csh"], 2);
+    assert!(stderr.contains("[possible values: bash, elvish, fish, powershell, zsh]"), "{stderr}");
+}
