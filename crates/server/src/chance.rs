@@ -1,7 +1,8 @@
 //! The one place that draws random numbers, and the numbers that grow with time.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use countersign_domain::ids::{SortedId, time_ordered};
 use countersign_domain::time::UnixMillis;
@@ -10,6 +11,16 @@ use countersign_domain::time::UnixMillis;
 const STOCK_BYTES: usize = 512;
 /// How far the number of an order may be ahead of its making, in ms. Lists by that instant allow for twice as much.
 const ORDER_LEAD_MS_MAX: i64 = 5_000;
+
+/// Lowest bits of a number that say who drew it.
+const SLOT_BITS: u32 = 7;
+/// Slots that there are.
+pub const SLOTS: u64 = 1 << SLOT_BITS;
+
+/// Where the random bits of a version's id begin: one less than an id has, so that many steps fit above.
+const CONFIG_BITS: u128 = (1 << 79) - 1;
+/// A step from one id to the next has 48 bits.
+const STEP_SHIFT: u32 = 80;
 
 /// Random bytes that a thread has asked for and not used: a system call for each id would cost more than the id. Each is used once.
 struct Stock {
@@ -40,6 +51,9 @@ fn draw<const N: usize>() -> [u8; N] {
 pub struct Chance {
     last_number: AtomicI64,
     last_order: AtomicI64,
+    last_config: Mutex<(i64, u128)>,
+    /// Which start of a process of the deployment this one is, for its numbers.
+    slot: AtomicU64,
 }
 
 impl Chance {
@@ -58,16 +72,47 @@ impl Chance {
         u128::from_le_bytes(draw())
     }
 
-    /// A number that grows with time and with each call of this process, 1 to 18 digits.
+    /// From here on numbers are of this slot; they repeat after [`SLOTS`].
+    pub fn has_slot(&self, slot: u64) {
+        self.slot.store(slot, Ordering::Relaxed);
+    }
+
+    /// The slot of its numbers.
+    pub fn slot(&self) -> u64 {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    /// A number that grows with time and with each call of this process, 1 to 18 digits. No process of another slot draws it.
     pub fn number(&self, now: UnixMillis) -> i64 {
-        following(&self.last_number, time_ordered(now, self.bits64()), i64::MAX)
+        self.following(&self.last_number, now, i64::MAX)
     }
 
     /// The same for orders, which are found by the instant of their making: the number of one is never farther ahead of that than
     /// [`ORDER_LEAD_MS_MAX`], so that it goes back with a clock that was ahead.
     pub fn order_number(&self, now: UnixMillis) -> i64 {
-        let (fresh, most) = (time_ordered(now, self.bits64()), time_ordered(now.plus_ms(ORDER_LEAD_MS_MAX), 0));
-        following(&self.last_order, fresh, most)
+        self.following(&self.last_order, now, time_ordered(now.plus_ms(ORDER_LEAD_MS_MAX), 0))
+    }
+
+    /// A number of now, or what follows `last` where that is not smaller and not beyond `most`.
+    fn following(&self, last: &AtomicI64, now: UnixMillis, most: i64) -> i64 {
+        let slot = self.slot() % SLOTS;
+        let fresh = time_ordered(now, (self.bits64() << SLOT_BITS) | slot);
+        #[expect(clippy::cast_possible_wrap, reason = "a few bits")]
+        let slot = slot as i64;
+        let after = |last: i64| (((last >> SLOT_BITS) + 1) << SLOT_BITS) | slot;
+        let next = |last: i64| if (fresh..most).contains(&last) { after(last) } else { fresh };
+        let before = last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
+        next(before.unwrap_or_else(|last| last))
+    }
+
+    /// Random bits for the id of a rule version, which sorts by creation: more than those before it of the same millisecond, by a step that
+    /// nobody guesses.
+    pub fn config_bits(&self, now: UnixMillis) -> u128 {
+        let fresh = self.bits128();
+        let mut last = self.last_config.lock().unwrap_or_else(PoisonError::into_inner);
+        let bits = if last.0 == now.0 { last.1 + 1 + (fresh >> STEP_SHIFT) } else { fresh & CONFIG_BITS };
+        *last = (now.0, bits);
+        bits
     }
 
     /// An id that sorts by creation.
@@ -81,13 +126,6 @@ impl Chance {
         self.fill(&mut raw);
         hex(&raw)
     }
-}
-
-/// `fresh`, or what follows `last` where that is not smaller and not beyond `most`.
-fn following(last: &AtomicI64, fresh: i64, most: i64) -> i64 {
-    let next = |last: i64| if (fresh..most).contains(&last) { last + 1 } else { fresh };
-    let before = last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
-    next(before.unwrap_or_else(|last| last))
 }
 
 /// The bytes that hex digits say; none where they are no pairs of digits.
@@ -124,6 +162,18 @@ mod tests {
             assert!(after < time_ordered(now.plus_ms(10_000), 0), "found by the instant of its making");
             let next = chance.order_number(now);
             assert!(next != after && next < time_ordered(now.plus_ms(10_000), 0), "{ahead_ms}");
+        }
+    }
+
+    #[test]
+    fn ids_of_rule_versions_grow_within_a_millisecond() {
+        let chance = Chance::default();
+        for ms in [1_800_000_000_000, 1_800_000_000_001] {
+            let now = UnixMillis(ms);
+            let ids: Vec<SortedId> = (0..10_000).map(|_| SortedId::new(now, chance.config_bits(now))).collect();
+            assert!(ids.is_sorted_by(|one, next| one < next), "{ms}");
+            let steps: HashSet<u128> = ids.iter().zip(ids.iter().skip(1)).map(|(one, next)| next.0 - one.0).collect();
+            assert!(steps.len() > 9_000, "nobody guesses the next one");
         }
     }
 

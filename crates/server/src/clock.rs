@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
+use countersign_store::batch::TimeSource;
 
 /// A node's own clock may be this far from the database's before the node is not ready, in ms.
 pub const CLOCK_SKEW_MS_MAX: i64 = 1_000;
@@ -48,6 +49,12 @@ impl Clock {
             Self::Shared(time) => time.now(),
             Self::Manual(at) => UnixMillis(at.load(Ordering::SeqCst)),
         }
+    }
+
+    /// Itself, for who has to look at the time later.
+    pub fn source(&self) -> TimeSource {
+        let clock = self.clone();
+        TimeSource::new(move || clock.now())
     }
 
     /// Moves a manual clock; the others stay as they are.

@@ -28,7 +28,7 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, evidence, rates, restored, retention};
+use crate::app::{App, Policy, audit_chain, delivery, evidence, number_slots, rates, restored, retention};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -135,6 +135,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     chain::take_up(&data, &app.vault, &app.store).await?;
     let handle = meters::install().context("the meters cannot be started")?;
     delivery::look(&app).await?;
+    number_slots::take(&app).await?;
     restored::note(&app).await;
     let certificate = certificate(&config)?;
     let tls = certificate.as_ref().map(|renewal| renewal.certificate.server_config()).transpose()?;
@@ -245,6 +246,7 @@ pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -
     let app = make_app(config, vault, store, clock)?;
     chain::take_up(&data, &app.vault, &app.store).await?;
     delivery::look(&app).await?;
+    number_slots::take(&app).await?;
     restored::note(&app).await;
     Ok(app)
 }

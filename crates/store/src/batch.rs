@@ -1,5 +1,6 @@
 //! A change as a value: a list of writes, each with its own guard.
 
+use std::fmt;
 use std::sync::Arc;
 
 use countersign_domain::convert::ConvertOrder;
@@ -288,7 +289,9 @@ impl Write {
             | Self::PutSetting { .. }
             | Self::MoveSetting { .. }
             | Self::RewrapSecret { .. }
-            | Self::Guard(Guard::Setting { .. } | Guard::RuleHead { .. }) => None,
+            | Self::Guard(
+                Guard::Setting { .. } | Guard::RuleHead { .. } | Guard::PaymentOrder { .. } | Guard::Before { .. },
+            ) => None,
         }
     }
 }
@@ -328,7 +331,57 @@ pub enum Guard {
         /// Value.
         value: String,
     },
+    /// The payment order is as it was read. A batch of this alone is answered behind every move of the order that was applied before it.
+    PaymentOrder {
+        /// Tenant of the owner.
+        tenant: TenantNo,
+        /// The owner.
+        merchant: MerchantNo,
+        /// Which.
+        id: PrepayId,
+        /// The revision it had.
+        revision: i64,
+    },
+    /// An instant has not come yet: what was decided does not hold from then on. It belongs behind the writes that it is about, so that it
+    /// is looked at when they wait for nobody any more.
+    Before {
+        /// The instant.
+        instant: UnixMillis,
+        /// What time it is when the batch is applied.
+        time: TimeSource,
+    },
 }
+
+/// Who tells the time that decides. The store reads no clock by itself.
+#[derive(Clone)]
+pub struct TimeSource(Arc<dyn Fn() -> UnixMillis + Send + Sync>);
+
+impl TimeSource {
+    /// The time as this function tells it.
+    pub fn new(now: impl Fn() -> UnixMillis + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// What time it is.
+    pub(crate) fn now(&self) -> UnixMillis {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for TimeSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TimeSource").field(&self.now()).finish()
+    }
+}
+
+/// The same source, not one that tells the same.
+impl PartialEq for TimeSource {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for TimeSource {}
 
 /// What the store itself gave to a batch, in the order of the writes that asked for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -359,6 +412,8 @@ pub enum Conflict {
     PaidSince(MerchantNo, UnixMillis),
     /// Another node has taken this lane since: what was done under the older term is not recorded.
     Fenced(Lane),
+    /// What was decided holds until this instant, and it has come.
+    Late(UnixMillis),
 }
 
 /// The row that a conflict was about.

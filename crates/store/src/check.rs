@@ -39,7 +39,7 @@ fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::Reassess { tenant, .. }
         | Write::Redeliver { tenant, .. }
         | Write::SendNow { tenant, .. }
-        | Write::Guard(Guard::RuleHead { tenant, .. }) => Some(*tenant),
+        | Write::Guard(Guard::RuleHead { tenant, .. } | Guard::PaymentOrder { tenant, .. }) => Some(*tenant),
         Write::Redelivery(write) => Some(write.of().0),
         Write::Convert(write) => write.tenant(),
         Write::PaymentOrder(write) => Some(write.row().tenant),
@@ -61,7 +61,9 @@ fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::PutSetting { .. }
         | Write::MoveSetting { .. }
         | Write::RewrapSecret { .. }
-        | Write::Guard(Guard::Lane { .. } | Guard::Application { .. } | Guard::Setting { .. }) => None,
+        | Write::Guard(Guard::Lane { .. } | Guard::Application { .. } | Guard::Setting { .. } | Guard::Before { .. }) => {
+            None
+        }
     }
 }
 

@@ -141,14 +141,14 @@ impl File {
     async fn write_lines(&self) -> Result<(), Stopped> {
         let mut out = Out { chain: Chain::default(), lines: &self.lines };
         out.entry(Entry::Header(self.header.clone())).await?;
-        for entry in order::entries(&self.app, &self.snapshot, self.header.made_at.0)? {
+        for entry in order::entries(&self.app, &self.snapshot)? {
             out.entry(entry).await?;
         }
         if let Some(freed) = self.callbacks.freed(&self.snapshot) {
             out.entry(freed).await?;
         }
-        for event in &self.callbacks.events {
-            callbacks::write(&self.app, *event, &mut out).await?;
+        for event in self.callbacks.events() {
+            callbacks::write(&self.app, event, &mut out).await?;
         }
         let head = out.chain.close(&self.header, &self.key);
         out.line(FileLine { text: head, is_last: true }).await

@@ -36,6 +36,7 @@ pub mod hints;
 pub mod identity;
 pub mod master_key;
 pub mod nodes;
+pub mod number_slots;
 pub mod operators;
 pub mod payment_orders;
 pub mod rates;

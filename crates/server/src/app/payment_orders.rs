@@ -26,9 +26,11 @@ use super::turns::TurnKey;
 use super::{Actor, App, events, fresh};
 
 mod expiry;
+mod standing;
 mod telling;
 
 pub use expiry::{Receivers, expire, expired};
+use standing::{as_it_stands, in_time};
 
 /// Orders that are looked at for a page of a list where no index leads to what is asked.
 pub const LOOKED_MAX: u32 = 5_000;
@@ -90,7 +92,7 @@ pub async fn create(
                 return Err(AppError::DuplicateTradeNo("merchantTradeNo"));
             }
             settle(app, claim).await?;
-            return Ok(there);
+            return Ok(as_it_stands(app, there).await?.0);
         }
         let row = new_order(app, owner, by, wanted, actor)?;
         let writes = vec![
@@ -157,8 +159,13 @@ async fn settle(app: &App, claim: &ClaimKey) -> Result<(), AppError> {
     }
 }
 
-/// A merchant's own order; another merchant's is not found by construction.
+/// A merchant's own order as it stands; another merchant's is not found by construction.
 pub async fn find(app: &App, owner: &MerchantRow, named: &Named<'_>) -> Result<PaymentOrderRow, AppError> {
+    Ok(as_it_stands(app, read(app, owner, named).await?).await?.0)
+}
+
+/// A merchant's own order as it was noted last.
+async fn read(app: &App, owner: &MerchantRow, named: &Named<'_>) -> Result<PaymentOrderRow, AppError> {
     let name = match (named.prepay_id, named.trade_no) {
         (Some(id), _) => OrderName::Prepay(PrepayId::parse(id).ok_or(AppError::OrderNotFound)?),
         (None, Some(no)) => OrderName::TradeNo(no.to_owned()),
@@ -177,7 +184,7 @@ pub async fn close(
     claim: &ClaimKey,
     actor: &Actor,
 ) -> Result<(), AppError> {
-    let mut before = find(app, owner, named).await?;
+    let mut before = read(app, owner, named).await?;
     let id = before.order.prepay_id;
     let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id.number())).await?;
     let arrived = app.clock.now();
@@ -191,6 +198,7 @@ pub async fn close(
         let receiver = events::receiver(app, &before.client_id).await?;
         let mut change = telling::change(app, &receiver, &before, moved, now, actor);
         change.writes.push(Write::ClaimNonce(claim.clone()));
+        change.writes.extend(in_time(app, &before.order));
         if commit(app, change, arrived).await? {
             return Ok(());
         }
@@ -219,6 +227,7 @@ pub async fn advance(
         change.writes.extend(rests_on.map(Write::Guard));
         let made = (owner, change.row.clone());
         change.writes.extend(kept(keep, &made));
+        change.writes.extend(in_time(app, &before.order));
         if commit(app, change, arrived).await? {
             return Ok(made);
         }
@@ -260,22 +269,40 @@ async fn commit(app: &App, change: telling::Change, arrived: UnixMillis) -> Resu
     }
 }
 
-/// An order for operators, with its owner and its moves.
-pub async fn show(app: &App, id: PrepayId) -> Result<(MerchantRow, PaymentOrderRow, Vec<PaymentMoveRow>), AppError> {
-    let (owner, row) = app.store.payment_order_owner(id).await?.ok_or(AppError::OrderNotFound)?;
-    let moves = app.store.payment_order_moves(row.tenant, id).await?;
-    Ok((owner, row, moves))
+/// An order with its owner and its moves.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Whose it is.
+    pub owner: MerchantRow,
+    /// The order, with the status that it had at `at`.
+    pub row: PaymentOrderRow,
+    /// Its moves as they are noted, oldest first.
+    pub moves: Vec<PaymentMoveRow>,
+    /// When it stood so.
+    pub at: UnixMillis,
 }
 
-/// Orders for operators, newest first.
+/// An order for operators.
+pub async fn show(app: &App, id: PrepayId) -> Result<Shown, AppError> {
+    let (owner, row) = app.store.payment_order_owner(id).await?.ok_or(AppError::OrderNotFound)?;
+    let (row, at) = as_it_stands(app, row).await?;
+    let moves = app.store.payment_order_moves(row.tenant, id).await?;
+    Ok(Shown { owner, row, moves, at })
+}
+
+/// Orders for operators, newest first, each with the status that it has by what is noted and the time.
 pub async fn list(
     app: &App,
     filter: PaymentOrderFilter,
     after: Option<PrepayId>,
     limit: u32,
-) -> Result<(PaymentOrderPage, UnixMillis), AppError> {
+) -> Result<PaymentOrderPage, AppError> {
     let now = app.clock.now();
-    Ok((app.store.payment_orders(filter, now, Cursor { after, limit }, LOOKED_MAX).await?, now))
+    let mut page = app.store.payment_orders(filter, now, Cursor { after, limit }, LOOKED_MAX).await?;
+    for (_, row) in &mut page.orders {
+        row.order.status = row.order.status_at(now);
+    }
+    Ok(page)
 }
 
 /// The tenant and number of the merchant that a list is filtered by.
@@ -340,9 +367,9 @@ mod tests {
             .await
             .expect("is noted");
         assert_eq!(rung(), HashMap::from([(no, tenant)]), "expired");
-        let (_, _, moves) = show(&app, late.order.prepay_id).await.expect("is there");
+        let moves = show(&app, late.order.prepay_id).await.expect("is there").moves;
         assert_eq!(moves.iter().map(|step| step.at).collect::<Vec<_>>(), [late.order.expires_at]);
-        let (_, _, moves) = show(&app, closed.order.prepay_id).await.expect("is there");
+        let moves = show(&app, closed.order.prepay_id).await.expect("is there").moves;
         assert_eq!(moves.len(), 1);
         close_store(&app.store).expect("it closes");
     }

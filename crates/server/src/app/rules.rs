@@ -4,7 +4,7 @@ use countersign_domain::ids::TenantNo;
 use countersign_domain::rules::{self, RuleAsk, RuleHead, RuleRefused, RuleVersion};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::sentence::of_field;
-use countersign_store::batch::{Batch, Conflict, Write};
+use countersign_store::batch::{Batch, Conflict, Guard, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantKind, MerchantRow, RuleFilter, RulePage, Store};
 use rust_decimal::Decimal;
 
@@ -68,11 +68,12 @@ pub async fn change(
             Err(_) if is_hint => continue,
             Err(refused) => return Err(refused),
         };
-        let writes = vec![
+        let mut writes = vec![
             Write::ClaimNonce(claim.clone()),
             Write::AppendRule { tenant: sub.tenant, merchant: sub.no, version: Box::new(version.clone()) },
             Write::RecordAudit(Box::new(audit(sub.tenant, change, head.as_ref(), &version, actor))),
         ];
+        writes.extend(head.as_ref().and_then(|head| before_it_starts(app, head, &version)));
         match app.store.commit(Batch(writes)).await {
             Ok(_) => {
                 if app.store.reads_cost_a_round_trip() {
@@ -82,17 +83,26 @@ pub async fn change(
             }
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             Err(CommitError::Conflict(conflict)) if app.may_decide_anew(arrived) => {
-                if let Conflict::PaidSince(_, paid_at) = conflict {
+                match conflict {
                     // A fee was worked out without this version meanwhile, so it begins behind that: the head is as it was read.
-                    (not_before, hint) = (paid_at.plus_ms(1), head);
-                } else {
+                    Conflict::PaidSince(_, paid_at) => (not_before, hint) = (paid_at.plus_ms(1), head),
+                    // The pending version has started meanwhile: the head is as it was read.
+                    Conflict::Late(_) => hint = head,
                     // Another node was first: read again, decide again.
-                    app.hints.moved_by_others(sub.no, app.clock.now());
+                    _ => app.hints.moved_by_others(sub.no, app.clock.now()),
                 }
             }
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// What invalidates a pending version rests on that it has not started when that is applied: one that somebody saw in force is replaced from
+/// then on, and an older one never comes back.
+fn before_it_starts(app: &App, head: &RuleHead, version: &RuleVersion) -> Option<Write> {
+    let instant = head.last.starts_at();
+    let is_pending = instant > version.created_at;
+    is_pending.then(|| Write::Guard(Guard::Before { instant, time: app.clock.source() }))
 }
 
 /// Refuses what a deployment that reads fractions would read as more than the whole amount.
@@ -117,7 +127,7 @@ fn decide(
         Making::Create => rules::create,
     };
     let now = app.clock.now().max(not_before);
-    make(head, &change.ask, now, app.chance.bits128()).map_err(|refused| match refused {
+    make(head, &change.ask, now, app.chance.config_bits(now)).map_err(|refused| match refused {
         RuleRefused::Period => {
             let zone = &app.policy.rule_zone;
             let why = format!("{refused}, which is {} in {}", zone.format(now), zone.name());

@@ -182,7 +182,7 @@ mod tests {
     }
 
     async fn status(app: &App, row: &PaymentOrderRow) -> PaymentStatus {
-        payment_orders::show(app, row.order.prepay_id).await.expect("is there").1.order.status
+        payment_orders::show(app, row.order.prepay_id).await.expect("is there").row.order.status
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

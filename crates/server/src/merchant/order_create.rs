@@ -22,6 +22,6 @@ impl super::signed::Operation for Operation {
     }
 
     async fn handle(app: &App, signed: &Signed<'_, OrderRequest>) -> Result<Vec<u8>, Failure> {
-        success(&made(app, &create(app, signed, PaymentKind::Order).await?.order))
+        success(&made(&create(app, signed, PaymentKind::Order).await?.order))
     }
 }

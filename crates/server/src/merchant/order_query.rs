@@ -24,6 +24,6 @@ impl super::signed::Operation for Operation {
     async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let owner = signed.owner();
         let found = payment_orders::find(app, owner, &named(signed.request())).await?;
-        success(&in_full(app, &owner.merchant_id, &found.order, app.clock.now()))
+        success(&in_full(app, &owner.merchant_id, &found.order))
     }
 }

@@ -91,9 +91,9 @@ pub struct PaymentOrderWithHistory {
     pub history: Vec<PaymentOrderEntry>,
 }
 
-fn view(app: &App, merchant_id: &str, row: &PaymentOrderRow, now: UnixMillis) -> PaymentOrderView {
+fn view(app: &App, merchant_id: &str, row: &PaymentOrderRow) -> PaymentOrderView {
     PaymentOrderView {
-        order: edges::payment_orders::in_full(app, merchant_id, &row.order, now),
+        order: edges::payment_orders::in_full(app, merchant_id, &row.order),
         client_id: row.client_id.clone(),
         kind: row.order.content.kind.name(),
         merchant_user_id: row.order.content.merchant_user_id.clone(),
@@ -177,8 +177,8 @@ async fn filter(app: &App, filters: &Filters) -> Result<PaymentOrderFilter, Prob
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     let after = asked.after(&MARK)?;
     let filter = filter(&desk.app, &asked.filters).await?;
-    let (page, now) = payment_orders::list(&desk.app, filter, after, asked.limit).await?;
-    let items = page.orders.iter().map(|(owner, row)| view(&desk.app, owner, row, now)).collect();
+    let page = payment_orders::list(&desk.app, filter, after, asked.limit).await?;
+    let items = page.orders.iter().map(|(owner, row)| view(&desk.app, owner, row)).collect();
     Ok(json(&Page { items, next: page.next.as_ref().map(MARK.write) }))
 }
 
@@ -187,9 +187,9 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     params(("prepayId" = String, Path, description = "The order")),
     responses((status = 200, body = PaymentOrderWithHistory), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Reply {
-    let (owner, row, moves) = payment_orders::show(&desk.app, prepay_id(&id)?).await?;
-    let order = view(&desk.app, &owner.merchant_id, &row, desk.app.clock.now());
-    Ok(json(&PaymentOrderWithHistory { order, history: history(&row, &moves) }))
+    let shown = payment_orders::show(&desk.app, prepay_id(&id)?).await?;
+    let order = view(&desk.app, &shown.owner.merchant_id, &shown.row);
+    Ok(json(&PaymentOrderWithHistory { order, history: history(&shown.row, &shown.moves) }))
 }
 
 /// Moves a payment order: `PENDING` to `PROCESS`, `PAID` or `CLOSED`; `PROCESS` to `PAID` or `CLOSED`. Each move emits one callback; `PAID` fixes the fee.
@@ -201,7 +201,7 @@ pub async fn advance(Named(id): Named<String>, call: Call) -> Reply {
         let (id, step) = (prepay_id(&id)?, step(&call.body)?);
         let seen = |made: &(_, PaymentOrderRow)| {
             let (owner, row): &(countersign_store::contract::MerchantRow, PaymentOrderRow) = made;
-            view(call.app(), &owner.merchant_id, row, call.app().clock.now())
+            view(call.app(), &owner.merchant_id, row)
         };
         let made = payment_orders::advance(call.app(), id, step, &|made| call.keep(&seen(made)), &call.actor).await?;
         Ok(seen(&made))

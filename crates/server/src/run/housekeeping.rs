@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::housekeeping_is_due;
-use crate::app::{App, forgotten_nonces, operators, trouble};
+use crate::app::{App, forgotten_nonces, number_slots, operators, trouble};
 
 /// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
 const NONCE_MARGIN_MS: i64 = 5_000;
@@ -26,6 +26,9 @@ pub(super) async fn forget_what_is_old(app: Arc<App>, mut ended: watch::Receiver
     while housekeeping_is_due(&mut ended).await {
         said = warn_if_all_are_refused(&app, said);
         forget_nonces(&app).await;
+        if let Err(error) = number_slots::renew(&app).await {
+            tracing::debug!(%error, "How many slots of numbers are taken could not be read");
+        }
         if let Err(error) = operators::forget_answers(&app).await {
             app.trouble.met(&format!("old answers to idempotency keys could not be forgotten: {error}"));
         }

@@ -18,6 +18,7 @@ use crate::contract::{
     ApplicationRow, ApplicationView, AttemptRow, AuditRow, ClaimKey, CommitError, EventRow, IdempotencyRow,
     MerchantRow, NewAnswer, SecretRow, StoreError, TokenRow, Uses,
 };
+use crate::payment_order::PaymentOrderRow;
 use crate::redelivery::RedeliveryRow;
 
 /// Every row, by its key.
@@ -221,6 +222,15 @@ impl State {
                 let stored = self.applications.get(application).map(|a| a.revision);
                 guard(stored == Some(*revision), || Conflict::Moved(Key::Application(client_id.clone())))
             }
+            Guard::PaymentOrder { tenant, merchant, id, revision } => {
+                let mut rows = self.payment_order_rows();
+                let is_it = |row: &PaymentOrderRow| {
+                    (row.tenant, row.merchant, row.order.prepay_id.number()) == (*tenant, *merchant, id.number())
+                };
+                let stored = rows.find(|row| is_it(row)).map(|row| row.order.revision);
+                guard(stored == Some(*revision), || Conflict::Moved(Key::PaymentOrder(*id)))
+            }
+            Guard::Before { instant, time } => guard(time.now() < *instant, || Conflict::Late(*instant)),
         }
     }
 

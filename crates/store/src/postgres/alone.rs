@@ -117,11 +117,17 @@ fn directory_of(batch: &Batch) -> Vec<i64> {
 }
 
 /// The writes of a batch in the order in which groups take their locks: last the log, to which all changes of a tenant append. Two nodes of which one
-/// held on to it while it asked for what the other has would wait for each other. No guard reads what the lines of the log write.
+/// held on to it while it asked for what the other has would wait for each other. No guard reads what the lines of the log write. Whether an
+/// instant has come is looked at behind all that may have to wait.
 fn in_order(batch: &Batch) -> impl Iterator<Item = &Write> {
-    let of_the_log = |write: &&Write| matches!(write, Write::RecordAudit(_));
-    let others = batch.0.iter().filter(move |write| !of_the_log(write));
-    others.chain(batch.0.iter().filter(of_the_log))
+    const fn place(write: &Write) -> u8 {
+        match write {
+            Write::RecordAudit(_) => 1,
+            Write::Guard(Guard::Before { .. }) => 2,
+            _ => 0,
+        }
+    }
+    (0..3).flat_map(|at| batch.0.iter().filter(move |write| place(write) == at))
 }
 
 impl<'a> Alone<'a> {

@@ -80,8 +80,11 @@ impl Ask {
                     ask.payees.extend(write.paid_by_rule().map(|_| payee(write)));
                     ask.orders.add(write);
                 }
-                // Batches with the second run alone.
-                Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. }) => {}
+                // Batches with the second run alone; the third is looked at in the end.
+                Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. } | Guard::Before { .. }) => {}
+                Grouped::Guard(Guard::PaymentOrder { tenant, merchant, id, .. }) => {
+                    ask.orders.add_guarded(*tenant, *merchant, *id);
+                }
                 Grouped::Guard(Guard::Lane { application, .. }) => ask.lanes.push(Lane::of(*application).get().into()),
                 Grouped::Guard(Guard::RuleHead { tenant, merchant, .. }) => ask.merchants.push((tenant.0, merchant.0)),
                 Grouped::Guard(Guard::Application { application, .. }) => ask.applications.push(application.0),
@@ -349,6 +352,11 @@ impl<'a> Judge<'a> {
                 let head = changes.rows.heads.get(&key).or_else(|| seen.heads.get(&key));
                 guard(head.map_or(0, |(no, _)| *no) == *version_no, Conflict::Moved(Key::RuleHead(*merchant)))
             }
+            Grouped::Guard(Guard::PaymentOrder { tenant, merchant, id, revision }) => {
+                let stored = seen.orders.revision(&changes.rows.orders, (tenant.0, merchant.0, id.number()));
+                guard(stored == Some(*revision), Conflict::Moved(Key::PaymentOrder(*id)))
+            }
+            Grouped::Guard(Guard::Before { instant, time }) => guard(time.now() < *instant, Conflict::Late(*instant)),
             Grouped::Guard(Guard::Setting { name, .. }) => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
         }
     }

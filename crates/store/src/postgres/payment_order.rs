@@ -34,7 +34,7 @@ use crate::payment_order::{
 pub(super) struct OrderAsk {
     /// Tenant, merchant, number, trade number.
     added: Vec<(i64, i64, i64, String)>,
-    /// Tenant, merchant, number.
+    /// Tenant, merchant, number: those that are moved, and those that must be as they were read.
     moved: Vec<(i64, i64, i64)>,
 }
 
@@ -48,6 +48,11 @@ impl OrderAsk {
             }
             PaymentOrderWrite::Move { .. } => self.moved.push((tenant, merchant, number)),
         }
+    }
+
+    /// An order that must be as it was read.
+    pub(super) fn add_guarded(&mut self, tenant: TenantNo, merchant: MerchantNo, id: PrepayId) {
+        self.moved.push((tenant.0, merchant.0, id.number()));
     }
 
     pub(super) fn statements(&self) -> Vec<Statement<'_>> {
@@ -117,13 +122,17 @@ impl OrderRows {
                 turn.numbers.insert(key);
             }
             PaymentOrderWrite::Move { .. } => {
-                let stored = turn.revisions.get(&own).or_else(|| self.revisions.get(&own));
-                let is_next = stored.is_some_and(|stored| stored + 1 == row.order.revision);
+                let is_next = self.revision(turn, own).is_some_and(|stored| stored + 1 == row.order.revision);
                 guard(is_next, Conflict::Moved(Key::PaymentOrder(id)))?;
             }
         }
         turn.revisions.insert(own, row.order.revision);
         Ok(())
+    }
+
+    /// The revision of an order, by tenant, merchant and number, as its batch has changed it so far.
+    pub(super) fn revision(&self, turn: &Self, own: (i64, i64, i64)) -> Option<i64> {
+        turn.revisions.get(&own).or_else(|| self.revisions.get(&own)).copied()
     }
 
     /// What a batch that was let through has changed is so for the next one.

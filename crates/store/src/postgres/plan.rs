@@ -358,9 +358,13 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
             due_at: *due_at,
         }),
         Write::RecordAudit(row) => Some(Grouped::Audit(row)),
-        Write::Guard(guard @ (Guard::Lane { .. } | Guard::Application { .. } | Guard::RuleHead { .. })) => {
-            Some(Grouped::Guard(guard))
-        }
+        Write::Guard(
+            guard @ (Guard::Lane { .. }
+            | Guard::Application { .. }
+            | Guard::RuleHead { .. }
+            | Guard::PaymentOrder { .. }
+            | Guard::Before { .. }),
+        ) => Some(Grouped::Guard(guard)),
         Write::InsertMerchant(_)
         | Write::UpdateMerchant(_)
         | Write::Reassess { .. }

@@ -83,6 +83,7 @@ const fn family(write: &Write) -> u32 {
         Write::InsertToken(_) | Write::RevokeToken { .. } => 1 << 5,
         Write::InsertConvertOrder { .. } | Write::MoveConvertOrder { .. } | Write::Convert(_) => 1 << 6,
         Write::PaymentOrder(_) => 1 << 11 | 1 << 12,
+        Write::Guard(Guard::PaymentOrder { .. }) => 1 << 11,
         Write::EnqueueEvent(_)
         | Write::RecordAttempt { .. }
         | Write::ForgetEvents { .. }
@@ -96,7 +97,10 @@ const fn family(write: &Write) -> u32 {
         Write::RememberAnswer(_) | Write::ForgetAnswers { .. } => 1 << 8,
         Write::PutSetting { .. } | Write::MoveSetting { .. } | Write::Guard(Guard::Setting { .. }) => 1 << 9,
         // No guard reads what these write.
-        Write::AddUses(_) | Write::RecordAudit(_) | Write::ForgetBytes { .. } | Write::Guard(Guard::Lane { .. }) => 0,
+        Write::AddUses(_)
+        | Write::RecordAudit(_)
+        | Write::ForgetBytes { .. }
+        | Write::Guard(Guard::Lane { .. } | Guard::Before { .. }) => 0,
     }
 }
 

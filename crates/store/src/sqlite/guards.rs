@@ -175,6 +175,12 @@ impl Applier<'_> {
                 guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))
             }
             Guard::Setting { name, value } => self.check_setting(name, Some(value)),
+            Guard::PaymentOrder { tenant, merchant, id, revision } => {
+                let of = [id.number(), tenant.0, merchant.0];
+                let stored = self.revision(Sql::PaymentOrderRevision, "payment_order", of)?;
+                guard(stored == Some(*revision), Conflict::Moved(Key::PaymentOrder(*id)))
+            }
+            Guard::Before { instant, time } => guard(time.now() < *instant, Conflict::Late(*instant)),
         }
     }
 

@@ -149,6 +149,26 @@ impl Database {
         holder
     }
 
+    /// Holds payment orders, as a commit on its way does, until what is given is dropped.
+    pub async fn hold_orders(&self) -> Client {
+        let holder = self.client().await;
+        holder.batch_execute("BEGIN; SELECT FROM payment_order FOR UPDATE").await.expect("are held");
+        holder
+    }
+
+    /// The same of the heads of fee rules.
+    pub async fn hold_rules(&self) -> Client {
+        let holder = self.client().await;
+        holder.batch_execute("BEGIN; SELECT FROM fee_rule_head FOR UPDATE").await.expect("are held");
+        holder
+    }
+
+    /// Who holds payment orders closes them and lets them go.
+    pub async fn close_orders(holder: Client) {
+        let close = "UPDATE payment_order SET status = 'CLOSED', revision = revision + 1; COMMIT";
+        holder.batch_execute(close).await.expect("are closed");
+    }
+
     /// Waits until somebody waits for a lock.
     pub async fn somebody_waits(&self) {
         let client = self.client().await;

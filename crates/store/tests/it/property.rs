@@ -119,6 +119,10 @@ fn payments() -> impl Strategy<Value = Write> {
         2 => (sub_account(), 7..9i64, paid_at).prop_map(|(of, n, ms)| pay(&payment_order(of, n, &format!("T-{n}")), ms)),
         1 => (sub_account(), 0..3i64)
             .prop_map(|(merchant, version_no)| Write::Guard(Guard::RuleHead { tenant: TENANT, merchant, version_no })),
+        1 => (sub_account(), 7..9i64, 1..3i64).prop_map(|(merchant, n, revision)| {
+            let id = payment_order(merchant, n, "").order.prepay_id;
+            Write::Guard(Guard::PaymentOrder { tenant: TENANT, merchant, id, revision })
+        }),
     ]
 }
 

@@ -184,7 +184,7 @@ async fn compare(app: &App, till: &Till, orders: &[PrepayId], seen: &mut Seen) -
     let versions: Vec<Version> = rows.iter().map(as_asked).collect();
     let mut named = std::collections::BTreeSet::new();
     for id in orders {
-        let (_, row, _) = payment_orders::show(app, *id).await?;
+        let row = payment_orders::show(app, *id).await?.row;
         let paid_at = row.order.paid_at.context("it is paid")?.0;
         let fee = row.order.fee.context("it has a fee")?;
         let expected = in_force(&versions, paid_at).map(|(number, _)| number);

@@ -195,6 +195,27 @@ async fn a_restored_deployment_tells_the_same_story_under_the_same_key() {
     assert!(server.terminate().expect("it is told"));
 }
 
+/// Events have numbers from before their commit, by which they are listed. A process after a restart, or another node, may draw a smaller one for
+/// what comes later.
+#[tokio::test]
+async fn callbacks_stand_in_the_order_of_their_sequence_whatever_number_their_event_has() {
+    let (world, signer) = bank().await;
+    let id = made(&world, &signer, "T-1").await;
+    moved(&world, &id, json!({"status": "PROCESS"})).await;
+    let world = world.restart().await.expect("it starts again");
+    world.clock.advance_ms(-4_000);
+    moved(&world, &id, json!({"status": "PAID"})).await;
+    let list =
+        world.access.call("GET", &format!("/operator/v1/events?bizId={id}"), None).await.expect("an answer").json();
+    let listed: Vec<_> =
+        list["items"].as_array().expect("a list").iter().map(|event| event["sequence"].clone()).collect();
+    assert_eq!(listed, [1, 2], "newest first, by number: they are the other way round");
+    let file = exported(&world, &id).await;
+    assert!(!String::from_utf8_lossy(&file).contains("callbacks_freed"), "nothing was freed");
+    let told: Vec<i64> = verified(&world, &id).await.callbacks.iter().map(|callback| callback.sequence).collect();
+    assert_eq!(told, [1, 2]);
+}
+
 const DAY_MS: i64 = 86_400_000;
 
 /// The attempts of a file, each with what it says of its bytes and whether it has them.

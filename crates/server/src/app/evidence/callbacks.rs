@@ -21,39 +21,51 @@ const PAGE: u32 = 20;
 
 /// Which callbacks there are still.
 pub(super) struct KeptCallbacks {
-    /// The first one's number among those of the order; none: there is none.
-    first: Option<i64>,
-    /// In the order of their writing.
-    pub(super) events: Vec<SortedId>,
+    /// Their numbers among those of the order, in their order, and which events they are. Events are listed by numbers that were drawn before they
+    /// were written, which two nodes, or two requests at once, may have done the other way round.
+    numbered: Vec<(i64, SortedId)>,
 }
 
-/// The events about an order that are kept.
+/// The events about an order that are kept, read until none that is written meanwhile is missed.
 pub(super) async fn list(app: &App, row: &PaymentOrderRow) -> Result<KeptCallbacks, AppError> {
+    for _ in 0..TRIES_MAX {
+        let mut numbered = all(app, row).await?;
+        numbered.sort_unstable();
+        if numbered.iter().zip(numbered.iter().skip(1)).all(|((one, _), (next, _))| one + 1 == *next) {
+            return Ok(KeptCallbacks { numbered });
+        }
+    }
+    Err(AppError::Busy)
+}
+
+async fn all(app: &App, row: &PaymentOrderRow) -> Result<Vec<(i64, SortedId)>, AppError> {
     let biz_id = row.order.prepay_id.to_string();
-    let mut kept = KeptCallbacks { first: None, events: Vec::new() };
-    let mut after = None;
+    let (mut numbered, mut after) = (Vec::new(), None);
     loop {
         let filter = EventFilter { client_id: Some(row.client_id.clone()), biz_id: Some(biz_id.clone()), state: None };
         let page = app.store.events(filter, Cursor { after, limit: PAGE }, LOOKED_MAX).await?;
-        kept.first = page.events.last().map(|last| last.sequence).or(kept.first);
-        kept.events.extend(page.events.iter().map(|event| event.event_id));
-        if kept.events.len() > CALLBACKS_MAX {
+        numbered.extend(page.events.iter().map(|event| (event.sequence, event.event_id)));
+        if numbered.len() > CALLBACKS_MAX {
             let more = format!("has more than {CALLBACKS_MAX} callbacks, which no file of evidence holds");
             let why = of_field("prepay_id", more);
             return Err(AppError::InvalidParameter(why));
         }
-        let Some(next) = page.next else { break };
+        let Some(next) = page.next else { return Ok(numbered) };
         after = Some(next);
     }
-    kept.events.reverse();
-    Ok(kept)
 }
 
 impl KeptCallbacks {
+    /// Each, in their order.
+    pub(super) fn events(&self) -> impl Iterator<Item = SortedId> {
+        self.numbered.iter().map(|(_, event)| *event)
+    }
+
     /// Callbacks that are no longer kept: the first ones go first. Where none is left, each move had one, and there may have been more.
     pub(super) fn freed(&self, of: &Snapshot) -> Option<Entry> {
         let moved = i64::try_from(of.moves.len()).unwrap_or(i64::MAX);
-        let (through_sequence, is_at_least) = self.first.map_or((moved, true), |first| (first - 1, false));
+        let first = self.numbered.first().map(|(sequence, _)| *sequence);
+        let (through_sequence, is_at_least) = first.map_or((moved, true), |first| (first - 1, false));
         (through_sequence > 0).then_some(Entry::CallbacksFreed { through_sequence, is_at_least })
     }
 }

@@ -11,7 +11,7 @@ use countersign_store::{Store as _, StoreError};
 use super::{Actor, App, AppError, PrepayId, SigningKey, TRIES_MAX};
 use crate::app::identity::kind_name;
 use crate::app::operators::sha256;
-use crate::app::payment_orders;
+use crate::app::payment_orders::{self, Shown};
 use crate::app::settings::{INITIALISED_AT, RULE_TIMEZONE};
 use crate::chance::hex;
 use crate::evidence::{
@@ -26,6 +26,8 @@ pub(super) struct Snapshot {
     pub(super) owner: MerchantRow,
     pub(super) row: PaymentOrderRow,
     pub(super) moves: Vec<PaymentMoveRow>,
+    /// When the order stood so.
+    at: UnixMillis,
     received: Received,
     rule: Option<(RuleVersion, Option<AuditRow>)>,
 }
@@ -33,14 +35,14 @@ pub(super) struct Snapshot {
 /// Reads an order until order and moves are of one moment.
 pub(super) async fn snapshot(app: &App, id: PrepayId) -> Result<Snapshot, AppError> {
     for _ in 0..TRIES_MAX {
-        let (owner, row, moves) = payment_orders::show(app, id).await?;
+        let Shown { owner, row, moves, at } = payment_orders::show(app, id).await?;
         if moves.last().map_or(1, |last| last.revision) != row.order.revision {
             continue;
         }
         let received = app.store.payment_order_received(row.tenant, row.merchant, id).await?;
         let received = received.ok_or(AppError::OrderNotFound)?;
         let rule = rule(app, &owner, &row).await?;
-        return Ok(Snapshot { owner, row, moves, received, rule });
+        return Ok(Snapshot { owner, row, moves, at, received, rule });
     }
     Err(AppError::Busy)
 }
@@ -82,7 +84,7 @@ pub(super) async fn header(
         version: VERSION,
         deployment: At(initialised.ok_or_else(|| lost(INITIALISED_AT))?),
         prepay_id: snapshot.row.order.prepay_id.to_string(),
-        made_at: At(app.clock.now()),
+        made_at: At(snapshot.at),
         made_by: actor.name.clone(),
         request_id: actor.request_id.clone(),
         markup_unit: app.policy.markup_unit.name().to_owned(),
@@ -91,9 +93,9 @@ pub(super) async fn header(
     })
 }
 
-/// All of it but the header, as it stood at `now`.
-pub(super) fn entries(app: &App, snapshot: &Snapshot, now: UnixMillis) -> Result<Vec<Entry>, AppError> {
-    let mut entries = vec![Entry::Order(order(snapshot, now)), Entry::Request(request(&snapshot.received))];
+/// All of it but the header.
+pub(super) fn entries(app: &App, snapshot: &Snapshot) -> Result<Vec<Entry>, AppError> {
+    let mut entries = vec![Entry::Order(order(snapshot)), Entry::Request(request(&snapshot.received))];
     entries
         .extend(snapshot.rule.as_ref().map(|(version, line)| Entry::RuleVersion(rule_entry(version, line.as_ref()))));
     entries.push(Entry::Fee(fee(app, snapshot)?));
@@ -102,7 +104,7 @@ pub(super) fn entries(app: &App, snapshot: &Snapshot, now: UnixMillis) -> Result
     Ok(entries)
 }
 
-fn order(snapshot: &Snapshot, now: UnixMillis) -> Order {
+fn order(snapshot: &Snapshot) -> Order {
     let (row, order) = (&snapshot.row, &snapshot.row.order);
     let content = &order.content;
     Order {
@@ -121,7 +123,7 @@ fn order(snapshot: &Snapshot, now: UnixMillis) -> Order {
         terminal_type: order.terminal_type.clone(),
         return_url: order.return_url.clone(),
         cancel_url: order.cancel_url.clone(),
-        status: order.status_at(now).name().to_owned(),
+        status: order.status.name().to_owned(),
         created_at: At(order.created_at),
         expire_at: At(order.expires_at),
         actual_amount: order.actual_amount.map(|amount| amount.to_string()),

@@ -190,6 +190,8 @@ contract! {
     ]
     payment_orders: [
         a_payment_order_is_seen_by_its_owner_only,
+        what_holds_until_an_instant_is_refused_from_it_on,
+        whoever_rests_on_an_order_is_refused_once_it_has_moved,
         a_trade_number_is_one_order_of_its_merchant_for_ever,
         of_64_that_add_one_trade_number_at_once_one_does,
         a_payment_order_moves_by_revision_and_keeps_its_history,

@@ -7,7 +7,7 @@ use countersign_domain::ids::{MerchantNo, TenantNo, time_ordered};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::money::Amount;
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus, PrepayId};
-use countersign_store::batch::{Conflict, Guard, Key, Write};
+use countersign_store::batch::{Conflict, Guard, Key, TimeSource, Write};
 use countersign_store::contract::Cursor;
 use countersign_store::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderRow, PaymentOrderWrite, PaymentOrders as _,
@@ -311,4 +311,50 @@ pub async fn what_has_expired_is_found_until_it_is_moved(store: Any) {
     commit(&*store, vec![moved(&over, PaymentStatus::Pending)]).await;
     commit(&*store, vec![moved(&paid(&rows[2]), PaymentStatus::Pending)]).await;
     assert_eq!(expired(30, 9).await, [1]);
+}
+
+/// A guard that holds until `until_ms`, by a clock that stands at `now_ms`.
+fn before(now_ms: i64, until_ms: i64) -> Write {
+    Write::Guard(Guard::Before { instant: at(until_ms), time: TimeSource::new(move || at(now_ms)) })
+}
+
+pub async fn what_holds_until_an_instant_is_refused_from_it_on(store: Any) {
+    let (one, other) = (payment_order(SUB, 7, "T-7"), payment_order(SUB, 8, "T-8"));
+    commit(&*store, vec![insert_payment(one.clone()), insert_payment(other.clone())]).await;
+    let pays = |row: &PaymentOrderRow| moved(&paid(row), PaymentStatus::Pending);
+    // By itself, and in a batch that no group takes.
+    for rare in [vec![], vec![put("a", "1")]] {
+        for now in [50, 51] {
+            let batch = [vec![pays(&one), audit("no"), before(now, 50)], rare.clone()].concat();
+            assert_eq!(conflict(&*store, batch).await, Conflict::Late(at(50)), "{now} {rare:?}");
+        }
+    }
+    assert_eq!(stored(&store, &one).await, one);
+    assert_eq!(store.audit(all()).await.expect("reads"), []);
+    commit(&*store, vec![pays(&one), before(49, 50)]).await;
+    commit(&*store, vec![pays(&other), before(49, 50), put("a", "1")]).await;
+    assert_eq!([stored(&store, &one).await, stored(&store, &other).await], [paid(&one), paid(&other)]);
+}
+
+pub async fn whoever_rests_on_an_order_is_refused_once_it_has_moved(store: Any) {
+    let row = payment_order(SUB, 7, "T-7");
+    let rests_on = |tenant, merchant, revision| {
+        Write::Guard(Guard::PaymentOrder { tenant, merchant, id: row.order.prepay_id, revision })
+    };
+    let refused = Conflict::Moved(Key::PaymentOrder(row.order.prepay_id));
+    assert_eq!(conflict(&*store, vec![rests_on(TENANT, SUB, 1)]).await, refused, "it is not there");
+    commit(&*store, vec![insert_payment(row.clone())]).await;
+    for others in [rests_on(OTHER_TENANT, SUB, 1), rests_on(TENANT, INSTITUTION, 1)] {
+        assert_eq!(conflict(&*store, vec![others]).await, refused);
+    }
+    for rare in [vec![], vec![put("a", "1")]] {
+        commit(&*store, [vec![rests_on(TENANT, SUB, 1)], rare].concat()).await;
+    }
+    // What a batch moves itself counts.
+    let pays = moved(&paid(&row), PaymentStatus::Pending);
+    assert_eq!(conflict(&*store, vec![pays.clone(), rests_on(TENANT, SUB, 1)]).await, refused);
+    commit(&*store, vec![pays, rests_on(TENANT, SUB, 2)]).await;
+    for rare in [vec![], vec![put("a", "2")]] {
+        assert_eq!(conflict(&*store, [vec![rests_on(TENANT, SUB, 1)], rare].concat()).await, refused);
+    }
 }

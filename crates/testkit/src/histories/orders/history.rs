@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, bail, ensure};
 use countersign::app::error::AppError;
 use countersign::app::payment_orders::{
-    Named, Receivers, Wanted, advance, amount, close, create, currency, expire, find, show,
+    Named, Receivers, Shown, Wanted, advance, amount, close, create, currency, expire, find, show,
 };
 use countersign::app::{Actor, App};
 use countersign_domain::payment_order::{Content, PaymentKind, PaymentStatus, PrepayId, Step};
@@ -13,7 +13,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use countersign_store::batch::{Conflict, Guard, Key};
 use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, MerchantRow};
-use countersign_store::payment_order::{PaymentOrderRow, Received};
+use countersign_store::payment_order::{PaymentOrderRow, PaymentOrders as _, Received};
 
 use super::oracle::{Making, Moving, TradeNo};
 use super::{Counts, STATES};
@@ -232,7 +232,8 @@ impl History {
     async fn compare_sweep(&mut self, app: &App, clock: i64) -> Result<()> {
         let is_told = self.oracle.sweep(clock);
         let Some(id) = self.prepay_id else { return Ok(()) };
-        let (_, before, _) = show(app, id).await?;
+        // As it is noted: what the sweep finds.
+        let (_, before) = app.store.payment_order_owner(id).await?.context("it is there")?;
         let (application, client_id) = (self.by.no, self.by.client_id.clone());
         let rests_on = Guard::Application { application, client_id, revision: self.by.revision };
         // After a restart within a millisecond that stands, an event's number may be one that was drawn before: the next look draws another.
@@ -245,7 +246,7 @@ impl History {
                 }
             }
         }
-        let (_, after, _) = show(app, id).await?;
+        let after = show(app, id).await?.row;
         let noted = after.order.revision - before.order.revision;
         ensure!(noted == i64::from(is_told), "{noted} were noted as expired, but the oracle says {is_told}");
         self.counts.swept += usize::from(is_told);
@@ -283,7 +284,7 @@ impl History {
             ensure!(self.prepay_id.is_none() && self.oracle.order.is_none(), "one of both has an order");
             return Ok(());
         };
-        let (_, row, moves) = show(app, id).await?;
+        let Shown { row, moves, .. } = show(app, id).await?;
         self.same(&row, clock)?;
         let seen: Vec<_> = moves.iter().map(|entry| (entry.was.name(), entry.status.name(), entry.at.0)).collect();
         ensure!(seen == order.moves, "its moves are {seen:?}, but the oracle says {:?}", order.moves);

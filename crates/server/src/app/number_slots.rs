@@ -1,0 +1,103 @@
+//! Numbers of events and orders that no two nodes of a deployment draw in the same millisecond.
+//!
+//! A number is a time and some chance, and its lowest bits are the slot of the process that drew it. A shared store counts the starts of processes in a
+//! setting, and a process has the slot of its start; one that has seen half a round of others go by takes a new one. So two have the same
+//! slot only where so many were started within a minute, and then draw the same number only by chance.
+
+use countersign_store::Store as _;
+use countersign_store::batch::{Batch, Write};
+use countersign_store::contract::CommitError;
+
+use super::App;
+use super::error::AppError;
+use crate::chance::SLOTS;
+
+/// How many processes have taken a slot so far. A setting.
+const SLOTS_TAKEN: &str = "slots_taken";
+/// How often it is tried again because other nodes take one, too.
+const TRIES_MAX: usize = 100;
+
+/// Takes the next slot, where others may draw numbers as well.
+pub async fn take(app: &App) -> Result<(), AppError> {
+    if !app.store.is_shared() {
+        return Ok(());
+    }
+    for _ in 0..TRIES_MAX {
+        let (before, taken) = taken(app).await?;
+        let next = Write::MoveSetting { name: SLOTS_TAKEN.to_owned(), from: before, to: (taken + 1).to_string() };
+        match app.store.commit(Batch(vec![next])).await {
+            Ok(_) => {
+                app.chance.has_slot(taken);
+                return Ok(());
+            }
+            Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}
+
+/// Takes a new one before its own comes round again.
+pub async fn renew(app: &App) -> Result<(), AppError> {
+    if !app.store.is_shared() {
+        return Ok(());
+    }
+    let (_, taken) = taken(app).await?;
+    if taken.wrapping_sub(app.chance.slot()) > SLOTS / 2 { take(app).await } else { Ok(()) }
+}
+
+/// What is noted, and how many that says.
+async fn taken(app: &App) -> Result<(Option<String>, u64), AppError> {
+    let noted = app.store.setting(SLOTS_TAKEN).await?;
+    let taken = noted.as_deref().and_then(|noted| noted.parse().ok()).unwrap_or(0);
+    Ok((noted, taken))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use countersign_store::testing::Database;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::{Config, Optional};
+    use crate::run::{close_store, initialise, open_app};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn processes_that_start_at_once_draw_numbers_of_their_own_and_long_lived_ones_make_way() {
+        let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
+        let database_url = Optional(Some(database.url()));
+        let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let clock = Clock::manual(Clock::System.now());
+        let mut apps = Vec::new();
+        for _ in 0..4 {
+            apps.push(Arc::new(open_app(&config, clock.clone(), None).await.expect("it opens")));
+        }
+        let taking: Vec<_> = apps.iter().cloned().map(|app| tokio::spawn(async move { take(&app).await })).collect();
+        for taken in taking {
+            taken.await.expect("ends").expect("has a slot");
+        }
+        let now = clock.now();
+        let drawn: HashSet<i64> = apps.iter().flat_map(|app| (0..2_000).map(|_| app.chance.number(now))).collect();
+        assert_eq!(drawn.len(), 8_000, "all of one millisecond");
+        let orders: HashSet<i64> =
+            apps.iter().flat_map(|app| (0..2_000).map(|_| app.chance.order_number(now))).collect();
+        assert_eq!(orders.len(), 8_000);
+
+        let [first, other] = [&apps[0], &apps[1]];
+        let slot = first.chance.slot();
+        renew(first).await.expect("reads");
+        assert_eq!(first.chance.slot(), slot, "nobody is near");
+        for _ in 0..SLOTS / 2 {
+            take(other).await.expect("has a slot");
+        }
+        renew(first).await.expect("takes another");
+        assert_eq!(first.chance.slot(), other.chance.slot() + 1);
+        for app in &apps {
+            close_store(&app.store).expect("it closes");
+        }
+    }
+}

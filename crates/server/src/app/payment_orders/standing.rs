@@ -1,0 +1,167 @@
+//! How a payment order stands, in a way that stays true where that is final.
+//!
+//! Every answer says that a pending order has expired from its expire time on, whether that is noted already or not. A move that was decided in
+//! time may still be on its way then. So a move out of pending is applied only before the expire time ([`in_time`]), and whoever would say that an
+//! order has expired first lets all that was applied before pass: the one that waits for no disk any more is behind it or refused. Nothing is
+//! written for that. Of several nodes the one whose clock is behind another's may apply a move that many ms later.
+
+use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
+use countersign_domain::time::UnixMillis;
+use countersign_store::Store as _;
+use countersign_store::batch::{Batch, Guard, Write};
+use countersign_store::contract::CommitError;
+use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders as _};
+
+use super::{App, AppError};
+
+/// How often an order is read again that moves meanwhile.
+const LOOKS_MAX: usize = 8;
+
+/// What a move out of `before` rests on: that the order has not expired when it is applied.
+pub(super) fn in_time(app: &App, before: &PaymentOrder) -> Option<Write> {
+    let may_expire = before.status == PaymentStatus::Pending;
+    may_expire.then(|| Write::Guard(Guard::Before { instant: before.expires_at, time: app.clock.source() }))
+}
+
+/// The order with the status that it has at an instant, and the instant. Where it was read as pending and its time is over, nothing that was
+/// decided in time can come any more.
+pub(super) async fn as_it_stands(
+    app: &App,
+    mut row: PaymentOrderRow,
+) -> Result<(PaymentOrderRow, UnixMillis), AppError> {
+    for _ in 0..LOOKS_MAX {
+        let (now, read) = (app.clock.now(), row.order.status);
+        row.order.status = row.order.status_at(now);
+        // Where the store takes no changes nothing comes.
+        if row.order.status == read || !app.trouble.takes_changes() {
+            return Ok((row, now));
+        }
+        let (tenant, merchant, id) = (row.tenant, row.merchant, row.order.prepay_id);
+        let as_read = Guard::PaymentOrder { tenant, merchant, id, revision: row.order.revision };
+        match app.store.commit(Batch(vec![Write::Guard(as_read)])).await {
+            Ok(_) => return Ok((row, now)),
+            // It moved, maybe in the commit under way; or nobody knows whether nothing was written.
+            Err(CommitError::Conflict(_) | CommitError::Unknown) => {
+                let found = app.store.payment_order(tenant, merchant, OrderName::Prepay(id)).await?;
+                row = found.ok_or(AppError::OrderNotFound)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use countersign_domain::payment_order::Step;
+    use countersign_store::payment_order::Received;
+    use countersign_store::testing::Database;
+    use tempfile::TempDir;
+
+    use super::super::{Named, Wanted, advance, close, create, find, show};
+    use super::*;
+    use crate::app::fixtures::{application, claim, nobody, ordered};
+    use crate::app::identity::find_application;
+    use crate::clock::Clock;
+    use crate::config::{Config, Optional};
+    use crate::run::{close_store, initialise, open_app};
+
+    struct Shop {
+        database: Database,
+        _folder: TempDir,
+        clock: Clock,
+        app: Arc<App>,
+        order: PaymentOrderRow,
+    }
+
+    impl Shop {
+        async fn open() -> Self {
+            let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
+            let database_url = Optional(Some(database.url()));
+            let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
+            initialise(&config).await.expect("a deployment");
+            let clock = Clock::manual(Clock::System.now());
+            let app = Arc::new(open_app(&config, clock.clone(), None).await.expect("it opens"));
+            let client_id = application(&app, "till", Some("https://till.example/callback")).await;
+            let of = find_application(&app, &client_id).await.expect("is there");
+            let order = ordered(&app, &of, "late").await;
+            Self { database, _folder: folder, clock, app, order }
+        }
+
+        /// `ms` after the order has expired.
+        fn is_over(&self, ms: i64) {
+            self.clock.advance_ms(self.order.order.expires_at.0 + ms - self.clock.now().0);
+        }
+    }
+
+    const NAMED: Named<'static> = Named { prepay_id: None, trade_no: Some("late") };
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_move_that_was_decided_in_time_and_waits_beyond_it_is_refused() {
+        let shop = Shop::open().await;
+        let of = find_application(&shop.app, &shop.order.client_id).await.expect("is there");
+        for by_merchant in [false, true] {
+            shop.is_over(-1);
+            let held = shop.database.hold_orders().await;
+            let (app, id, of) = (shop.app.clone(), shop.order.order.prepay_id, of.clone());
+            let moved = tokio::spawn(async move {
+                if by_merchant {
+                    let claim = claim(&of.application, "close", app.clock.now());
+                    return close(&app, &of.merchant, &NAMED, &claim, &nobody()).await;
+                }
+                let step = Step { to: PaymentStatus::Paid, actual_amount: None, transact_at: None };
+                advance(&app, id, step, &|_| None, &nobody()).await.map(|_| ())
+            });
+            shop.database.somebody_waits().await;
+            shop.is_over(0);
+            drop(held);
+            let refused = moved.await.expect("ends").expect_err("the order has expired");
+            assert!(refused.to_string().contains("EXPIRED"), "{refused:?}");
+        }
+        let shown = show(&shop.app, shop.order.order.prepay_id).await.expect("is there");
+        assert_eq!((shown.row.order.status, shown.moves), (PaymentStatus::Expired, Vec::new()));
+        close_store(&shop.app.store).expect("it closes");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nobody_is_told_that_an_order_has_expired_while_a_move_of_it_is_on_its_way() {
+        for looks in 0..3 {
+            let shop = Shop::open().await;
+            let of = find_application(&shop.app, &shop.order.client_id).await.expect("is there");
+            let held = shop.database.hold_orders().await;
+            shop.is_over(1);
+            let (app, row) = (shop.app.clone(), shop.order.clone());
+            let seen = tokio::spawn(async move {
+                let seen = match looks {
+                    0 => find(&app, &of.merchant, &NAMED).await,
+                    1 => show(&app, row.order.prepay_id).await.map(|shown| shown.row),
+                    _ => {
+                        let claim = claim(&of.application, "again", app.clock.now());
+                        let wanted = same(&row);
+                        create(&app, &of.merchant, &of.application, &wanted, &claim, &nobody()).await
+                    }
+                };
+                seen.expect("is there").order.status
+            });
+            shop.database.somebody_waits().await;
+            Database::close_orders(held).await;
+            assert_eq!(seen.await.expect("ends"), PaymentStatus::Closed, "{looks}");
+            close_store(&shop.app.store).expect("it closes");
+        }
+    }
+
+    /// The same order asked for again.
+    fn same(row: &PaymentOrderRow) -> Wanted {
+        Wanted {
+            trade_no: row.order.trade_no.clone(),
+            content: row.order.content.clone(),
+            terminal_type: None,
+            return_url: None,
+            cancel_url: None,
+            expires_at: None,
+            received: Received { head: String::new(), body: Vec::new() },
+        }
+    }
+}
