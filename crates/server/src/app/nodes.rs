@@ -7,7 +7,10 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use countersign_store::nodes::{NodeRow, Who};
 
+use tokio::time::sleep;
+
 use super::App;
+use super::callers::FRESH;
 use super::error::AppError;
 
 /// Nodes that are listed, at the most.
@@ -28,4 +31,17 @@ pub async fn list(app: &App, own: &Who, started_at: UnixMillis, lease: Duration)
         clock_ahead_ms: None,
         lanes: i64::from(LANES),
     }])
+}
+
+/// Waits until no node believes any more what it kept of applications before this call: what was taken away by then is gone on every one of them. They
+/// hear of changes at once and forget; for what one of them may have missed it waits as long as any believes what it has not compared.
+pub async fn until_all_know(app: &App) {
+    if !app.store.is_shared() {
+        return;
+    }
+    // Nodes that are not alive by now count as well: one that was held up may go on.
+    let is_alone = app.store.nodes(0, 2).await.is_ok_and(|nodes| nodes.len() < 2);
+    if !is_alone {
+        sleep(FRESH).await;
+    }
 }

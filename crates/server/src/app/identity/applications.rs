@@ -17,7 +17,7 @@ use super::{encoding_name, vocabulary_name};
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, PlainSecret, kept};
 use crate::app::turns::TurnKey;
-use crate::app::{Actor, App, master_key};
+use crate::app::{Actor, App, master_key, nodes};
 
 /// How often an application is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
@@ -248,7 +248,7 @@ fn raised(
 }
 
 /// Changes an application. Where callbacks begin to go out, held events are released; where they cease, pending ones are held: many of
-/// them in portions, after the change.
+/// them in portions, after the change. That it was disabled is answered when no node accepts its requests any more.
 pub async fn update_application(
     app: &App,
     client_id: &str,
@@ -256,7 +256,7 @@ pub async fn update_application(
     keep: &Keep<'_, ApplicationView>,
     actor: &Actor,
 ) -> Result<ApplicationView, AppError> {
-    decide_and_commit(app, client_id, |before, now| {
+    let after = decide_and_commit(app, client_id, |before, now| {
         let (mut writes, after) = turned(app, before, change, now);
         let row = &after.application;
         let audit = actor.did(
@@ -271,7 +271,11 @@ pub async fn update_application(
         writes.extend(kept(keep, &after));
         Ok((writes, after))
     })
-    .await
+    .await?;
+    if change.enabled == Some(false) {
+        nodes::until_all_know(app).await;
+    }
+    Ok(after)
 }
 
 /// The application after a change, and the writes that make it so. The line of the audit log is the caller's.

@@ -14,7 +14,7 @@ use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
 use crate::app::rules::within_unit;
 use crate::app::turns::TurnKey;
-use crate::app::{Actor, App};
+use crate::app::{Actor, App, nodes};
 
 /// How often a merchant is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
@@ -184,8 +184,22 @@ pub struct MerchantChange {
 
 /// Changes a merchant of any kind. Where it is disabled, pending events of its applications are held; where it is enabled, held ones are
 /// released, unless something else holds them. That is noted here, and done in portions by the dispatcher. Nodes answer with another base rate
-/// within a second.
+/// within a second. That one was disabled is answered when no node accepts its requests any more.
 pub async fn update_merchant(
+    app: &App,
+    merchant_id: &str,
+    change: &MerchantChange,
+    keep: &Keep<'_, MerchantRow>,
+    actor: &Actor,
+) -> Result<MerchantRow, AppError> {
+    let row = change_merchant(app, merchant_id, change, keep, actor).await?;
+    if change.enabled == Some(false) {
+        nodes::until_all_know(app).await;
+    }
+    Ok(row)
+}
+
+async fn change_merchant(
     app: &App,
     merchant_id: &str,
     change: &MerchantChange,

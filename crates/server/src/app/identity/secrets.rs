@@ -12,7 +12,7 @@ use crate::app::error::AppError;
 use crate::app::master_key::MASTER_KEY_ID;
 use crate::app::operators::{Keep, PlainSecret, kept, sha256};
 use crate::app::uses::Usage;
-use crate::app::{Actor, App, uses};
+use crate::app::{Actor, App, nodes, uses};
 use crate::vault::secret_row;
 
 pub use crate::app::callers::LIVE_SECRETS_MAX;
@@ -247,7 +247,7 @@ pub async fn rotate_secret(
     .await
 }
 
-/// Ends a secret at once, whatever it is used for. Answers the row as it becomes.
+/// Ends a secret at once, whatever it is used for. Answers the row as it becomes, when no node accepts it any more.
 pub async fn revoke_secret(
     app: &App,
     client_id: &str,
@@ -255,7 +255,10 @@ pub async fn revoke_secret(
     keep: &Keep<'_, SecretRow>,
     actor: &Actor,
 ) -> Result<SecretRow, AppError> {
-    decide_and_commit(app, client_id, |view, now| revocation(view, now, secret_id, "secret.revoke", keep, actor)).await
+    let decide = |view: &ApplicationView, now| revocation(view, now, secret_id, "secret.revoke", keep, actor);
+    let revoked = decide_and_commit(app, client_id, decide).await?;
+    nodes::until_all_know(app).await;
+    Ok(revoked)
 }
 
 /// Ends a secret at once if nobody uses it any more; refused where somebody may, with the reason.
