@@ -12,8 +12,12 @@ const STOCK_BYTES: usize = 512;
 /// How far the number of an order may be ahead of its making, in ms. Lists by that instant allow for twice as much.
 const ORDER_LEAD_MS_MAX: i64 = 5_000;
 
-/// Lowest bits of a number that say who drew it.
+/// Lowest bits of a number. They are of chance: the lane of an application is made of them.
+const LOW_BITS: u32 = 6;
+const LOW: i64 = (1 << LOW_BITS) - 1;
+/// The bits above say who drew it; above them there is some chance, and then the time.
 const SLOT_BITS: u32 = 7;
+const SLOT_END: u32 = LOW_BITS + SLOT_BITS;
 /// Slots that there are.
 pub const SLOTS: u64 = 1 << SLOT_BITS;
 
@@ -95,11 +99,14 @@ impl Chance {
 
     /// A number of now, or what follows `last` where that is not smaller and not beyond `most`.
     fn following(&self, last: &AtomicI64, now: UnixMillis, most: i64) -> i64 {
-        let slot = self.slot() % SLOTS;
-        let fresh = time_ordered(now, (self.bits64() << SLOT_BITS) | slot);
         #[expect(clippy::cast_possible_wrap, reason = "a few bits")]
-        let slot = slot as i64;
-        let after = |last: i64| (((last >> SLOT_BITS) + 1) << SLOT_BITS) | slot;
+        let slot = (self.slot() % SLOTS) as i64;
+        let in_slot = |number| (count(number) >> LOW_BITS << SLOT_END) | (slot << LOW_BITS) | (number & LOW);
+        let fresh = in_slot(time_ordered(now, self.bits64()));
+        let after = |last| {
+            let next = count(last) + 1;
+            in_slot((next >> LOW_BITS << SLOT_END) | (next & LOW))
+        };
         let next = |last: i64| if (fresh..most).contains(&last) { after(last) } else { fresh };
         let before = last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
         next(before.unwrap_or_else(|last| last))
@@ -126,6 +133,11 @@ impl Chance {
         self.fill(&mut raw);
         hex(&raw)
     }
+}
+
+/// A number without its slot.
+const fn count(number: i64) -> i64 {
+    (number >> SLOT_END << LOW_BITS) | (number & LOW)
 }
 
 /// The bytes that hex digits say; none where they are no pairs of digits.
@@ -163,6 +175,28 @@ mod tests {
             let next = chance.order_number(now);
             assert!(next != after && next < time_ordered(now.plus_ms(10_000), 0), "{ahead_ms}");
         }
+    }
+
+    #[test]
+    fn numbers_of_a_slot_grow_by_one_are_of_all_lanes_and_of_no_other_slot() {
+        let now = UnixMillis(1_800_000_000_000);
+        let drawn = |slot| {
+            let chance = Chance::default();
+            chance.has_slot(slot);
+            (0..500).map(|_| chance.number(now)).collect::<Vec<i64>>()
+        };
+        let all: Vec<Vec<i64>> = (0..SLOTS + 2).map(drawn).collect();
+        for (slot, numbers) in all.iter().enumerate() {
+            assert!(numbers.iter().zip(numbers.iter().skip(1)).all(|(one, next)| count(*one) + 1 == count(*next)));
+            assert!(numbers.is_sorted_by(|one, next| one < next), "{slot}");
+            assert!(
+                numbers.iter().all(|number| (number >> LOW_BITS) % 128 == i64::try_from(slot).expect("small") % 128)
+            );
+            assert_eq!(numbers.iter().map(|number| number & 63).collect::<HashSet<_>>().len(), 64, "{slot}");
+        }
+        let ms = |number: i64| number >> 19;
+        let ahead = all.iter().flatten().map(|number| ms(*number) - ms(time_ordered(now, 0)));
+        assert!(ahead.into_iter().all(|ahead| (0..=1).contains(&ahead)), "numbers follow time");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Numbers of events and orders that no two nodes of a deployment draw in the same millisecond.
 //!
-//! A number is a time and some chance, and its lowest bits are the slot of the process that drew it. A shared store counts the starts of processes in a
+//! A number is a time and some chance, and in its midst the slot of the process that drew it. A shared store counts the starts of processes in a
 //! setting, and a process has the slot of its start; one that has seen half a round of others go by takes a new one. So two have the same
 //! slot only where so many were started within a minute, and then draw the same number only by chance.
 
