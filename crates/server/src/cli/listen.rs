@@ -79,6 +79,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
         Error::Usage(why) => anyhow::Error::from(Usage(format!("--url: {why}"))),
         other => other.into(),
     })?;
+    http::address(&args.url).map_err(|error| error.context("--url"))?;
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
     let cursor = args.cursor.as_deref().map(|file| fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
     let args = &ListenArgs { cursor, ..args.clone() };

@@ -1,6 +1,7 @@
 //! The real binary, called as people and programs call it.
 
 mod absent;
+mod addresses;
 mod commands;
 mod desk;
 mod full;
