@@ -1,5 +1,7 @@
 //! Commands and their exit codes: 0 done, 1 refused with one clear sentence, 2 wrong usage.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -25,6 +27,39 @@ fn the_demo_holds_every_claim_on_postgresql_too() {
     let (place, database) = (Place::fresh(), database());
     let (stdout, _) = place.ends(&["demo", "--once", "--fast", "--database-url", &database.url()], 0);
     assert!(stdout.contains("All 33 claims held"), "{stdout}");
+}
+
+#[test]
+fn a_variable_of_ours_that_is_not_utf_8_is_refused_by_name_and_its_value_is_not_repeated() {
+    let place = Place::fresh();
+    place.init();
+    let latin = OsStr::from_bytes(b"canary\xfc");
+    for words in [&["serve", "--data", "data"][..], &["config"], &["merchant", "list"], &["call", "GET", "/v1/time"]] {
+        for name in [
+            &b"COUNTERSIGN_DATA"[..],
+            b"COUNTERSIGN_DATABASE_URL",
+            b"COUNTERSIGN_OPERATOR_URL",
+            b"COUNTERSIGN_URL",
+            b"COUNTERSIGN_SECRET",
+        ] {
+            let out = place.command(words).env(OsStr::from_bytes(name), latin).output().expect("runs");
+            let name = String::from_utf8_lossy(name);
+            let wanted =
+                format!("countersign: {name} in the environment is not UTF-8: set it again in UTF-8, or unset it\n");
+            assert_eq!(String::from_utf8_lossy(&out.stderr), wanted, "{words:?}");
+            assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0), "{words:?} {name}");
+        }
+    }
+    let named = |name: &[u8], value: &OsStr| {
+        place.command(&["config"]).env(OsStr::from_bytes(name), value).output().expect("runs")
+    };
+    let out = named(b"COUNTERSIGN_L\xf6g", OsStr::new("canary"));
+    assert!(String::from_utf8_lossy(&out.stderr).starts_with("countersign: COUNTERSIGN_L\u{fffd}g in the environment"));
+    assert_eq!(out.status.code(), Some(1));
+    // What is somebody else's is theirs.
+    for (name, value) in [(&b"OTHER"[..], latin), (b"OTH\xf6R", OsStr::new("x")), (b"COUNTERSIGN", latin)] {
+        assert_eq!(named(name, value).status.code(), Some(0), "{name:?}");
+    }
 }
 
 #[test]
