@@ -249,6 +249,12 @@ fn say_bytes(bytes: &[u8]) -> anyhow::Result<bool> {
     }
 }
 
+/// Writes what is shown this once, so that a reader that went away is a failure, too. `lost` says what is made, and what to do where nobody saw it.
+fn say_once(text: &str, lost: impl FnOnce() -> String) -> anyhow::Result<()> {
+    let unread = || std::io::Error::from(ErrorKind::BrokenPipe);
+    say_more(text).and_then(|is_read| is_read.then_some(()).ok_or_else(unread).context(UNWRITTEN)).with_context(lost)
+}
+
 /// A runtime for commands that make a call or two.
 fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -10,6 +10,7 @@ mod lost_answers;
 mod mistakes;
 mod moving;
 mod shared;
+mod shown_once;
 mod sqlite_file;
 mod strangers;
 mod tls;
