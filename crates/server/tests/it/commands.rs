@@ -63,6 +63,23 @@ fn a_variable_of_ours_that_is_not_utf_8_is_refused_by_name_and_its_value_is_not_
 }
 
 #[test]
+fn a_body_of_more_than_16_mib_is_refused_and_never_cut() {
+    let place = Place::fresh();
+    std::fs::File::create(place.path("body")).and_then(|file| file.set_len((16 << 20) + 1)).expect("made");
+    let verify = ["verify", "--timestamp", "1", "--nonce", "callback1", "--signature", "x", "--body"];
+    for words in [&["sign", "--body"][..], &["call", "POST", "/v1/time", "--body"], &verify] {
+        for (file, name) in [("body", "the body body"), ("-", "standard input")] {
+            let mut command = place.command(&[words, &[file]].concat());
+            command.env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "sk_1");
+            let out = command.stdin(std::fs::File::open(place.path("body")).expect("is there")).output().expect("runs");
+            let wanted = format!("countersign: {name} is longer than 16 MiB, which no body is: give the body alone\n");
+            assert_eq!(String::from_utf8_lossy(&out.stderr), wanted, "{words:?}");
+            assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0), "{words:?} {file}");
+        }
+    }
+}
+
+#[test]
 fn init_shows_the_first_token_once_and_is_refused_the_second_time() {
     let place = Place::fresh();
     let said = place.init();
