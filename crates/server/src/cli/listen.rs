@@ -28,6 +28,7 @@ use super::http;
 use super::sign::{self, SignatureForm, header_names};
 use crate::cli::numbers::whole;
 use crate::clock::Clock;
+use crate::visible::for_terminals;
 
 /// Between two questions while nothing happens.
 const QUIET: Duration = Duration::from_secs(1);
@@ -151,7 +152,7 @@ async fn warn_of_a_wait(client: &Client, after: i64) -> anyhow::Result<()> {
 async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
     let body = Courier::body_of(event);
     let mut letter = Letter { event_id: event.event_id.clone(), sequence: None, ..courier.letter(body) };
-    let name = format!("seq {} {} {} {} {}", event.seq, event.event_id, event.biz_type, event.biz_id, event.biz_status);
+    let name = name_of(event);
     let mut waits = Waits::default();
     loop {
         let reaction = courier.bring(&letter).await;
@@ -162,6 +163,12 @@ async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
         sleep(waits.next()).await;
         letter = courier.signed(Letter { attempt: letter.attempt + 1, ..letter });
     }
+}
+
+/// What an event is called on the terminal. Whoever writes events chooses these words.
+fn name_of(event: &Event) -> String {
+    let Event { seq, event_id, biz_type, biz_id, biz_status, .. } = event;
+    for_terminals(&format!("seq {seq} {event_id} {biz_type} {biz_id} {biz_status}"))
 }
 
 /// The next events, as often as it takes to ask. Where some are missing, that is the end: whoever listens must know.
@@ -360,6 +367,21 @@ mod tests {
         // A cursor that is there counts before --after.
         assert_eq!(gone_on(&gap(Some(5)), Some(Path::new("/tmp/seq"))), "remove /tmp/seq and say --after 5");
         assert_eq!(gone_on(&gap(None), None), "say --after with the last seq that is missing");
+    }
+
+    #[test]
+    fn what_an_event_is_called_moves_nothing_on_the_terminal() {
+        let event = Event {
+            seq: 7,
+            event_id: "evt_1".to_owned(),
+            biz_type: "A\u{1b}[2J".to_owned(),
+            biz_id: "B\n2026 seq 8".to_owned(),
+            biz_status: "C\u{202e}D".to_owned(),
+            client_id: String::new(),
+            data: String::new(),
+            created_at: String::new(),
+        };
+        assert_eq!(name_of(&event), "seq 7 evt_1 A\u{fffd}[2J B\u{fffd}2026 seq 8 C\u{fffd}D");
     }
 
     fn refused(code: Code, http_status: u16) -> Error {
