@@ -43,6 +43,8 @@ const WAITS: [Duration; 5] = [
 /// No application has so many events.
 const SEQ_MAX: i64 = 1 << 52;
 const LOCK_MODE: u32 = 0o600;
+/// As many links as the system follows from one name.
+const LINKS_MAX: usize = 40;
 
 /// Flags of `listen`.
 #[derive(Clone, Debug, Args)]
@@ -82,7 +84,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     })?;
     http::address(&args.url).map_err(|error| error.context("--url"))?;
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
-    let cursor = args.cursor.as_deref().map(|file| fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
+    let cursor = args.cursor.as_deref().map(behind_links);
     let args = &ListenArgs { cursor, ..args.clone() };
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
@@ -320,6 +322,23 @@ fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<i64>> {
     }
 }
 
+/// The file itself, by the one name that all its names come to. Also where it is not there yet: a link to it waits for it.
+fn behind_links(name: &Path) -> PathBuf {
+    let folder_of = |file: &Path| file.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let mut file = name.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&file) else {
+            let folder = folder_of(&file);
+            let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+            let whole = fs::canonicalize(folder).ok().zip(file.file_name()).map(|(folder, name)| folder.join(name));
+            return whole.unwrap_or(file);
+        };
+        file = folder_of(&file).join(target);
+    }
+    // Links that lead in a circle: whoever opens it is told.
+    name.to_owned()
+}
+
 /// Takes the cursor for this process, by a lock on a file beside it: the cursor itself is replaced with each event.
 fn locked(cursor: &Path) -> anyhow::Result<File> {
     let mut beside = cursor.as_os_str().to_owned();
@@ -382,6 +401,29 @@ mod tests {
             created_at: String::new(),
         };
         assert_eq!(name_of(&event), "seq 7 evt_1 A\u{fffd}[2J B\u{fffd}2026 seq 8 C\u{fffd}D");
+    }
+
+    #[test]
+    fn all_names_of_a_cursor_come_to_one_whether_it_is_there_yet_or_not() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, path(name)).expect("links");
+        fs::create_dir(path("kept")).expect("is made");
+        link("kept/cursor", "one");
+        link("one", "two");
+        link("kept", "folder");
+        link("circle", "circle");
+        let wanted = fs::canonicalize(path("kept")).expect("is there").join("cursor");
+        for is_there in [false, true] {
+            if is_there {
+                fs::write(path("kept/cursor"), "1").expect("is written");
+            }
+            for name in ["one", "two", "folder/cursor", "kept/../two"] {
+                assert_eq!(behind_links(&path(name)), wanted, "{name} {is_there}");
+            }
+        }
+        assert_eq!(behind_links(&path("circle")), path("circle"));
+        assert_eq!(behind_links(&path("nowhere/cursor")), path("nowhere/cursor"));
     }
 
     fn refused(code: Code, http_status: u16) -> Error {
