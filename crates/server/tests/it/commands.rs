@@ -30,6 +30,28 @@ fn the_demo_holds_every_claim_on_postgresql_too() {
 }
 
 #[test]
+fn the_demo_walks_in_a_folder_that_has_folders_and_leaves_nothing_in_one_that_it_refuses() {
+    let place = Place::fresh();
+    std::fs::create_dir_all(place.path("data/own/deep")).expect("made");
+    let demo = ["demo", "--once", "--fast", "--data", "data"];
+    let (stdout, _) = place.ends(&demo, 0);
+    assert!(stdout.contains("All 33 claims held"), "{stdout}");
+    let log = place.path("data/demo.log");
+    assert!(log.exists());
+    std::fs::remove_file(&log).expect("removed");
+    let names = || {
+        let entries = std::fs::read_dir(place.data()).expect("is read");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("is read").file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let (stdout, stderr) = place.ends(&demo, 1);
+    assert!(stdout.is_empty() && stderr.contains("data is initialised already"), "{stdout}{stderr}");
+    assert_eq!(names(), before);
+}
+
+#[test]
 fn a_variable_of_ours_that_is_not_utf_8_is_refused_by_name_and_its_value_is_not_repeated() {
     let place = Place::fresh();
     place.init();
