@@ -85,6 +85,26 @@ fn a_variable_of_ours_that_is_not_utf_8_is_refused_by_name_and_its_value_is_not_
 }
 
 #[test]
+fn a_line_of_a_log_is_explained_as_a_system_log_has_it_and_from_standard_input() {
+    let place = Place::fresh();
+    let line = r#"{"request_id":"r1","status":401,"code":"400001","error_message":"too bad"}"#;
+    let log = format!("Jan 02 03:04:05 host countersign[17]: started\nJan 02 03:04:06 host countersign[17]: {line}\n");
+    std::fs::write(place.path("log"), log).expect("written");
+    let input = || std::fs::File::open(place.path("log")).expect("is there");
+    for name in ["log", "-"] {
+        let out = place.command(&["explain", "r1", "--log", name]).stdin(input()).output().expect("runs");
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(
+            out.status.success() && said.contains("It was refused with 400001, and told: too bad."),
+            "{name}: {said}"
+        );
+    }
+    let out = place.command(&["explain", "r2", "--log", "-"]).stdin(input()).output().expect("runs");
+    let wanted = "countersign: standard input has no line of the request r2\n";
+    assert_eq!((String::from_utf8_lossy(&out.stderr).as_ref(), out.status.code()), (wanted, Some(1)));
+}
+
+#[test]
 fn a_body_of_more_than_16_mib_is_refused_and_never_cut() {
     let place = Place::fresh();
     std::fs::File::create(place.path("body")).and_then(|file| file.set_len((16 << 20) + 1)).expect("made");
