@@ -12,13 +12,16 @@
 //! Every line is sent until it is known to be done, under an `Idempotency-Key` of its own: where an answer is lost, the same call with the same
 //! key is answered as the first one was, and nothing happens twice.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Method, Response, StatusCode};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::time::sleep;
 
 /// How often a call is made before a person has to look.
@@ -58,6 +61,25 @@ fn environment(name: &str) -> anyhow::Result<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty()).with_context(|| format!("{name} is not set"))
 }
 
+/// An answer, each member as the text that came: a number keeps all its digits.
+type Members = BTreeMap<String, Box<RawValue>>;
+
+fn member<'a>(answer: &'a Members, name: &str) -> &'a str {
+    answer.get(name).map_or("null", |value| value.get())
+}
+
+/// An event. Its data goes on as it was written: numbers that were read as floating point would lose digits.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    #[serde(rename = "client_id")]
+    client_id: &'a str,
+    biz_type: &'a str,
+    biz_id: &'a str,
+    biz_status: &'a str,
+    data: &'a RawValue,
+}
+
 /// What calls the operator API.
 pub(crate) struct BackEnd {
     http: reqwest::Client,
@@ -85,18 +107,17 @@ impl BackEnd {
         let words: Vec<&str> = line.splitn(5, ' ').collect();
         match words.as_slice() {
             ["rate", pair, rate] => {
-                let put = self.call(Method::PUT, &format!("/rates/{pair}"), &json!({"rate": rate}), key).await?;
-                Ok(format!("{pair} is {} since {}", put["rate"], put["updated_at"]))
+                let body = json!({"rate": rate}).to_string();
+                let put = self.call(Method::PUT, &format!("/rates/{pair}"), &body, key).await?;
+                Ok(format!("{pair} is {} since {}", member(&put, "rate"), member(&put, "updated_at")))
             }
             ["converted", order] => self.move_order(order, 3, key).await,
             ["not-converted", order] => self.move_order(order, 6, key).await,
             ["address", client_id, biz_id, status, data] => {
-                let data: Value = serde_json::from_str(data).context("the data of an event is JSON")?;
-                let event = json!({
-                    "client_id": client_id, "bizType": "TRANSFER_ADDRESS", "bizId": biz_id, "bizStatus": status, "data": data
-                });
-                let emitted = self.call(Method::POST, "/events", &event, key).await?;
-                Ok(format!("{biz_id} {status} is event {}", emitted["event_id"]))
+                let data = serde_json::from_str(data).context("the data of an event is JSON")?;
+                let event = Event { client_id, biz_type: "TRANSFER_ADDRESS", biz_id, biz_status: status, data };
+                let emitted = self.call(Method::POST, "/events", &serde_json::to_string(&event)?, key).await?;
+                Ok(format!("{biz_id} {status} is event {}", member(&emitted, "event_id")))
             }
             _ => bail!(
                 "lines are: rate PAIR RATE | converted ORDER | not-converted ORDER | address CLIENT_ID BIZ_ID STATUS JSON"
@@ -105,13 +126,13 @@ impl BackEnd {
     }
 
     async fn move_order(&self, order: &str, status: i64, key: &str) -> anyhow::Result<String> {
-        let moved =
-            self.call(Method::PATCH, &format!("/convert-orders/{order}"), &json!({"status": status}), key).await?;
-        Ok(format!("order {order} has status {}", moved["status"]))
+        let body = json!({"status": status}).to_string();
+        let moved = self.call(Method::PATCH, &format!("/convert-orders/{order}"), &body, key).await?;
+        Ok(format!("order {order} has status {}", member(&moved, "status")))
     }
 
     /// One call, again and again until somebody has answered it.
-    async fn call(&self, method: Method, path: &str, body: &Value, key: &str) -> anyhow::Result<Value> {
+    async fn call(&self, method: Method, path: &str, body: &str, key: &str) -> anyhow::Result<Members> {
         let mut pause = PAUSE;
         let mut last = String::new();
         for _ in 0..TRIES {
@@ -123,8 +144,8 @@ impl BackEnd {
                 }
                 // Our mistake: to repeat it would not help.
                 Ok(answer) => {
-                    let problem: Value = answer.json().await.unwrap_or_default();
-                    bail!("refused with {}: {}", problem["label"], problem["detail"]);
+                    let problem: Members = answer.json().await.unwrap_or_default();
+                    bail!("refused with {}: {}", member(&problem, "label"), member(&problem, "detail"));
                 }
                 // Nobody knows whether it was done. The key makes it safe to ask again.
                 Err(error) => last = error.to_string(),
@@ -135,10 +156,10 @@ impl BackEnd {
         bail!("not answered in {TRIES} tries: {last}")
     }
 
-    async fn once(&self, method: Method, path: &str, body: &Value, key: &str) -> reqwest::Result<Response> {
+    async fn once(&self, method: Method, path: &str, body: &str, key: &str) -> reqwest::Result<Response> {
         let request = self.http.request(method, format!("{}{path}", self.base)).header(AUTHORIZATION, &self.bearer);
         let request = request.header("Idempotency-Key", key).header(CONTENT_TYPE, "application/json");
-        request.body(body.to_string()).send().await
+        request.body(body.to_owned()).send().await
     }
 }
 

@@ -260,11 +260,22 @@ fn defaults() -> Table {
     DEFAULTS.parse().expect("the compiled-in defaults are TOML: a test reads them")
 }
 
-/// The environment of this process.
-pub fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+/// The environment of this process. What is not UTF-8 is left out where it is somebody else's; of ours, another setting would count in its place.
+pub fn environment() -> Result<BTreeMap<String, String>, ConfigRefused> {
+    let mut read = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        match (name.to_str(), value.into_string()) {
+            (Some(name), Ok(value)) => {
+                read.insert(name.to_owned(), value);
+            }
+            (None, _) | (_, Err(_)) if name.as_encoded_bytes().starts_with(b"COUNTERSIGN_") => {
+                let name = name.to_string_lossy();
+                return refused(format!("{name} in the environment is not UTF-8: set it again in UTF-8, or unset it"));
+            }
+            (None, _) | (_, Err(_)) => {}
+        }
+    }
+    Ok(read)
 }
 
 impl Config {

@@ -23,8 +23,9 @@ pub struct Explained {
     pub line: Map<String, Value>,
 }
 
-/// Explains a line of the log; none where it is no line of a request.
+/// Explains a line of the log; none where it is no line of a request. What a system log has put before it counts for nothing.
 pub fn explain(line: &[u8]) -> Option<Explained> {
+    let line = &line[line.iter().position(|byte| *byte == b'{')?..];
     let line: Map<String, Value> = serde_json::from_slice(line).ok()?;
     let request_id = line.get("request_id")?.as_str()?.to_owned();
     line.get("status")?;
@@ -191,6 +192,16 @@ mod tests {
         assert!(limited("over_budget").starts_with("It was not looked at") && limited("over_budget").contains(budget));
         let wrong = limited("wrong_signature");
         assert!(wrong.starts_with("No live secret") && wrong.contains("429") && wrong.contains(budget), "{wrong}");
+    }
+
+    #[test]
+    fn what_a_system_log_puts_before_a_line_counts_for_nothing() {
+        let own = r#"{"request_id":"r1","status":401}"#;
+        for before in ["", "Jan 02 03:04:05 host countersign[17]: ", "countersign-1  | ", "\u{1b}[33m<14>1 - "] {
+            let log = format!("{before}{own}\n");
+            let line = find(log.as_bytes(), "r1").expect("it is read").expect("it is found");
+            assert_eq!(explain(&line).expect("a line of a request").request_id, "r1", "{before}");
+        }
     }
 
     /// A log without end of a line, and how much of it was read at once.

@@ -13,7 +13,7 @@ use hyper::{Method, Uri};
 
 use super::Usage;
 use super::http::pieces::{Pieces, Sent, exchange_in_pieces};
-use super::http::{Answer, Ask, Unreached, demand_nobody, exchange};
+use super::http::{Answer, Ask, Unreached, demand_nobody, demand_port, exchange};
 use crate::app::events::public_id;
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -261,6 +261,7 @@ fn split(url: &str) -> anyhow::Result<(String, String)> {
     if !matches!(scheme, "http" | "https") {
         bail!(Usage(format!("{url:?} must begin with https:// or http://")));
     }
+    demand_port(&uri)?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     Ok((format!("{scheme}://{authority}"), path.to_owned()))
 }

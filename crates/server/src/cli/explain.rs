@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
@@ -18,7 +18,7 @@ use crate::explain;
 pub struct ExplainArgs {
     /// The request's id: the answer's header X-Service-Request-Id
     pub request_id: String,
-    /// A file of the server's log, instead of asking the server; needs no token
+    /// A file of the server's log, instead of asking the server; - is standard input. Needs no token
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// How the operator API is reached.
@@ -31,10 +31,16 @@ pub fn run(args: &ExplainArgs, environment: &BTreeMap<String, String>) -> anyhow
     let id = &args.request_id;
     let call = Call::new(Method::GET, format!("/requests/{}", escaped(id)));
     let body = if let Some(file) = &args.log {
-        let log = File::open(file).and_then(|log| explain::find(BufReader::new(log), id));
-        let line = log.with_context(|| format!("{} cannot be read", file.display()))?;
+        let is_input = file == Path::new("-");
+        let name = if is_input { "standard input".to_owned() } else { file.display().to_string() };
+        let log = if is_input {
+            explain::find(std::io::stdin().lock(), id)
+        } else {
+            File::open(file).and_then(|log| explain::find(BufReader::new(log), id))
+        };
+        let line = log.with_context(|| format!("{name} cannot be read"))?;
         let line = line.and_then(|line| explain::explain(&line));
-        let explained = line.ok_or_else(|| anyhow!("{} has no line of the request {id}", file.display()))?;
+        let explained = line.ok_or_else(|| anyhow!("{name} has no line of the request {id}"))?;
         serde_json::to_string(&explained)?
     } else {
         accepted(&Direct::new(&args.operator, environment)?.send(&call)?)?.to_owned()

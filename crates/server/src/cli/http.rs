@@ -172,7 +172,24 @@ pub fn address(base: &str) -> anyhow::Result<Uri> {
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         bail!(Usage(format!("{base:?} must begin with http:// or https://")));
     }
+    demand_port(&uri)?;
     Ok(uri)
+}
+
+/// Refuses an address in which anything but a port stands behind the host: whoever has the scheme's own port would get what is meant for another.
+pub fn demand_port(uri: &Uri) -> anyhow::Result<()> {
+    let is_port = |digits: &str| {
+        (1..=5).contains(&digits.len())
+            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && digits.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    let host = uri.host().unwrap_or_default();
+    let behind = uri.authority().and_then(|place| place.as_str().strip_prefix(host));
+    ensure!(
+        behind.is_some_and(|behind| behind.is_empty() || behind.strip_prefix(':').is_some_and(is_port)),
+        Usage(format!("behind the host {host} of a URL belongs a colon with a port from 1 to 65535, or nothing"))
+    );
+    Ok(())
 }
 
 /// Refuses a URL in which somebody is named: nothing here sends that, and the URL stands in messages.
@@ -303,6 +320,32 @@ mod tests {
         assert!(refused("http://a b").starts_with("\"http://a b\" is no address such as http://127.0.0.1:8080: "));
         assert_eq!(refused("nonsense"), "\"nonsense\" must begin with http:// or https://");
         assert_eq!(refused("ftp://h"), "\"ftp://h\" must begin with http:// or https://");
+    }
+
+    #[test]
+    fn what_stands_behind_the_host_is_a_port_or_no_address() {
+        for (good, wanted) in [
+            ("http://h", 80),
+            ("https://h/a:b", 443),
+            ("http://h:1", 1),
+            ("http://h:65535", 65535),
+            ("http://h:08081", 8081),
+            ("https://[::1]", 443),
+            ("http://[::1]:8081", 8081),
+        ] {
+            let uri = address(good).expect(good);
+            assert_eq!(place(&uri).2, wanted, "{good}");
+        }
+        for host in ["h", "127.0.0.1", "[::1]"] {
+            for behind in [":", ":0", ":65536", ":99999", ":808081", ":008081", ":+8081", ":-1", ":8o81", ":80:80"] {
+                let error = address(&format!("http://{host}{behind}")).expect_err(behind);
+                assert!(error.is::<Usage>(), "{host}{behind}: {error}");
+            }
+            let wanted =
+                format!("behind the host {host} of a URL belongs a colon with a port from 1 to 65535, or nothing");
+            assert_eq!(address(&format!("http://{host}:99999")).expect_err(host).to_string(), wanted);
+        }
+        assert!(address("http://[::1]8081").is_err(), "a colon is missing");
     }
 
     #[test]

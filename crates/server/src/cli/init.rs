@@ -35,14 +35,14 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
         }
     };
     // Another `init` would find the folder full.
-    let lost = |unwritten: anyhow::Error| {
+    let lost = || {
         let again = run::command("token recover", &config);
-        unwritten.context(format!("the deployment is made, but its operator token is lost: `{again}` makes another"))
+        format!("the deployment is made, but its operator token is lost: `{again}` makes another")
     };
     let data = made.data.display().to_string();
     let token = made.operator_token.expose();
     if args.json {
-        super::say(&format!("{}\n", json!({ "data": data, "operator_token": token }))).map_err(lost)?;
+        super::say_once(&format!("{}\n", json!({ "data": data, "operator_token": token })), lost)?;
         return Ok(ExitCode::SUCCESS);
     }
     let key = match (config.master_key.get(), config.master_key_file.get()) {
@@ -50,7 +50,7 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
         (None, Some(file)) => file.display().to_string(),
         (None, None) => made.data.join("master.key").display().to_string(),
     };
-    super::say(&format!(
+    let text = format!(
         "Made the data folder {data}.\n\n\
          Master key       {key}\n\
          \x20                Keep a copy elsewhere: without it no secret in the database can ever be opened again.\n\
@@ -62,8 +62,8 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
          \x20 countersign institution create --name \"My institution\"\n",
         made.token_ends(),
         run::command("serve", &config)
-    ))
-    .map_err(lost)?;
+    );
+    super::say_once(&text, lost)?;
     Ok(ExitCode::SUCCESS)
 }
 

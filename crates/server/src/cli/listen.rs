@@ -28,6 +28,7 @@ use super::http;
 use super::sign::{self, SignatureForm, header_names};
 use crate::cli::numbers::whole;
 use crate::clock::Clock;
+use crate::visible::for_terminals;
 
 /// Between two questions while nothing happens.
 const QUIET: Duration = Duration::from_secs(1);
@@ -42,6 +43,8 @@ const WAITS: [Duration; 5] = [
 /// No application has so many events.
 const SEQ_MAX: i64 = 1 << 52;
 const LOCK_MODE: u32 = 0o600;
+/// As many links as the system follows from one name.
+const LINKS_MAX: usize = 40;
 
 /// Flags of `listen`.
 #[derive(Clone, Debug, Args)]
@@ -79,8 +82,9 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
         Error::Usage(why) => anyhow::Error::from(Usage(format!("--url: {why}"))),
         other => other.into(),
     })?;
+    http::address(&args.url).map_err(|error| error.context("--url"))?;
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
-    let cursor = args.cursor.as_deref().map(|file| fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
+    let cursor = args.cursor.as_deref().map(behind_links);
     let args = &ListenArgs { cursor, ..args.clone() };
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
@@ -150,7 +154,7 @@ async fn warn_of_a_wait(client: &Client, after: i64) -> anyhow::Result<()> {
 async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
     let body = Courier::body_of(event);
     let mut letter = Letter { event_id: event.event_id.clone(), sequence: None, ..courier.letter(body) };
-    let name = format!("seq {} {} {} {} {}", event.seq, event.event_id, event.biz_type, event.biz_id, event.biz_status);
+    let name = name_of(event);
     let mut waits = Waits::default();
     loop {
         let reaction = courier.bring(&letter).await;
@@ -161,6 +165,12 @@ async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
         sleep(waits.next()).await;
         letter = courier.signed(Letter { attempt: letter.attempt + 1, ..letter });
     }
+}
+
+/// What an event is called on the terminal. Whoever writes events chooses these words.
+fn name_of(event: &Event) -> String {
+    let Event { seq, event_id, biz_type, biz_id, biz_status, .. } = event;
+    for_terminals(&format!("seq {seq} {event_id} {biz_type} {biz_id} {biz_status}"))
 }
 
 /// The next events, as often as it takes to ask. Where some are missing, that is the end: whoever listens must know.
@@ -312,6 +322,23 @@ fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<i64>> {
     }
 }
 
+/// The file itself, by the one name that all its names come to. Also where it is not there yet: a link to it waits for it.
+fn behind_links(name: &Path) -> PathBuf {
+    let folder_of = |file: &Path| file.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let mut file = name.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&file) else {
+            let folder = folder_of(&file);
+            let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+            let whole = fs::canonicalize(folder).ok().zip(file.file_name()).map(|(folder, name)| folder.join(name));
+            return whole.unwrap_or(file);
+        };
+        file = folder_of(&file).join(target);
+    }
+    // Links that lead in a circle: whoever opens it is told.
+    name.to_owned()
+}
+
 /// Takes the cursor for this process, by a lock on a file beside it: the cursor itself is replaced with each event.
 fn locked(cursor: &Path) -> anyhow::Result<File> {
     let mut beside = cursor.as_os_str().to_owned();
@@ -359,6 +386,44 @@ mod tests {
         // A cursor that is there counts before --after.
         assert_eq!(gone_on(&gap(Some(5)), Some(Path::new("/tmp/seq"))), "remove /tmp/seq and say --after 5");
         assert_eq!(gone_on(&gap(None), None), "say --after with the last seq that is missing");
+    }
+
+    #[test]
+    fn what_an_event_is_called_moves_nothing_on_the_terminal() {
+        let event = Event {
+            seq: 7,
+            event_id: "evt_1".to_owned(),
+            biz_type: "A\u{1b}[2J".to_owned(),
+            biz_id: "B\n2026 seq 8".to_owned(),
+            biz_status: "C\u{202e}D".to_owned(),
+            client_id: String::new(),
+            data: String::new(),
+            created_at: String::new(),
+        };
+        assert_eq!(name_of(&event), "seq 7 evt_1 A\u{fffd}[2J B\u{fffd}2026 seq 8 C\u{fffd}D");
+    }
+
+    #[test]
+    fn all_names_of_a_cursor_come_to_one_whether_it_is_there_yet_or_not() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, path(name)).expect("links");
+        fs::create_dir(path("kept")).expect("is made");
+        link("kept/cursor", "one");
+        link("one", "two");
+        link("kept", "folder");
+        link("circle", "circle");
+        let wanted = fs::canonicalize(path("kept")).expect("is there").join("cursor");
+        for is_there in [false, true] {
+            if is_there {
+                fs::write(path("kept/cursor"), "1").expect("is written");
+            }
+            for name in ["one", "two", "folder/cursor", "kept/../two"] {
+                assert_eq!(behind_links(&path(name)), wanted, "{name} {is_there}");
+            }
+        }
+        assert_eq!(behind_links(&path("circle")), path("circle"));
+        assert_eq!(behind_links(&path("nowhere/cursor")), path("nowhere/cursor"));
     }
 
     fn refused(code: Code, http_status: u16) -> Error {

@@ -142,11 +142,15 @@ struct Usage(String);
 
 /// Reads the process's arguments, does what they say, and gives the exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return told(&error),
+    let environment = crate::config::environment().map_err(anyhow::Error::from);
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => close_memory(&cli.command).and_then(|()| run(cli.command, &environment?)),
+        Err(error) => match environment {
+            // clap reads some of the variables itself, and does not say which one it cannot read.
+            Err(refused) if error.kind() == clap::error::ErrorKind::InvalidUtf8 => Err(refused),
+            Ok(_) | Err(_) => return told(&error),
+        },
     };
-    let outcome = close_memory(&cli.command).and_then(|()| run(cli.command, &crate::config::environment()));
     match outcome {
         Ok(code) => code,
         Err(error) => {
@@ -243,6 +247,12 @@ fn say_bytes(bytes: &[u8]) -> anyhow::Result<bool> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error).context(UNWRITTEN),
     }
+}
+
+/// Writes what is shown this once, so that a reader that went away is a failure, too. `lost` says what is made, and what to do where nobody saw it.
+fn say_once(text: &str, lost: impl FnOnce() -> String) -> anyhow::Result<()> {
+    let unread = || std::io::Error::from(ErrorKind::BrokenPipe);
+    say_more(text).and_then(|is_read| is_read.then_some(()).ok_or_else(unread).context(UNWRITTEN)).with_context(lost)
 }
 
 /// A runtime for commands that make a call or two.

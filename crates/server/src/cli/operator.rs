@@ -173,6 +173,11 @@ pub trait IntoCall {
         None
     }
 
+    /// Of an answer that shows something this once: what is made, and what to do where nobody saw it.
+    fn shown_once(&self, _answer: &str) -> Option<String> {
+        None
+    }
+
     /// Whether what was wanted came of a call that was accepted; else why not. It is shown first in any case.
     fn judge(&self, _answer: &str) -> anyhow::Result<()> {
         Ok(())
@@ -190,7 +195,11 @@ impl<C: Subcommand + IntoCall> Group<C> {
         }
         let answer = direct.send(&call)?;
         let body = accepted(&answer).map_err(|said| call.unsure(&answer, said))?;
-        super::say(&if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) })?;
+        let text = if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) };
+        match self.command.shown_once(body) {
+            Some(lost) => super::say_once(&text, || lost)?,
+            None => super::say(&text)?,
+        }
         self.command.judge(body)?;
         Ok(ExitCode::SUCCESS)
     }

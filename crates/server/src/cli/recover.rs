@@ -23,15 +23,22 @@ fn recover(args: &RecoverArgs, json: bool, environment: &BTreeMap<String, String
     let config = args.data.load(environment)?;
     let made = super::small_runtime()?.block_on(run::recover(&config, args.life_days))?;
     let (id, token) = (&made.token_id, made.operator_token.expose());
+    let lost = || {
+        let again = run::command("token recover", &config);
+        format!(
+            "the token {id} is made, but it is lost: `{again}` makes another; end this one with `countersign token revoke {id}`"
+        )
+    };
     if json {
-        super::say(&format!("{}\n", json!({ "token_id": id, "operator_token": token })))?;
+        super::say_once(&format!("{}\n", json!({ "token_id": id, "operator_token": token })), lost)?;
         return Ok(ExitCode::SUCCESS);
     }
-    super::say(&format!(
+    let text = format!(
         "Operator token   {token}\n\
          \x20                Shown this once. Id: {id}; role: security; ends {}.\n\n\
          Revoke what was lost: `countersign token list`, then `countersign token revoke TOKEN_ID`.\n",
         made.ends()
-    ))?;
+    );
+    super::say_once(&text, lost)?;
     Ok(ExitCode::SUCCESS)
 }

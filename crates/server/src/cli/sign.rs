@@ -118,15 +118,16 @@ pub fn secret(environment: &BTreeMap<String, String>) -> anyhow::Result<&str> {
 /// The bytes of a body; none without a file.
 pub fn body_of(file: Option<&Path>) -> anyhow::Result<Vec<u8>> {
     let Some(file) = file else { return Ok(Vec::new()) };
-    let mut bytes = Vec::new();
-    if file == Path::new("-") {
-        std::io::stdin().take(BODY_BYTES_MAX).read_to_end(&mut bytes).context("standard input cannot be read")?;
+    let (is_input, mut bytes) = (file == Path::new("-"), Vec::new());
+    let name = if is_input { "standard input".to_owned() } else { format!("the body {}", file.display()) };
+    // One byte more than may be: a body that was cut would be another one.
+    let read = if is_input {
+        std::io::stdin().take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes)
     } else {
-        let open = std::fs::File::open(file).with_context(|| format!("the body {} cannot be read", file.display()))?;
-        open.take(BODY_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .with_context(|| format!("the body {} cannot be read", file.display()))?;
-    }
+        std::fs::File::open(file).and_then(|open| open.take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes))
+    };
+    let length = read.with_context(|| format!("{name} cannot be read"))?;
+    ensure!(length as u64 <= BODY_BYTES_MAX, "{name} is longer than 16 MiB, which no body is: give the body alone");
     Ok(bytes)
 }
 
@@ -307,6 +308,20 @@ mod tests {
             assert!(refused.starts_with("COUNTERSIGN_SECRET begins with a byte order mark (U+FEFF)"), "{refused}");
             assert!(!refused.contains("canary"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_body_that_is_too_long_is_refused_and_never_cut() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let path = folder.path().join("body");
+        let of_length = |length| {
+            std::fs::File::create(&path).and_then(|file| file.set_len(length)).expect("it can be made");
+            body_of(Some(&path)).map(|bytes| bytes.len() as u64).map_err(|error| error.to_string())
+        };
+        assert_eq!(of_length(BODY_BYTES_MAX), Ok(BODY_BYTES_MAX));
+        let wanted =
+            format!("the body {} is longer than 16 MiB, which no body is: give the body alone", path.display());
+        assert_eq!(of_length(BODY_BYTES_MAX + 1), Err(wanted));
     }
 
     #[test]

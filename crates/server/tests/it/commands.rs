@@ -1,5 +1,7 @@
 //! Commands and their exit codes: 0 done, 1 refused with one clear sentence, 2 wrong usage.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -25,6 +27,98 @@ fn the_demo_holds_every_claim_on_postgresql_too() {
     let (place, database) = (Place::fresh(), database());
     let (stdout, _) = place.ends(&["demo", "--once", "--fast", "--database-url", &database.url()], 0);
     assert!(stdout.contains("All 33 claims held"), "{stdout}");
+}
+
+#[test]
+fn the_demo_walks_in_a_folder_that_has_folders_and_leaves_nothing_in_one_that_it_refuses() {
+    let place = Place::fresh();
+    std::fs::create_dir_all(place.path("data/own/deep")).expect("made");
+    let demo = ["demo", "--once", "--fast", "--data", "data"];
+    let (stdout, _) = place.ends(&demo, 0);
+    assert!(stdout.contains("All 33 claims held"), "{stdout}");
+    let log = place.path("data/demo.log");
+    assert!(log.exists());
+    std::fs::remove_file(&log).expect("removed");
+    let names = || {
+        let entries = std::fs::read_dir(place.data()).expect("is read");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("is read").file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let (stdout, stderr) = place.ends(&demo, 1);
+    assert!(stdout.is_empty() && stderr.contains("data is initialised already"), "{stdout}{stderr}");
+    assert_eq!(names(), before);
+}
+
+#[test]
+fn a_variable_of_ours_that_is_not_utf_8_is_refused_by_name_and_its_value_is_not_repeated() {
+    let place = Place::fresh();
+    place.init();
+    let latin = OsStr::from_bytes(b"canary\xfc");
+    for words in [&["serve", "--data", "data"][..], &["config"], &["merchant", "list"], &["call", "GET", "/v1/time"]] {
+        for name in [
+            &b"COUNTERSIGN_DATA"[..],
+            b"COUNTERSIGN_DATABASE_URL",
+            b"COUNTERSIGN_OPERATOR_URL",
+            b"COUNTERSIGN_URL",
+            b"COUNTERSIGN_SECRET",
+        ] {
+            let out = place.command(words).env(OsStr::from_bytes(name), latin).output().expect("runs");
+            let name = String::from_utf8_lossy(name);
+            let wanted =
+                format!("countersign: {name} in the environment is not UTF-8: set it again in UTF-8, or unset it\n");
+            assert_eq!(String::from_utf8_lossy(&out.stderr), wanted, "{words:?}");
+            assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0), "{words:?} {name}");
+        }
+    }
+    let named = |name: &[u8], value: &OsStr| {
+        place.command(&["config"]).env(OsStr::from_bytes(name), value).output().expect("runs")
+    };
+    let out = named(b"COUNTERSIGN_L\xf6g", OsStr::new("canary"));
+    assert!(String::from_utf8_lossy(&out.stderr).starts_with("countersign: COUNTERSIGN_L\u{fffd}g in the environment"));
+    assert_eq!(out.status.code(), Some(1));
+    // What is somebody else's is theirs.
+    for (name, value) in [(&b"OTHER"[..], latin), (b"OTH\xf6R", OsStr::new("x")), (b"COUNTERSIGN", latin)] {
+        assert_eq!(named(name, value).status.code(), Some(0), "{name:?}");
+    }
+}
+
+#[test]
+fn a_line_of_a_log_is_explained_as_a_system_log_has_it_and_from_standard_input() {
+    let place = Place::fresh();
+    let line = r#"{"request_id":"r1","status":401,"code":"400001","error_message":"too bad"}"#;
+    let log = format!("Jan 02 03:04:05 host countersign[17]: started\nJan 02 03:04:06 host countersign[17]: {line}\n");
+    std::fs::write(place.path("log"), log).expect("written");
+    let input = || std::fs::File::open(place.path("log")).expect("is there");
+    for name in ["log", "-"] {
+        let out = place.command(&["explain", "r1", "--log", name]).stdin(input()).output().expect("runs");
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(
+            out.status.success() && said.contains("It was refused with 400001, and told: too bad."),
+            "{name}: {said}"
+        );
+    }
+    let out = place.command(&["explain", "r2", "--log", "-"]).stdin(input()).output().expect("runs");
+    let wanted = "countersign: standard input has no line of the request r2\n";
+    assert_eq!((String::from_utf8_lossy(&out.stderr).as_ref(), out.status.code()), (wanted, Some(1)));
+}
+
+#[test]
+fn a_body_of_more_than_16_mib_is_refused_and_never_cut() {
+    let place = Place::fresh();
+    std::fs::File::create(place.path("body")).and_then(|file| file.set_len((16 << 20) + 1)).expect("made");
+    let verify = ["verify", "--timestamp", "1", "--nonce", "callback1", "--signature", "x", "--body"];
+    for words in [&["sign", "--body"][..], &["call", "POST", "/v1/time", "--body"], &verify] {
+        for (file, name) in [("body", "the body body"), ("-", "standard input")] {
+            let mut command = place.command(&[words, &[file]].concat());
+            command.env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "sk_1");
+            let out = command.stdin(std::fs::File::open(place.path("body")).expect("is there")).output().expect("runs");
+            let wanted = format!("countersign: {name} is longer than 16 MiB, which no body is: give the body alone\n");
+            assert_eq!(String::from_utf8_lossy(&out.stderr), wanted, "{words:?}");
+            assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0), "{words:?} {file}");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The real binary, called as people and programs call it.
 
 mod absent;
+mod addresses;
 mod commands;
 mod desk;
 mod full;
@@ -9,6 +10,7 @@ mod lost_answers;
 mod mistakes;
 mod moving;
 mod shared;
+mod shown_once;
 mod sqlite_file;
 mod strangers;
 mod tls;

@@ -49,6 +49,9 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, is_lost: bool) {
     }
 }
 
+/// More digits than floating point keeps.
+const LONG: &str = "0.123456789012345678";
+
 async fn shown(world: &World, path: &str) -> Value {
     world.access.call("GET", &format!("/operator/v1{path}"), None).await.expect("an answer").json()
 }
@@ -79,12 +82,19 @@ async fn the_example_of_a_back_end_does_everything_once_though_answers_are_lost(
         let shown = shown(&world, &format!("/convert-orders/{order}")).await;
         assert_eq!((&shown["status"], shown["moves"].as_array().map(Vec::len)), (&json!(status), Some(2)), "{shown}");
     }
-    let address =
-        format!("address {} T-1 TRANSFERRED_ADDRESS_DELAY {{\"merchantTradeNo\": \"T-1\"}}", signer.client_id);
+    let address = format!(
+        "address {} T-1 TRANSFERRED_ADDRESS_DELAY {{\"merchantTradeNo\": \"T-1\", \"amount\": {LONG}}}",
+        signer.client_id
+    );
     play(&address, "k4").await;
     let events = shown(&world, "/events").await;
     assert_eq!(events["items"].as_array().map(Vec::len), Some(1), "emitted once: {events}");
     assert_eq!(events["items"][0]["bizType"], "TRANSFER_ADDRESS");
+    let event = events["items"][0]["event_id"].as_str().expect("an id");
+    let event = world.access.call("GET", &format!("/operator/v1/events/{event}"), None).await.expect("an answer");
+    assert!(String::from_utf8_lossy(&event.body).contains(LONG), "every digit of the data goes on");
+    let said = play(&format!("rate GT_BTC {LONG}"), "k7").await;
+    assert!(said.contains(&format!(" is {LONG} since ")), "{said}");
 
     // What is refused is not tried again and again.
     let again = back_end.play(&format!("converted {}", orders[1]), "k5").await.expect_err("it is final");

@@ -14,7 +14,7 @@ use clap::builder::NonEmptyStringValueParser;
 use crate::chance::Chance;
 use crate::config::{Config, Flag};
 use crate::log::{self, LogSink};
-use crate::run;
+use crate::run::{self, Initialised};
 
 mod afterwards;
 mod callbacks;
@@ -81,18 +81,19 @@ impl Drop for Folder {
 pub fn run(args: &DemoArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let folder = Folder::of(args);
     let config = settings(&folder.path, args)?;
+    let runtime = run::threads::runtime(config.worker_threads)?;
+    // Before there is a log: in a folder that is refused nothing is left.
+    let made = runtime.block_on(run::initialise(&config))?;
     let (sink, _guard) = LogSink::start(log_target(&folder.path)?).context("the log cannot be started")?;
     log::install(&sink, &config.log_level);
-    let runtime = run::threads::runtime(config.worker_threads)?;
     let mut screen = Screen::stdout(environment);
-    let held = runtime.block_on(perform(args, &folder, config, sink, &mut screen))?;
+    let held = runtime.block_on(perform(args, &folder, made, config, sink, &mut screen))?;
     ensure!(held, "not every claim of the demo held");
     Ok(ExitCode::SUCCESS)
 }
 
 /// The log goes into the data folder, so that the page stays readable.
 fn log_target(folder: &Path) -> anyhow::Result<std::fs::File> {
-    crate::datadir::DataDir::create(folder)?;
     let path = folder.join("demo.log");
     std::fs::OpenOptions::new()
         .create(true)
@@ -120,11 +121,11 @@ fn settings(folder: &Path, args: &DemoArgs) -> anyhow::Result<Config> {
 async fn perform(
     args: &DemoArgs,
     folder: &Folder,
+    made: Initialised,
     config: Config,
     log: LogSink,
     screen: &mut Screen,
 ) -> anyhow::Result<bool> {
-    let made = run::initialise(&config).await?;
     let mut server = Server::start(config, log).await?;
     let receiver = Receiver::start().await?;
     let mut stage = Stage {

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
+use serde::Deserialize;
 
 use crate::cli::DataArgs;
 use crate::cli::numbers::{life_days, whole};
@@ -148,6 +149,25 @@ impl IntoCall for Secret {
             ),
         })
     }
+
+    fn shown_once(&self, answer: &str) -> Option<String> {
+        // The answer to a repeat has null in the place of the secret.
+        #[derive(Deserialize)]
+        struct New {
+            secret_id: String,
+            #[serde(rename = "payment_api_secret")]
+            _secret: String,
+        }
+        match self {
+            Self::Rotate { client_id, .. } => {
+                let New { secret_id, .. } = serde_json::from_str(answer).ok()?;
+                Some(format!(
+                    "the secret {secret_id} of {client_id} is made, but it is lost: end it with `countersign secret revoke {client_id} {secret_id}`, and rotate again"
+                ))
+            }
+            Self::List { .. } | Self::Retire { .. } | Self::Revoke { .. } | Self::UseForCallbacks { .. } => None,
+        }
+    }
 }
 
 impl IntoCall for Token {
@@ -162,5 +182,18 @@ impl IntoCall for Token {
             Self::Recover(_) => anyhow::bail!("a token is recovered at the machine, not by a call"),
             Self::Revoke { token_id } => Call::new(Method::DELETE, format!("/tokens/{}", escaped(token_id))),
         })
+    }
+
+    fn shown_once(&self, answer: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        struct New {
+            token_id: String,
+            #[serde(rename = "token")]
+            _token: String,
+        }
+        let New { token_id, .. } = serde_json::from_str(answer).ok()?;
+        Some(format!(
+            "the token {token_id} is made, but it is lost: end it with `countersign token revoke {token_id}`, and create another"
+        ))
     }
 }

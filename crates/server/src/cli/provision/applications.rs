@@ -231,6 +231,20 @@ impl IntoCall for Application {
         })
     }
 
+    fn shown_once(&self, answer: &str) -> Option<String> {
+        // The answer to a repeat has null in the place of the secret.
+        #[derive(Deserialize)]
+        struct New {
+            client_id: String,
+            #[serde(rename = "payment_api_secret")]
+            _secret: String,
+        }
+        let New { client_id, .. } = serde_json::from_str(answer).ok()?;
+        Some(format!(
+            "the application {client_id} is made, but its secret is lost: `countersign secret rotate {client_id} --overlap-s 0` makes another"
+        ))
+    }
+
     fn judge(&self, answer: &str) -> anyhow::Result<()> {
         match self {
             Self::TestCallback { client_id } => delivered(client_id, answer),

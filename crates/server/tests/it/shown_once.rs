@@ -1,0 +1,130 @@
+//! What is shown this once and could not be: a failure that says what was made, and how to have another.
+
+use std::fs::OpenOptions;
+use std::process::{Command, Stdio};
+
+use super::Place;
+use super::desk::{Desk, told};
+
+/// Ways for an answer to be lost: nobody reads it, or the disk is full.
+#[derive(Clone, Copy, Debug)]
+enum Lost {
+    Unread,
+    Full,
+}
+
+const ALL: [Lost; 2] = [Lost::Unread, Lost::Full];
+
+fn stdout_of(lost: Lost) -> Stdio {
+    match lost {
+        Lost::Unread => {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            writer.into()
+        }
+        Lost::Full => OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it").into(),
+    }
+}
+
+/// The sentence, which names its cause.
+fn refused(mut command: Command, lost: Lost) -> String {
+    let (_, stderr, code) = told(&command.stdout(stdout_of(lost)).output().expect("runs"));
+    assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{lost:?} {command:?}: {stderr}");
+    let cause = match lost {
+        Lost::Unread => "what was to be printed could not be written: broken pipe",
+        Lost::Full => "what was to be printed could not be written: No space left on device",
+    };
+    assert!(stderr.contains(cause), "{lost:?} {command:?}: {stderr}");
+    assert!(!["sk_", "cso_"].iter().any(|secret| stderr.contains(secret)), "{stderr}");
+    stderr
+}
+
+/// The commands in the sentence, each without the program's name.
+fn named(sentence: &str) -> Vec<String> {
+    let quoted = sentence.split('`').skip(1).step_by(2);
+    quoted.map(|command| command.strip_prefix("countersign ").expect("a command").to_owned()).collect()
+}
+
+#[test]
+fn an_application_whose_secret_nobody_saw_is_named_and_gets_another() {
+    let desk = Desk::open();
+    desk.made("merchant create --name m --merchant-id m");
+    for lost in ALL {
+        for json in ["", " --json"] {
+            let said = refused(desk.command(&format!("application create m --name till{json}")), lost);
+            let id = desk.made("application list")["items"].as_array().and_then(|all| all.last()).expect("one").clone();
+            let id = id["client_id"].as_str().expect("a text");
+            let wanted = format!(
+                "countersign: the application {id} is made, but its secret is lost: `countersign secret rotate {id} --overlap-s 0` makes another: "
+            );
+            assert!(said.starts_with(&wanted), "{said}");
+            let made = desk.made(&named(&said)[0]);
+            assert!(made["payment_api_secret"].is_string(), "{made}");
+        }
+    }
+}
+
+#[test]
+fn a_secret_that_nobody_saw_is_named_and_ended_and_another_is_made() {
+    let desk = Desk::open();
+    desk.made("merchant create --name m --merchant-id m");
+    let id = desk.made("application create m --name till")["client_id"].as_str().expect("a text").to_owned();
+    let rotate = format!("secret rotate {id}");
+    for lost in ALL {
+        let said = refused(desk.command(&rotate), lost);
+        let revoke = named(&said).remove(0);
+        let secret = revoke.rsplit(' ').next().expect("an id");
+        let wanted = format!(
+            "countersign: the secret {secret} of {id} is made, but it is lost: end it with `countersign secret revoke {id} {secret}`, and rotate again: "
+        );
+        assert!(said.starts_with(&wanted), "{said}");
+        assert_eq!(desk.made(&revoke)["secret_id"], secret);
+        assert!(desk.made(&format!("{rotate} --overlap-s 0"))["payment_api_secret"].is_string());
+    }
+    // A list shows nothing that is lost.
+    let listed = desk.command(&format!("secret list {id}")).stdout(stdout_of(Lost::Unread)).output().expect("runs");
+    assert_eq!(told(&listed), (String::new(), String::new(), Some(0)));
+    // The answer to a repeat has no secret.
+    let keyed = format!("{rotate} --idempotency-key k");
+    let said = refused(desk.command(&keyed), Lost::Unread);
+    desk.made(&named(&said)[0]);
+    let again = desk.command(&keyed).stdout(stdout_of(Lost::Unread)).output().expect("runs");
+    assert_eq!(told(&again), (String::new(), String::new(), Some(0)));
+}
+
+#[test]
+fn a_token_that_nobody_saw_is_named_and_ended() {
+    let desk = Desk::open();
+    for lost in ALL {
+        let said = refused(desk.command("token create --name t --role viewer"), lost);
+        let revoke = named(&said).remove(0);
+        let token = revoke.rsplit(' ').next().expect("an id");
+        let wanted = format!(
+            "countersign: the token {token} is made, but it is lost: end it with `countersign token revoke {token}`, and create another: "
+        );
+        assert!(said.starts_with(&wanted), "{said}");
+        assert_eq!(desk.made(&revoke)["token_id"], token);
+        assert_eq!(desk.made(&format!("token show {token}"))["name"], "t");
+    }
+}
+
+#[test]
+fn a_token_of_the_machine_that_nobody_saw_is_made_again() {
+    for lost in ALL {
+        let place = Place::fresh();
+        let said = refused(place.command(&["init", "--data", "data"]), lost);
+        let wanted = "countersign: the deployment is made, but its operator token is lost: `countersign token recover";
+        assert!(said.starts_with(wanted), "{said}");
+        let recover = named(&said).remove(0);
+        let words: Vec<_> = recover.split(' ').collect();
+        for json in [&[][..], &["--json"][..]] {
+            let said = refused(place.command(&[&words, json].concat()), lost);
+            assert_eq!(named(&said)[0], recover, "{said}");
+            assert!(
+                named(&said)[1].starts_with("token revoke ") && said.contains(" is made, but it is lost"),
+                "{said}"
+            );
+        }
+        assert!(place.ends(&words, 0).0.starts_with("Operator token "));
+    }
+}
