@@ -32,6 +32,7 @@ mod intake;
 mod panics;
 mod signed;
 mod source;
+mod timestamps;
 
 mod convert;
 mod convert_currency;
