@@ -178,6 +178,21 @@ async fn the_durable_mark_is_never_below_what_was_given_out() {
 }
 
 #[tokio::test]
+async fn a_nonce_stamped_ahead_keeps_no_other_from_deletion() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    commit(&store, vec![claim("ahead", 604_800_000)]).await;
+    for n in 0..30 {
+        commit(&store, vec![claim(&format!("w{n}"), n)]).await;
+    }
+    store.purge_nonces(at(19)).await.expect("purges");
+    let conn = Connection::open(path(dir.path())).expect("opens");
+    let left: i64 = conn.query_row("SELECT count(*) FROM nonce", [], |row| row.get(0)).expect("reads");
+    assert_eq!(left, 11);
+    assert_eq!(reserve(&store, "ahead", 604_800_000).await, Claimed::Used);
+}
+
+#[tokio::test]
 async fn the_purge_horizon_is_durable_and_frees_rows_and_files() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = open(dir.path());
