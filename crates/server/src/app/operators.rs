@@ -270,9 +270,9 @@ pub async fn recall(app: &App, call: &Keyed) -> Result<Option<IdempotencyRow>, A
     if row.body_digest == call.body_digest { Ok(Some(row)) } else { Err(AppError::IdempotencyKeyReused) }
 }
 
-/// Forgets answers whose life is over, portion by portion; called by housekeeping. What is left then the next call finds.
-pub async fn forget_answers(app: &App) -> Result<(), AppError> {
-    let kept_before = UnixMillis(app.clock.now().0.saturating_sub(life_ms(app)));
+/// Forgets answers whose life was over at `now`, portion by portion; called by housekeeping. What is left then the next call finds.
+pub async fn forget_answers(app: &App, now: UnixMillis) -> Result<(), AppError> {
+    let kept_before = UnixMillis(now.0.saturating_sub(life_ms(app)));
     for _ in 0..ANSWER_PORTIONS_MAX {
         let done = app.store.commit(Batch(vec![Write::ForgetAnswers { kept_before }])).await?;
         if done.answers_forgotten < ANSWERS_FORGOTTEN_MAX {
@@ -378,7 +378,7 @@ mod tests {
         let old = (0..count).map(|n| kept(n, now.plus_ms(-DAY_MS - 1)));
         let writes = old.chain([kept(count, now.plus_ms(-DAY_MS))]).collect();
         app.store.commit(Batch(writes)).await.expect("are kept");
-        forget_answers(&app).await.expect("forgets");
+        forget_answers(&app, now).await.expect("forgets");
         let last = app.store.commit(Batch(vec![Write::ForgetAnswers { kept_before: now }])).await.expect("answers");
         assert_eq!(last.answers_forgotten, 1, "the one whose life ends now was there");
     }
