@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
@@ -28,7 +28,9 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, evidence, number_slots, rates, restored, retention};
+use crate::app::{
+    App, Policy, audit_chain, delivery, evidence, number_slots, rates, restored, retention, settled_time,
+};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -281,6 +283,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
     Ok(App {
         callers: Callers::new(&chance, &vault, store.is_shared()),
         store,
+        settled: settled_time::SettledTime::new(Instant::now(), clock.now()),
         clock,
         chance,
         vault,

@@ -388,6 +388,8 @@ impl Eq for TimeSource {}
 pub struct Committed {
     /// For each `EnqueueEvent`: its `(seq, sequence)`.
     pub events: Vec<EventNumbers>,
+    /// How many answers its [`Write::ForgetAnswers`] forgot: fewer than [`ANSWERS_FORGOTTEN_MAX`] where none is left that is so old.
+    pub answers_forgotten: usize,
 }
 
 /// Numbers that only the store can give to an event.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use countersign::app::audit_chain::Walks;
@@ -9,6 +10,7 @@ use countersign::app::bell::Bell;
 use countersign::app::callers::Callers;
 use countersign::app::evidence;
 use countersign::app::hints::Hints;
+use countersign::app::settled_time::SettledTime;
 use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
 use countersign::app::uses::Uses;
@@ -106,6 +108,7 @@ fn in_memory(clock: Clock) -> Result<App> {
     let (chance, vault) = (Chance::default(), Vault::new(&Zeroizing::new([7; 32])));
     Ok(App {
         store: AnyStore::Model(ModelStore::new()),
+        settled: SettledTime::new(Instant::now(), clock.now()),
         clock,
         callers: Callers::new(&chance, &vault, false),
         chance,

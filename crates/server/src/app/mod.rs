@@ -46,6 +46,7 @@ pub mod retention;
 pub mod rules;
 pub mod sealed;
 pub mod settings;
+pub mod settled_time;
 pub mod statements;
 pub mod trouble;
 pub mod turns;
@@ -82,6 +83,8 @@ pub struct App {
     pub store: AnyStore,
     /// Where the time comes from.
     pub clock: Clock,
+    /// By what time things are forgotten for good.
+    pub settled: settled_time::SettledTime,
     /// Where chance comes from.
     pub chance: Chance,
     /// What opens secrets.

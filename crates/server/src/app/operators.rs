@@ -1,14 +1,16 @@
 //! Operators: bearer tokens, their roles, and answers kept for idempotency keys.
 
 use std::fmt;
+use std::time::Duration;
 
 use aws_lc_rs::digest;
 use countersign_domain::ids::{SortedId, prefix};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store;
-use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Conflict, Key, Write};
 use countersign_store::contract::{CommitError, Cursor, IdempotencyRow, NewAnswer, Role, TokenRow};
 use serde_json::json;
+use tokio::time::sleep;
 use zeroize::Zeroizing;
 
 use super::error::AppError;
@@ -19,6 +21,10 @@ use crate::chance::Chance;
 const TOKEN_PREFIX: &str = "cso_";
 /// Bytes of chance in a token.
 const TOKEN_BYTES: usize = 32;
+/// Portions of answers that are forgotten at once: half a million answers, so that nonces do not wait long for their turn.
+const ANSWER_PORTIONS_MAX: u32 = 100;
+/// Between two portions, so that other writers get their turn.
+const ANSWER_PORTIONS_PAUSE: Duration = Duration::from_millis(20);
 
 /// A secret in the clear, on its way to its owner. Shown once, wiped afterwards, blind in `Debug`.
 pub struct PlainSecret(Zeroizing<String>);
@@ -264,10 +270,16 @@ pub async fn recall(app: &App, call: &Keyed) -> Result<Option<IdempotencyRow>, A
     if row.body_digest == call.body_digest { Ok(Some(row)) } else { Err(AppError::IdempotencyKeyReused) }
 }
 
-/// Forgets answers whose life is over; called by housekeeping.
-pub async fn forget_answers(app: &App) -> Result<(), AppError> {
-    let kept_before = UnixMillis(app.clock.now().0.saturating_sub(life_ms(app)));
-    app.store.commit(Batch(vec![Write::ForgetAnswers { kept_before }])).await?;
+/// Forgets answers whose life was over at `now`, portion by portion; called by housekeeping. What is left then the next call finds.
+pub async fn forget_answers(app: &App, now: UnixMillis) -> Result<(), AppError> {
+    let kept_before = UnixMillis(now.0.saturating_sub(life_ms(app)));
+    for _ in 0..ANSWER_PORTIONS_MAX {
+        let done = app.store.commit(Batch(vec![Write::ForgetAnswers { kept_before }])).await?;
+        if done.answers_forgotten < ANSWERS_FORGOTTEN_MAX {
+            break;
+        }
+        sleep(ANSWER_PORTIONS_PAUSE).await;
+    }
     Ok(())
 }
 
@@ -285,8 +297,6 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::clock::Clock;
     use crate::config::{Config, Period};
@@ -349,5 +359,27 @@ mod tests {
         assert_eq!([told(&longer, 2 * DAY_MS).await, told(&longer, 2 * DAY_MS + 1).await], [Some(1), None]);
         keep(&longer, &call(2 * DAY_MS + 1, 9)).await.expect("its next use");
         assert!(matches!(recall(&longer, &call(2 * DAY_MS + 2, 1)).await, Err(AppError::IdempotencyKeyReused)));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn all_answers_whose_life_is_over_are_forgotten_at_once_and_no_others() {
+        const DAY_MS: i64 = 86_400_000;
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("is made");
+        let app = open_app(&config, Clock::manual(UnixMillis(20_000 * DAY_MS)), None).await.expect("opens");
+        let now = app.clock.now();
+        let kept = |n: usize, at: UnixMillis| {
+            let scope = "tok_1\nPOST /merchants".to_owned();
+            let call = Keyed { scope, key: format!("k{n}"), body_digest: [1; 32], at };
+            Write::RememberAnswer(Box::new(call.answered(&app, String::new())))
+        };
+        let count = 2 * ANSWERS_FORGOTTEN_MAX + 2;
+        let old = (0..count).map(|n| kept(n, now.plus_ms(-DAY_MS - 1)));
+        let writes = old.chain([kept(count, now.plus_ms(-DAY_MS))]).collect();
+        app.store.commit(Batch(writes)).await.expect("are kept");
+        forget_answers(&app, now).await.expect("forgets");
+        let last = app.store.commit(Batch(vec![Write::ForgetAnswers { kept_before: now }])).await.expect("answers");
+        assert_eq!(last.answers_forgotten, 1, "the one whose life ends now was there");
     }
 }

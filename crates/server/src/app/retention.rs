@@ -4,7 +4,7 @@
 //! costs them one look for each tenant and application. Payment evidence is never freed: the audit log, orders and their moves, fee rules.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Batch, Write};
@@ -15,9 +15,11 @@ use tokio::time::{sleep, timeout};
 
 use super::App;
 use super::error::AppError;
+use super::settled_time::STOOD_FOR;
 
 /// How often a node looks.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
+const _: () = assert!(LOOK_EVERY.as_secs() >= STOOD_FOR.as_secs(), "by its first look a node knows what time to go by");
 /// Between two portions, so that other writers get their turn.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Tenants, or applications, that are asked for at once where each is counted.
@@ -62,9 +64,9 @@ pub struct Freed {
     pub events: u64,
 }
 
-fn before(app: &App, life: Option<Duration>) -> Option<UnixMillis> {
+fn before(now: UnixMillis, life: Option<Duration>) -> Option<UnixMillis> {
     let life = i64::try_from(life?.as_millis()).unwrap_or(i64::MAX);
-    Some(UnixMillis(app.clock.now().0.saturating_sub(life)))
+    Some(UnixMillis(now.0.saturating_sub(life)))
 }
 
 /// Until the end: frees what is too old.
@@ -72,7 +74,7 @@ pub async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     while timeout(LOOK_EVERY, ended.wait_for(|ended| *ended)).await.is_err() {
         let freed = tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
-            freed = free(&app) => freed,
+            freed = look(&app, Instant::now()) => freed,
         };
         match freed {
             Ok(freed) if freed == Freed::default() => {}
@@ -90,11 +92,19 @@ pub async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     }
 }
 
-/// Frees all that is too old now, portion by portion.
-pub async fn free(app: &App) -> Result<Freed, StoreError> {
+/// One look: frees all that is too old by a time that the clock has kept to for some minutes.
+pub async fn look(app: &App, at: Instant) -> Result<Freed, StoreError> {
+    match app.settled.look(at, app.clock.now()) {
+        Some(now) => free(app, now).await,
+        None => Ok(Freed::default()),
+    }
+}
+
+/// Frees all that is too old at `now`, portion by portion.
+pub async fn free(app: &App, now: UnixMillis) -> Result<Freed, StoreError> {
     let mut freed = Freed::default();
     for _ in 0..ROUNDS_MAX {
-        let round = Freed { attempt_bytes: bytes_round(app).await?, events: events_round(app).await? };
+        let round = Freed { attempt_bytes: bytes_round(app, now).await?, events: events_round(app, now).await? };
         if round == Freed::default() {
             break;
         }
@@ -104,9 +114,9 @@ pub async fn free(app: &App) -> Result<Freed, StoreError> {
     Ok(freed)
 }
 
-async fn bytes_round(app: &App) -> Result<u64, StoreError> {
+async fn bytes_round(app: &App, now: UnixMillis) -> Result<u64, StoreError> {
     let (mut after, mut portions) = (None, 0);
-    let Some(begun_before) = before(app, app.policy.retention.attempt_bytes) else { return Ok(0) };
+    let Some(begun_before) = before(now, app.policy.retention.attempt_bytes) else { return Ok(0) };
     loop {
         let page = app.store.old_bytes(Asker::Server, begun_before, 1, Cursor { after, limit: PAGE }).await?;
         let Some(last) = page.last() else { return Ok(portions) };
@@ -118,9 +128,9 @@ async fn bytes_round(app: &App) -> Result<u64, StoreError> {
     }
 }
 
-async fn events_round(app: &App) -> Result<u64, StoreError> {
+async fn events_round(app: &App, now: UnixMillis) -> Result<u64, StoreError> {
     let (mut after, mut portions) = (None, 0);
-    let Some(created_before) = before(app, app.policy.retention.events) else { return Ok(0) };
+    let Some(created_before) = before(now, app.policy.retention.events) else { return Ok(0) };
     loop {
         let page = app.store.old_events(Asker::Server, created_before, 1, Cursor { after, limit: LOOKED_AT }).await?;
         let Some(last) = page.last() else { return Ok(portions) };
@@ -146,7 +156,8 @@ async fn portion(app: &App, write: Write) -> Result<(), StoreError> {
 /// What would be freed now, by kind. Frees nothing.
 pub async fn report(app: &App) -> Result<Vec<Freeable>, AppError> {
     let Lives { attempt_bytes, events } = app.policy.retention;
-    let kind = |kind, kept_for, bytes| Freeable { kind, kept_for, older_than: before(app, kept_for), rows: 0, bytes };
+    let now = app.clock.now();
+    let kind = |kind, kept_for, bytes| Freeable { kind, kept_for, older_than: before(now, kept_for), rows: 0, bytes };
     let mut of_bytes = kind("attempt_bytes", attempt_bytes, Some(0));
     let (mut of_events, mut of_attempts) = (kind("events", events, Some(0)), kind("attempts", events, None));
     let mut after = None;

@@ -29,9 +29,17 @@ pub(super) async fn forget_what_is_old(app: Arc<App>, mut ended: watch::Receiver
         if let Err(error) = number_slots::renew(&app).await {
             tracing::debug!(%error, "How many slots of numbers are taken could not be read");
         }
-        if let Err(error) = operators::forget_answers(&app).await {
-            app.trouble.met(&format!("old answers to idempotency keys could not be forgotten: {error}"));
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => return,
+            () = forget_answers(&app, Instant::now()) => {}
         }
+    }
+}
+
+async fn forget_answers(app: &App, at: Instant) {
+    let Some(now) = app.settled.look(at, app.clock.now()) else { return };
+    if let Err(error) = operators::forget_answers(app, now).await {
+        app.trouble.met(&format!("old answers to idempotency keys could not be forgotten: {error}"));
     }
 }
 
@@ -92,8 +100,11 @@ mod tests {
     use countersign_domain::ids::{ApplicationNo, TenantNo};
     use countersign_store::contract::ClaimKey;
     use countersign_store::testing::Database;
+    use countersign_store::{Batch, Write};
 
     use super::*;
+    use crate::app::operators::Keyed;
+    use crate::app::{fixtures, retention};
     use crate::clock::Clock;
     use crate::config::{Config, Optional};
     use crate::run::{initialise, open_app};
@@ -145,6 +156,37 @@ mod tests {
         );
         let hour = forgotten_nonces::trouble(&app.store, now.plus_ms(WEEK_MS - 3_600_000), 3_600_000);
         assert_eq!(hour, None, "so it is after a restore with such a tolerance");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_clock_that_is_ahead_for_a_while_forgets_no_answer_and_frees_no_event() {
+        const YEARS_MS: i64 = 1_000 * 86_400_000;
+        let folder = tempfile::tempdir().expect("a folder");
+        let app = opened(folder.path().join("data")).await;
+        let client_id = fixtures::application(&app, "shop", None).await;
+        // The last event of an application stays.
+        let event = fixtures::dead(&app, &client_id).await;
+        fixtures::dead(&app, &client_id).await;
+        let (scope, key, at) = ("s".to_owned(), "k".to_owned(), app.clock.now());
+        let answer = Keyed { scope, key, body_digest: [1; 32], at }.answered(&app, String::new());
+        app.store.commit(Batch(vec![Write::RememberAnswer(Box::new(answer))])).await.expect("is kept");
+        let began = Instant::now();
+        let is_kept = async |second: u64| {
+            let at = began + Duration::from_secs(second);
+            forget_answers(&app, at).await;
+            retention::look(&app, at).await.expect("looks");
+            let answer = app.store.remembered("s", "k").await.expect("reads").is_some();
+            let event = app.store.event(event.event_id).await.expect("reads").is_some();
+            assert_eq!(answer, event, "both or none");
+            answer
+        };
+        assert!(is_kept(600).await);
+        app.clock.advance_ms(YEARS_MS);
+        assert!(is_kept(605).await && is_kept(1_200).await, "it is ahead");
+        app.clock.advance_ms(-YEARS_MS);
+        assert!(is_kept(1_205).await);
+        app.clock.advance_ms(YEARS_MS);
+        assert!(is_kept(1_210).await && !is_kept(1_810).await, "now it has stood for ten minutes");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

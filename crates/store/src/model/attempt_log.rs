@@ -38,11 +38,8 @@ impl State {
         old
     }
 
-    /// One of the writes that forget by age.
+    /// One of the writes that forget attempts or events by age.
     pub(super) fn forget(&mut self, write: &Write) {
-        if let Write::ForgetAnswers { kept_before } = write {
-            self.forget_answers(*kept_before);
-        }
         if let Write::ForgetBytes { tenant, begun_before } = write {
             self.forget_bytes(*tenant, *begun_before);
         }

@@ -171,7 +171,11 @@ impl State {
                 lane_at(*application, attempt.fence)?;
                 self.record_attempt(*tenant, attempt, bytes.as_deref(), *state, *due_at)
             }
-            Write::ForgetAnswers { .. } | Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => {
+            Write::ForgetAnswers { kept_before } => {
+                committed.answers_forgotten += self.forget_answers(*kept_before);
+                Ok(())
+            }
+            Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => {
                 self.forget(write);
                 Ok(())
             }
@@ -234,13 +238,15 @@ impl State {
         }
     }
 
-    pub(super) fn forget_answers(&mut self, kept_before: UnixMillis) {
+    fn forget_answers(&mut self, kept_before: UnixMillis) -> usize {
         let old = self.answers.values().filter(|a| a.created_at < kept_before);
         let mut old: Vec<_> = old.map(|a| (a.created_at, a.scope.clone(), a.key.clone())).collect();
         old.sort_unstable();
-        for (_, scope, key) in old.into_iter().take(ANSWERS_FORGOTTEN_MAX) {
-            self.answers.remove(&(scope, key));
+        old.truncate(ANSWERS_FORGOTTEN_MAX);
+        for (_, scope, key) in &old {
+            self.answers.remove(&(scope.clone(), key.clone()));
         }
+        old.len()
     }
 
     fn move_setting(&mut self, name: &str, from: Option<&String>, to: &str) -> Result<(), CommitError> {

@@ -137,7 +137,7 @@ impl<'a> Alone<'a> {
             nonces,
             chain,
             claims: Vec::new(),
-            committed: Committed { events: Vec::new() },
+            committed: Committed { events: Vec::new(), answers_forgotten: 0 },
             touched: Vec::new(),
         }
     }
@@ -249,9 +249,10 @@ impl<'a> Alone<'a> {
         }
     }
 
-    async fn forget_answers(&self, kept_before: UnixMillis) -> Result<(), Stop> {
+    async fn forget_answers(&mut self, kept_before: UnixMillis) -> Result<(), Stop> {
         let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
-        self.run(Sql::AnswersForget, &[&kept_before.0, &most]).await.map(|_| ())
+        self.committed.answers_forgotten += self.run(Sql::AnswersForget, &[&kept_before.0, &most]).await?.len();
+        Ok(())
     }
 
     async fn move_setting(&self, name: &str, from: Option<&str>, to: &str) -> Result<(), Stop> {

@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn done(answer: oneshot::Sender<GroupAnswer>) -> (Job, Answer) {
-        let done = Done { committed: Committed::default(), deleted: 0 };
+        let done = Done { committed: Committed::default(), more_nonces: false };
         (Job { task: Task::commit(Batch(Vec::new()), &OnceLock::new()), answer }, Ok(done))
     }
 

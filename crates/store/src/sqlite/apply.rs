@@ -12,6 +12,7 @@ use countersign_domain::time::UnixMillis;
 use super::guards::{guard, lane_at};
 use super::heads::{Heads, Marks};
 use super::nonces::Nonces;
+use super::purge::Passed;
 use super::statements::{Kept, Sql};
 use super::writes;
 use crate::attempt_log::AttemptBytes;
@@ -66,6 +67,8 @@ pub(super) struct Applier<'c> {
     pub(super) claimed: Vec<Undo>,
     found: Vec<Found>,
     pub(super) heads: Heads,
+    /// Nonces that purges have passed over.
+    pub(super) passed: Passed,
 }
 
 /// Rows that writes of one family may share; each is a bit.
@@ -116,7 +119,14 @@ fn depends_on_itself(batch: &Batch) -> bool {
 
 impl<'c> Applier<'c> {
     pub(super) fn new(kept: Kept<'c>, nonces: &'c Nonces, chain: Arc<OnceLock<ChainKey>>) -> Self {
-        Self { kept, nonces, claimed: Vec::new(), found: Vec::new(), heads: Heads::new(chain) }
+        Self {
+            kept,
+            nonces,
+            claimed: Vec::new(),
+            found: Vec::new(),
+            heads: Heads::new(chain),
+            passed: Passed::default(),
+        }
     }
 
     /// Applies a batch inside the open transaction.
@@ -146,6 +156,7 @@ impl<'c> Applier<'c> {
     pub(super) fn rolled_back(&mut self) {
         self.unclaim(0);
         self.heads.forget();
+        self.passed = Passed::default();
     }
 
     fn unclaim(&mut self, keep: usize) {

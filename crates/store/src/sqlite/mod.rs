@@ -24,6 +24,7 @@ mod owed;
 mod paid_order;
 mod payment_order;
 mod presence;
+mod purge;
 mod queries;
 mod readers;
 mod redelivery;
@@ -240,7 +241,7 @@ impl Store for SqliteStore {
         forgotten.map_err(|error| StoreError::Unavailable(error.to_string()))??;
         loop {
             let done = self.write(Task::DeleteNonces(NONCES_PER_DELETE)).await.map_err(store_error)?;
-            if done.deleted < NONCES_PER_DELETE {
+            if !done.more_nonces {
                 return Ok(());
             }
         }

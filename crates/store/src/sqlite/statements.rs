@@ -20,8 +20,10 @@ statements! {
     SavepointUndo: "ROLLBACK TO batch";
 
     NonceInsert: "INSERT INTO nonce (claim, stamped_at) VALUES (?1, ?2)";
-    NonceOldest: "SELECT nonce_no, stamped_at FROM nonce ORDER BY nonce_no LIMIT ?1";
-    NonceDelete: "DELETE FROM nonce WHERE nonce_no <= ?1";
+    NonceOldest: "SELECT nonce_no, stamped_at FROM nonce WHERE nonce_no > ?1 ORDER BY nonce_no LIMIT ?2";
+    NonceNewest: "SELECT nonce_no, stamped_at FROM nonce ORDER BY nonce_no DESC LIMIT 1";
+    NonceDelete: "DELETE FROM nonce WHERE nonce_no BETWEEN ?1 AND ?2 AND stamped_at <= ?3";
+    NonceLeft: "SELECT min(stamped_at), min(nonce_no), max(nonce_no) FROM nonce WHERE nonce_no BETWEEN ?1 AND ?2";
     RaiseMark: "UPDATE replay SET mark = max(mark, ?1)";
     RaiseHorizon: "UPDATE replay SET horizon = max(horizon, ?1)";
 

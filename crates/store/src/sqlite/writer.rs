@@ -17,6 +17,7 @@ use super::fault::{fault, may_be_done};
 use super::heads::Marks;
 use super::nonces::Nonces;
 use super::presence::Presence;
+use super::purge::delete_nonces;
 use super::statements::{Kept, Sql};
 use crate::batch::{Batch, Committed};
 use crate::chain::ChainKey;
@@ -31,7 +32,7 @@ pub(super) enum Task {
     RaiseMark(i64),
     /// Makes the purge horizon durable.
     RaiseHorizon(i64),
-    /// Deletes at most so many of the oldest nonces, as far as they lie at or before the horizon.
+    /// Deletes what lies at or before the horizon of so many old nonces at the most.
     DeleteNonces(u32),
     #[cfg(test)]
     Panic,
@@ -51,8 +52,8 @@ impl Task {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) committed: Committed,
-    /// Rows deleted.
-    pub(super) deleted: u32,
+    /// Whether there may be more old nonces to delete.
+    pub(super) more_nonces: bool,
 }
 
 #[derive(Debug)]
@@ -243,7 +244,7 @@ fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, F
 
 fn task(applier: &mut Applier<'_>, task: &Task) -> Result<Done, Stop> {
     match task {
-        Task::Commit(batch, marks) => Ok(Done { committed: applier.batch(batch, marks)?, deleted: 0 }),
+        Task::Commit(batch, marks) => Ok(Done { committed: applier.batch(batch, marks)?, more_nonces: false }),
         Task::RaiseMark(mark) => {
             applier.kept.run(Sql::RaiseMark, [mark])?;
             Ok(Done::default())
@@ -258,28 +259,6 @@ fn task(applier: &mut Applier<'_>, task: &Task) -> Result<Done, Stop> {
         #[cfg(test)]
         Task::LoseSync => Ok(Done::default()),
     }
-}
-
-/// Nonces are numbered in the order of their commits, so the too old ones are the first. One that was stamped into the future
-/// keeps those behind it for some minutes longer; they are too old all the same.
-fn delete_nonces(applier: &mut Applier<'_>, count_max: u32) -> Result<Done, Stop> {
-    let horizon = applier.nonces.horizon();
-    let mut last = None;
-    let mut deleted = 0;
-    let mut rows = applier.kept.get(Sql::NonceOldest)?.query([count_max])?;
-    while let Some(row) = rows.next()? {
-        let (no, stamped_at): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if stamped_at > horizon {
-            break;
-        }
-        last = Some(no);
-        deleted += 1;
-    }
-    drop(rows);
-    if let Some(last) = last {
-        applier.kept.run(Sql::NonceDelete, [last])?;
-    }
-    Ok(Done { committed: Committed::default(), deleted })
 }
 
 /// What is durable now may be relied on.

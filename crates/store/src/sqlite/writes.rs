@@ -73,7 +73,7 @@ pub(super) fn write(
         }
         Write::ForgetAnswers { kept_before } => {
             let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
-            kept.run(Sql::AnswersForget, [kept_before.0, most])?;
+            committed.answers_forgotten += kept.run(Sql::AnswersForget, [kept_before.0, most])?;
         }
         Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => attempt_log::forget(kept, write)?,
         Write::RecordAudit(row) => record_audit(kept, heads, row)?,

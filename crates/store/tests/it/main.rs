@@ -1,5 +1,6 @@
 //! One binary: the contract on every store, what only one kind promises, and all against each other.
 
+mod answers;
 mod breaks;
 mod chain_trials;
 mod contract;

@@ -121,6 +121,7 @@ async fn after_a_reboot_what_may_have_been_forgotten_is_unknowable() {
     // The doubt outlasts further starts within the same boot.
     for _ in 0..2 {
         let store = open_with(dir.path(), after_reboot());
+        assert_eq!(store.unknowable_through(), at(2000));
         assert_eq!(reserve(&store, "written", 0).await, Claimed::Used);
         assert_eq!(reserve(&store, "read", 0).await, Claimed::Used);
         for (text, ms) in [("lost", 0), ("honest", 0), ("honest", -50_000), ("ahead", 2000)] {
@@ -175,6 +176,21 @@ async fn the_durable_mark_is_never_below_what_was_given_out() {
         assert_eq!(claimed, Claimed::Fresh);
         assert!(mark(dir.path()) >= at(ms).0, "at {ms}");
     }
+}
+
+#[tokio::test]
+async fn a_nonce_stamped_ahead_keeps_no_other_from_deletion() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(dir.path());
+    commit(&store, vec![claim("ahead", 604_800_000)]).await;
+    for n in 0..30 {
+        commit(&store, vec![claim(&format!("w{n}"), n)]).await;
+    }
+    store.purge_nonces(at(19)).await.expect("purges");
+    let conn = Connection::open(path(dir.path())).expect("opens");
+    let left: i64 = conn.query_row("SELECT count(*) FROM nonce", [], |row| row.get(0)).expect("reads");
+    assert_eq!(left, 11);
+    assert_eq!(reserve(&store, "ahead", 604_800_000).await, Claimed::Used);
 }
 
 #[tokio::test]

@@ -252,7 +252,7 @@ async fn what_retention_has_freed_is_told_of_and_the_file_stays_good() {
     assert_eq!(wires(&exported(&world, &id).await), [(kept.clone(), false), (kept.clone(), true), (kept, true)]);
 
     world.clock.advance_ms(3 * DAY_MS);
-    retention::free(&world.running.app).await.expect("frees");
+    retention::free(&world.running.app, world.clock.now()).await.expect("frees");
     let gone = json!("not_kept");
     assert_eq!(wires(&exported(&world, &id).await), [(gone.clone(), false), (gone.clone(), false), (gone, false)]);
     assert_eq!(verified(&world, &id).await.callbacks.len(), 2);
@@ -261,7 +261,7 @@ async fn what_retention_has_freed_is_told_of_and_the_file_stays_good() {
     let other = made(&world, &signer, "T-2").await;
     moved(&world, &other, json!({"status": "CLOSED"})).await;
     world.clock.advance_ms(8 * DAY_MS);
-    retention::free(&world.running.app).await.expect("frees");
+    retention::free(&world.running.app, world.clock.now()).await.expect("frees");
     let left = verified(&world, &id).await;
     assert_eq!((left.callbacks_freed, left.callbacks_freed_is_at_least, left.callbacks.len()), (2, true, 0));
     assert_eq!((left.order.status.as_str(), left.moves.len()), ("PAID", 3), "the order and its life stay for ever");

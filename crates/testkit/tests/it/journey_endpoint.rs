@@ -156,7 +156,7 @@ async fn a_client_is_told_the_numbers_of_events_that_are_no_longer_kept_and_goes
     }
     // The first three are too old by then, the others are not.
     world.clock.advance_ms(201 * DAY_MS);
-    retention::free(&world.running.app).await.expect("frees");
+    retention::free(&world.running.app, world.clock.now()).await.expect("frees");
     assert_eq!(seqs(&mut walk).await.expect("who is up to date misses nothing"), [4, 5]);
     let mut late = EventWalk::new(client, 1);
     let Err(PullError::Missing(gap)) = late.pull().await else { panic!("events are gone") };

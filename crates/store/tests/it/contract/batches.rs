@@ -261,7 +261,9 @@ pub async fn an_answer_that_has_ended_is_replaced_and_no_other(store: Any) {
 pub async fn answers_are_forgotten_by_age(store: Any) {
     let kept = |key: &str, ms: i64| remember(IdempotencyRow { created_at: at(ms), ..answer(key) });
     commit(&*store, vec![kept("old", 1), kept("older", 0), kept("new", 2)]).await;
-    commit(&*store, vec![Write::ForgetAnswers { kept_before: at(2) }]).await;
+    let forget = || vec![Write::ForgetAnswers { kept_before: at(2) }];
+    assert_eq!(commit(&*store, forget()).await.answers_forgotten, 2);
+    assert_eq!(commit(&*store, forget()).await.answers_forgotten, 0, "none is left");
     let scope = answer("").scope;
     for (key, there) in [("old", false), ("older", false), ("new", true)] {
         assert_eq!(store.remembered(&scope, key).await.expect("reads").is_some(), there, "{key}");

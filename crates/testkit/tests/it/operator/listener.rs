@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -16,6 +16,7 @@ use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
 use countersign::app::rates::PricePolicy;
 use countersign::app::retention::Lives;
+use countersign::app::settled_time::SettledTime;
 use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
 use countersign::app::uses::{self, Uses};
@@ -123,6 +124,7 @@ impl House {
         let app = Arc::new(App {
             store,
             clock: Clock::manual(START),
+            settled: SettledTime::new(Instant::now(), START),
             callers: Callers::new(&chance, &vault, false),
             chance,
             vault,

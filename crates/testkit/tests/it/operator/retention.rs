@@ -121,7 +121,7 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
         ids.push(id);
     }
     assert_eq!(freeable(&house).await, [0, 0, 0]);
-    assert_eq!(retention::free(&house.app).await.expect("looks"), Freed::default());
+    assert_eq!(retention::free(&house.app, house.app.clock.now()).await.expect("looks"), Freed::default());
     house.app.clock.advance_ms(30 * DAY_MS);
     assert_eq!(freeable(&house).await, [0, 0, 0], "kept for 30 days");
     house.app.clock.advance_ms(1);
@@ -130,16 +130,26 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
     assert_eq!(items["items"][0]["kept_for_s"], json!(30 * 86_400));
     assert!(items["items"][0]["bytes"].as_i64().is_some_and(|bytes| bytes > 4 * 48), "{items}");
     assert_eq!(freeable(&house).await, [4, 0, 0], "asking frees nothing");
-    assert_eq!(retention::free(&house.app).await.expect("frees"), Freed { attempt_bytes: 1, events: 0 });
+    assert_eq!(
+        retention::free(&house.app, house.app.clock.now()).await.expect("frees"),
+        Freed { attempt_bytes: 1, events: 0 }
+    );
     assert_eq!(freeable(&house).await, [0, 0, 0]);
     let shown = attempt(&house, &ids[0], 1).await;
     assert_eq!((&shown["sent_head"], &shown["total_us"]), (&json!(null), &json!(1234)), "the attempt itself stays");
 
     house.app.clock.advance_ms(370 * DAY_MS - 1);
-    assert_eq!(retention::free(&house.app).await.expect("looks"), Freed::default(), "kept for 400 days");
+    assert_eq!(
+        retention::free(&house.app, house.app.clock.now()).await.expect("looks"),
+        Freed::default(),
+        "kept for 400 days"
+    );
     house.app.clock.advance_ms(1);
     assert_eq!(freeable(&house).await, [0, 3, 3], "the last event stays");
-    assert_eq!(retention::free(&house.app).await.expect("frees"), Freed { attempt_bytes: 0, events: 1 });
+    assert_eq!(
+        retention::free(&house.app, house.app.clock.now()).await.expect("frees"),
+        Freed { attempt_bytes: 0, events: 1 }
+    );
     house.get(&format!("/events/{}", ids[2])).await.refused(404, "400404", &ids[2]);
     house.get(&format!("/events/{}", ids[3])).await.ok();
     let known = house.app.known_application(&client_id).await.expect("a store").expect("known");
