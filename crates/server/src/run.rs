@@ -28,9 +28,7 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{
-    App, Policy, audit_chain, delivery, evidence, number_slots, rates, restored, retention, settled_time,
-};
+use crate::app::{App, Policy, audit_chain, delivery, evidence, rates, retention, settled_time};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -136,9 +134,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     nodes::first_time(&app.store, &app.clock).await?;
     chain::take_up(&data, &app.vault, &app.store).await?;
     let handle = meters::install().context("the meters cannot be started")?;
-    delivery::look(&app).await?;
-    number_slots::take(&app).await?;
-    restored::note(&app).await;
+    app.begin().await?;
     let certificate = certificate(&config)?;
     let tls = certificate.as_ref().map(|renewal| renewal.certificate.server_config()).transpose()?;
     let merchants = bind(config.listen, "listen")?;
@@ -247,9 +243,7 @@ pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -
     deployment_settings::compare(config, &vault, &store).await?;
     let app = make_app(config, vault, store, clock)?;
     chain::take_up(&data, &app.vault, &app.store).await?;
-    delivery::look(&app).await?;
-    number_slots::take(&app).await?;
-    restored::note(&app).await;
+    app.begin().await?;
     Ok(app)
 }
 

@@ -111,6 +111,16 @@ pub struct App {
     pub exports: concurrency_limit::ConcurrencyLimit,
 }
 
+impl App {
+    /// What a process looks at and notes before it serves.
+    pub async fn begin(&self) -> Result<(), error::AppError> {
+        delivery::look(self).await?;
+        number_slots::take(self).await?;
+        restored::note(self).await;
+        Ok(())
+    }
+}
+
 /// Who does something, for the audit log.
 #[derive(Clone, Debug)]
 pub struct Actor {
