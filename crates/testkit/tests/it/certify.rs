@@ -22,6 +22,7 @@ mod bounds;
 #[path = "../../../sdk/examples/receiver.rs"]
 mod example;
 mod faults;
+mod heads;
 mod mistakes;
 
 const SECRET: &str = "sk_of_the_receiver_that_is_certified";
@@ -37,7 +38,8 @@ async fn listens(routes: Router) -> SocketAddr {
     address
 }
 
-async fn certify(address: SocketAddr, arguments: &'static [&'static str]) -> Output {
+async fn certify(address: SocketAddr, arguments: &[&str]) -> Output {
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let run = move || {
         bare()
             .args(["certify", &format!("http://{address}/callback")])
@@ -56,7 +58,11 @@ async fn found(routes: Router) -> (Vec<(String, String)>, Option<i32>) {
 }
 
 async fn found_at(address: SocketAddr) -> (Vec<(String, String)>, Option<i32>) {
-    let output = certify(address, &["--json"]).await;
+    found_with(address, &["--json"]).await
+}
+
+async fn found_with(address: SocketAddr, arguments: &[&str]) -> (Vec<(String, String)>, Option<i32>) {
+    let output = certify(address, arguments).await;
     let report: Value = serde_json::from_slice(&output.stdout).expect("prints JSON");
     let checks = report["checks"].as_array().expect("a list");
     assert!(checks.len() > 15, "{report}");
@@ -80,7 +86,7 @@ async fn the_receiver_that_the_sdk_shows_passes() {
     let address = listens(example::routes(verifier)).await;
     let output = certify(address, &[]).await;
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.ends_with("25 of 25 checks passed.\n"), "{said}");
+    assert!(said.ends_with("26 of 26 checks passed.\n"), "{said}");
     assert_eq!(output.status.code(), Some(0));
     assert!(!said.contains(SECRET) && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -115,7 +121,7 @@ async fn a_receiver_that_answers_with_a_page_is_named() {
     let said = String::from_utf8_lossy(&output.stdout);
     let line = said.lines().find(|line| line.trim_start().starts_with("FAIL  good")).expect("is named");
     assert!(line.contains("status 200, and an HTML page instead of a JSON object"), "{said}");
-    assert!(said.ends_with("0 of 25 checks passed, 1 failed, 24 could not be told.\n"), "{said}");
+    assert!(said.ends_with("0 of 26 checks passed, 1 failed, 25 could not be told.\n"), "{said}");
     let sentence = format!("countersign: the receiver at http://{address}/callback does not pass: good\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), sentence);
     assert_eq!(output.status.code(), Some(1));
@@ -213,7 +219,7 @@ async fn a_receiver_that_is_not_there_is_one_sentence() {
     assert!(output.stdout.is_empty());
     // A program gets what it reads all the same.
     let (found, code) = found_at(address).await;
-    assert_eq!((&found[0], found.len(), code), (&pair("good", "fail"), 25, Some(1)));
+    assert_eq!((&found[0], found.len(), code), (&pair("good", "fail"), 26, Some(1)));
     assert!(found[1..].iter().all(|(_, verdict)| verdict == "untold"), "{found:?}");
 }
 
@@ -257,6 +263,7 @@ async fn a_receiver_that_goes_away_passes_nothing_that_did_not_reach_it() {
         "replayed",
         "replayed-at-once",
         "rotation",
+        "lower-case",
     ] {
         assert_eq!(verdict(unreached), "untold", "{unreached}: {report}");
     }

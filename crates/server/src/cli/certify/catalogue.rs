@@ -119,6 +119,11 @@ pub(super) const UNUSUAL: Check = Check {
     sent: "a good callback whose JSON is spaced and escaped in an unusual, but correct way, with letters beyond ASCII",
     why: "the signature covers the bytes as they came, which are UTF-8; a receiver that parses the body and writes it anew, or reads it in another charset, refuses good callbacks",
 };
+pub(super) const LOWER_CASE: Check = Check {
+    name: "lower-case",
+    sent: "a good callback whose header names are written in lower case",
+    why: "letter case of header names never matters in HTTP: proxies and HTTP/2 write them in lower case, and a receiver that looks for one spelling alone refuses every callback from the day on which such a one stands before it",
+};
 pub(super) const RESTAMPED: Check = Check {
     name: "tampered-timestamp",
     sent: "a callback of an hour ago whose timestamp header was set to now",
@@ -203,6 +208,7 @@ pub(super) const BEYOND_GOOD: &[Check] = &[
     TAMPERED,
     RESPACED,
     UNUSUAL,
+    LOWER_CASE,
     ROTATION,
     ROTATION_BEGINS,
     RESTAMPED,

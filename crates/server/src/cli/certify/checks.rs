@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use countersign_protocol::callback::CallbackBody;
+
+use super::super::courier::pieces::{Length, Pieces};
 use super::super::courier::{Courier, Letter, Reaction};
-use super::super::http::pieces::{Length, Pieces};
 use super::catalogue::{
-    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, LARGE, OUT_OF_ORDER, PROMPTLY, REFLECTED, REPLAYED,
+    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, LARGE, LOWER_CASE, OUT_OF_ORDER, PROMPTLY, REFLECTED, REPLAYED,
     REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE, STRANGER, TAMPERED, UNKNOWN,
     UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
 };
@@ -146,8 +148,9 @@ async fn bodies(courier: &Courier, findings: &mut Findings<'_>) {
     let good = courier.good();
     let respaced = Letter { body: replaced(&good.body, ",\"bizId\":", ", \"bizId\": "), ..good };
     findings.push(RESPACED.must_refuse(&courier.bring(&respaced).await));
-    let unusual = courier.letter(unusual(&courier.body(&courier.biz_id(), &spoken(1))));
+    let unusual = courier.letter(unusual(&courier.body(&courier.biz_id(), &spoken(1)).to_bytes()));
     findings.push(UNUSUAL.must_take(&courier.bring(&unusual).await));
+    findings.push(LOWER_CASE.had_better_take(&courier.bring_in_lower_case(&courier.good()).await));
 }
 
 async fn rotations(courier: &Courier, findings: &mut Findings<'_>) {
@@ -230,8 +233,9 @@ async fn at_once(courier: &Courier) -> Finding {
 /// The later one may be put off until the earlier one has come.
 async fn out_of_order(courier: &Courier) -> Finding {
     let biz_id = courier.biz_id();
-    let first = courier.letter(courier.body(&biz_id, r#"{"status":"PROCESS"}"#));
-    let second = Letter { sequence: Some(2), ..courier.letter(courier.body(&biz_id, r#"{"status":"SUCCESS"}"#)) };
+    let letter = |data: &str| courier.letter(courier.body(&biz_id, data).to_bytes());
+    let first = letter(r#"{"status":"PROCESS"}"#);
+    let second = Letter { sequence: Some(2), ..letter(r#"{"status":"SUCCESS"}"#) };
     let early = courier.bring(&second).await;
     let first = courier.bring(&first).await;
     let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;
@@ -244,12 +248,12 @@ async fn out_of_order(courier: &Courier) -> Finding {
 }
 
 async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
-    let good = courier.good();
-    let unknown = courier.letter(replaced(&good.body, "PAYMENT_ORDER", "KIND_OF_TOMORROW"));
+    let unknown = CallbackBody { biz_type: "KIND_OF_TOMORROW".to_owned(), ..courier.news() };
+    let unknown = courier.letter(unknown.to_bytes());
     findings.push(UNKNOWN.had_better_take(&courier.bring(&unknown).await));
-    let slow = courier.letter(courier.body(&courier.biz_id(), &spoken(200)));
+    let slow = courier.letter(courier.body(&courier.biz_id(), &spoken(200)).to_bytes());
     findings.push(SLOW.must_take(&courier.bring_in_pieces(&slow, SLOWLY).await.0));
-    let large = courier.letter(courier.body(&courier.biz_id(), &padded(LARGE_BYTES)));
+    let large = courier.letter(courier.body(&courier.biz_id(), &padded(LARGE_BYTES)).to_bytes());
     findings.push(LARGE.must_take(&courier.bring(&large).await));
     findings.push(Box::pin(huge::found(courier)).await);
 }

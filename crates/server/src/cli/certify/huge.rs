@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use super::super::courier::pieces::{Length, Pieces, Sent};
 use super::super::courier::{Courier, Letter, Reaction};
-use super::super::http::pieces::{Length, Pieces, Sent};
 use super::catalogue::{HUGE, refused};
 use super::{Finding, Verdict};
 

@@ -87,7 +87,7 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
     let client_id = sign::client_id(environment)?;
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
-    let courier = Courier::new(&args.url, names, client_id, secret, args.encoding.into())?;
+    let courier = Courier::new(&args.url, &names, client_id, secret, args.encoding.into())?;
     let (mut head, mut unsaid) = (Some(format!("The receiver at {}\n\n", args.url)), None);
     let mut tell = |finding: &Finding| {
         // Some checks take seconds: each is told when it is done. What cannot be written is told at the end.
