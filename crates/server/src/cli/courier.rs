@@ -50,8 +50,10 @@ pub(super) enum Reaction {
     Taken { took: Duration },
     /// Anything else that is an answer.
     NotTaken(String),
-    /// No answer.
+    /// No answer: it closed the connection, or does not speak HTTP.
     Silent(String),
+    /// No answer within the time for one.
+    Late(String),
     /// No connection: it got nothing of what was to be sent, and so did nothing about it.
     Unreached(String),
 }
@@ -66,13 +68,17 @@ impl Reaction {
     pub(super) fn delivered_after(&self) -> Option<Duration> {
         match self {
             Self::Taken { took } => Some(*took).filter(|took| *took <= DEADLINE),
-            Self::NotTaken(_) | Self::Silent(_) | Self::Unreached(_) => None,
+            Self::NotTaken(_) | Self::Silent(_) | Self::Late(_) | Self::Unreached(_) => None,
         }
     }
 
     /// Whether the server would.
     pub(super) fn is_delivered(&self) -> bool {
         self.delivered_after().is_some()
+    }
+
+    pub(super) const fn is_late(&self) -> bool {
+        matches!(self, Self::Late(_))
     }
 
     pub(super) const fn is_unreached(&self) -> bool {
@@ -91,7 +97,7 @@ impl Reaction {
             }
             Self::Taken { took } => format!("taken: SUCCESS after {} ms", took.as_millis()),
             Self::NotTaken(what) => format!("not taken: {what}"),
-            Self::Silent(what) => format!("no answer: {what}"),
+            Self::Silent(what) | Self::Late(what) => format!("no answer: {what}"),
             Self::Unreached(what) => format!("not reached: {what}"),
         }
     }
@@ -108,17 +114,18 @@ pub(super) struct Courier {
 }
 
 impl Courier {
-    /// To this URL, signed with this secret.
+    /// To this URL, signed with this secret. Whoever gives no answer within the deadline has given none.
     pub(super) fn new(
         url: &str,
         names: &HeaderNames,
         client_id: &str,
         secret: &str,
         encoding: Encoding,
+        deadline: Duration,
     ) -> anyhow::Result<Self> {
         split(url)?;
         ByHand::accepts(url).map_err(|refused| Usage(refused.to_string()))?;
-        let by_hand = ByHand::new(url, names, DEADLINE)?;
+        let by_hand = ByHand::new(url, names, deadline)?;
         let key = SigningKey::new(secret.as_bytes());
         Ok(Self { by_hand, client_id: client_id.to_owned(), key, encoding, chance: Chance::default() })
     }
@@ -302,11 +309,10 @@ fn reaction(report: Report) -> Reaction {
             Reaction::Silent(format!("{detail} but TLS: say https://"))
         }
         Outcome::Unreadable => Reaction::Silent(detail),
-        Outcome::Timeout
-        | Outcome::RefusedAddress
-        | Outcome::DnsFailed
-        | Outcome::ConnectFailed
-        | Outcome::TlsFailed => Reaction::Silent(detail),
+        Outcome::Timeout => Reaction::Late(detail),
+        Outcome::RefusedAddress | Outcome::DnsFailed | Outcome::ConnectFailed | Outcome::TlsFailed => {
+            Reaction::Silent(detail)
+        }
     }
 }
 
@@ -349,7 +355,7 @@ mod tests {
     #[test]
     fn a_letter_has_an_event_id_as_the_server_makes_them() {
         let prefixes = Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix");
-        let courier = Courier::new("http://127.0.0.1:1/", prefixes.first(), "app_1", "sk_1", Encoding::Hex);
+        let courier = Courier::new("http://127.0.0.1:1/", prefixes.first(), "app_1", "sk_1", Encoding::Hex, DEADLINE);
         let courier = courier.expect("a courier");
         let (one, other) = (courier.good().event_id, courier.good().event_id);
         assert!(parse_public_id(&one).is_some() && one != other, "{one} {other}");

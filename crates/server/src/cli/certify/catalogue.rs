@@ -20,11 +20,25 @@ impl Check {
     }
 
     pub(super) fn must_take(self, reaction: &Reaction) -> Finding {
-        self.found(if reaction.is_delivered() { Verdict::Pass } else { Verdict::Fail }, reaction.told())
+        let verdict = match reaction {
+            _ if reaction.is_delivered() => Verdict::Pass,
+            Reaction::Unreached(_) => Verdict::Untold,
+            Reaction::Taken { .. } | Reaction::NotTaken(_) | Reaction::Silent(_) | Reaction::Late(_) => Verdict::Fail,
+        };
+        self.found(verdict, reaction.told())
     }
 
     pub(super) fn must_refuse(self, reaction: &Reaction) -> Finding {
-        self.found(refused(std::slice::from_ref(reaction)), reaction.told())
+        self.refused(std::slice::from_ref(reaction), reaction.told())
+    }
+
+    /// What is wrong with one that was not refused in time is another thing than with one that was taken.
+    fn refused(self, reactions: &[Reaction], came: String) -> Finding {
+        let finding = self.found(refused(reactions), came);
+        if reactions.iter().any(Reaction::is_taken) || !reactions.iter().any(Reaction::is_late) {
+            return finding;
+        }
+        Finding { why: HANGS, ..finding }
     }
 
     /// Each of them, under a name of its own.
@@ -39,22 +53,25 @@ impl Check {
                 each.collect::<Vec<_>>().join("; ")
             }
         };
-        self.found(refused(&all), told)
+        self.refused(&all, told)
     }
 
     pub(super) fn had_better_take(self, reaction: &Reaction) -> Finding {
         let verdict = match reaction {
             Reaction::Taken { .. } => Verdict::Pass,
             Reaction::Unreached(_) => Verdict::Untold,
-            Reaction::NotTaken(_) | Reaction::Silent(_) => Verdict::Advice,
+            Reaction::NotTaken(_) | Reaction::Silent(_) | Reaction::Late(_) => Verdict::Advice,
         };
         self.found(verdict, reaction.told())
     }
 }
 
-/// Where none of them may be taken. What did not reach the receiver was not refused by it.
+/// Of a receiver that gives a bad callback no answer in time.
+pub(super) const HANGS: &str = "a verifier refuses at once: whoever hangs on what nobody signed lets anybody hold its workers, and may have believed it";
+
+/// Where none of them may be taken. What did not reach the receiver was not refused by it, and neither was what it has not answered.
 pub(super) fn refused(reactions: &[Reaction]) -> Verdict {
-    if reactions.iter().any(Reaction::is_taken) {
+    if reactions.iter().any(|reaction| reaction.is_taken() || reaction.is_late()) {
         Verdict::Fail
     } else if reactions.iter().any(Reaction::is_unreached) {
         Verdict::Untold

@@ -7,9 +7,9 @@ use countersign_protocol::callback::CallbackBody;
 use super::super::courier::pieces::{Length, Pieces};
 use super::super::courier::{Courier, Letter, Reaction};
 use super::catalogue::{
-    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, LARGE, LOWER_CASE, OUT_OF_ORDER, PROMPTLY, REFLECTED, REPLAYED,
-    REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE, STRANGER, TAMPERED, UNKNOWN,
-    UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
+    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, HANGS, LARGE, LOWER_CASE, OUT_OF_ORDER, PROMPTLY, REFLECTED,
+    REPLAYED, REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE, STRANGER, TAMPERED,
+    UNKNOWN, UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
 };
 use super::{Finding, Verdict, huge, mistakes};
 
@@ -53,7 +53,7 @@ pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings
     let mut first = courier.bring(&courier.good()).await;
     let untold =
         BEYOND_GOOD.iter().map(|check| check.found(Verdict::Untold, "not told: the good callback was not taken"));
-    if let Reaction::Silent(why) | Reaction::Unreached(why) = &first {
+    if let Reaction::Silent(why) | Reaction::Late(why) | Reaction::Unreached(why) = &first {
         // For programs alone: people are told in a sentence.
         findings.found.push(GOOD.must_take(&first));
         findings.found.extend(untold);
@@ -208,13 +208,20 @@ async fn repetitions(courier: &Courier, findings: &mut Findings<'_>) {
 }
 
 /// Whoever takes none of them is too busy to be told apart.
-const fn once_at_most(taken: usize, unreached: usize) -> Verdict {
-    match (taken, unreached) {
-        (0, 0) => Verdict::Advice,
-        (1, 0) => Verdict::Pass,
-        (0 | 1, _) => Verdict::Untold,
+fn once_at_most(reactions: &[Reaction]) -> Finding {
+    let count = |is: fn(&Reaction) -> bool| reactions.iter().filter(|reaction| is(reaction)).count();
+    let (taken, late, unreached) =
+        (count(Reaction::is_taken), count(Reaction::is_late), count(|reaction| reaction.is_unreached()));
+    let verdict = match (taken, late, unreached) {
+        (0, 0, 0) => Verdict::Advice,
+        (1, 0, 0) => Verdict::Pass,
+        (0 | 1, 0, _) => Verdict::Untold,
         _ => Verdict::Fail,
-    }
+    };
+    let more = [(late, "got no answer in time"), (unreached, "did not reach the receiver")];
+    let more = more.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect::<String>();
+    let finding = REPLAYED_AT_ONCE.found(verdict, format!("{taken} of {} taken{more}", reactions.len()));
+    if taken <= 1 && late > 0 { Finding { why: HANGS, ..finding } } else { finding }
 }
 
 async fn at_once(courier: &Courier) -> Finding {
@@ -223,11 +230,7 @@ async fn at_once(courier: &Courier) -> Finding {
         std::array::from_fn(|_| Letter { event_id: courier.good().event_id, ..one.clone() });
     let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
     let (a, b, c, d) = tokio::join!(a, b, c, d);
-    let all = [a, b, c, d];
-    let taken = all.iter().filter(|reaction| reaction.is_taken()).count();
-    let unreached = all.iter().filter(|reaction| reaction.is_unreached()).count();
-    let missed = if unreached == 0 { String::new() } else { format!(", {unreached} did not reach the receiver") };
-    REPLAYED_AT_ONCE.found(once_at_most(taken, unreached), format!("{taken} of {AT_ONCE} taken{missed}"))
+    once_at_most(&[a, b, c, d])
 }
 
 /// The later one may be put off until the earlier one has come.
@@ -240,9 +243,15 @@ async fn out_of_order(courier: &Courier) -> Finding {
     let first = courier.bring(&first).await;
     let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;
     let is_answered = matches!(early, Reaction::Taken { .. } | Reaction::NotTaken(_));
-    let all_right = first.is_taken() && again.is_taken() && is_answered;
+    let verdict = if first.is_taken() && again.is_taken() && is_answered {
+        Verdict::Pass
+    } else if [&early, &first, &again].into_iter().any(Reaction::is_unreached) {
+        Verdict::Untold
+    } else {
+        Verdict::Fail
+    };
     OUT_OF_ORDER.found(
-        if all_right { Verdict::Pass } else { Verdict::Fail },
+        verdict,
         format!("the second {}; the first {}; the second again {}", early.told(), first.told(), again.told()),
     )
 }
@@ -290,8 +299,36 @@ mod tests {
 
     #[test]
     fn one_of_several_at_once_is_good_none_tells_nothing_and_two_are_one_too_many() {
-        let verdict = |taken| once_at_most(taken, 0);
-        assert_eq!([0, 1, 2].map(verdict), [Verdict::Advice, Verdict::Pass, Verdict::Fail]);
+        let refused = || Reaction::NotTaken("status 401".to_owned());
+        let rest = [
+            (refused(), [Verdict::Advice, Verdict::Pass, Verdict::Fail]),
+            (Reaction::Unreached(String::new()), [Verdict::Untold, Verdict::Untold, Verdict::Fail]),
+            (Reaction::Late(String::new()), [Verdict::Fail; 3]),
+        ];
+        for (one, wanted) in rest {
+            let verdict = |taken| {
+                let taken = std::iter::repeat_n(Reaction::Taken { took: Duration::ZERO }, taken);
+                once_at_most(&taken.chain([one.clone(), refused()]).collect::<Vec<_>>()).verdict
+            };
+            assert_eq!([0, 1, 2].map(verdict), wanted, "{one:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_answered_in_time_was_not_refused_and_the_reason_says_why_that_matters() {
+        let late = || Reaction::Late("the deadline passed".to_owned());
+        let (silent, taken) = (Reaction::Silent("closed".to_owned()), Reaction::Taken { took: Duration::ZERO });
+        let found = |reactions: &[(&str, Reaction)]| {
+            let finding = HALF.must_refuse_each(reactions);
+            (finding.verdict, finding.why)
+        };
+        assert_eq!(found(&[("a", late()), ("b", silent.clone())]), (Verdict::Fail, HANGS));
+        assert_eq!(found(&[("a", late()), ("b", Reaction::Unreached(String::new()))]), (Verdict::Fail, HANGS));
+        assert_eq!(found(&[("a", late()), ("b", taken)]), (Verdict::Fail, HALF.why));
+        assert_eq!(found(&[("a", silent)]), (Verdict::Pass, HALF.why));
+        assert_eq!(LARGE.must_take(&late()).verdict, Verdict::Fail);
+        assert_eq!(ROTATION.had_better_take(&late()).verdict, Verdict::Advice);
+        assert_eq!(out_of_time(STALE, late(), late()).verdict, Verdict::Fail);
     }
 
     #[test]
@@ -313,8 +350,8 @@ mod tests {
         assert_eq!(told(&[("a:", silent()), ("b:", unreached())]), "a: no answer: closed; b: not reached: refused");
         assert_eq!(ROTATION.had_better_take(&unreached()).verdict, Verdict::Untold);
         assert_eq!(ROTATION.had_better_take(&silent()).verdict, Verdict::Advice);
-        assert_eq!(GOOD.must_take(&unreached()).verdict, Verdict::Fail);
-        assert_eq!([0, 1, 2].map(|taken| once_at_most(taken, 1)), [Verdict::Untold, Verdict::Untold, Verdict::Fail]);
+        assert_eq!(GOOD.must_take(&unreached()).verdict, Verdict::Untold);
+        assert_eq!(LARGE.must_take(&silent()).verdict, Verdict::Fail);
     }
 
     #[test]

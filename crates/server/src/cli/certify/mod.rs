@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
@@ -28,9 +29,17 @@ pub struct CertifyArgs {
     /// What the header names begin with
     #[arg(long, default_value = "X-Service-")]
     prefix: String,
+    /// How long an answer may take; the server waits 15 s
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value = "15", value_parser = timeout_s)]
+    timeout: u64,
     /// Print JSON for programs
     #[arg(long)]
     json: bool,
+}
+
+fn timeout_s(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=60).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds from 1 to 60 is wanted".to_owned())
 }
 
 /// What came of a check.
@@ -87,7 +96,8 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
     let client_id = sign::client_id(environment)?;
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
-    let courier = Courier::new(&args.url, &names, client_id, secret, args.encoding.into())?;
+    let timeout = Duration::from_secs(args.timeout);
+    let courier = Courier::new(&args.url, &names, client_id, secret, args.encoding.into(), timeout)?;
     let (mut head, mut unsaid) = (Some(format!("The receiver at {}\n\n", args.url)), None);
     let mut tell = |finding: &Finding| {
         // Some checks take seconds: each is told when it is done. What cannot be written is told at the end.
@@ -107,7 +117,8 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
         super::say(&format!("{}\n", serde_json::to_string(&report)?))?;
     }
     if let Err(why) = answered {
-        bail!("the receiver gave no answer to a good callback: {why}");
+        let rest = findings.len() - 1;
+        bail!("the receiver gave no answer to a good callback, and the other {rest} checks were not tried: {why}");
     }
     if !args.json {
         super::say(&counted(&findings))?;

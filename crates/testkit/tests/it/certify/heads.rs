@@ -127,8 +127,8 @@ async fn an_answer_that_the_server_cannot_read_is_read_by_nobody() {
             "not taken: the head of the answer is too large",
         ),
         (Reply::Padded(70_000), "not taken: status 200, and the answer is larger than 64 KiB"),
-        (Reply::Garbage, "callback: the answer is not HTTP\n"),
-        (Reply::Raw(vec![0x15, 3, 1, 0, 2, 2, 70]), "callback: the answer is not HTTP but TLS: say https://\n"),
+        (Reply::Garbage, "not tried: the answer is not HTTP\n"),
+        (Reply::Raw(vec![0x15, 3, 1, 0, 2, 2, 70]), "not tried: the answer is not HTTP but TLS: say https://\n"),
     ] {
         let receiver = Receiver::start().await.expect("starts");
         receiver.answer_with(reply);
