@@ -103,6 +103,23 @@ impl Reaction {
     }
 }
 
+/// What callbacks tell of.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) biz_type: String,
+    pub(super) biz_status: String,
+    /// None: one that nobody has, another for each callback.
+    pub(super) biz_id: Option<String>,
+    /// A JSON text; none: that of an order which nobody made.
+    pub(super) data: Option<String>,
+}
+
+impl Default for Subject {
+    fn default() -> Self {
+        Self { biz_type: "PAYMENT_ORDER".to_owned(), biz_status: "SUCCESS".to_owned(), biz_id: None, data: None }
+    }
+}
+
 /// Writes letters and brings them.
 #[derive(Debug)]
 pub(super) struct Courier {
@@ -110,6 +127,7 @@ pub(super) struct Courier {
     client_id: String,
     key: SigningKey,
     encoding: Encoding,
+    subject: Subject,
     chance: Chance,
 }
 
@@ -127,22 +145,28 @@ impl Courier {
         ByHand::accepts(url).map_err(|refused| Usage(refused.to_string()))?;
         let by_hand = ByHand::new(url, names, deadline)?;
         let key = SigningKey::new(secret.as_bytes());
-        Ok(Self { by_hand, client_id: client_id.to_owned(), key, encoding, chance: Chance::default() })
+        let (client_id, subject) = (client_id.to_owned(), Subject::default());
+        Ok(Self { by_hand, client_id, key, encoding, subject, chance: Chance::default() })
     }
 
-    /// A business id that nobody has.
+    /// The same, with callbacks that tell of this.
+    pub(super) fn telling_of(self, subject: Subject) -> Self {
+        Self { subject, ..self }
+    }
+
+    /// A business id: the given one, or one that nobody has.
     pub(super) fn biz_id(&self) -> String {
-        format!("certify-{}", self.chance.hex(8))
+        self.subject.biz_id.clone().unwrap_or_else(|| format!("certify-{}", self.chance.hex(8)))
     }
 
-    /// What a callback about it says.
-    pub(super) fn body(&self, biz_id: &str, data: &str) -> CallbackBody {
+    /// What a callback about it says. `made_up` is its data where none is given.
+    pub(super) fn body(&self, biz_id: &str, made_up: &str) -> CallbackBody {
         CallbackBody {
-            biz_type: "PAYMENT_ORDER".to_owned(),
+            biz_type: self.subject.biz_type.clone(),
             biz_id: biz_id.to_owned(),
-            biz_status: "SUCCESS".to_owned(),
+            biz_status: self.subject.biz_status.clone(),
             client_id: self.client_id.clone(),
-            data: data.to_owned(),
+            data: self.subject.data.clone().unwrap_or_else(|| made_up.to_owned()),
         }
     }
 

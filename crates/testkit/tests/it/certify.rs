@@ -25,6 +25,7 @@ mod faults;
 mod heads;
 mod mistakes;
 mod silence;
+mod subjects;
 
 const SECRET: &str = "sk_of_the_receiver_that_is_certified";
 

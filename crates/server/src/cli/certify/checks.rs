@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use countersign_protocol::callback::CallbackBody;
+use serde_json::Value;
 
 use super::super::courier::pieces::{Length, Pieces};
 use super::super::courier::{Courier, Letter, Reaction};
@@ -142,13 +143,13 @@ async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
 }
 
 async fn bodies(courier: &Courier, findings: &mut Findings<'_>) {
-    let good = courier.good();
-    let tampered = Letter { body: replaced(&good.body, "12.50", "92.50"), ..good };
+    let news = courier.news();
+    let tampered = Letter { body: tampered(news.clone()).to_bytes(), ..courier.letter(news.to_bytes()) };
     findings.push(TAMPERED.must_refuse(&courier.bring(&tampered).await));
     let good = courier.good();
     let respaced = Letter { body: replaced(&good.body, ",\"bizId\":", ", \"bizId\": "), ..good };
     findings.push(RESPACED.must_refuse(&courier.bring(&respaced).await));
-    let unusual = courier.letter(unusual(&courier.body(&courier.biz_id(), &spoken(1)).to_bytes()));
+    let unusual = courier.letter(unusual(&with(courier.news(), &spoken(1)).to_bytes()));
     findings.push(UNUSUAL.must_take(&courier.bring(&unusual).await));
     findings.push(LOWER_CASE.had_better_take(&courier.bring_in_lower_case(&courier.good()).await));
 }
@@ -236,7 +237,7 @@ async fn at_once(courier: &Courier) -> Finding {
 /// The later one may be put off until the earlier one has come.
 async fn out_of_order(courier: &Courier) -> Finding {
     let biz_id = courier.biz_id();
-    let letter = |data: &str| courier.letter(courier.body(&biz_id, data).to_bytes());
+    let letter = |made_up: &str| courier.letter(courier.body(&biz_id, made_up).to_bytes());
     let first = letter(r#"{"status":"PROCESS"}"#);
     let second = Letter { sequence: Some(2), ..letter(r#"{"status":"SUCCESS"}"#) };
     let early = courier.bring(&second).await;
@@ -260,9 +261,9 @@ async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
     let unknown = CallbackBody { biz_type: "KIND_OF_TOMORROW".to_owned(), ..courier.news() };
     let unknown = courier.letter(unknown.to_bytes());
     findings.push(UNKNOWN.had_better_take(&courier.bring(&unknown).await));
-    let slow = courier.letter(courier.body(&courier.biz_id(), &spoken(200)).to_bytes());
+    let slow = courier.letter(with(courier.news(), &spoken(200)).to_bytes());
     findings.push(SLOW.must_take(&courier.bring_in_pieces(&slow, SLOWLY).await.0));
-    let large = courier.letter(courier.body(&courier.biz_id(), &padded(LARGE_BYTES)).to_bytes());
+    let large = courier.letter(with(courier.news(), &padded(LARGE_BYTES)).to_bytes());
     findings.push(LARGE.must_take(&courier.bring(&large).await));
     findings.push(Box::pin(huge::found(courier)).await);
 }
@@ -278,19 +279,47 @@ fn half(signature: &str) -> (&str, &str) {
     signature.split_at(signature.len() / 2)
 }
 
+/// Another amount, or what else the last number of its data is; of data without any, of another order.
+fn tampered(body: CallbackBody) -> CallbackBody {
+    let changed = body.data.rfind(|c: char| c.is_ascii_digit()).map(|at| {
+        let other = if body.data[at..].starts_with('1') { "2" } else { "1" };
+        [&body.data[..at], other, &body.data[at + 1..]].concat()
+    });
+    match changed.filter(|data| serde_json::from_str::<Value>(data).is_ok()) {
+        Some(data) => CallbackBody { data, ..body },
+        None => CallbackBody { biz_id: format!("{}1", body.biz_id), ..body },
+    }
+}
+
 /// The same JSON as a person or another library might write it.
 fn unusual(body: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(body).replace("\",\"", "\" ,\n  \"").replace("SUCCESS", "SU\\u0043CESS");
-    text.into_bytes()
+    let text = String::from_utf8_lossy(body).replace("\",\"", "\" ,\n  \"");
+    let status = "\"bizStatus\":\"";
+    let (before, rest) = text.split_at(text.find(status).map_or(0, |at| at + status.len()));
+    let mut letters = rest.chars();
+    match letters.next().filter(char::is_ascii_alphanumeric) {
+        Some(first) => format!("{before}\\u{:04x}{}", u32::from(first), letters.as_str()).into_bytes(),
+        None => text.into_bytes(),
+    }
+}
+
+/// The same with one more member in its data. Data that is no object gives way to one.
+fn with(body: CallbackBody, member: &str) -> CallbackBody {
+    let data = match body.data.trim_end().strip_suffix('}').map(str::trim_end) {
+        Some(open) if open.ends_with('{') => format!("{open}{member}}}"),
+        Some(open) => format!("{open},{member}}}"),
+        None => format!("{{{member}}}"),
+    };
+    CallbackBody { data, ..body }
 }
 
 /// Words of people, again and again.
 fn spoken(times: usize) -> String {
-    format!(r#"{{"status":"SUCCESS","goodsName":"{}"}}"#, "Caf\u{e9} \u{1f600} ".repeat(times))
+    format!(r#""goodsName":"{}""#, "Caf\u{e9} \u{1f600} ".repeat(times))
 }
 
 fn padded(bytes: usize) -> String {
-    format!(r#"{{"status":"SUCCESS","note":"{}"}}"#, "n".repeat(bytes))
+    format!(r#""note":"{}""#, "n".repeat(bytes))
 }
 
 #[cfg(test)]
@@ -329,6 +358,31 @@ mod tests {
         assert_eq!(LARGE.must_take(&late()).verdict, Verdict::Fail);
         assert_eq!(ROTATION.had_better_take(&late()).verdict, Verdict::Advice);
         assert_eq!(out_of_time(STALE, late(), late()).verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn any_data_is_tampered_with_and_has_room_for_more_and_stays_json() {
+        let body = |data: &str| CallbackBody {
+            biz_type: "T".to_owned(),
+            biz_id: "b".to_owned(),
+            biz_status: "S".to_owned(),
+            client_id: "app_1".to_owned(),
+            data: data.to_owned(),
+        };
+        for (data, changed, more) in [
+            (r#"{"amount":"12.50"}"#, r#"{"amount":"12.51"}"#, r#"{"amount":"12.50","n":1}"#),
+            (r#"{"amount":1}"#, r#"{"amount":2}"#, r#"{"amount":1,"n":1}"#),
+            ("{ }", "{ }", r#"{"n":1}"#),
+            ("[]", "[]", r#"{"n":1}"#),
+            // Half a surrogate pair would be no JSON.
+            (r#""\ud8aa\udc0a""#, r#""\ud8aa\udc1a""#, r#"{"n":1}"#),
+        ] {
+            let tampered = tampered(body(data));
+            assert_eq!((tampered.data.as_str(), tampered.biz_id == "b1"), (changed, changed == data), "{data}");
+            assert_eq!(with(body(data), r#""n":1"#).data, more, "{data}");
+        }
+        let unusual: CallbackBody = serde_json::from_slice(&unusual(&body("{}").to_bytes())).expect("JSON");
+        assert_eq!(unusual, body("{}"));
     }
 
     #[test]
