@@ -1,27 +1,32 @@
 //! Callbacks by hand: as the server would send them, and what they may be spoiled into.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::bail;
-use countersign_protocol::callback::{
-    ACKNOWLEDGEMENT_BYTES_MAX, Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement,
-};
+use countersign_domain::delivery::Outcome;
+use countersign_protocol::callback::{Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement};
 use countersign_protocol::endpoint::events::Event;
 use countersign_protocol::headers::HeaderNames;
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
-use hyper::{Method, Uri};
+use hyper::Uri;
 
 use super::Usage;
-use super::http::pieces::{Pieces, Sent, exchange_in_pieces};
-use super::http::{Answer, Ask, Unreached, demand_nobody, demand_port, exchange};
+use super::http::{demand_nobody, demand_port};
 use crate::app::events::public_id;
 use crate::chance::Chance;
 use crate::clock::Clock;
-use crate::dispatch::DEADLINE;
+use crate::dispatch::{ByHand, DEADLINE, Parts, Report, Spelling};
 use crate::visible::for_terminals;
+
+pub(super) mod pieces;
+
+use pieces::{Pieces, Sent};
 
 /// As many characters of what a receiver says are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
+
+/// What an answer begins with of whoever speaks TLS and was spoken to in HTTP.
+const TLS_ALERT: u8 = 0x15;
 
 /// One request, not signed yet or signed already.
 #[derive(Clone, Debug)]
@@ -45,8 +50,10 @@ pub(super) enum Reaction {
     Taken { took: Duration },
     /// Anything else that is an answer.
     NotTaken(String),
-    /// No answer.
+    /// No answer: it closed the connection, or does not speak HTTP.
     Silent(String),
+    /// No answer within the time for one.
+    Late(String),
     /// No connection: it got nothing of what was to be sent, and so did nothing about it.
     Unreached(String),
 }
@@ -61,13 +68,17 @@ impl Reaction {
     pub(super) fn delivered_after(&self) -> Option<Duration> {
         match self {
             Self::Taken { took } => Some(*took).filter(|took| *took <= DEADLINE),
-            Self::NotTaken(_) | Self::Silent(_) | Self::Unreached(_) => None,
+            Self::NotTaken(_) | Self::Silent(_) | Self::Late(_) | Self::Unreached(_) => None,
         }
     }
 
     /// Whether the server would.
     pub(super) fn is_delivered(&self) -> bool {
         self.delivered_after().is_some()
+    }
+
+    pub(super) const fn is_late(&self) -> bool {
+        matches!(self, Self::Late(_))
     }
 
     pub(super) const fn is_unreached(&self) -> bool {
@@ -86,53 +97,85 @@ impl Reaction {
             }
             Self::Taken { took } => format!("taken: SUCCESS after {} ms", took.as_millis()),
             Self::NotTaken(what) => format!("not taken: {what}"),
-            Self::Silent(what) => format!("no answer: {what}"),
+            Self::Silent(what) | Self::Late(what) => format!("no answer: {what}"),
             Self::Unreached(what) => format!("not reached: {what}"),
         }
+    }
+}
+
+/// What callbacks tell of.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) biz_type: String,
+    pub(super) biz_status: String,
+    /// None: one that nobody has, another for each callback.
+    pub(super) biz_id: Option<String>,
+    /// A JSON text; none: that of an order which nobody made.
+    pub(super) data: Option<String>,
+}
+
+impl Default for Subject {
+    fn default() -> Self {
+        Self { biz_type: "PAYMENT_ORDER".to_owned(), biz_status: "SUCCESS".to_owned(), biz_id: None, data: None }
     }
 }
 
 /// Writes letters and brings them.
 #[derive(Debug)]
 pub(super) struct Courier {
-    base: String,
-    path: String,
-    names: HeaderNames,
+    by_hand: ByHand,
     client_id: String,
     key: SigningKey,
     encoding: Encoding,
+    subject: Subject,
     chance: Chance,
 }
 
 impl Courier {
-    /// To this URL, signed with this secret.
+    /// To this URL, signed with this secret. Whoever gives no answer within the deadline has given none.
     pub(super) fn new(
         url: &str,
-        names: HeaderNames,
+        names: &HeaderNames,
         client_id: &str,
         secret: &str,
         encoding: Encoding,
+        deadline: Duration,
     ) -> anyhow::Result<Self> {
-        let (base, path) = split(url)?;
+        split(url)?;
+        ByHand::accepts(url).map_err(|refused| Usage(refused.to_string()))?;
+        let by_hand = ByHand::new(url, names, deadline)?;
         let key = SigningKey::new(secret.as_bytes());
-        Ok(Self { base, path, names, client_id: client_id.to_owned(), key, encoding, chance: Chance::default() })
+        let (client_id, subject) = (client_id.to_owned(), Subject::default());
+        Ok(Self { by_hand, client_id, key, encoding, subject, chance: Chance::default() })
     }
 
-    /// A business id that nobody has.
+    /// The same, with callbacks that tell of this.
+    pub(super) fn telling_of(self, subject: Subject) -> Self {
+        Self { subject, ..self }
+    }
+
+    /// A business id: the given one, or one that nobody has.
     pub(super) fn biz_id(&self) -> String {
-        format!("certify-{}", self.chance.hex(8))
+        self.subject.biz_id.clone().unwrap_or_else(|| format!("certify-{}", self.chance.hex(8)))
     }
 
-    /// The bytes of a callback about it.
-    pub(super) fn body(&self, biz_id: &str, data: &str) -> Vec<u8> {
-        let body = CallbackBody {
-            biz_type: "PAYMENT_ORDER".to_owned(),
+    /// What a callback about it says. `made_up` is its data where none is given.
+    pub(super) fn body(&self, biz_id: &str, made_up: &str) -> CallbackBody {
+        CallbackBody {
+            biz_type: self.subject.biz_type.clone(),
             biz_id: biz_id.to_owned(),
-            biz_status: "SUCCESS".to_owned(),
+            biz_status: self.subject.biz_status.clone(),
             client_id: self.client_id.clone(),
-            data: data.to_owned(),
-        };
-        body.to_bytes()
+            data: self.subject.data.clone().unwrap_or_else(|| made_up.to_owned()),
+        }
+    }
+
+    /// What a good callback about something new says.
+    pub(super) fn news(&self) -> CallbackBody {
+        let biz_id = self.biz_id();
+        let data =
+            format!(r#"{{"merchantTradeNo":"{biz_id}","currency":"USDT","orderAmount":"12.50","status":"SUCCESS"}}"#);
+        self.body(&biz_id, &data)
     }
 
     /// The bytes of the callback that tells of this event: the server's own.
@@ -149,10 +192,7 @@ impl Courier {
 
     /// A good callback about something new.
     pub(super) fn good(&self) -> Letter {
-        let biz_id = self.biz_id();
-        let data =
-            format!(r#"{{"merchantTradeNo":"{biz_id}","currency":"USDT","orderAmount":"12.50","status":"SUCCESS"}}"#);
-        self.letter(self.body(&biz_id, &data))
+        self.letter(self.news().to_bytes())
     }
 
     /// A good callback with this body, stamped now.
@@ -222,33 +262,37 @@ impl Courier {
         encode_signature(&key.sign(&letter.timestamp, &letter.nonce, &letter.body), self.encoding)
     }
 
-    /// Brings it, and looks how it is taken.
+    /// Brings it as the server would, and looks how it is taken.
     pub(super) async fn bring(&self, letter: &Letter) -> Reaction {
-        let began = Instant::now();
-        let answer = exchange(&self.base, &self.ask(letter)).await;
-        reaction(answer, began.elapsed())
+        reaction(Box::pin(self.by_hand.send(parts(letter), letter.body.clone())).await)
+    }
+
+    /// The same with the names of its headers in lower case.
+    pub(super) async fn bring_in_lower_case(&self, letter: &Letter) -> Reaction {
+        self.bring_otherwise(letter, Spelling::Lower, Pieces::ONE).await.0
     }
 
     /// The same with the body in pieces, and how much of it had gone out when something came back.
     pub(super) async fn bring_in_pieces(&self, letter: &Letter, pieces: Pieces) -> (Reaction, Sent) {
-        let began = Instant::now();
-        let (answer, sent) = exchange_in_pieces(&self.base, self.ask(letter), pieces).await;
-        (reaction(answer, began.elapsed()), sent)
+        self.bring_otherwise(letter, Spelling::Title, pieces).await
     }
 
-    fn ask(&self, letter: &Letter) -> Ask {
-        let names = &self.names;
-        let mut headers = vec![
-            ("content-type".to_owned(), "application/json".to_owned()),
-            (names.timestamp.clone(), letter.timestamp.clone()),
-            (names.nonce.clone(), letter.nonce.clone()),
-            (names.event_id.clone(), letter.event_id.clone()),
-            (names.attempt.clone(), letter.attempt.to_string()),
-        ];
-        headers.extend(letter.sequence.map(|sequence| (names.sequence.clone(), sequence.to_string())));
-        headers.extend(letter.signature.iter().map(|signature| (names.signature.clone(), signature.clone())));
-        headers.extend(letter.signature_next.iter().map(|next| (names.signature_next.clone(), next.clone())));
-        Ask { method: Method::POST, path: self.path.clone(), headers, body: Some(letter.body.clone()) }
+    async fn bring_otherwise(&self, letter: &Letter, spelling: Spelling, pieces: Pieces) -> (Reaction, Sent) {
+        let body = letter.body.clone();
+        let (report, sent) = Box::pin(pieces::send(&self.by_hand, parts(letter), spelling, body, pieces)).await;
+        (reaction(report), sent)
+    }
+}
+
+fn parts(letter: &Letter) -> Parts<String> {
+    Parts {
+        signature: letter.signature.clone(),
+        signature_next: letter.signature_next.clone(),
+        timestamp: letter.timestamp.clone(),
+        nonce: letter.nonce.clone(),
+        event_id: letter.event_id.clone(),
+        attempt: letter.attempt.to_string(),
+        sequence: letter.sequence.map(|sequence| sequence.to_string()),
     }
 }
 
@@ -266,43 +310,55 @@ fn split(url: &str) -> anyhow::Result<(String, String)> {
     Ok((format!("{scheme}://{authority}"), path.to_owned()))
 }
 
-fn reaction(answer: anyhow::Result<Answer>, took: Duration) -> Reaction {
-    match answer {
-        Ok(answer) => judged(&answer, took),
-        Err(error) if error.downcast_ref::<Unreached>().is_some() => Reaction::Unreached(format!("{error:#}")),
-        Err(error) => Reaction::Silent(format!("{error:#}")),
+/// By the server's own judgement.
+fn reaction(report: Report) -> Reaction {
+    let Report { outcome, http_status, detail, took, bytes, .. } = report;
+    let Some(bytes) = bytes else { return Reaction::Unreached(detail) };
+    let status = http_status.map_or_else(String::new, |status| format!("status {status}"));
+    match outcome {
+        Outcome::Delivered => Reaction::Taken { took },
+        Outcome::HttpStatus => {
+            let is_redirect = http_status.is_some_and(|status| (300..400).contains(&status));
+            let redirect = if is_redirect { "; redirects are not followed" } else { "" };
+            Reaction::NotTaken(format!("{status}{redirect}{}", said(&bytes.answer_body)))
+        }
+        Outcome::Fail => {
+            let said = said(&bytes.answer_body);
+            Reaction::NotTaken(format!("{status}, and a returnCode that is not SUCCESS{said}"))
+        }
+        Outcome::Unreadable if http_status.is_some() => {
+            Reaction::NotTaken(format!("{status}, and {}", unreadable(&bytes.answer_body, &detail)))
+        }
+        Outcome::Unreadable if bytes.answer_head.starts_with(b"HTTP/") => Reaction::NotTaken(detail),
+        Outcome::Unreadable if bytes.answer_head.first() == Some(&TLS_ALERT) => {
+            Reaction::Silent(format!("{detail} but TLS: say https://"))
+        }
+        Outcome::Unreadable => Reaction::Silent(detail),
+        Outcome::Timeout => Reaction::Late(detail),
+        Outcome::RefusedAddress | Outcome::DnsFailed | Outcome::ConnectFailed | Outcome::TlsFailed => {
+            Reaction::Silent(detail)
+        }
     }
 }
 
-/// By the rules by which the server calls a callback delivered.
-fn judged(answer: &Answer, took: Duration) -> Reaction {
-    let status = answer.status.as_u16();
-    if !answer.status.is_success() {
-        let redirect = if answer.status.is_redirection() { "; redirects are not followed" } else { "" };
-        let said = match read_acknowledgement(answer.body.as_bytes()) {
-            Acknowledgement::Fail { return_message } if !return_message.is_empty() => {
-                format!(": {}", shown(&return_message))
-            }
-            Acknowledgement::Fail { .. } | Acknowledgement::Success | Acknowledgement::Unreadable => String::new(),
-        };
-        return Reaction::NotTaken(format!("status {status}{redirect}{said}"));
+/// The message of a FAIL, where there is one.
+fn said(body: &[u8]) -> String {
+    match read_acknowledgement(body) {
+        Acknowledgement::Fail { return_message } if !return_message.is_empty() => {
+            format!(": {}", shown(&return_message))
+        }
+        Acknowledgement::Fail { .. } | Acknowledgement::Success | Acknowledgement::Unreadable => String::new(),
     }
-    if answer.body.len() > ACKNOWLEDGEMENT_BYTES_MAX {
-        return Reaction::NotTaken(format!("status {status}, and an answer of more than 64 KiB"));
-    }
-    match read_acknowledgement(answer.body.as_bytes()) {
-        Acknowledgement::Success => Reaction::Taken { took },
-        Acknowledgement::Fail { return_message } => {
-            let message =
-                if return_message.is_empty() { String::new() } else { format!(": {}", shown(&return_message)) };
-            Reaction::NotTaken(format!("status {status}, and a returnCode that is not SUCCESS{message}"))
-        }
-        Acknowledgement::Unreadable if answer.body.trim_start().starts_with('<') => {
-            Reaction::NotTaken(format!("status {status}, and an HTML page instead of a JSON object with a returnCode"))
-        }
-        Acknowledgement::Unreadable => {
-            Reaction::NotTaken(format!("status {status}, and no JSON object with a returnCode"))
-        }
+}
+
+/// What an answer is in place of an acknowledgement. `detail` is what the server says of it.
+fn unreadable(body: &[u8], detail: &str) -> String {
+    if body.trim_ascii_start().starts_with(b"<") {
+        "an HTML page instead of a JSON object with a returnCode".to_owned()
+    } else if std::str::from_utf8(body).is_err_and(|error| error.error_len().is_some()) {
+        format!("{detail}: its text is not UTF-8")
+    } else {
+        detail.to_owned()
     }
 }
 
@@ -316,7 +372,7 @@ fn shown(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use countersign_protocol::headers::Prefixes;
-    use hyper::StatusCode;
+    use countersign_store::attempt_log::{AttemptBytes, Phases};
 
     use super::*;
     use crate::app::events::parse_public_id;
@@ -324,8 +380,8 @@ mod tests {
     #[test]
     fn a_letter_has_an_event_id_as_the_server_makes_them() {
         let prefixes = Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix");
-        let names = prefixes.first().clone();
-        let courier = Courier::new("http://127.0.0.1:1/", names, "app_1", "sk_1", Encoding::Hex).expect("a courier");
+        let courier = Courier::new("http://127.0.0.1:1/", prefixes.first(), "app_1", "sk_1", Encoding::Hex, DEADLINE);
+        let courier = courier.expect("a courier");
         let (one, other) = (courier.good().event_id, courier.good().event_id);
         assert!(parse_public_id(&one).is_some() && one != other, "{one} {other}");
     }
@@ -340,23 +396,39 @@ mod tests {
         }
     }
 
+    /// An answer as it came, judged as the server judged it.
+    fn answered(outcome: Outcome, http_status: u16, body: &str, took: Duration) -> Reaction {
+        let bytes = AttemptBytes {
+            sent_head: b"POST / HTTP/1.1\r\n\r\n".to_vec(),
+            answer_head: b"HTTP/1.1 ...".to_vec(),
+            answer_body: body.as_bytes().to_vec(),
+            answer_length: 0,
+            is_cut: false,
+        };
+        reaction(Report {
+            outcome,
+            http_status: Some(http_status),
+            retry_after_ms: None,
+            address: None,
+            detail: String::new(),
+            took,
+            phases: Phases::default(),
+            bytes: Some(bytes),
+        })
+    }
+
     #[test]
     fn what_comes_after_the_server_has_given_up_is_taken_and_not_delivered() {
-        let answer =
-            Answer { status: StatusCode::OK, body: r#"{"returnCode":"SUCCESS"}"#.to_owned(), request_id: None };
-        let after = |seconds| judged(&answer, Duration::from_secs(seconds));
+        let after = |seconds| answered(Outcome::Delivered, 200, "", Duration::from_secs(seconds));
         assert!(after(15).is_delivered() && after(16).is_taken() && !after(16).is_delivered());
         assert_eq!(after(16).told(), "SUCCESS after 16000 ms, too late: the server waits 15 s in all");
     }
 
     #[test]
     fn what_a_receiver_says_is_shown_cut_and_safe_for_terminals() {
-        let with = |status, body: &str| {
-            let answer = Answer { status, body: body.to_owned(), request_id: None };
-            judged(&answer, Duration::ZERO).told()
-        };
-        let judged = |body: &str| with(StatusCode::OK, body);
-        let refused = with(StatusCode::UNAUTHORIZED, r#"{"returnCode":"FAIL","returnMessage":"timestamp"}"#);
+        let judged = |body: &str| answered(Outcome::Fail, 200, body, Duration::ZERO).told();
+        let refusal = r#"{"returnCode":"FAIL","returnMessage":"timestamp"}"#;
+        let refused = answered(Outcome::HttpStatus, 401, refusal, Duration::ZERO).told();
         assert_eq!(refused, "not taken: status 401: timestamp");
         let failed = "not taken: status 200, and a returnCode that is not SUCCESS";
         assert_eq!(judged(r#"{"returnCode":"FAIL"}"#), failed);

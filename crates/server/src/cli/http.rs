@@ -1,13 +1,12 @@
 //! One HTTP exchange at a time: all that the command line needs of a client.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::{Body, Bytes, Incoming};
+use hyper::body::{Bytes, Incoming};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
@@ -18,8 +17,6 @@ use tokio::task::JoinHandle;
 
 use super::Usage;
 use crate::tls_fault;
-
-pub mod pieces;
 
 const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -78,8 +75,8 @@ fn request_id(headers: &HeaderMap) -> Option<String> {
 
 /// Sends `ask` to `base` (`http://host:port` or `https://host`) and reads the answer, within 30 s.
 pub async fn exchange(base: &str, ask: &Ask) -> anyhow::Result<Answer> {
-    let body = Full::new(Bytes::from(ask.body.clone().unwrap_or_default()));
-    exchange_body(base, ask, body).await
+    let exchange = async { begin(base, ask).await?.whole().await };
+    tokio::time::timeout(EXCHANGE_TIME_MAX, exchange).await.map_err(|_| unanswered(base))?
 }
 
 /// What came back, its body still on the way.
@@ -128,18 +125,9 @@ impl Arriving {
     }
 }
 
-async fn exchange_body<B>(base: &str, ask: &Ask, body: B) -> anyhow::Result<Answer>
-where
-    B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
-{
-    let exchange = async { begin(base, ask, body).await?.whole().await };
-    tokio::time::timeout(EXCHANGE_TIME_MAX, exchange).await.map_err(|_| unanswered(base))?
-}
-
 /// Sends `ask` and gives the answer as it begins, within 30 s; its body may be of any length.
 pub async fn open(base: &str, ask: &Ask) -> anyhow::Result<Arriving> {
-    let body = Full::new(Bytes::from(ask.body.clone().unwrap_or_default()));
-    let begun = tokio::time::timeout(EXCHANGE_TIME_MAX, begin(base, ask, body)).await;
+    let begun = tokio::time::timeout(EXCHANGE_TIME_MAX, begin(base, ask)).await;
     begun.map_err(|_| unanswered(base))?
 }
 
@@ -205,12 +193,9 @@ pub fn demand_nobody(url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn begin<B>(base: &str, ask: &Ask, body: B) -> anyhow::Result<Arriving>
-where
-    B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
-{
+async fn begin(base: &str, ask: &Ask) -> anyhow::Result<Arriving> {
     let base = address(base)?;
-    begin_over(connect(&base).await?, &base, ask, body).await
+    begin_over(connect(&base).await?, &base, ask).await
 }
 
 /// Whether over TLS, the host as it is written, and the port.
@@ -233,10 +218,7 @@ fn bare(host: &str) -> &str {
     host.trim_matches(['[', ']'])
 }
 
-async fn begin_over<B>(tcp: TcpStream, base: &Uri, ask: &Ask, body: B) -> anyhow::Result<Arriving>
-where
-    B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
-{
+async fn begin_over(tcp: TcpStream, base: &Uri, ask: &Ask) -> anyhow::Result<Arriving> {
     let (tls, host, port) = place(base);
     if tls {
         let name = ServerName::try_from(bare(host).to_owned())?;
@@ -244,9 +226,9 @@ where
             .connect(name, tcp)
             .await
             .map_err(|error| Unreached(format!("no TLS with {host}:{port}: {}", tls_fault::words(&error))))?;
-        converse(TokioIo::new(stream), base, ask, body).await
+        converse(TokioIo::new(stream), base, ask).await
     } else {
-        let answer = converse(TokioIo::new(tcp), base, ask, body).await;
+        let answer = converse(TokioIo::new(tcp), base, ask).await;
         let is_no_http =
             |error: &anyhow::Error| error.chain().any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse));
         answer.map_err(|error| {
@@ -259,10 +241,9 @@ where
     }
 }
 
-async fn converse<IO, B>(io: IO, base: &Uri, ask: &Ask, body: B) -> anyhow::Result<Arriving>
+async fn converse<IO>(io: IO, base: &Uri, ask: &Ask) -> anyhow::Result<Arriving>
 where
     IO: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
     let connection = tokio::spawn(async move {
@@ -275,6 +256,7 @@ where
     for (name, value) in &ask.headers {
         request = request.header(name, value);
     }
+    let body = Full::new(Bytes::from(ask.body.clone().unwrap_or_default()));
     let answer = sender.send_request(request.body(body)?).await.with_context(|| format!("{authority} broke off"))?;
     let (status, from) = (answer.status(), authority.to_owned());
     let request_id = request_id(answer.headers());

@@ -28,6 +28,7 @@ use super::http;
 use super::sign::{self, SignatureForm, header_names};
 use crate::cli::numbers::whole;
 use crate::clock::Clock;
+use crate::dispatch::DEADLINE;
 use crate::visible::for_terminals;
 
 /// Between two questions while nothing happens.
@@ -74,7 +75,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let client_id = sign::client_id(environment)?;
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
-    let courier = Courier::new(&args.forward, names, client_id, secret, args.encoding.into())?;
+    let courier = Courier::new(&args.forward, &names, client_id, secret, args.encoding.into(), DEADLINE)?;
     http::demand_nobody(&args.url).map_err(|error| error.context("--url"))?;
     let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build();
     let client = client.map_err(|error| match error {

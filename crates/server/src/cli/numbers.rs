@@ -58,6 +58,9 @@ mod tests {
             ("token recover --life-days x", "a number of days from 1 to 366 is wanted"),
             ("token recover --life-days 0", "a number of days from 1 to 366 is wanted"),
             ("secret rotate c --overlap-s x", "a whole number is wanted"),
+            ("certify u --timeout x", "a number of seconds from 1 to 60 is wanted"),
+            ("certify u --timeout 0", "a number of seconds from 1 to 60 is wanted"),
+            ("certify u --timeout 61", "a number of seconds from 1 to 60 is wanted"),
             ("institution create --name n --base-r x --base-f 1", "a plain number is wanted, such as 0.3"),
         ] {
             let said = refusal(words);

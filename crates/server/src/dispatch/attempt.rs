@@ -17,7 +17,7 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USE
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::{Connector, OpenConnection, Unreached, idle_time};
+use super::connect::{Connector, OpenConnection, Unreached, Works, idle_time};
 use super::egress::Target;
 use super::faults::{self, Stage};
 use super::retry_after::retry_after_ms;
@@ -31,16 +31,16 @@ const REFUSAL_READ_FOR: Duration = Duration::from_secs(2);
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Report {
-    pub(super) outcome: Outcome,
-    pub(super) http_status: Option<u16>,
-    pub(super) retry_after_ms: Option<i64>,
-    pub(super) address: Option<Arc<str>>,
-    pub(super) detail: String,
-    pub(super) took: Duration,
-    pub(super) phases: Phases,
+pub(crate) struct Report {
+    pub(crate) outcome: Outcome,
+    pub(crate) http_status: Option<u16>,
+    pub(crate) retry_after_ms: Option<i64>,
+    pub(crate) address: Option<Arc<str>>,
+    pub(crate) detail: String,
+    pub(crate) took: Duration,
+    pub(crate) phases: Phases,
     /// None where nothing went over a connection.
-    pub(super) bytes: Option<AttemptBytes>,
+    pub(crate) bytes: Option<AttemptBytes>,
 }
 
 /// What is sent: the headers but for `Host`, and the event's own bytes.
@@ -52,8 +52,8 @@ pub(super) struct Letter {
 
 /// What is known of the answer so far; a deadline that passes keeps it.
 #[derive(Debug, Default)]
-struct Progress {
-    watch: Stopwatch,
+pub(super) struct Progress {
+    pub(super) watch: Stopwatch,
     address: Option<Arc<str>>,
     http_status: Option<u16>,
     retry_after_ms: Option<i64>,
@@ -81,6 +81,14 @@ impl Progress {
         self.watch.phases.reused = Some(reused);
         connection.tape.begin(now, body);
         self.tape = Some(connection.tape.clone());
+    }
+
+    /// The same on a connection that is used this once. Gives the tape for it; how long the body is, is not known.
+    pub(super) fn begin_alone(&mut self) -> Arc<Tape> {
+        self.watch.enter(Stage::Head);
+        let tape = Arc::new(Tape::default());
+        tape.begin(Instant::now(), 0);
+        self.tape.insert(tape).clone()
     }
 
     /// The exchange is over: from here on its connection may be another attempt's.
@@ -122,7 +130,7 @@ impl Progress {
     }
 }
 
-struct Ending {
+pub(super) struct Ending {
     outcome: Outcome,
     detail: String,
 }
@@ -145,28 +153,23 @@ pub(super) async fn make(
     deadline: Duration,
     now: UnixMillis,
 ) -> Report {
+    within(deadline, async |progress, end| try_exchange(connector, url, letter, now, end, progress).await).await
+}
+
+/// Makes an attempt of what is to be done until a moment, and reports it.
+pub(super) async fn within(
+    deadline: Duration,
+    exchange: impl AsyncFnOnce(&mut Progress, Instant) -> Result<Ending, Ending>,
+) -> Report {
     let began = Instant::now();
     let end = began + deadline;
     let mut progress = Progress::default();
-    let ending = match timeout_at(end, exchange(connector, url, letter, now, end, &mut progress)).await {
-        Ok(ending) => ending,
+    let ending = match timeout_at(end, exchange(&mut progress, end)).await {
+        Ok(Ok(ending) | Err(ending)) => ending,
         Err(_) => ending(Outcome::Timeout, faults::too_late(progress.watch.stage(), deadline)),
     };
     let took = progress.ended.unwrap_or_else(Instant::now).saturating_duration_since(began);
     progress.report(ending, took)
-}
-
-async fn exchange(
-    connector: &Connector,
-    url: &str,
-    letter: Letter,
-    now: UnixMillis,
-    end: Instant,
-    progress: &mut Progress,
-) -> Ending {
-    match try_exchange(connector, url, letter, now, end, progress).await {
-        Ok(ending) | Err(ending) => ending,
-    }
 }
 
 async fn try_exchange(
@@ -179,8 +182,24 @@ async fn try_exchange(
 ) -> Result<Ending, Ending> {
     let target = connector.target(url)?;
     let vetted = connector.vetted(&target, &mut progress.watch).await?;
-    let request = request(&target, letter);
+    let request = request(&target, letter.headers, Full::new(letter.body));
     let (mut connection, response) = send(connector, &target, &vetted, request, progress).await?;
+    let idle_time = idle_time(response.headers());
+    let ending = hear(&mut connection.works, response, now, end, progress).await?;
+    if let Some(ended) = progress.ended {
+        connector.keep(connection, ended, idle_time);
+    }
+    Ok(ending)
+}
+
+/// Reads an answer and judges it: to its end, unless its status says no.
+pub(super) async fn hear(
+    works: &mut Works,
+    response: Response<Incoming>,
+    now: UnixMillis,
+    end: Instant,
+    progress: &mut Progress,
+) -> Result<Ending, Ending> {
     let status = response.status();
     progress.http_status = Some(status.as_u16());
     progress.retry_after_ms =
@@ -188,8 +207,7 @@ async fn try_exchange(
     if !status.is_success() {
         // Its body decides nothing; the connection goes with it.
         let enough = (Instant::now() + REFUSAL_READ_FOR).min(end);
-        let read =
-            timeout_at(enough, connection.works.until(read(response, BODY_BYTES_KEPT, &mut progress.body))).await;
+        let read = timeout_at(enough, works.until(read(response, BODY_BYTES_KEPT, &mut progress.body))).await;
         progress.body.has_more |= read.is_err();
         let further = if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
             "; redirects are not followed"
@@ -199,10 +217,9 @@ async fn try_exchange(
         return Ok(ending(Outcome::HttpStatus, format!("answered {}{further}", status.as_u16())));
     }
     progress.watch.enter(Stage::Body);
-    let idle_time = idle_time(response.headers());
-    connection.works.until(read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body)).await?;
+    works.until(read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body)).await?;
     progress.end();
-    connector.keep(connection, *progress.ended.insert(Instant::now()), idle_time);
+    progress.ended = Some(Instant::now());
     Ok(match read_acknowledgement(&progress.body.bytes) {
         Acknowledgement::Success => ending(Outcome::Delivered, ""),
         Acknowledgement::Fail { .. } => ending(Outcome::Fail, "the answer's returnCode is not SUCCESS"),
@@ -210,11 +227,12 @@ async fn try_exchange(
     })
 }
 
-fn request(target: &Target, letter: Letter) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(letter.body));
+/// What goes out: the signed headers first, then those that every request of ours has.
+pub(super) fn request<B>(target: &Target, headers: HeaderMap, body: B) -> Request<B> {
+    let mut request = Request::new(body);
     *request.method_mut() = Method::POST;
     *request.uri_mut() = target.path_and_query().clone();
-    *request.headers_mut() = letter.headers;
+    *request.headers_mut() = headers;
     request.headers_mut().insert(HOST, target.authority().clone());
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("Countersign"));
@@ -255,7 +273,7 @@ async fn send(
     }
 }
 
-fn broken(error: &hyper::Error, progress: &mut Progress) -> Ending {
+pub(super) fn broken(error: &hyper::Error, progress: &mut Progress) -> Ending {
     progress.end();
     let (outcome, detail) = faults::no_head(error, !progress.heads.heard.is_empty());
     ending(outcome, detail)

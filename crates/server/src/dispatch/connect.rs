@@ -3,6 +3,7 @@
 //! Invariant: a connection is made to an address that was looked up and vetted in this very attempt, and kept for reuse under
 //! (scheme, name, port, address): so a name that moves is looked up, vetted and certified anew.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use countersign_domain::delivery::Outcome;
 use foldhash::HashMap;
 use http_body_util::Full;
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::HeaderMap;
 use hyper_util::rt::TokioIo;
@@ -25,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, Stage};
@@ -249,22 +251,23 @@ impl Connector {
         let tape = Arc::new(Tape::default());
         let (sender, works) = if target.is_https() {
             watch.enter(Stage::Tls);
-            let name = server_name(target)?;
-            let tls = self
-                .tls
-                .connect(name, tcp)
-                .await
-                .map_err(|error| unreached(Outcome::TlsFailed, faults::tls(&error)))?;
-            handshake(Taped::new(tls, tape.clone())).await?
+            let tls = self.secured(target, tcp).await?;
+            handshake(Taped::new(tls, tape.clone()), Spelling::Title).await?
         } else {
-            handshake(Taped::new(tcp, tape.clone())).await?
+            handshake(Taped::new(tcp, tape.clone()), Spelling::Title).await?
         };
         watch.stop();
         Ok(OpenConnection { sender, works, address: text, tape, key: idle_key(target, address) })
     }
 
+    /// TLS on a connection.
+    pub(super) async fn secured(&self, target: &Target, tcp: TcpStream) -> Result<TlsStream<TcpStream>, Unreached> {
+        let secured = self.tls.connect(server_name(target)?, tcp).await;
+        secured.map_err(|error| unreached(Outcome::TlsFailed, faults::tls(&error)))
+    }
+
     /// All addresses together have the connect time; each has an equal part of what is left.
-    async fn connect(&self, vetted: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Unreached> {
+    pub(super) async fn connect(&self, vetted: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Unreached> {
         let end = Instant::now() + self.connect_timeout;
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
@@ -300,6 +303,11 @@ impl Connector {
             waiting.push(Idle { sender, works, address, tape, until: now + time });
             idle.count += 1;
         }
+    }
+
+    /// Closes all that wait.
+    pub(super) fn keep_none(&self) {
+        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = IdleConnections::default();
     }
 
     /// Closes connections that waited too long. To be called after each pass; most calls find that it is too early to look. None is used
@@ -357,12 +365,22 @@ fn server_name(target: &Target) -> Result<ServerName<'static>, Unreached> {
     Ok(name)
 }
 
-async fn handshake<T>(io: T) -> Result<(SendRequest<Full<Bytes>>, Works), Unreached>
+/// In which letters the names of headers go out. To HTTP it is all one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// `X-Service-Nonce`, as every callback of the server has them.
+    Title,
+    /// `x-service-nonce`, as proxies and HTTP/2 write them.
+    Lower,
+}
+
+pub(super) async fn handshake<T, B>(io: T, spelling: Spelling) -> Result<(SendRequest<B>, Works), Unreached>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
 {
     let (sender, connection) = http1::Builder::new()
-        .title_case_headers(true)
+        .title_case_headers(spelling == Spelling::Title)
         .max_buf_size(HEARD_BYTES_MAX)
         .handshake(TokioIo::new(io))
         .await

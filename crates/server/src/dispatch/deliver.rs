@@ -46,6 +46,31 @@ impl Names {
             sequence: name(&names.sequence),
         }
     }
+
+    /// What is signed and sent, under its names, in the order in which it goes out.
+    pub(super) fn in_order<T>(&self, of: Parts<T>) -> [Option<(&HeaderName, T)>; 7] {
+        [
+            of.signature.map(|value| (&self.signature, value)),
+            of.signature_next.map(|value| (&self.signature_next, value)),
+            Some((&self.timestamp, of.timestamp)),
+            Some((&self.nonce, of.nonce)),
+            Some((&self.event_id, of.event_id)),
+            Some((&self.attempt, of.attempt)),
+            of.sequence.map(|value| (&self.sequence, value)),
+        ]
+    }
+}
+
+/// The values of one callback's headers. Only by hand is one sent that lacks a signature or its number.
+#[derive(Debug)]
+pub(crate) struct Parts<T> {
+    pub(crate) signature: Option<T>,
+    pub(crate) signature_next: Option<T>,
+    pub(crate) timestamp: T,
+    pub(crate) nonce: T,
+    pub(crate) event_id: T,
+    pub(crate) attempt: T,
+    pub(crate) sequence: Option<T>,
 }
 
 /// The values of headers, one behind the other in one piece of memory.
@@ -138,20 +163,12 @@ impl Dispatcher {
             let signature = key.key.sign(&text[timestamp.clone()], &text[nonce.clone()], &event.body);
             values.put(|text| encode_signature_behind(text, &signature, encoding))
         };
-        let (signature, signature_next) = (sign(signing), next.map(sign));
+        let (signature, signature_next) = (Some(sign(signing)), next.map(sign));
         let event_id = values.show(format_args!("{}{}", prefix::EVENT, event.event_id));
         let attempt = values.show(format_args!("{}", event.attempts + 1));
-        let sequence = values.show(format_args!("{}", event.sequence));
-        let names = &self.names;
-        let headers = values.headers([
-            Some((&names.signature, signature)),
-            signature_next.map(|signature| (&names.signature_next, signature)),
-            Some((&names.timestamp, timestamp)),
-            Some((&names.nonce, nonce)),
-            Some((&names.event_id, event_id)),
-            Some((&names.attempt, attempt)),
-            Some((&names.sequence, sequence)),
-        ]);
+        let sequence = Some(values.show(format_args!("{}", event.sequence)));
+        let parts = Parts { signature, signature_next, timestamp, nonce, event_id, attempt, sequence };
+        let headers = values.headers(self.names.in_order(parts));
         Letter { headers, body: Bytes::copy_from_slice(&event.body) }
     }
 

@@ -30,6 +30,7 @@ use crate::app::App;
 
 mod answer_quota;
 mod attempt;
+mod by_hand;
 mod connect;
 mod dead_and_disabled;
 mod deliver;
@@ -64,6 +65,10 @@ mod tape;
 mod timetable;
 mod trial;
 
+pub(crate) use attempt::Report;
+pub(crate) use by_hand::{ByHand, Manner};
+pub(crate) use connect::Spelling;
+pub(crate) use deliver::Parts;
 pub(crate) use meters::DELAY_SECONDS;
 
 pub use connect::IDLE_TOTAL_MAX;

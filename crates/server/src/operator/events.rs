@@ -181,7 +181,8 @@ impl From<&EventRow> for Emitted {
     }
 }
 
-fn parse(body: &[u8]) -> Result<Happening, Problem> {
+/// Reads what is to be an event.
+pub(crate) fn parse(body: &[u8]) -> Result<Happening, Problem> {
     let fields = Fields::parse(body)?;
     let biz_type = required(&fields, "bizType", WORD_CHARS_MAX)?;
     if biz_type == TRIAL {

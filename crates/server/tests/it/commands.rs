@@ -317,6 +317,11 @@ fn wrong_usage_is_2() {
         &["listen", "--forward", "http://me:canary@127.0.0.1:1/"],
         &["listen", "--forward", "http://127.0.0.1:1/", "--url", "http://me:canary@127.0.0.1:1"],
         &["certify", "http://me:canary@127.0.0.1:1/"],
+        &["certify", "http://127.0.0.1:1/", "--biz-type", ""],
+        &["certify", "http://127.0.0.1:1/", "--biz-type", "CALLBACK_TEST"],
+        &["certify", "http://127.0.0.1:1/", "--biz-status", "a\tb"],
+        &["certify", "http://127.0.0.1:1/", "--biz-id", ""],
+        &["certify", "http://127.0.0.1:1/", "--data", "/dev/null"],
     ] {
         let mut command = place.command(arguments);
         let set =

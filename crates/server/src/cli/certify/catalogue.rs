@@ -20,11 +20,25 @@ impl Check {
     }
 
     pub(super) fn must_take(self, reaction: &Reaction) -> Finding {
-        self.found(if reaction.is_delivered() { Verdict::Pass } else { Verdict::Fail }, reaction.told())
+        let verdict = match reaction {
+            _ if reaction.is_delivered() => Verdict::Pass,
+            Reaction::Unreached(_) => Verdict::Untold,
+            Reaction::Taken { .. } | Reaction::NotTaken(_) | Reaction::Silent(_) | Reaction::Late(_) => Verdict::Fail,
+        };
+        self.found(verdict, reaction.told())
     }
 
     pub(super) fn must_refuse(self, reaction: &Reaction) -> Finding {
-        self.found(refused(std::slice::from_ref(reaction)), reaction.told())
+        self.refused(std::slice::from_ref(reaction), reaction.told())
+    }
+
+    /// What is wrong with one that was not refused in time is another thing than with one that was taken.
+    fn refused(self, reactions: &[Reaction], came: String) -> Finding {
+        let finding = self.found(refused(reactions), came);
+        if reactions.iter().any(Reaction::is_taken) || !reactions.iter().any(Reaction::is_late) {
+            return finding;
+        }
+        Finding { why: HANGS, ..finding }
     }
 
     /// Each of them, under a name of its own.
@@ -39,22 +53,25 @@ impl Check {
                 each.collect::<Vec<_>>().join("; ")
             }
         };
-        self.found(refused(&all), told)
+        self.refused(&all, told)
     }
 
     pub(super) fn had_better_take(self, reaction: &Reaction) -> Finding {
         let verdict = match reaction {
             Reaction::Taken { .. } => Verdict::Pass,
             Reaction::Unreached(_) => Verdict::Untold,
-            Reaction::NotTaken(_) | Reaction::Silent(_) => Verdict::Advice,
+            Reaction::NotTaken(_) | Reaction::Silent(_) | Reaction::Late(_) => Verdict::Advice,
         };
         self.found(verdict, reaction.told())
     }
 }
 
-/// Where none of them may be taken. What did not reach the receiver was not refused by it.
+/// Of a receiver that gives a bad callback no answer in time.
+pub(super) const HANGS: &str = "a verifier refuses at once: whoever hangs on what nobody signed lets anybody hold its workers, and may have believed it";
+
+/// Where none of them may be taken. What did not reach the receiver was not refused by it, and neither was what it has not answered.
 pub(super) fn refused(reactions: &[Reaction]) -> Verdict {
-    if reactions.iter().any(Reaction::is_taken) {
+    if reactions.iter().any(|reaction| reaction.is_taken() || reaction.is_late()) {
         Verdict::Fail
     } else if reactions.iter().any(Reaction::is_unreached) {
         Verdict::Untold
@@ -118,6 +135,11 @@ pub(super) const UNUSUAL: Check = Check {
     name: "raw-bytes",
     sent: "a good callback whose JSON is spaced and escaped in an unusual, but correct way, with letters beyond ASCII",
     why: "the signature covers the bytes as they came, which are UTF-8; a receiver that parses the body and writes it anew, or reads it in another charset, refuses good callbacks",
+};
+pub(super) const LOWER_CASE: Check = Check {
+    name: "lower-case",
+    sent: "a good callback whose header names are written in lower case",
+    why: "letter case of header names never matters in HTTP: proxies and HTTP/2 write them in lower case, and a receiver that looks for one spelling alone refuses every callback from the day on which such a one stands before it",
 };
 pub(super) const RESTAMPED: Check = Check {
     name: "tampered-timestamp",
@@ -203,6 +225,7 @@ pub(super) const BEYOND_GOOD: &[Check] = &[
     TAMPERED,
     RESPACED,
     UNUSUAL,
+    LOWER_CASE,
     ROTATION,
     ROTATION_BEGINS,
     RESTAMPED,

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use countersign_protocol::callback::CallbackBody;
+use serde_json::Value;
+
+use super::super::courier::pieces::{Length, Pieces};
 use super::super::courier::{Courier, Letter, Reaction};
-use super::super::http::pieces::{Length, Pieces};
 use super::catalogue::{
-    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, LARGE, OUT_OF_ORDER, PROMPTLY, REFLECTED, REPLAYED,
-    REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE, STRANGER, TAMPERED, UNKNOWN,
-    UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
+    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, HANGS, LARGE, LOWER_CASE, OUT_OF_ORDER, PROMPTLY, REFLECTED,
+    REPLAYED, REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE, STRANGER, TAMPERED,
+    UNKNOWN, UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
 };
 use super::{Finding, Verdict, huge, mistakes};
 
@@ -51,7 +54,7 @@ pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings
     let mut first = courier.bring(&courier.good()).await;
     let untold =
         BEYOND_GOOD.iter().map(|check| check.found(Verdict::Untold, "not told: the good callback was not taken"));
-    if let Reaction::Silent(why) | Reaction::Unreached(why) = &first {
+    if let Reaction::Silent(why) | Reaction::Late(why) | Reaction::Unreached(why) = &first {
         // For programs alone: people are told in a sentence.
         findings.found.push(GOOD.must_take(&first));
         findings.found.extend(untold);
@@ -140,14 +143,15 @@ async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
 }
 
 async fn bodies(courier: &Courier, findings: &mut Findings<'_>) {
-    let good = courier.good();
-    let tampered = Letter { body: replaced(&good.body, "12.50", "92.50"), ..good };
+    let news = courier.news();
+    let tampered = Letter { body: tampered(news.clone()).to_bytes(), ..courier.letter(news.to_bytes()) };
     findings.push(TAMPERED.must_refuse(&courier.bring(&tampered).await));
     let good = courier.good();
     let respaced = Letter { body: replaced(&good.body, ",\"bizId\":", ", \"bizId\": "), ..good };
     findings.push(RESPACED.must_refuse(&courier.bring(&respaced).await));
-    let unusual = courier.letter(unusual(&courier.body(&courier.biz_id(), &spoken(1))));
+    let unusual = courier.letter(unusual(&with(courier.news(), &spoken(1)).to_bytes()));
     findings.push(UNUSUAL.must_take(&courier.bring(&unusual).await));
+    findings.push(LOWER_CASE.had_better_take(&courier.bring_in_lower_case(&courier.good()).await));
 }
 
 async fn rotations(courier: &Courier, findings: &mut Findings<'_>) {
@@ -205,13 +209,20 @@ async fn repetitions(courier: &Courier, findings: &mut Findings<'_>) {
 }
 
 /// Whoever takes none of them is too busy to be told apart.
-const fn once_at_most(taken: usize, unreached: usize) -> Verdict {
-    match (taken, unreached) {
-        (0, 0) => Verdict::Advice,
-        (1, 0) => Verdict::Pass,
-        (0 | 1, _) => Verdict::Untold,
+fn once_at_most(reactions: &[Reaction]) -> Finding {
+    let count = |is: fn(&Reaction) -> bool| reactions.iter().filter(|reaction| is(reaction)).count();
+    let (taken, late, unreached) =
+        (count(Reaction::is_taken), count(Reaction::is_late), count(|reaction| reaction.is_unreached()));
+    let verdict = match (taken, late, unreached) {
+        (0, 0, 0) => Verdict::Advice,
+        (1, 0, 0) => Verdict::Pass,
+        (0 | 1, 0, _) => Verdict::Untold,
         _ => Verdict::Fail,
-    }
+    };
+    let more = [(late, "got no answer in time"), (unreached, "did not reach the receiver")];
+    let more = more.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect::<String>();
+    let finding = REPLAYED_AT_ONCE.found(verdict, format!("{taken} of {} taken{more}", reactions.len()));
+    if taken <= 1 && late > 0 { Finding { why: HANGS, ..finding } } else { finding }
 }
 
 async fn at_once(courier: &Courier) -> Finding {
@@ -220,36 +231,39 @@ async fn at_once(courier: &Courier) -> Finding {
         std::array::from_fn(|_| Letter { event_id: courier.good().event_id, ..one.clone() });
     let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
     let (a, b, c, d) = tokio::join!(a, b, c, d);
-    let all = [a, b, c, d];
-    let taken = all.iter().filter(|reaction| reaction.is_taken()).count();
-    let unreached = all.iter().filter(|reaction| reaction.is_unreached()).count();
-    let missed = if unreached == 0 { String::new() } else { format!(", {unreached} did not reach the receiver") };
-    REPLAYED_AT_ONCE.found(once_at_most(taken, unreached), format!("{taken} of {AT_ONCE} taken{missed}"))
+    once_at_most(&[a, b, c, d])
 }
 
 /// The later one may be put off until the earlier one has come.
 async fn out_of_order(courier: &Courier) -> Finding {
     let biz_id = courier.biz_id();
-    let first = courier.letter(courier.body(&biz_id, r#"{"status":"PROCESS"}"#));
-    let second = Letter { sequence: Some(2), ..courier.letter(courier.body(&biz_id, r#"{"status":"SUCCESS"}"#)) };
+    let letter = |made_up: &str| courier.letter(courier.body(&biz_id, made_up).to_bytes());
+    let first = letter(r#"{"status":"PROCESS"}"#);
+    let second = Letter { sequence: Some(2), ..letter(r#"{"status":"SUCCESS"}"#) };
     let early = courier.bring(&second).await;
     let first = courier.bring(&first).await;
     let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;
     let is_answered = matches!(early, Reaction::Taken { .. } | Reaction::NotTaken(_));
-    let all_right = first.is_taken() && again.is_taken() && is_answered;
+    let verdict = if first.is_taken() && again.is_taken() && is_answered {
+        Verdict::Pass
+    } else if [&early, &first, &again].into_iter().any(Reaction::is_unreached) {
+        Verdict::Untold
+    } else {
+        Verdict::Fail
+    };
     OUT_OF_ORDER.found(
-        if all_right { Verdict::Pass } else { Verdict::Fail },
+        verdict,
         format!("the second {}; the first {}; the second again {}", early.told(), first.told(), again.told()),
     )
 }
 
 async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
-    let good = courier.good();
-    let unknown = courier.letter(replaced(&good.body, "PAYMENT_ORDER", "KIND_OF_TOMORROW"));
+    let unknown = CallbackBody { biz_type: "KIND_OF_TOMORROW".to_owned(), ..courier.news() };
+    let unknown = courier.letter(unknown.to_bytes());
     findings.push(UNKNOWN.had_better_take(&courier.bring(&unknown).await));
-    let slow = courier.letter(courier.body(&courier.biz_id(), &spoken(200)));
+    let slow = courier.letter(with(courier.news(), &spoken(200)).to_bytes());
     findings.push(SLOW.must_take(&courier.bring_in_pieces(&slow, SLOWLY).await.0));
-    let large = courier.letter(courier.body(&courier.biz_id(), &padded(LARGE_BYTES)));
+    let large = courier.letter(with(courier.news(), &padded(LARGE_BYTES)).to_bytes());
     findings.push(LARGE.must_take(&courier.bring(&large).await));
     findings.push(Box::pin(huge::found(courier)).await);
 }
@@ -265,19 +279,47 @@ fn half(signature: &str) -> (&str, &str) {
     signature.split_at(signature.len() / 2)
 }
 
+/// Another amount, or what else the last number of its data is; of data without any, of another order.
+fn tampered(body: CallbackBody) -> CallbackBody {
+    let changed = body.data.rfind(|c: char| c.is_ascii_digit()).map(|at| {
+        let other = if body.data[at..].starts_with('1') { "2" } else { "1" };
+        [&body.data[..at], other, &body.data[at + 1..]].concat()
+    });
+    match changed.filter(|data| serde_json::from_str::<Value>(data).is_ok()) {
+        Some(data) => CallbackBody { data, ..body },
+        None => CallbackBody { biz_id: format!("{}1", body.biz_id), ..body },
+    }
+}
+
 /// The same JSON as a person or another library might write it.
 fn unusual(body: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(body).replace("\",\"", "\" ,\n  \"").replace("SUCCESS", "SU\\u0043CESS");
-    text.into_bytes()
+    let text = String::from_utf8_lossy(body).replace("\",\"", "\" ,\n  \"");
+    let status = "\"bizStatus\":\"";
+    let (before, rest) = text.split_at(text.find(status).map_or(0, |at| at + status.len()));
+    let mut letters = rest.chars();
+    match letters.next().filter(char::is_ascii_alphanumeric) {
+        Some(first) => format!("{before}\\u{:04x}{}", u32::from(first), letters.as_str()).into_bytes(),
+        None => text.into_bytes(),
+    }
+}
+
+/// The same with one more member in its data. Data that is no object gives way to one.
+fn with(body: CallbackBody, member: &str) -> CallbackBody {
+    let data = match body.data.trim_end().strip_suffix('}').map(str::trim_end) {
+        Some(open) if open.ends_with('{') => format!("{open}{member}}}"),
+        Some(open) => format!("{open},{member}}}"),
+        None => format!("{{{member}}}"),
+    };
+    CallbackBody { data, ..body }
 }
 
 /// Words of people, again and again.
 fn spoken(times: usize) -> String {
-    format!(r#"{{"status":"SUCCESS","goodsName":"{}"}}"#, "Caf\u{e9} \u{1f600} ".repeat(times))
+    format!(r#""goodsName":"{}""#, "Caf\u{e9} \u{1f600} ".repeat(times))
 }
 
 fn padded(bytes: usize) -> String {
-    format!(r#"{{"status":"SUCCESS","note":"{}"}}"#, "n".repeat(bytes))
+    format!(r#""note":"{}""#, "n".repeat(bytes))
 }
 
 #[cfg(test)]
@@ -286,8 +328,61 @@ mod tests {
 
     #[test]
     fn one_of_several_at_once_is_good_none_tells_nothing_and_two_are_one_too_many() {
-        let verdict = |taken| once_at_most(taken, 0);
-        assert_eq!([0, 1, 2].map(verdict), [Verdict::Advice, Verdict::Pass, Verdict::Fail]);
+        let refused = || Reaction::NotTaken("status 401".to_owned());
+        let rest = [
+            (refused(), [Verdict::Advice, Verdict::Pass, Verdict::Fail]),
+            (Reaction::Unreached(String::new()), [Verdict::Untold, Verdict::Untold, Verdict::Fail]),
+            (Reaction::Late(String::new()), [Verdict::Fail; 3]),
+        ];
+        for (one, wanted) in rest {
+            let verdict = |taken| {
+                let taken = std::iter::repeat_n(Reaction::Taken { took: Duration::ZERO }, taken);
+                once_at_most(&taken.chain([one.clone(), refused()]).collect::<Vec<_>>()).verdict
+            };
+            assert_eq!([0, 1, 2].map(verdict), wanted, "{one:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_answered_in_time_was_not_refused_and_the_reason_says_why_that_matters() {
+        let late = || Reaction::Late("the deadline passed".to_owned());
+        let (silent, taken) = (Reaction::Silent("closed".to_owned()), Reaction::Taken { took: Duration::ZERO });
+        let found = |reactions: &[(&str, Reaction)]| {
+            let finding = HALF.must_refuse_each(reactions);
+            (finding.verdict, finding.why)
+        };
+        assert_eq!(found(&[("a", late()), ("b", silent.clone())]), (Verdict::Fail, HANGS));
+        assert_eq!(found(&[("a", late()), ("b", Reaction::Unreached(String::new()))]), (Verdict::Fail, HANGS));
+        assert_eq!(found(&[("a", late()), ("b", taken)]), (Verdict::Fail, HALF.why));
+        assert_eq!(found(&[("a", silent)]), (Verdict::Pass, HALF.why));
+        assert_eq!(LARGE.must_take(&late()).verdict, Verdict::Fail);
+        assert_eq!(ROTATION.had_better_take(&late()).verdict, Verdict::Advice);
+        assert_eq!(out_of_time(STALE, late(), late()).verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn any_data_is_tampered_with_and_has_room_for_more_and_stays_json() {
+        let body = |data: &str| CallbackBody {
+            biz_type: "T".to_owned(),
+            biz_id: "b".to_owned(),
+            biz_status: "S".to_owned(),
+            client_id: "app_1".to_owned(),
+            data: data.to_owned(),
+        };
+        for (data, changed, more) in [
+            (r#"{"amount":"12.50"}"#, r#"{"amount":"12.51"}"#, r#"{"amount":"12.50","n":1}"#),
+            (r#"{"amount":1}"#, r#"{"amount":2}"#, r#"{"amount":1,"n":1}"#),
+            ("{ }", "{ }", r#"{"n":1}"#),
+            ("[]", "[]", r#"{"n":1}"#),
+            // Half a surrogate pair would be no JSON.
+            (r#""\ud8aa\udc0a""#, r#""\ud8aa\udc1a""#, r#"{"n":1}"#),
+        ] {
+            let tampered = tampered(body(data));
+            assert_eq!((tampered.data.as_str(), tampered.biz_id == "b1"), (changed, changed == data), "{data}");
+            assert_eq!(with(body(data), r#""n":1"#).data, more, "{data}");
+        }
+        let unusual: CallbackBody = serde_json::from_slice(&unusual(&body("{}").to_bytes())).expect("JSON");
+        assert_eq!(unusual, body("{}"));
     }
 
     #[test]
@@ -309,8 +404,8 @@ mod tests {
         assert_eq!(told(&[("a:", silent()), ("b:", unreached())]), "a: no answer: closed; b: not reached: refused");
         assert_eq!(ROTATION.had_better_take(&unreached()).verdict, Verdict::Untold);
         assert_eq!(ROTATION.had_better_take(&silent()).verdict, Verdict::Advice);
-        assert_eq!(GOOD.must_take(&unreached()).verdict, Verdict::Fail);
-        assert_eq!([0, 1, 2].map(|taken| once_at_most(taken, 1)), [Verdict::Untold, Verdict::Untold, Verdict::Fail]);
+        assert_eq!(GOOD.must_take(&unreached()).verdict, Verdict::Untold);
+        assert_eq!(LARGE.must_take(&silent()).verdict, Verdict::Fail);
     }
 
     #[test]

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
+use super::super::courier::pieces::{Length, Pieces, Sent};
 use super::super::courier::{Courier, Letter, Reaction};
-use super::super::http::pieces::{Length, Pieces, Sent};
-use super::catalogue::{HUGE, refused};
+use super::catalogue::HUGE;
 use super::{Finding, Verdict};
 
 const MIB: usize = 1024 * 1024;
@@ -33,17 +33,23 @@ pub(super) async fn found(courier: &Courier) -> Finding {
     judged(&came, &alive)
 }
 
-/// Closing the connection on it is a good answer; being gone afterwards is not.
+/// Closing the connection on it is a good answer; being gone afterwards is not, unless it was before.
 fn judged(came: &[(&str, Reaction, Sent)], alive: &Reaction) -> Finding {
-    let reactions: Vec<Reaction> = came.iter().map(|(_, reaction, _)| reaction.clone()).collect();
-    let verdict = match refused(&reactions) {
-        _ if !alive.is_taken() => Verdict::Fail,
-        Verdict::Pass if !came.iter().all(|(_, _, sent)| is_bounded(*sent)) => Verdict::Advice,
-        verdict => verdict,
+    let was_away = alive.is_unreached() && came.iter().all(|(_, reaction, _)| reaction.is_unreached());
+    let verdict = if was_away {
+        Verdict::Untold
+    } else if !alive.is_taken() || came.iter().any(|(_, reaction, _)| reaction.is_taken()) {
+        Verdict::Fail
+    } else if came.iter().any(|(_, reaction, _)| reaction.is_unreached()) {
+        Verdict::Untold
+    } else if came.iter().all(|(_, _, sent)| is_bounded(*sent)) {
+        Verdict::Pass
+    } else {
+        Verdict::Advice
     };
     let told = came.iter().map(|(form, reaction, sent)| match reaction {
         Reaction::Unreached(_) => format!("{form}: {}", reaction.told()),
-        Reaction::Taken { .. } | Reaction::NotTaken(_) | Reaction::Silent(_) => {
+        Reaction::Taken { .. } | Reaction::NotTaken(_) | Reaction::Silent(_) | Reaction::Late(_) => {
             format!("{form}: {}, when {} had been sent", reaction.told(), amount(*sent))
         }
     });
@@ -82,6 +88,10 @@ mod tests {
         Reaction::Silent("broke off".to_owned())
     }
 
+    fn late() -> Reaction {
+        Reaction::Late("the deadline passed".to_owned())
+    }
+
     fn taken() -> Reaction {
         Reaction::Taken { took: Duration::ZERO }
     }
@@ -101,12 +111,14 @@ mod tests {
             ((refusal(), ALL), (refusal(), PART), taken(), Verdict::Advice),
             ((refusal(), PART), (refusal(), ALL), taken(), Verdict::Advice),
             ((closing(), ALL), (closing(), ALL), taken(), Verdict::Advice),
-            ((refusal(), PART), (closing(), Sent::Unheard(MIB)), taken(), Verdict::Advice),
+            ((refusal(), PART), (late(), Sent::Unheard(MIB)), taken(), Verdict::Advice),
             ((taken(), PART), (refusal(), ALL), taken(), Verdict::Fail),
             ((refusal(), PART), (unreached(), Sent::Before(0)), taken(), Verdict::Untold),
             ((refusal(), ALL), (unreached(), Sent::Before(0)), taken(), Verdict::Untold),
             ((refusal(), PART), (refusal(), PART), refusal(), Verdict::Fail),
             ((refusal(), ALL), (refusal(), ALL), unreached(), Verdict::Fail),
+            ((refusal(), ALL), (unreached(), Sent::Before(0)), unreached(), Verdict::Fail),
+            ((unreached(), Sent::Before(0)), (unreached(), Sent::Before(0)), unreached(), Verdict::Untold),
         ];
         for (row, (one, other, alive, wanted)) in table.into_iter().enumerate() {
             assert_eq!(verdict(one, other, alive), wanted, "row {row}");

@@ -136,14 +136,14 @@ pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static
     match courier.bring(&strange).await {
         Reaction::Taken { .. } => return Some(LOOKS_AT_NONE),
         Reaction::NotTaken(_) => {}
-        Reaction::Silent(_) | Reaction::Unreached(_) => return None,
+        Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => return None,
     }
     for mistake in MISTAKES {
         let Some(letter) = (mistake.made)(courier, secret, courier.good()) else { continue };
         match courier.bring(&letter).await {
             Reaction::Taken { .. } => return Some(mistake.told),
             Reaction::NotTaken(_) => {}
-            Reaction::Silent(_) | Reaction::Unreached(_) => return None,
+            Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => return None,
         }
     }
     None

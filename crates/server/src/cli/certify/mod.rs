@@ -1,14 +1,19 @@
 //! `certify`: fires callbacks at a merchant's receiver, good ones and bad ones, and says what it does not check and why that matters.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 
-use super::courier::Courier;
-use super::sign::{self, SignatureForm, header_names};
+use super::Usage;
+use super::courier::{Courier, Subject};
+use super::sign::{self, SignatureForm, body_of, header_names};
+use crate::operator::events;
 
 mod catalogue;
 mod checks;
@@ -16,6 +21,9 @@ mod huge;
 mod mistakes;
 
 use checks::Findings;
+
+/// As much data as servers take of an event by the shipped settings.
+const DATA_BYTES_MAX: usize = 64 * 1024;
 
 /// Flags of `certify`.
 #[derive(Debug, Args)]
@@ -28,9 +36,50 @@ pub struct CertifyArgs {
     /// What the header names begin with
     #[arg(long, default_value = "X-Service-")]
     prefix: String,
+    /// How long an answer may take; the server waits 15 s
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value = "15", value_parser = timeout_s)]
+    timeout: u64,
+    /// What kind of event callbacks tell of
+    #[arg(long, default_value = "PAYMENT_ORDER")]
+    biz_type: String,
+    /// What became of it
+    #[arg(long, default_value = "SUCCESS")]
+    biz_status: String,
+    /// Of which order, where the receiver looks it up [default: another one each time, which nobody made]
+    #[arg(long)]
+    biz_id: Option<String>,
+    /// File with the event's data, JSON; - is standard input [default: that of an order which nobody made]
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
     /// Print JSON for programs
     #[arg(long)]
     json: bool,
+}
+
+fn timeout_s(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=60).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds from 1 to 60 is wanted".to_owned())
+}
+
+/// What callbacks tell of, as the server would take it for an event.
+fn subject(args: &CertifyArgs) -> anyhow::Result<Subject> {
+    let data = args.data.as_deref().map(|file| body_of(Some(file))).transpose()?;
+    let data =
+        data.map(String::from_utf8).transpose().map_err(|_| Usage("--data: it is no text in UTF-8".to_owned()))?;
+    let data = data.map(|data| data.trim().to_owned());
+    if data.as_ref().is_some_and(|data| data.len() > DATA_BYTES_MAX) {
+        bail!(Usage("--data: at most 64 KiB are wanted".to_owned()));
+    }
+    let event = json!({
+        "client_id": "certify",
+        "bizType": args.biz_type,
+        "bizId": args.biz_id.as_deref().unwrap_or("certify"),
+        "bizStatus": args.biz_status,
+        "data": data.as_deref().unwrap_or("{}"),
+    });
+    events::parse(event.to_string().as_bytes()).map_err(|refused| Usage(refused.sentence))?;
+    let (biz_type, biz_status) = (args.biz_type.clone(), args.biz_status.clone());
+    Ok(Subject { biz_type, biz_status, biz_id: args.biz_id.clone(), data })
 }
 
 /// What came of a check.
@@ -87,7 +136,9 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
     let client_id = sign::client_id(environment)?;
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
-    let courier = Courier::new(&args.url, names, client_id, secret, args.encoding.into())?;
+    let timeout = Duration::from_secs(args.timeout);
+    let courier = Courier::new(&args.url, &names, client_id, secret, args.encoding.into(), timeout)?;
+    let courier = courier.telling_of(subject(args)?);
     let (mut head, mut unsaid) = (Some(format!("The receiver at {}\n\n", args.url)), None);
     let mut tell = |finding: &Finding| {
         // Some checks take seconds: each is told when it is done. What cannot be written is told at the end.
@@ -107,7 +158,8 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
         super::say(&format!("{}\n", serde_json::to_string(&report)?))?;
     }
     if let Err(why) = answered {
-        bail!("the receiver gave no answer to a good callback: {why}");
+        let rest = findings.len() - 1;
+        bail!("the receiver gave no answer to a good callback, and the other {rest} checks were not tried: {why}");
     }
     if !args.json {
         super::say(&counted(&findings))?;

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use countersign_domain::delivery::Outcome;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
-use rustix::net::sockopt::set_socket_send_buffer_size;
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::{Answer, Ask, EXCHANGE_TIME_MAX, address, begin_over, connect, unanswered};
+use crate::dispatch::{ByHand, Manner, Parts, Report, Spelling};
 
 /// So much at most waits in this machine for whoever is asked: systems hold some MB for a connection unless they are told, and what
 /// they hold nobody has taken. The connection itself holds some 700 KB more.
@@ -27,6 +27,16 @@ pub struct Pieces {
     pub pause: Duration,
     /// Whether the head says how long it is.
     pub length: Length,
+}
+
+impl Pieces {
+    /// The whole at once.
+    pub const ONE: Self = Self { count: 1, pause: Duration::from_millis(1), length: Length::Stated };
+
+    /// How long the sending takes of itself, which nobody is to blame for.
+    fn time(self) -> Duration {
+        self.pause * u32::try_from(self.count).unwrap_or(u32::MAX)
+    }
 }
 
 /// What the head says of a body's length.
@@ -47,34 +57,28 @@ pub enum Sent {
     Unheard(usize),
 }
 
-/// Sends `ask` with its body in pieces, and reads the answer, within 30 s. An answer ends the sending, wherever it is.
-pub async fn exchange_in_pieces(base: &str, ask: Ask, pieces: Pieces) -> (anyhow::Result<Answer>, Sent) {
-    exchange_within(EXCHANGE_TIME_MAX, base, ask, pieces).await
-}
-
-async fn exchange_within(
-    time_max: Duration,
-    base: &str,
-    mut ask: Ask,
+/// Sends a callback with its body in pieces, and reads the answer, which has the time that it always has. An answer ends the sending,
+/// wherever it is.
+pub(super) async fn send(
+    by_hand: &ByHand,
+    parts: Parts<String>,
+    spelling: Spelling,
+    body: Vec<u8>,
     pieces: Pieces,
-) -> (anyhow::Result<Answer>, Sent) {
+) -> (Report, Sent) {
     let sent = Arc::new(AtomicUsize::new(0));
-    let body = InPieces::new(ask.body.take().unwrap_or_default(), pieces, Arc::clone(&sent));
     let mut at_answer = None;
-    let exchange = async {
-        let base = address(base)?;
-        let tcp = connect(&base).await?;
-        // Where the system does not let itself be told, more counts as sent than was taken.
-        let _ = set_socket_send_buffer_size(&tcp, SEND_BUFFER_BYTES_MAX);
-        let answer = begin_over(tcp, &base, &ask, body).await?;
-        at_answer = Some(sent.load(Ordering::Relaxed));
-        answer.whole().await
+    let manner = Manner {
+        body: InPieces::new(body, pieces, Arc::clone(&sent)),
+        spelling,
+        longer: pieces.time(),
+        send_buffer_bytes_max: SEND_BUFFER_BYTES_MAX,
+        begun: &mut || at_answer = Some(sent.load(Ordering::Relaxed)),
     };
-    let answer = timeout(time_max, exchange).await;
+    let report = by_hand.send_otherwise(parts, manner).await;
     let bytes = at_answer.unwrap_or_else(|| sent.load(Ordering::Relaxed));
-    let is_unheard = answer.is_err() && at_answer.is_none();
-    let answer = answer.unwrap_or_else(|_| Err(unanswered(base)));
-    (answer, if is_unheard { Sent::Unheard(bytes) } else { Sent::Before(bytes) })
+    let is_unheard = report.outcome == Outcome::Timeout && at_answer.is_none();
+    (report, if is_unheard { Sent::Unheard(bytes) } else { Sent::Before(bytes) })
 }
 
 /// A body whose pieces take their time.
@@ -132,7 +136,7 @@ impl Body for InPieces {
 
 #[cfg(test)]
 mod tests {
-    use hyper::Method;
+    use countersign_protocol::headers::Prefixes;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
 
@@ -146,7 +150,7 @@ mod tests {
 
     /// What whoever is asked does, when the head has come.
     #[derive(Clone, Copy, Debug)]
-    enum Manner {
+    enum Conduct {
         Refuses,
         RefusesAndReadsOn,
         BeginsToAnswer,
@@ -170,27 +174,27 @@ mod tests {
     }
 
     /// One connection, which is held as long as this is.
-    async fn receive(listener: TcpListener, manner: Manner) {
+    async fn receive(listener: TcpListener, conduct: Conduct) {
         let (mut stream, _) = listener.accept().await.expect("comes");
         let head = head(&mut stream).await;
-        match manner {
-            Manner::Refuses => refuse(&mut stream).await,
-            Manner::RefusesAndReadsOn => {
+        match conduct {
+            Conduct::Refuses => refuse(&mut stream).await,
+            Conduct::RefusesAndReadsOn => {
                 refuse(&mut stream).await;
                 let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
             }
-            Manner::BeginsToAnswer => {
+            Conduct::BeginsToAnswer => {
                 let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 9\r\n\r\n";
                 stream.write_all(answer).await.expect("is written");
             }
-            Manner::Closes => return,
-            Manner::ReadsAll => {
-                assert!(head.contains(&format!("content-length: {ALL}\r\n")), "{head}");
+            Conduct::Closes => return,
+            Conduct::ReadsAll => {
+                assert!(head.contains(&format!("Content-Length: {ALL}\r\n")), "{head}");
                 stream.read_exact(&mut vec![0; ALL]).await.expect("all of it");
                 refuse(&mut stream).await;
             }
-            Manner::ReadsAllChunks => {
-                assert!(head.contains("transfer-encoding: chunked\r\n") && !head.contains("content-length"), "{head}");
+            Conduct::ReadsAllChunks => {
+                assert!(head.contains("Transfer-Encoding: chunked\r\n") && !head.contains("Content-Length"), "{head}");
                 let mut end = Vec::new();
                 while !end.ends_with(b"\r\n0\r\n\r\n") {
                     let mut more = [0; 8 * 1024];
@@ -201,21 +205,32 @@ mod tests {
                 }
                 refuse(&mut stream).await;
             }
-            Manner::Hangs => {}
+            Conduct::Hangs => {}
         }
         std::future::pending::<()>().await;
     }
 
     /// The status or what is said of none, and how much had gone out.
-    async fn sent_to(manner: Manner, time_max: Duration, length: Length) -> (Result<u16, String>, Sent) {
+    async fn sent_to(conduct: Conduct, time_max: Duration, length: Length) -> (Result<u16, String>, Sent) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("has one");
-        let receiver = tokio::spawn(receive(listener, manner));
-        let ask = Ask { method: Method::POST, path: "/".to_owned(), headers: vec![], body: Some(vec![b'x'; ALL]) };
+        let receiver = tokio::spawn(receive(listener, conduct));
+        let prefixes = Prefixes::new(&["X-Service-".to_owned()]).expect("a prefix");
+        let by_hand = ByHand::new(&format!("http://{address}/"), prefixes.first(), time_max).expect("is made");
+        let parts = Parts {
+            signature: None,
+            signature_next: None,
+            timestamp: String::new(),
+            nonce: String::new(),
+            event_id: String::new(),
+            attempt: String::new(),
+            sequence: None,
+        };
         let pieces = Pieces { count: 64, pause: Duration::from_millis(1), length };
-        let (answer, sent) = exchange_within(time_max, &format!("http://{address}"), ask, pieces).await;
+        let (report, sent) = send(&by_hand, parts, Spelling::Title, vec![b'x'; ALL], pieces).await;
         receiver.abort();
-        (answer.map(|answer| answer.status.as_u16()).map_err(|error| format!("{error:#}")), sent)
+        let status = report.http_status.filter(|_| report.outcome != Outcome::Timeout);
+        (status.ok_or(report.detail), sent)
     }
 
     fn is_a_part(sent: Sent) -> bool {
@@ -225,36 +240,42 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_comes_early_ends_the_sending_whether_or_not_the_rest_is_read() {
         for length in [Length::Stated, Length::Unstated] {
-            for manner in [Manner::Refuses, Manner::RefusesAndReadsOn] {
-                let (answer, sent) = sent_to(manner, LONG, length).await;
-                assert_eq!((answer, is_a_part(sent)), (Ok(413), true), "{manner:?} {length:?} {sent:?}");
+            for conduct in [Conduct::Refuses, Conduct::RefusesAndReadsOn] {
+                let (answer, sent) = sent_to(conduct, LONG, length).await;
+                assert_eq!((answer, is_a_part(sent)), (Ok(413), true), "{conduct:?} {length:?} {sent:?}");
             }
         }
     }
 
     #[tokio::test]
     async fn an_answer_that_begins_early_and_never_ends_has_come_early() {
-        let (answer, sent) = sent_to(Manner::BeginsToAnswer, SHORT, Length::Stated).await;
-        assert!(answer.is_err() && is_a_part(sent), "{answer:?} {sent:?}");
+        let (answer, sent) = sent_to(Conduct::BeginsToAnswer, SHORT, Length::Stated).await;
+        assert_eq!((answer, is_a_part(sent)), (Ok(400), true), "its status says all: {sent:?}");
     }
 
     #[tokio::test]
     async fn a_connection_that_is_closed_without_an_answer_ends_the_sending() {
-        let (answer, sent) = sent_to(Manner::Closes, LONG, Length::Stated).await;
-        assert!(answer.as_ref().is_err_and(|why| why.contains("broke off")) && is_a_part(sent), "{answer:?} {sent:?}");
+        let (answer, sent) = sent_to(Conduct::Closes, LONG, Length::Stated).await;
+        assert!(
+            answer.as_ref().is_err_and(|why| why.starts_with("the connection was ")) && is_a_part(sent),
+            "{answer:?} {sent:?}"
+        );
     }
 
     #[tokio::test]
     async fn whoever_reads_all_before_it_answers_was_sent_all() {
-        for (manner, length) in [(Manner::ReadsAll, Length::Stated), (Manner::ReadsAllChunks, Length::Unstated)] {
-            assert_eq!(sent_to(manner, LONG, length).await, (Ok(413), Sent::Before(ALL)), "{manner:?}");
+        for (conduct, length) in [(Conduct::ReadsAll, Length::Stated), (Conduct::ReadsAllChunks, Length::Unstated)] {
+            assert_eq!(sent_to(conduct, LONG, length).await, (Ok(413), Sent::Before(ALL)), "{conduct:?}");
         }
     }
 
     #[tokio::test]
     async fn whoever_neither_reads_nor_answers_is_sent_no_more_than_buffers_hold_and_is_told_apart() {
-        let (answer, sent) = sent_to(Manner::Hangs, SHORT, Length::Stated).await;
-        assert!(answer.as_ref().is_err_and(|why| why.ends_with("did not answer within 30 s")), "{answer:?}");
+        let (answer, sent) = sent_to(Conduct::Hangs, SHORT, Length::Stated).await;
+        assert!(
+            answer.as_ref().is_err_and(|why| why.ends_with("passed while waiting for the head of the answer")),
+            "{answer:?}"
+        );
         // Some 1.5 MiB; with a send buffer as the system makes it, more than 4.
         assert!(matches!(sent, Sent::Unheard(bytes) if bytes > 0 && bytes < 3 * 1024 * 1024), "{sent:?}");
     }
