@@ -7,7 +7,7 @@ use super::desk::told;
 fn a_port_that_is_none_is_refused_wherever_an_address_is_given() {
     let place = Place::fresh();
     let (operator, merchant) = ("COUNTERSIGN_OPERATOR_URL", "COUNTERSIGN_URL");
-    // URL stands for the address, in the words or in the variable.
+    // URL stands for the address, in the words or in the variable. No cursor can be there, so that no `listen` goes on for ever.
     let ways = [
         ("merchant list --operator-url URL", ""),
         ("merchant list", operator),
@@ -16,9 +16,9 @@ fn a_port_that_is_none_is_refused_wherever_an_address_is_given() {
         ("audit list", operator),
         ("call GET /v1/time --url URL", ""),
         ("call GET /v1/time", merchant),
-        ("listen --forward http://127.0.0.1:1/ --url URL", ""),
-        ("listen --forward http://127.0.0.1:1/", merchant),
-        ("listen --url http://127.0.0.1:1 --forward URL", ""),
+        ("listen --cursor none/seq --forward http://127.0.0.1:1/ --url URL", ""),
+        ("listen --cursor none/seq --forward http://127.0.0.1:1/", merchant),
+        ("listen --cursor none/seq --url http://127.0.0.1:1 --forward URL", ""),
         ("certify URL", ""),
     ];
     let says = |words: &str, variable: &str, url: &str| {
@@ -43,11 +43,16 @@ fn a_port_that_is_none_is_refused_wherever_an_address_is_given() {
     }
     for host in ["127.0.0.1", "[::1]", "localhost"] {
         let url = format!("http://{host}:1");
-        for (words, variable) in ways.iter().filter(|(words, _)| !words.starts_with("listen")) {
+        for (words, variable) in ways {
             let (stdout, stderr, code) = says(words, variable, &url);
             assert_eq!(code, Some(1), "{words} {variable} {url}: {stderr}");
+            let wanted = if words.starts_with("listen") {
+                "the cursor cannot be locked".to_owned()
+            } else {
+                format!("{host}:1 cannot be reached")
+            };
             let said = stdout + &stderr;
-            assert!(said.contains(&format!("{host}:1 cannot be reached")), "{words} {variable} {url}: {said}");
+            assert!(said.contains(&wanted), "{words} {variable} {url}: {said}");
         }
     }
 }

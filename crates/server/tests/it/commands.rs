@@ -56,7 +56,7 @@ fn a_variable_of_ours_that_is_not_utf_8_is_refused_by_name_and_its_value_is_not_
     let place = Place::fresh();
     place.init();
     let latin = OsStr::from_bytes(b"canary\xfc");
-    for words in [&["serve", "--data", "data"][..], &["config"], &["merchant", "list"], &["call", "GET", "/v1/time"]] {
+    for words in [&["doctor", "--data", "data"][..], &["config"], &["merchant", "list"], &["call", "GET", "/v1/time"]] {
         for name in [
             &b"COUNTERSIGN_DATA"[..],
             b"COUNTERSIGN_DATABASE_URL",
