@@ -30,7 +30,7 @@ mod standing;
 mod telling;
 
 pub use expiry::{Receivers, expire, expired};
-use standing::{as_it_stands, in_time};
+use standing::{as_it_stands, has_lapsed, in_time};
 
 /// Orders that are looked at for a page of a list where no index leads to what is asked.
 pub const LOOKED_MAX: u32 = 5_000;
@@ -91,8 +91,10 @@ pub async fn create(
             if there.order.content != wanted.content {
                 return Err(AppError::DuplicateTradeNo("merchantTradeNo"));
             }
+            // Before the nonce is used up: what fails may be repeated.
+            let (there, _) = as_it_stands(app, there).await?;
             settle(app, claim).await?;
-            return Ok(as_it_stands(app, there).await?.0);
+            return Ok(there);
         }
         let row = new_order(app, owner, by, wanted, actor)?;
         let writes = vec![
@@ -189,12 +191,16 @@ pub async fn close(
     let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id.number())).await?;
     let arrived = app.clock.now();
     loop {
+        (before, _) = as_it_stands(app, before).await?;
         if before.order.status == PaymentStatus::Closed {
             return settle(app, claim).await;
         }
         let step = Step { to: PaymentStatus::Closed, actual_amount: None, transact_at: None };
         let now = app.clock.now();
-        let moved = machine::advance(&before.order, Mover::Merchant, step, now)?;
+        let moved = match machine::advance(&before.order, Mover::Merchant, step, now) {
+            Err(_) if has_lapsed(app, &before.order) => continue,
+            moved => moved?,
+        };
         let receiver = events::receiver(app, &before.client_id).await?;
         let mut change = telling::change(app, &receiver, &before, moved, now, actor);
         change.writes.push(Write::ClaimNonce(claim.clone()));
@@ -221,7 +227,11 @@ pub async fn advance(
     loop {
         let found = app.store.payment_order_owner(id).await?;
         let (owner, before) = found.ok_or(AppError::OrderNotFound)?;
-        let (moved, now, rests_on) = decide(app, &owner, &before, step).await?;
+        let (before, _) = as_it_stands(app, before).await?;
+        let (moved, now, rests_on) = match decide(app, &owner, &before, step).await {
+            Err(_) if has_lapsed(app, &before.order) => continue,
+            decided => decided?,
+        };
         let receiver = events::receiver(app, &before.client_id).await?;
         let mut change = telling::change(app, &receiver, &before, moved, now, actor);
         change.writes.extend(rests_on.map(Write::Guard));

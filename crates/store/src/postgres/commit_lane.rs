@@ -50,6 +50,7 @@ const GROUPED: &[Sql] = &[
     Sql::LastPaidPut,
     Sql::HeadsLock,
     Sql::PaymentOrdersLock,
+    Sql::PaymentOrdersShare,
     Sql::PaymentOrdersTaken,
     Sql::PaymentOrdersInsert,
     Sql::PaymentOrderRequestsInsert,

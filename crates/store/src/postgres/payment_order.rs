@@ -34,8 +34,10 @@ use crate::payment_order::{
 pub(super) struct OrderAsk {
     /// Tenant, merchant, number, trade number.
     added: Vec<(i64, i64, i64, String)>,
-    /// Tenant, merchant, number: those that are moved, and those that must be as they were read.
+    /// Tenant, merchant, number.
     moved: Vec<(i64, i64, i64)>,
+    /// Those that must be as they were read.
+    guarded: Vec<(i64, i64, i64)>,
 }
 
 impl OrderAsk {
@@ -50,9 +52,9 @@ impl OrderAsk {
         }
     }
 
-    /// An order that must be as it was read.
+    /// An order that must be as it was read. Where somebody else is moving it, it counts as moved: nobody waits for that.
     pub(super) fn add_guarded(&mut self, tenant: TenantNo, merchant: MerchantNo, id: PrepayId) {
-        self.moved.push((tenant.0, merchant.0, id.number()));
+        self.guarded.push((tenant.0, merchant.0, id.number()));
     }
 
     pub(super) fn statements(&self) -> Vec<Statement<'_>> {
@@ -62,6 +64,9 @@ impl OrderAsk {
             moved.sort_unstable();
             moved.dedup();
             all.push((Sql::PaymentOrdersLock, columns![moved; |of| of.0, |of| of.1, |of| of.2]));
+        }
+        if !self.guarded.is_empty() {
+            all.push((Sql::PaymentOrdersShare, columns![self.guarded; |of| of.0, |of| of.1, |of| of.2]));
         }
         if !self.added.is_empty() {
             let of = columns![self.added; |of| of.0, |of| of.1, |of| of.3.as_str(), |of| of.2];
@@ -73,8 +78,9 @@ impl OrderAsk {
     /// What those statements found.
     pub(super) fn read(&self, next: &mut impl FnMut() -> Vec<Row>) -> Result<OrderRows, StoreError> {
         let mut seen = OrderRows::default();
-        if !self.moved.is_empty() {
-            for row in next() {
+        for of in [&self.moved, &self.guarded] {
+            let found = if of.is_empty() { Vec::new() } else { next() };
+            for row in found {
                 let mut f = Fields::new(&row, "payment_order", 0, 2);
                 seen.revisions.insert((f.int()?, f.int()?, f.int()?), f.int()?);
             }

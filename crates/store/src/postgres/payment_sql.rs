@@ -93,6 +93,10 @@ pub(super) const LOCK: &str = "SELECT p.tenant_no, p.merchant_no, p.order_no, p.
     JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS a (tenant_no, merchant_no, order_no)
     ON p.tenant_no = a.tenant_no AND p.merchant_no = a.merchant_no AND p.order_no = a.order_no
     ORDER BY p.tenant_no, p.order_no FOR NO KEY UPDATE OF p";
+pub(super) const SHARE: &str = "SELECT p.tenant_no, p.merchant_no, p.order_no, p.revision FROM payment_order p
+    JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS a (tenant_no, merchant_no, order_no)
+    ON p.tenant_no = a.tenant_no AND p.merchant_no = a.merchant_no AND p.order_no = a.order_no
+    ORDER BY p.tenant_no, p.order_no FOR SHARE OF p SKIP LOCKED";
 pub(super) const INSERT: &str =
     "INSERT INTO payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no,
     kind, currency, amount, merchant_user_id, channel_id, goods_name, goods_detail, terminal_type, return_url, cancel_url, status,

@@ -102,6 +102,7 @@ statements! {
     LateOrdersOfTenant: payment::LATE_OF_TENANT;
     PaymentOrdersTaken: payment::TAKEN;
     PaymentOrdersLock: payment::LOCK;
+    PaymentOrdersShare: payment::SHARE;
     PaymentOrdersInsert: payment::INSERT;
     PaymentOrderRequestsInsert: payment::REQUESTS_INSERT;
     PaymentOrdersMove: payment::MOVE;

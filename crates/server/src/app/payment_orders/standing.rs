@@ -2,8 +2,10 @@
 //!
 //! Every answer says that a pending order has expired from its expire time on, whether that is noted already or not. A move that was decided in
 //! time may still be on its way then. So a move out of pending is applied only before the expire time ([`in_time`]), and whoever would say that an
-//! order has expired first lets all that was applied before pass: the one that waits for no disk any more is behind it or refused. Nothing is
-//! written for that. Of several nodes the one whose clock is behind another's may apply a move that many ms later.
+//! order has expired first sees that no move of it is on its way; who cannot see that within a second says so. Nothing is written for that, and
+//! nobody waits for a row. Of several nodes the one whose clock is behind another's may apply a move that many ms later.
+
+use std::time::Duration;
 
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
 use countersign_domain::time::UnixMillis;
@@ -11,16 +13,24 @@ use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::CommitError;
 use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders as _};
+use tokio::time::sleep;
 
 use super::{App, AppError};
 
-/// How often an order is read again that moves meanwhile.
-const LOOKS_MAX: usize = 8;
+/// How often an order is looked at that somebody is moving: for a second, about.
+const LOOKS_MAX: u32 = 10;
+/// Between the first and the second look; each is longer than the one before it.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// What a move out of `before` rests on: that the order has not expired when it is applied.
 pub(super) fn in_time(app: &App, before: &PaymentOrder) -> Option<Write> {
     let may_expire = before.status == PaymentStatus::Pending;
     may_expire.then(|| Write::Guard(Guard::Before { instant: before.expires_at, time: app.clock.source() }))
+}
+
+/// Whether an order that was read as pending has expired since: what was refused then was refused too soon.
+pub(super) fn has_lapsed(app: &App, read: &PaymentOrder) -> bool {
+    read.status_at(app.clock.now()) != read.status
 }
 
 /// The order with the status that it has at an instant, and the instant. Where it was read as pending and its time is over, nothing that was
@@ -29,24 +39,23 @@ pub(super) async fn as_it_stands(
     app: &App,
     mut row: PaymentOrderRow,
 ) -> Result<(PaymentOrderRow, UnixMillis), AppError> {
-    for _ in 0..LOOKS_MAX {
+    for look in 1..=LOOKS_MAX {
         let (now, read) = (app.clock.now(), row.order.status);
         row.order.status = row.order.status_at(now);
-        // Where the store takes no changes nothing comes.
-        if row.order.status == read || !app.trouble.takes_changes() {
+        // Where the one node of a file takes no changes nothing comes.
+        if row.order.status == read || !app.store.is_shared() && !app.trouble.takes_changes() {
             return Ok((row, now));
         }
         let (tenant, merchant, id) = (row.tenant, row.merchant, row.order.prepay_id);
         let as_read = Guard::PaymentOrder { tenant, merchant, id, revision: row.order.revision };
         match app.store.commit(Batch(vec![Write::Guard(as_read)])).await {
             Ok(_) => return Ok((row, now)),
-            // It moved, maybe in the commit under way; or nobody knows whether nothing was written.
-            Err(CommitError::Conflict(_) | CommitError::Unknown) => {
-                let found = app.store.payment_order(tenant, merchant, OrderName::Prepay(id)).await?;
-                row = found.ok_or(AppError::OrderNotFound)?;
-            }
+            // It has moved, or somebody is about to move it; or nobody knows whether nothing was written.
+            Err(CommitError::Conflict(_) | CommitError::Unknown) => sleep(LOOK_PAUSE * look).await,
             Err(error) => return Err(error.into()),
         }
+        let found = app.store.payment_order(tenant, merchant, OrderName::Prepay(id)).await?;
+        row = found.ok_or(AppError::OrderNotFound)?;
     }
     Err(AppError::Busy)
 }
@@ -59,6 +68,7 @@ mod tests {
     use countersign_store::payment_order::Received;
     use countersign_store::testing::Database;
     use tempfile::TempDir;
+    use tokio::time::timeout;
 
     use super::super::{Named, Wanted, advance, close, create, find, show};
     use super::*;
@@ -133,7 +143,7 @@ mod tests {
             let held = shop.database.hold_orders().await;
             shop.is_over(1);
             let (app, row) = (shop.app.clone(), shop.order.clone());
-            let seen = tokio::spawn(async move {
+            let mut seen = tokio::spawn(async move {
                 let seen = match looks {
                     0 => find(&app, &of.merchant, &NAMED).await,
                     1 => show(&app, row.order.prepay_id).await.map(|shown| shown.row),
@@ -145,7 +155,7 @@ mod tests {
                 };
                 seen.expect("is there").order.status
             });
-            shop.database.somebody_waits().await;
+            assert!(timeout(LOOK_PAUSE * 5, &mut seen).await.is_err(), "nobody knows yet");
             Database::close_orders(held).await;
             assert_eq!(seen.await.expect("ends"), PaymentStatus::Closed, "{looks}");
             close_store(&shop.app.store).expect("it closes");
