@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, Read as _};
 
+use countersign_domain::time::{UnixMillis, rfc3339};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -107,9 +108,16 @@ fn in_words(line: &Map<String, Value>) -> String {
         (_, "stamped_before_crash") => {
             "The machine has come back from a crash and could not tell the request from a replay.".to_owned()
         }
-        (_, "clock_was_ahead") => "The service's clock was ahead once and is not any more, and nonces of the time up to then are forgotten: every signed \
-             request is refused until the clock is there again (`/readyz` says until when; docs/RUNBOOK.md, A clock that was ahead)."
-            .to_owned(),
+        (_, "clock_was_ahead") => format!(
+            "The service's clock was ahead once and is not any more, and nonces of the time up to then are forgotten: every signed \
+             request is refused until {} (docs/RUNBOOK.md, A clock that was ahead).",
+            refused_through(line)
+        ),
+        (_, "clock_was_ahead_before_crash") => format!(
+            "The service's clock was ahead once, and then the machine crashed, or the nonce journal was damaged: no request up to then can be told \
+             from a replay, and every signed one is answered 503 until {} (docs/RUNBOOK.md, A clock that was ahead).",
+            refused_through(line)
+        ),
         (_, "tolerance_raised") => format!(
             "The tolerance of {client} was raised after its timestamp: what was stamped up to then is judged by the one before. Stamped later, it is accepted."
         ),
@@ -122,6 +130,12 @@ fn in_words(line: &Map<String, Value>) -> String {
         },
         _ => answered(line),
     }
+}
+
+/// Until when all signed requests are refused; a line of an older program does not say it.
+fn refused_through(line: &Map<String, Value>) -> String {
+    let through = line.get("refused_through").and_then(Value::as_i64);
+    through.map_or_else(|| "the clock is there again".to_owned(), |ms| rfc3339(UnixMillis(ms)))
 }
 
 /// What has no reason of its own: what was answered says it.
@@ -172,6 +186,15 @@ mod tests {
     #[test]
     fn a_nonce_that_was_used_says_by_what() {
         assert!(said(r#","code":"400021","nonce_first_stamped":1767225600000"#).contains("stamped 1767225600000"));
+    }
+
+    #[test]
+    fn where_every_request_is_refused_it_says_until_when() {
+        for reason in ["clock_was_ahead", "clock_was_ahead_before_crash"] {
+            let why = said(&format!(r#","reason":"{reason}","refused_through":1767225600000"#));
+            assert!(why.contains("until 2026-01-01T00:00:00") && why.contains("A clock that was ahead"), "{why}");
+            assert!(said(&format!(r#","reason":"{reason}""#)).contains("until the clock is there again"));
+        }
     }
 
     #[test]

@@ -140,6 +140,8 @@ pub struct RequestLine<'a> {
     pub drift_ms: Option<i64>,
     /// For a nonce that was used before: the timestamp of the request that used it.
     pub nonce_first_stamped: Option<i64>,
+    /// Where every signed request is refused: those that are stamped up to then.
+    pub refused_through: Option<i64>,
     /// From the head's arrival to the answer.
     pub duration_us: u64,
 }
@@ -190,6 +192,9 @@ impl RequestLine<'_> {
         }
         if let Some(stamped) = self.nonce_first_stamped {
             push_number(line, "nonce_first_stamped", stamped);
+        }
+        if let Some(through) = self.refused_through {
+            push_number(line, "refused_through", through);
         }
         push_number(line, "duration_us", i64::try_from(self.duration_us).unwrap_or(i64::MAX));
         line.extend_from_slice(b"}\n");
@@ -251,6 +256,7 @@ mod tests {
             source: "127.0.0.1",
             drift_ms: Some(-5),
             nonce_first_stamped: None,
+            refused_through: None,
             duration_us: 17,
         };
         let mut bytes = Vec::new();

@@ -194,6 +194,11 @@ impl Window {
         }
     }
 
+    /// What is stamped up to here and not known cannot be told from a replay.
+    pub(crate) const fn unknowable_through(&self) -> i64 {
+        self.unknowable_through
+    }
+
     pub(crate) fn horizon(&self) -> i64 {
         self.horizon.load(Ordering::SeqCst)
     }

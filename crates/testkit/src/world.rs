@@ -100,9 +100,15 @@ impl World {
 
     /// Stops the server and starts it again on the same folder; the clock goes on where it stands.
     pub async fn restart(self) -> Result<Self> {
+        self.restart_after(|_| ()).await
+    }
+
+    /// The same, and `between` is done to the data folder while nobody serves it.
+    pub async fn restart_after(self, between: impl FnOnce(&Path)) -> Result<Self> {
         let Self { running, clock, heard, config, token, log, folder, backing, .. } = self;
         running.stop().await?;
         drop(log);
+        between(&config.data);
         if let Some(database) = backing.database() {
             database.bring_back().await;
         }

@@ -1,10 +1,15 @@
-//! Nonces that were forgotten too early: a clock that was far ahead once leaves a horizon behind which every request is too old.
+//! Nonces that nothing can be told of: a clock that was far ahead once leaves a horizon behind which every request is too old and, where the
+//! machine crashed after it, a time up to which no request can be told from a replay.
 
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::AnyStore;
 
+use super::App;
+
 /// A restore leaves a horizon a tolerance ahead, and what writing takes: that passes by itself.
 const RESTORE_MARGIN_MS: i64 = 30_000;
+/// After any crash of the machine what is stamped within the last seconds before it cannot be told from a replay: that passes by itself.
+const CRASH_MARGIN_MS: i64 = 5_000;
 
 /// Up to where whatever is stamped is refused for its timestamp.
 pub fn horizon(store: &AnyStore) -> Option<UnixMillis> {
@@ -21,12 +26,79 @@ pub fn refused_through(store: &AnyStore, now: UnixMillis, tolerance_ms: i64) -> 
     horizon(store).filter(|horizon| horizon.0.saturating_sub(now.0) > restore_ms)
 }
 
-/// The same in words, for the log, `/readyz` and `doctor`.
+/// Until when every signed request is answered 503 since a crash, where that is longer than any crash brings about.
+pub fn unknowable_through(store: &AnyStore, now: UnixMillis) -> Option<UnixMillis> {
+    let through = match store {
+        AnyStore::Sqlite(store) => Some(store.unknowable_through()),
+        AnyStore::Postgres(_) | AnyStore::Model(_) => None,
+    };
+    through.filter(|through| through.0.saturating_sub(now.0) > CRASH_MARGIN_MS)
+}
+
+/// Until when every signed request is refused, for the one reason or the other.
+pub fn all_refused_through(app: &App, now: UnixMillis) -> Option<UnixMillis> {
+    let forgotten = refused_through(&app.store, now, app.policy.timestamp_tolerance_ms);
+    forgotten.max(unknowable_through(&app.store, now))
+}
+
+/// Why every signed request is refused, in words, for the log, `/readyz` and `doctor`; none: they are not.
 pub fn trouble(store: &AnyStore, now: UnixMillis, tolerance_ms: i64) -> Option<String> {
-    let through = rfc3339(refused_through(store, now, tolerance_ms)?);
-    Some(format!(
-        "every signed request is refused (400003) until {through}: nonces stamped up to then are forgotten, since the clock was ahead of \
-         now ({}) when they were used; see \"A clock that was ahead\" in docs/RUNBOOK.md",
-        rfc3339(now)
-    ))
+    let why = match (refused_through(store, now, tolerance_ms), unknowable_through(store, now)) {
+        (Some(through), _) => format!(
+            "every signed request is refused (400003) until {}: nonces stamped up to then are forgotten, since the clock was ahead of now ({}) \
+             when they were used",
+            rfc3339(through),
+            rfc3339(now)
+        ),
+        (None, Some(through)) => format!(
+            "every signed request is answered 503 until {}: after a crash of the machine, or with a damaged nonce journal, nobody knows which \
+             nonces stamped up to then are used, and some were, since the clock was ahead of now ({})",
+            rfc3339(through),
+            rfc3339(now)
+        ),
+        (None, None) => return None,
+    };
+    Some(format!("{why}; see \"A clock that was ahead\" in docs/RUNBOOK.md"))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::ids::{ApplicationNo, TenantNo};
+    use countersign_store::Store as _;
+    use countersign_store::contract::{ClaimKey, Claimed};
+    use countersign_store::testing::Tampering;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{initialise, open_app};
+
+    const WEEK_MS: i64 = 7 * 86_400_000;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_crash_after_the_clock_was_ahead_is_told_until_that_time_has_come() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("is made");
+        let now = UnixMillis(1_767_225_600_000);
+        let opened = async || open_app(&config, Clock::manual(now), None).await.expect("opens");
+        let stamped_at = now.plus_ms(WEEK_MS);
+        let claim = ClaimKey { tenant: TenantNo(1), application: ApplicationNo(1), nonce: "a".to_owned(), stamped_at };
+        let app = opened().await;
+        assert_eq!(app.store.settle(claim).await.expect("answers"), Claimed::Fresh);
+        assert_eq!(all_refused_through(&app, now), None, "nothing has crashed");
+        drop(app);
+        Tampering::Crash(UnixMillis(0)).of_file(&config.data.join("countersign.db"));
+
+        let app = opened().await;
+        let through = all_refused_through(&app, now).expect("every request is refused");
+        assert!(through >= stamped_at, "{}", through.0);
+        let told = trouble(&app.store, now, 30_000).expect("is told");
+        for part in ["answered 503 until", &rfc3339(through), "A clock that was ahead"] {
+            assert!(told.contains(part), "{told}");
+        }
+        let soon = through.plus_ms(-CRASH_MARGIN_MS);
+        assert_eq!(trouble(&app.store, soon, 30_000), None, "it passes soon, as after any crash");
+        assert!(trouble(&app.store, soon.plus_ms(-1), 30_000).is_some());
+    }
 }

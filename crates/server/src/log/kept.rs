@@ -69,6 +69,7 @@ mod tests {
                 source: "",
                 drift_ms: None,
                 nonce_first_stamped: Some(77),
+                refused_through: Some(78),
                 duration_us: 1,
             }
             .write(&sink);
@@ -83,7 +84,7 @@ mod tests {
         for kept in [2, REFUSED_KEPT_MAX + 1] {
             let line = sink.refused(&format!("r{kept}")).expect("it is kept");
             let line: serde_json::Value = serde_json::from_slice(&line).expect("a line is JSON");
-            assert_eq!(line["nonce_first_stamped"], 77);
+            assert_eq!((&line["nonce_first_stamped"], &line["refused_through"]), (&77.into(), &78.into()));
         }
     }
 }

@@ -121,6 +121,7 @@ struct Trace {
     on_behalf_of: String,
     drift_ms: Option<i64>,
     nonce_first_stamped: Option<i64>,
+    refused_through: Option<i64>,
     source: Option<IpAddr>,
     request_id: String,
 }
@@ -226,6 +227,7 @@ impl Drop for RequestRecord<'_> {
             source: &self.trace.source.map(source::text).unwrap_or_default(),
             drift_ms: self.trace.drift_ms,
             nonce_first_stamped: self.trace.nonce_first_stamped,
+            refused_through: self.trace.refused_through,
             duration_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         }
         .write(&self.edge.log);

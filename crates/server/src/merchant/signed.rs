@@ -14,7 +14,7 @@ use countersign_store::contract::{ClaimKey, Claimed, MerchantKind, MerchantRow};
 use hyper::http::request::Parts;
 
 use super::answer::{Failure, NonceFate};
-use super::timestamps::{from_before_memory, in_own_time, in_time};
+use super::timestamps::{from_before_crash, from_before_memory, in_own_time, in_time};
 use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
 use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
 use crate::app::error::AppError;
@@ -126,6 +126,7 @@ impl Edge {
             if failure.code == Code::NonceReused {
                 trace.nonce_first_stamped = self.app.store.first_stamped(&claim).map(|at| at.0);
             }
+            trace.refused_through = forgotten_nonces::all_refused_through(&self.app, now).map(|through| through.0);
             return Err(failure);
         }
         let reservation = Reservation { app: &self.app, claim: &claim, is_decided: false };
@@ -175,11 +176,7 @@ impl Edge {
                 let is_trouble = forgotten_nonces::refused_through(&self.app.store, now, limit_ms).is_some();
                 Err(from_before_memory(now, claim.stamped_at.0, limit_ms, horizon, is_trouble))
             }
-            Claimed::Unknowable => Err(Failure::new(
-                Code::ServiceUnavailable,
-                "the service has just come back and cannot tell this request from a replay; repeat it with the current time and a new nonce",
-            )
-            .because("stamped_before_crash")),
+            Claimed::Unknowable => Err(from_before_crash(forgotten_nonces::unknowable_through(&self.app.store, now))),
             Claimed::InDoubt => Err(AppError::OutcomeUnknown.into()),
         }
     }

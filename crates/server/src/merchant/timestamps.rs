@@ -74,6 +74,20 @@ pub(super) fn from_before_memory(
     }
 }
 
+/// Since a crash nobody knows whether its nonce was used. `through`: up to where that is so, if it lasts longer than after any crash.
+pub(super) fn from_before_crash(through: Option<UnixMillis>) -> Failure {
+    let Some(through) = through else {
+        let sentence = "the service has just come back and cannot tell this request from a replay; repeat it with the current time and a new nonce";
+        return Failure::new(Code::ServiceUnavailable, sentence).because("stamped_before_crash");
+    };
+    let sentence = format!(
+        "the service has come back from a crash before which its clock was ahead, and cannot tell requests that are stamped up to {} from replays; \
+         only its operators can help",
+        rfc3339(through)
+    );
+    Failure::new(Code::ServiceUnavailable, sentence).because("clock_was_ahead_before_crash")
+}
+
 fn apart(now: UnixMillis, stamped_ms: i64) -> String {
     let drift = now.0 - stamped_ms;
     let direction = if drift >= 0 { "behind" } else { "ahead of" };
@@ -111,5 +125,15 @@ mod tests {
                 assert!(said.contains(part), "{said}");
             }
         }
+    }
+
+    #[test]
+    fn after_a_crash_the_answer_says_until_when_where_that_is_not_soon() {
+        let said = from_before_crash(Some(UnixMillis(86_400_000)));
+        assert!(said.sentence.contains("up to 1970-01-02T00:00:00"), "{}", said.sentence);
+        assert_eq!((said.code, said.reason), (Code::ServiceUnavailable, "clock_was_ahead_before_crash"));
+        let soon = from_before_crash(None);
+        assert!(soon.sentence.contains("repeat it with the current time"), "{}", soon.sentence);
+        assert_eq!((soon.code, soon.reason), (Code::ServiceUnavailable, "stamped_before_crash"));
     }
 }

@@ -105,6 +105,7 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
         source: &context.source,
         drift_ms: None,
         nonce_first_stamped: None,
+        refused_through: None,
         duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
     }
     .write(&desk.settings.log);

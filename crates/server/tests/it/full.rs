@@ -10,7 +10,7 @@ use super::{Place, Serving, mode};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The status of `GET /readyz` and the whole answer.
-fn readiness(serving: &Serving) -> (u16, String) {
+pub fn readiness(serving: &Serving) -> (u16, String) {
     let mut stream = TcpStream::connect(&serving.operator_listen).expect("connects");
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("is sent");
     let mut answer = String::new();

@@ -1,6 +1,9 @@
 //! What becomes of SQLite's file where it is not whole, or none.
 
-use super::Place;
+use countersign::clock::Clock;
+use countersign_store::testing::Tampering;
+
+use super::{Place, full};
 
 #[test]
 fn an_init_that_was_begun_and_not_finished_is_gone_on_with() {
@@ -34,4 +37,21 @@ fn a_database_that_is_none_is_named() {
         let (_, stderr) = place.ends(arguments, 1);
         assert!(stderr.contains("data/countersign.db cannot be"), "{arguments:?}: {stderr}");
     }
+}
+
+#[test]
+fn a_crash_after_the_clock_was_ahead_is_told_by_doctor_and_the_node_is_not_ready() {
+    let place = Place::fresh();
+    place.init();
+    let hour = Clock::System.now().plus_ms(3_600_000);
+    Tampering::Crash(hour).of_file(&place.path("data/countersign.db"));
+    let (said, _) = place.ends(&["doctor", "--data", "data"], 1);
+    assert!(said.contains("every signed request is answered 503 until"), "{said}");
+    let log = place.path("log");
+    let serving = place.serve_logging(&[], &log);
+    let (status, answer) = full::readiness(&serving);
+    assert!(status == 503 && answer.contains("every signed request is answered 503 until"), "{answer}");
+    assert_eq!(serving.terminate(), Some(0));
+    let log = std::fs::read_to_string(log).expect("reads");
+    assert!(log.contains("This node is not ready: every signed request is answered 503 until"), "{log}");
 }

@@ -242,7 +242,7 @@ impl Applier<'_> {
             }
             Err(Seen::Taken | Seen::Used | Seen::TooOld) => Err(Conflict::NonceUsed.into()),
             Err(Seen::Unknowable) => {
-                let why = "the machine was restarted: whether this nonce was used cannot be known for some seconds";
+                let why = "the machine was restarted: whether this nonce was used cannot be known yet";
                 Err(StoreError::Unavailable(why.to_owned()).into())
             }
         }

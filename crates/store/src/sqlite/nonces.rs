@@ -142,6 +142,10 @@ impl Nonces {
         self.window.horizon()
     }
 
+    pub(super) const fn unknowable_through(&self) -> i64 {
+        self.window.unknowable_through()
+    }
+
     /// The largest timestamp up to `horizon` of a nonce that is known.
     pub(super) fn newest_through(&self, horizon: i64) -> Option<i64> {
         self.window.newest_through(horizon)
@@ -175,6 +179,12 @@ impl super::SqliteStore {
     /// What is stamped at or before this is too old, whatever the clock says.
     pub fn horizon(&self) -> UnixMillis {
         UnixMillis(self.nonces.horizon())
+    }
+
+    /// Since a crash of the machine, or a start that found the journal damaged, what is stamped at or before this and not known as used is
+    /// answered `Unknowable`.
+    pub fn unknowable_through(&self) -> UnixMillis {
+        UnixMillis(self.nonces.unknowable_through())
     }
 
     /// The largest timestamp of a nonce that a purge up to `horizon` would forget; none: it would forget nothing. Walked on a thread that may

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use countersign_domain::time::{UnixMillis, rfc3339};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
@@ -156,9 +157,10 @@ fn hold_back(conn: &Connection, journal: &Journal, mark: i64) -> Result<(), Stor
     conn.execute("UPDATE replay SET unknowable_through = max(unknowable_through, ?1)", [mark]).map_err(fault)?;
     for Damaged { path, records } in journal.damaged() {
         tracing::error!(
-            "The nonce journal {} is damaged: {records} of its records cannot be read. What they held is not known, so requests that were \
-             signed before this start are answered 503 for some seconds; look at the disk",
-            path.display()
+            "The nonce journal {} is damaged: {records} of its records cannot be read. What they held is not known, so requests that are \
+             stamped up to {} are answered 503; look at the disk",
+            path.display(),
+            rfc3339(UnixMillis(mark))
         );
     }
     if let Err(error) = journal.mend() {

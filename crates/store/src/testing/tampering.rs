@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use countersign_domain::time::UnixMillis;
 use rusqlite::Connection;
 
 use super::Database;
@@ -23,6 +24,8 @@ pub enum Tampering {
     StepAhead,
     /// What was paid last of each sub-account is not noted, as if nodes from before that had been paid everything.
     ForgetPaid,
+    /// The machine crashed since and has booted anew, and nonces stamped up to then were given out before. Of a file alone.
+    Crash(UnixMillis),
 }
 
 impl Tampering {
@@ -45,6 +48,9 @@ impl Tampering {
             }
             Self::StepAhead => "INSERT INTO schema_step VALUES (99, 'later', 'x')".to_owned(),
             Self::ForgetPaid => "DELETE FROM last_paid".to_owned(),
+            Self::Crash(mark) => {
+                format!("UPDATE replay SET boot_id = 'of before', journal_synced = 0, mark = max(mark, {})", mark.0)
+            }
         }
     }
 

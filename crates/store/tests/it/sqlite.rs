@@ -121,6 +121,7 @@ async fn after_a_reboot_what_may_have_been_forgotten_is_unknowable() {
     // The doubt outlasts further starts within the same boot.
     for _ in 0..2 {
         let store = open_with(dir.path(), after_reboot());
+        assert_eq!(store.unknowable_through(), at(2000));
         assert_eq!(reserve(&store, "written", 0).await, Claimed::Used);
         assert_eq!(reserve(&store, "read", 0).await, Claimed::Used);
         for (text, ms) in [("lost", 0), ("honest", 0), ("honest", -50_000), ("ahead", 2000)] {

@@ -1,5 +1,8 @@
 //! What operators can ask of a whole server: why a request was refused, whether the audit log holds, which master key seals.
 
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_store::testing::Tampering;
+use countersign_testkit::backing::StoreKind;
 use countersign_testkit::wire::{Answer, fresh_nonce};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
@@ -73,6 +76,31 @@ async fn the_reasons_that_look_alike_outside_are_told_to_the_operator() {
     let id = first.header("X-Service-Request-Id").expect("there").to_owned();
     let accepted = world.access.call("GET", &format!("/operator/v1/requests/{id}"), None).await.expect("answers");
     assert_eq!(accepted.status, 404, "only refusals are kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_crash_that_followed_a_clock_that_was_ahead_answer_and_explanation_say_until_when() {
+    const WEEK_MS: i64 = 7 * 86_400_000;
+    let world = World::start_on(StoreKind::Sqlite, |_| {}).await.expect("starts");
+    let signer = world.access.institution("bank", 1, None).await.expect("is made");
+    let send =
+        async |world: &World| world.send(&world.draft(&signer, "GET", "/v1/pay/events", "")).await.expect("answers");
+    world.clock.advance_ms(WEEK_MS);
+    assert_eq!(send(&world).await.code(), "000000");
+    world.clock.advance_ms(-WEEK_MS);
+    assert_eq!(send(&world).await.code(), "000000");
+    let crash = Tampering::Crash(UnixMillis(0));
+    let world = world.restart_after(|data| crash.of_file(&data.join("countersign.db"))).await.expect("starts again");
+    let refused = send(&world).await;
+    assert_eq!((refused.status, &*refused.code()), (503, "300503"), "{}", refused.json());
+    let explained = why(&world, &refused).await;
+    let through = explained["line"]["refused_through"].as_i64().expect("the line says until when");
+    assert!((through - world.clock.now().0 - WEEK_MS).abs() < 60_000, "{explained}");
+    let through = rfc3339(UnixMillis(through));
+    assert!(explained["why"].as_str().is_some_and(|why| why.contains(&through)), "{explained}");
+    assert!(refused.json()["errorMessage"].as_str().is_some_and(|told| told.contains(&through)), "{}", refused.json());
+    world.clock.advance_ms(WEEK_MS + 10_000);
+    assert_eq!(send(&world).await.code(), "000000", "its time has come");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
