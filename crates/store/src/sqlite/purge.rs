@@ -171,6 +171,7 @@ mod tests {
             put(&mut applier, 3 * n + 1..=3 * n + 3);
             let before = cost(&mut applier);
             assert_eq!(purge(&mut applier, 3 * n + 2), ahead + 1);
+            assert_eq!(purge(&mut applier, 3 * n + 2), ahead + 1, "there is nothing to do");
             cost(&mut applier) - before
         });
         let costs = costs.collect();
