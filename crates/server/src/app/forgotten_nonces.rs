@@ -8,7 +8,8 @@ use super::App;
 
 /// A restore leaves a horizon a tolerance ahead, and what writing takes: that passes by itself.
 const RESTORE_MARGIN_MS: i64 = 30_000;
-/// After any crash of the machine what is stamped within the last seconds before it cannot be told from a replay: that passes by itself.
+/// After any crash of the machine nothing can be told from a replay that is stamped by some seconds after the latest timestamp that was accepted, which
+/// may be a tolerance ahead: that passes by itself.
 const CRASH_MARGIN_MS: i64 = 5_000;
 
 /// Up to where whatever is stamped is refused for its timestamp.
@@ -27,23 +28,24 @@ pub fn refused_through(store: &AnyStore, now: UnixMillis, tolerance_ms: i64) -> 
 }
 
 /// Until when every signed request is answered 503 since a crash, where that is longer than any crash brings about.
-pub fn unknowable_through(store: &AnyStore, now: UnixMillis) -> Option<UnixMillis> {
+pub fn unknowable_through(store: &AnyStore, now: UnixMillis, tolerance_ms: i64) -> Option<UnixMillis> {
     let through = match store {
         AnyStore::Sqlite(store) => Some(store.unknowable_through()),
         AnyStore::Postgres(_) | AnyStore::Model(_) => None,
     };
-    through.filter(|through| through.0.saturating_sub(now.0) > CRASH_MARGIN_MS)
+    let crash_ms = tolerance_ms.saturating_add(CRASH_MARGIN_MS);
+    through.filter(|through| through.0.saturating_sub(now.0) > crash_ms)
 }
 
 /// Until when every signed request is refused, for the one reason or the other.
 pub fn all_refused_through(app: &App, now: UnixMillis) -> Option<UnixMillis> {
     let forgotten = refused_through(&app.store, now, app.policy.timestamp_tolerance_ms);
-    forgotten.max(unknowable_through(&app.store, now))
+    forgotten.max(unknowable_through(&app.store, now, app.policy.timestamp_tolerance_ms))
 }
 
 /// Why every signed request is refused, in words, for the log, `/readyz` and `doctor`; none: they are not.
 pub fn trouble(store: &AnyStore, now: UnixMillis, tolerance_ms: i64) -> Option<String> {
-    let why = match (refused_through(store, now, tolerance_ms), unknowable_through(store, now)) {
+    let why = match (refused_through(store, now, tolerance_ms), unknowable_through(store, now, tolerance_ms)) {
         (Some(through), _) => format!(
             "every signed request is refused (400003) until {}: nonces stamped up to then are forgotten, since the clock was ahead of now ({}) \
              when they were used",
@@ -97,7 +99,8 @@ mod tests {
         for part in ["answered 503 until", &rfc3339(through), "A clock that was ahead"] {
             assert!(told.contains(part), "{told}");
         }
-        let soon = through.plus_ms(-CRASH_MARGIN_MS);
+        // A caller whose clock is a tolerance ahead is none of ours.
+        let soon = through.plus_ms(-30_000 - CRASH_MARGIN_MS);
         assert_eq!(trouble(&app.store, soon, 30_000), None, "it passes soon, as after any crash");
         assert!(trouble(&app.store, soon.plus_ms(-1), 30_000).is_some());
     }

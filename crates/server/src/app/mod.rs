@@ -115,7 +115,7 @@ impl App {
     /// What a process looks at and notes before it serves.
     pub async fn begin(&self) -> Result<(), error::AppError> {
         delivery::look(self).await?;
-        number_slots::take(self).await?;
+        number_slots::begin(self).await;
         restored::note(self).await;
         Ok(())
     }

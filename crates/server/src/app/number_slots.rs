@@ -2,7 +2,7 @@
 //!
 //! A number is a time and some chance, and in its midst the slot of the process that drew it. A shared store counts the starts of processes in a
 //! setting, and a process has the slot of its start; one that has seen half a round of others go by takes a new one. So two have the same
-//! slot only where so many were started within a minute, and then draw the same number only by chance.
+//! slot only where so many were started within seconds, and then draw the same number only by chance.
 
 use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Write};
@@ -14,11 +14,21 @@ use crate::chance::SLOTS;
 
 /// How many processes have taken a slot so far. A setting.
 const SLOTS_TAKEN: &str = "slots_taken";
+/// A slot that nobody counted: farther from every count than half a round.
+const BY_CHANCE: u64 = 1 << 63;
 /// How often it is tried again because other nodes take one, too.
 const TRIES_MAX: usize = 100;
 
+/// Takes a slot before the first number is drawn. Where the store takes no changes just then, it is one by chance until it takes some.
+pub async fn begin(app: &App) {
+    if let Err(error) = take(app).await {
+        app.chance.has_slot(BY_CHANCE | app.chance.bits64());
+        tracing::warn!(%error, "No slot of numbers could be taken, so one was drawn; it is tried again shortly");
+    }
+}
+
 /// Takes the next slot, where others may draw numbers as well.
-pub async fn take(app: &App) -> Result<(), AppError> {
+async fn take(app: &App) -> Result<(), AppError> {
     if !app.store.is_shared() {
         return Ok(());
     }
@@ -80,12 +90,8 @@ mod tests {
         for taken in taking {
             taken.await.expect("ends").expect("has a slot");
         }
-        let now = clock.now();
-        let drawn: HashSet<i64> = apps.iter().flat_map(|app| (0..2_000).map(|_| app.chance.number(now))).collect();
-        assert_eq!(drawn.len(), 8_000, "all of one millisecond");
-        let orders: HashSet<i64> =
-            apps.iter().flat_map(|app| (0..2_000).map(|_| app.chance.order_number(now))).collect();
-        assert_eq!(orders.len(), 8_000);
+        let slots: HashSet<u64> = apps.iter().map(|app| app.chance.slot()).collect();
+        assert_eq!(slots.len(), 4, "{slots:?}");
 
         let [first, other] = [&apps[0], &apps[1]];
         let slot = first.chance.slot();
@@ -96,6 +102,11 @@ mod tests {
         }
         renew(first).await.expect("takes another");
         assert_eq!(first.chance.slot(), other.chance.slot() + 1);
+
+        database.refuse_unless("setting", "false").await;
+        begin(first).await;
+        assert!(first.chance.slot() >= BY_CHANCE, "it serves all the same");
+        assert!(renew(first).await.is_err(), "and goes on trying");
         for app in &apps {
             close_store(&app.store).expect("it closes");
         }

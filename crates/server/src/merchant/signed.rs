@@ -176,7 +176,10 @@ impl Edge {
                 let is_trouble = forgotten_nonces::refused_through(&self.app.store, now, limit_ms).is_some();
                 Err(from_before_memory(now, claim.stamped_at.0, limit_ms, horizon, is_trouble))
             }
-            Claimed::Unknowable => Err(from_before_crash(forgotten_nonces::unknowable_through(&self.app.store, now))),
+            Claimed::Unknowable => {
+                let limit_ms = self.app.policy.timestamp_tolerance_ms;
+                Err(from_before_crash(forgotten_nonces::unknowable_through(&self.app.store, now, limit_ms)))
+            }
             Claimed::InDoubt => Err(AppError::OutcomeUnknown.into()),
         }
     }

@@ -76,20 +76,16 @@ pub(super) fn from_before_memory(
 
 /// Since a crash nobody knows whether its nonce was used. `through`: up to where that is so, if it lasts longer than after any crash.
 pub(super) fn from_before_crash(through: Option<UnixMillis>) -> Failure {
-    match through {
-        Some(through) => {
-            let sentence = format!(
-                "the service has come back from a crash before which its clock was ahead, and cannot tell requests that are stamped up to {} from \
-                 replays; only its operators can help",
-                rfc3339(through)
-            );
-            Failure::new(Code::ServiceUnavailable, sentence).because("clock_was_ahead_before_crash")
-        }
-        None => {
-            let sentence = "the service has just come back and cannot tell this request from a replay; repeat it with the current time and a new nonce";
-            Failure::new(Code::ServiceUnavailable, sentence).because("stamped_before_crash")
-        }
-    }
+    let Some(through) = through else {
+        let sentence = "the service has just come back and cannot tell this request from a replay; repeat it with the current time and a new nonce";
+        return Failure::new(Code::ServiceUnavailable, sentence).because("stamped_before_crash");
+    };
+    let sentence = format!(
+        "the service has come back from a crash before which its clock was ahead, and cannot tell requests that are stamped up to {} from replays; \
+         only its operators can help",
+        rfc3339(through)
+    );
+    Failure::new(Code::ServiceUnavailable, sentence).because("clock_was_ahead_before_crash")
 }
 
 fn apart(now: UnixMillis, stamped_ms: i64) -> String {

@@ -27,7 +27,7 @@ pub(super) async fn forget_what_is_old(app: Arc<App>, mut ended: watch::Receiver
         said = warn_if_all_are_refused(&app, said);
         forget_nonces(&app).await;
         if let Err(error) = number_slots::renew(&app).await {
-            tracing::debug!(%error, "How many slots of numbers are taken could not be read");
+            tracing::debug!(%error, "A slot of numbers could not be taken, or it could not be read whether that is due");
         }
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,

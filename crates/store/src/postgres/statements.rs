@@ -394,7 +394,7 @@ statements! {
                    WHERE idempotency.created_at < $7 RETURNING 1::bigint";
     // The age is asked for twice: a row that another transaction renews meanwhile is judged again by the outer condition alone.
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
-                    WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2) AND created_at < $1 RETURNING 1";
+                    WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2 FOR UPDATE SKIP LOCKED) AND created_at < $1 RETURNING 1";
     // Numbers within a tenant have no gap: whoever appends holds the tenant's head until that transaction ends, and nobody else's.
     // The links are made here, since only whoever holds the head knows what they hang on; what needs the key, the marks, was made before.
     // `link_before`: of a head that is inserted, the mark; else the link that was found. A null mark leaves the link as it was.
