@@ -161,6 +161,10 @@ impl Backlogs for AnyStore {
         either!(self, s => s.with_dead(after, limit).await)
     }
 
+    async fn place_of(&self, client_id: &str) -> Result<Option<(TenantNo, ApplicationNo)>, StoreError> {
+        either!(self, s => s.place_of(client_id).await)
+    }
+
     async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         either!(self, s => s.waiting(lanes, most).await)
     }

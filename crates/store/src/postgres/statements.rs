@@ -375,6 +375,7 @@ statements! {
     DeadOf: backlog::DEAD_OF;
     DeadOfAll: backlog::DEAD_OF_ALL;
     WithDead: backlog::WITH_DEAD;
+    ApplicationPlace: "SELECT tenant_no, application_no FROM application WHERE client_id = $1";
 
     Sought: redelivery::SOUGHT;
     SoughtCount: redelivery::SOUGHT_COUNT;
@@ -382,6 +383,7 @@ statements! {
     DeliveriesAgain: redelivery::DELIVERIES_AGAIN;
     Redelivery: redelivery::ONE;
     Redeliveries: redelivery::ALL;
+    RedeliveriesOf: redelivery::OF_ONE;
     RedeliveriesRunning: redelivery::RUNNING;
     RedeliveryInsert: redelivery::INSERT;
     RedeliveryMove: redelivery::MOVE;

@@ -105,6 +105,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.backlog(TENANT, APP, 9),
         store.dead(None, all()),
         store.with_dead(None, 9),
+        store.place_of("app_one"),
         store.dead(Some((TENANT, APP)), all()),
         store.redeliveries(Redeliveries::All { client_id: None, after: None }, 9),
         store.redeliveries(Redeliveries::Running { lanes: LaneSet::ALL, after: None }, 9),

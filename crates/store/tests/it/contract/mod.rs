@@ -159,6 +159,7 @@ contract! {
         what_is_pending_and_dead_of_all_is_counted_up_to_a_bound,
         the_backlog_of_another_tenant_is_not_there,
         applications_with_dead_events_are_found_one_after_the_other,
+        the_place_of_an_application_is_found_by_its_client_id,
         dead_events_come_newest_first_with_their_last_attempt,
         what_is_sent_again_is_dead_no_more,
         dead_events_of_all_tenants_come_in_one_list,
