@@ -154,7 +154,11 @@ statements! {
                SELECT octet_length(b.sent_head) + octet_length(b.answer_head) + octet_length(b.answer_body) AS size
                FROM attempt_bytes b WHERE b.tenant_no = m.merchant_no AND b.at < $1 LIMIT $2) o) x
                WHERE m.tenant_no = m.merchant_no AND m.merchant_no > $3 AND x.found > 0 ORDER BY m.merchant_no LIMIT $4";
+    OldBytesOf: "SELECT at, event_no, attempt, octet_length(sent_head) + octet_length(answer_head) + octet_length(answer_body)::bigint
+                 FROM attempt_bytes WHERE tenant_no = $1 AND (at, event_no, attempt) > ($2, $3, $4) AND at < $5
+                 ORDER BY at, event_no, attempt LIMIT $6";
     OldEvents: events::OLD;
+    OldEventsOf: events::OLD_OF;
     // What is before an event is summed up first: rows beyond the bound are not sent.
     EventsAfter: concat!(
         "SELECT ", event_columns!(), " FROM (SELECT o.*, sum(octet_length(o.data) + octet_length(o.body)) OVER (ORDER BY o.seq) \

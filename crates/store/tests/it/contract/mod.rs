@@ -149,6 +149,8 @@ contract! {
         bytes_are_forgotten_in_portions,
         events_are_forgotten_up_to_the_first_that_is_open_or_young,
         a_look_for_old_events_says_how_far_it_came,
+        old_events_of_an_application_are_counted_stretch_by_stretch,
+        old_bytes_of_a_tenant_are_counted_stretch_by_stretch,
         the_last_event_of_an_application_is_never_forgotten,
         numbers_go_on_after_events_were_forgotten,
         nobody_forgets_another_tenants_events,
