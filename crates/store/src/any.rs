@@ -9,7 +9,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
-use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
+use crate::attempt_log::{AttemptBytes, BytesPlace, OldBytes, OldEvents, OldRows, OldStretch};
 use crate::backlog::{Backlog, Backlogs, DeadRow, NodeBacklog, WithDead};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
@@ -161,8 +161,32 @@ impl Backlogs for AnyStore {
         either!(self, s => s.with_dead(after, limit).await)
     }
 
+    async fn place_of(&self, client_id: &str) -> Result<Option<(TenantNo, ApplicationNo)>, StoreError> {
+        either!(self, s => s.place_of(client_id).await)
+    }
+
     async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         either!(self, s => s.waiting(lanes, most).await)
+    }
+}
+
+impl OldRows for AnyStore {
+    async fn old_bytes_of(
+        &self,
+        tenant: TenantNo,
+        begun_before: UnixMillis,
+        page: Cursor<BytesPlace>,
+    ) -> Result<OldStretch<BytesPlace>, StoreError> {
+        either!(self, s => s.old_bytes_of(tenant, begun_before, page).await)
+    }
+
+    async fn old_events_of(
+        &self,
+        of: (TenantNo, ApplicationNo),
+        created_before: UnixMillis,
+        page: Cursor,
+    ) -> Result<OldStretch<i64>, StoreError> {
+        either!(self, s => s.old_events_of(of, created_before, page).await)
     }
 }
 

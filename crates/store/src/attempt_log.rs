@@ -1,7 +1,13 @@
 //! What is known of an attempt beside its outcome: how long its phases took, and the bytes that went over the wire. And how much of this,
 //! and of old events, is old enough to be freed.
 
-use countersign_domain::ids::{ApplicationNo, TenantNo};
+use std::future::Future;
+
+use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::time::UnixMillis;
+
+use crate::contract::{Cursor, StoreError};
+use crate::read::{Columns, Fields};
 
 /// Rows of bytes that one [`crate::Write::ForgetBytes`] forgets at the most, so that no change waits long behind it.
 pub const BYTES_FORGOTTEN_MAX: usize = 500;
@@ -78,4 +84,76 @@ pub struct OldEvents {
     pub attempts: i64,
     /// How large their data and bodies are, in bytes.
     pub bytes: i64,
+}
+
+/// What is old of one tenant or application, stretch by stretch: however much it is, no read is a long one.
+pub trait OldRows {
+    /// Of the tenant's attempts that left bytes and began before an instant, the first `page.limit`: how many, and how large their bytes are.
+    fn old_bytes_of(
+        &self,
+        tenant: TenantNo,
+        begun_before: UnixMillis,
+        page: Cursor<BytesPlace>,
+    ) -> impl Future<Output = Result<OldStretch<BytesPlace>, StoreError>> + Send;
+
+    /// Of the application's events behind a `seq`, the first `page.limit` that [`crate::Write::ForgetEvents`] would forget, and no further than up
+    /// to the first that it would not.
+    fn old_events_of(
+        &self,
+        of: (TenantNo, ApplicationNo),
+        created_before: UnixMillis,
+        page: Cursor,
+    ) -> impl Future<Output = Result<OldStretch<i64>, StoreError>> + Send;
+}
+
+/// The place of an attempt among those of its tenant that left bytes, oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BytesPlace {
+    /// When it began.
+    pub at: UnixMillis,
+    /// At which event.
+    pub event: EventNo,
+    /// Its number.
+    pub attempt: i64,
+}
+
+impl BytesPlace {
+    /// Before all others.
+    pub(crate) const BEGIN: Self = Self { at: UnixMillis(i64::MIN), event: EventNo(i64::MIN), attempt: i64::MIN };
+}
+
+/// How much of a stretch is old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldStretch<P> {
+    /// How many rows.
+    pub rows: i64,
+    /// How many attempts they are, or were made at them.
+    pub attempts: i64,
+    /// How large they are, in bytes.
+    pub bytes: i64,
+    /// The last of them; none where there are none.
+    pub last: Option<P>,
+}
+
+/// Where an attempt's bytes are, and how large, as a row of either dialect has it.
+pub(crate) fn sized<R: Columns>(row: &R) -> Result<(BytesPlace, i64), StoreError> {
+    let mut f = Fields::new(row, "attempt_bytes", 0, 1);
+    Ok((BytesPlace { at: f.millis()?, event: EventNo(f.int()?), attempt: f.int()? }, f.count(0)?))
+}
+
+/// The stretch that bytes come to, one after the other.
+pub(crate) fn stretch_of_bytes(of: &[(BytesPlace, i64)]) -> OldStretch<BytesPlace> {
+    let rows = i64::try_from(of.len()).unwrap_or(i64::MAX);
+    OldStretch {
+        rows,
+        attempts: rows,
+        bytes: of.iter().map(|(_, size)| size).sum(),
+        last: of.last().map(|(place, _)| *place),
+    }
+}
+
+/// A stretch of events as a row of either dialect has it.
+pub(crate) fn stretch_of_events<R: Columns>(row: &R) -> Result<OldStretch<i64>, StoreError> {
+    let mut f = Fields::new(row, "event", 0, 0);
+    Ok(OldStretch { rows: f.count(0)?, attempts: f.count(0)?, bytes: f.count(0)?, last: f.opt_int()? })
 }

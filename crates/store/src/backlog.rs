@@ -34,6 +34,12 @@ pub trait Backlogs {
         limit: u32,
     ) -> impl Future<Output = Result<Vec<WithDead>, StoreError>> + Send;
 
+    /// Where an application stands among those, by its ClientId, whatever else of its row can be read; none where there is no such application.
+    fn place_of(
+        &self,
+        client_id: &str,
+    ) -> impl Future<Output = Result<Option<(TenantNo, ApplicationNo)>, StoreError>> + Send;
+
     /// How much is pending of the applications in these lanes, and how much is dead of all; each counted up to `most`. Stores of one node know
     /// no lanes: all.
     fn waiting(&self, lanes: LaneSet, most: u32) -> impl Future<Output = Result<NodeBacklog, StoreError>> + Send;
@@ -113,6 +119,12 @@ pub(crate) fn read_waiting<R: Columns>(row: &R) -> Result<NodeBacklog, StoreErro
 pub(crate) fn with_dead<R: Columns>(row: &R) -> Result<WithDead, StoreError> {
     let mut f = Fields::new(row, "application", 0, 0);
     Ok(WithDead { tenant: TenantNo(f.int()?), application: ApplicationNo(f.int()?), client_id: f.text()? })
+}
+
+/// The place of an application as a row of either dialect has it.
+pub(crate) fn place<R: Columns>(row: &R) -> Result<(TenantNo, ApplicationNo), StoreError> {
+    let mut f = Fields::new(row, "application", 0, 1);
+    Ok((TenantNo(f.int()?), ApplicationNo(f.int()?)))
 }
 
 /// A dead event as a row of either dialect has it.

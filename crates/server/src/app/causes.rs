@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use countersign_domain::delivery::Outcome;
-use countersign_domain::ids::{ApplicationNo, SortedId, TenantNo};
+use countersign_domain::ids::{ApplicationNo, SortedId, TenantNo, time_ordered};
 use countersign_domain::time::UnixMillis;
 use countersign_store::backlog::{Backlogs as _, DeadRow};
 use countersign_store::contract::Cursor;
@@ -18,8 +18,6 @@ use super::events::application;
 const LOOKED_AT_ONCE: u32 = 2_000;
 /// Dead events that are looked at before counts are "at least".
 pub(super) const LOOKED_MAX: usize = 100_000;
-/// Numbers of events follow the time of their writing, but for the clocks of nodes: by no more than this, in ms.
-const NUMBERS_SLACK_MS: i64 = 60_000;
 
 /// Which dead events are meant.
 #[derive(Clone, Debug, Default)]
@@ -44,9 +42,10 @@ impl Which {
             && self.died_of.is(row.outcome, row.http_status)
     }
 
-    /// Whether nothing that is older is meant.
+    /// Whether no event with a smaller number is meant. A number may be far ahead of its event's instant, and stays so until a restart where a clock
+    /// was ahead; it is never behind it.
     fn ends_at(&self, row: &DeadRow) -> bool {
-        self.from.is_some_and(|from| row.created_at.plus_ms(NUMBERS_SLACK_MS) < from)
+        self.from.is_some_and(|from| row.no.0 < time_ordered(from, 0))
     }
 }
 
@@ -164,5 +163,45 @@ impl Tally {
             place(a).cmp(&place(b))
         });
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::fixtures;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{close_store, initialise, open_app};
+
+    const NOON: UnixMillis = UnixMillis(1_800_000_000_000);
+    const HOUR_MS: i64 = 3_600_000;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_event_is_passed_over_because_a_clock_was_ahead_and_a_look_ends_where_all_are_older() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let clock = Clock::manual(NOON.plus_ms(24 * HOUR_MS));
+        let app = open_app(&config, clock, None).await.expect("it opens");
+        let client_id = fixtures::application(&app, "m", Some("https://till.example/callback")).await;
+        fixtures::dead(&app, &client_id).await;
+        // The clock is set right: numbers stay ahead, of a whole page.
+        app.clock.advance_ms(-24 * HOUR_MS);
+        fixtures::dead_many(&app, &client_id, LOOKED_AT_ONCE as usize).await;
+        close_store(&app.store).expect("it closes");
+        let app = open_app(&config, Clock::manual(NOON.plus_ms(HOUR_MS)), None).await.expect("it opens again");
+        fixtures::dead(&app, &client_id).await;
+        let found = async |from_ms| {
+            let which = Which { from: Some(NOON.plus_ms(from_ms)), ..Which::default() };
+            let mut count = 0;
+            let looked = each_dead_of(&app, None, &which, |_| count += 1).await.expect("reads");
+            (count, looked.rows, looked.is_at_least)
+        };
+        let page = LOOKED_AT_ONCE as usize;
+        assert_eq!(found(HOUR_MS).await, (2, page + 2, false), "that of a clock that was ahead, and the newest");
+        assert_eq!(found(0).await, (page + 2, page + 2, false));
+        assert_eq!(found(25 * HOUR_MS).await, (0, page, false), "none of the rest can be as young");
+        close_store(&app.store).expect("it closes");
     }
 }

@@ -123,7 +123,11 @@ pub(super) async fn receiver(app: &App, client_id: &str) -> Result<Receiver, App
 
 pub(super) async fn application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
     let found = app.store.application(client_id).await?;
-    found.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
+    found.ok_or_else(|| no_application(client_id))
+}
+
+pub(super) fn no_application(client_id: &str) -> AppError {
+    AppError::NotFound(format!("no application has the client_id {client_id}"))
 }
 
 /// None: it was to be held, and the application has changed meanwhile.

@@ -6,7 +6,7 @@ use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
 use countersign_domain::payment_order::{Content, PaymentKind};
 use countersign_domain::time::UnixMillis;
-use countersign_store::attempt_log::Phases;
+use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::{ApplicationRow, ApplicationView, AttemptRow, ClaimKey, EndpointSettings, EventRow};
 use countersign_store::payment_order::{PaymentOrderRow, Received};
 use countersign_store::{Batch, Store as _, Write};
@@ -39,21 +39,23 @@ pub async fn application(app: &App, name: &str, callback_url: Option<&str>) -> S
     create_application(app, &application, &|_| None, &nobody()).await.expect("is made").application.client_id
 }
 
-/// An event of it.
-pub async fn happens(app: &App, client_id: &str) -> EventRow {
-    let what = Happening {
+fn happening(client_id: &str) -> Happening {
+    Happening {
         client_id: client_id.to_owned(),
         biz_type: "PAYMENT_ORDER".to_owned(),
         biz_id: "1".to_owned(),
         biz_status: "SUCCESS".to_owned(),
         data: "{}".to_owned(),
-    };
-    events::emit(app, &what, &|_| None, &nobody()).await.expect("is written")
+    }
 }
 
-/// An event whose one attempt came to nothing.
-pub async fn dead(app: &App, client_id: &str) -> EventRow {
-    let event = happens(app, client_id).await;
+/// An event of it.
+pub async fn happens(app: &App, client_id: &str) -> EventRow {
+    events::emit(app, &happening(client_id), &|_| None, &nobody()).await.expect("is written")
+}
+
+/// The one attempt at an event, which came to nothing long ago.
+fn dies(event: &EventRow) -> Write {
     let attempt = AttemptRow {
         event: event.no,
         attempt: 1,
@@ -67,10 +69,25 @@ pub async fn dead(app: &App, client_id: &str) -> EventRow {
         phases: Phases::default(),
     };
     let (tenant, application, state) = (event.tenant, event.application, DeliveryState::Dead);
-    let attempt =
-        Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: None, state, due_at: None };
-    app.store.commit(Batch(vec![attempt])).await.expect("is recorded");
+    let bytes = Some(Arc::new(AttemptBytes { sent_head: b"POST / HTTP/1.1".to_vec(), ..AttemptBytes::default() }));
+    Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes, state, due_at: None }
+}
+
+/// An event whose one attempt came to nothing.
+pub async fn dead(app: &App, client_id: &str) -> EventRow {
+    let event = happens(app, client_id).await;
+    app.store.commit(Batch(vec![dies(&event)])).await.expect("is recorded");
     event
+}
+
+/// So many of them, in few commits.
+pub async fn dead_many(app: &App, client_id: &str, count: usize) {
+    let receiver = events::receiver(app, client_id).await.expect("an application");
+    let all: Vec<EventRow> = (0..count).map(|_| events::new_event(app, &receiver, &happening(client_id))).collect();
+    for some in all.chunks(100) {
+        let writes = some.iter().flat_map(|event| [Write::EnqueueEvent(Arc::new(event.clone())), dies(event)]);
+        app.store.commit(Batch(writes.collect())).await.expect("are recorded");
+    }
 }
 
 /// Its use of a nonce.

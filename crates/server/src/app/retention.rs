@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::time::UnixMillis;
+use countersign_store::attempt_log::{OldRows as _, OldStretch};
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{Asker, CommitError, Cursor};
 use countersign_store::{Store as _, StoreError};
@@ -28,8 +30,26 @@ const PAGE: u32 = 64;
 const LOOKED_AT: u32 = 1_000;
 /// Rounds of one look, each of a portion for every tenant and application; the next look goes on.
 const ROUNDS_MAX: u32 = 100_000;
-/// How far a report counts for each tenant and application: what is more is not said.
-const COUNTED_MAX: u32 = 1_000_000;
+/// How far a report looks in one read, and in all.
+const BOUNDS: Bounds = Bounds { together: 50, few: 100, stretch: 5_000, most: 200_000 };
+/// So many rows could be counted while one tenant or application is found to have few, or none.
+const LOOK_COSTS: i64 = 2;
+/// Rows of one read: a fraction of what a statement may take, and nothing that a checkpoint would wait for.
+const READ_ROWS_MAX: u32 = 20_000;
+const _: () = assert!(BOUNDS.together * BOUNDS.few < READ_ROWS_MAX && BOUNDS.stretch < READ_ROWS_MAX);
+
+/// How far a report looks.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Tenants, or applications, that are asked for at once.
+    together: u32,
+    /// Rows of each that are counted then.
+    few: u32,
+    /// Rows of one of them that are counted at once where they are not few.
+    stretch: u32,
+    /// Rows of a kind after which its counts are "at least".
+    most: i64,
+}
 
 /// How long things are kept; none: for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +73,8 @@ pub struct Freeable {
     pub rows: i64,
     /// How large they are; none: not counted.
     pub bytes: Option<i64>,
+    /// Whether there may be more: counting has a bound.
+    pub is_at_least: bool,
 }
 
 /// Portions that were freed.
@@ -153,31 +175,180 @@ async fn portion(app: &App, write: Write) -> Result<(), StoreError> {
     }
 }
 
+/// What of a kind has been counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    rows: i64,
+    attempts: i64,
+    bytes: i64,
+    looked: i64,
+    is_at_least: bool,
+}
+
+impl Tally {
+    fn add(&mut self, rows: i64, attempts: i64, bytes: i64) {
+        (self.rows, self.attempts, self.bytes) = (self.rows + rows, self.attempts + attempts, self.bytes + bytes);
+        self.looked += rows;
+    }
+
+    /// Whether counting ends, since so much has been looked at.
+    fn ends(&mut self, within: &Bounds) -> bool {
+        self.is_at_least |= self.looked >= within.most;
+        self.is_at_least
+    }
+
+    /// Behind which row counting goes on after a stretch, if it does.
+    fn goes_on<P>(&mut self, stretch: OldStretch<P>, within: &Bounds) -> Option<P> {
+        self.add(stretch.rows, stretch.attempts, stretch.bytes);
+        stretch.last.filter(|_| stretch.rows >= i64::from(within.stretch) && !self.ends(within))
+    }
+}
+
 /// What would be freed now, by kind. Frees nothing.
 pub async fn report(app: &App) -> Result<Vec<Freeable>, AppError> {
+    report_within(app, &BOUNDS).await
+}
+
+/// In many small reads: one over all that is old would run into the time-out of a statement, or hold a file's log back, with all lists behind it.
+async fn report_within(app: &App, within: &Bounds) -> Result<Vec<Freeable>, AppError> {
     let Lives { attempt_bytes, events } = app.policy.retention;
     let now = app.clock.now();
-    let kind = |kind, kept_for, bytes| Freeable { kind, kept_for, older_than: before(now, kept_for), rows: 0, bytes };
-    let mut of_bytes = kind("attempt_bytes", attempt_bytes, Some(0));
-    let (mut of_events, mut of_attempts) = (kind("events", events, Some(0)), kind("attempts", events, None));
+    let (begun_before, created_before) = (before(now, attempt_bytes), before(now, events));
+    let (mut of_bytes, mut of_events) = (Tally::default(), Tally::default());
+    if let Some(begun_before) = begun_before {
+        count_bytes(app, begun_before, within, &mut of_bytes).await?;
+    }
+    if let Some(created_before) = created_before {
+        count_events(app, created_before, within, &mut of_events).await?;
+    }
+    let kind = |kind, kept_for, older_than, rows, bytes, of: Tally| {
+        let is_at_least = of.is_at_least;
+        Freeable { kind, kept_for, older_than, rows, bytes, is_at_least }
+    };
+    Ok(vec![
+        kind("attempt_bytes", attempt_bytes, begun_before, of_bytes.rows, Some(of_bytes.bytes), of_bytes),
+        kind("events", events, created_before, of_events.rows, Some(of_events.bytes), of_events),
+        kind("attempts", events, created_before, of_events.attempts, None, of_events),
+    ])
+}
+
+async fn count_bytes(app: &App, before: UnixMillis, within: &Bounds, all: &mut Tally) -> Result<(), AppError> {
     let mut after = None;
-    while let Some(begun_before) = of_bytes.older_than {
-        let page =
-            app.store.old_bytes(Asker::Operator, begun_before, COUNTED_MAX, Cursor { after, limit: PAGE }).await?;
-        let Some(last) = page.last() else { break };
+    loop {
+        let page = Cursor { after, limit: within.together };
+        let page = app.store.old_bytes(Asker::Operator, before, within.few, page).await?;
+        for old in &page {
+            all.looked += LOOK_COSTS;
+            if old.rows < i64::from(within.few) {
+                all.add(old.rows, old.rows, old.bytes);
+            } else {
+                count_bytes_of(app, old.tenant, before, within, all).await?;
+            }
+            if all.is_at_least {
+                return Ok(());
+            }
+        }
+        let Some(last) = page.last().filter(|_| page.len() >= within.together as usize && !all.ends(within)) else {
+            return Ok(());
+        };
         after = Some(last.tenant);
-        of_bytes.rows += page.iter().map(|old| old.rows).sum::<i64>();
-        of_bytes.bytes = of_bytes.bytes.map(|bytes| bytes + page.iter().map(|old| old.bytes).sum::<i64>());
     }
+}
+
+async fn count_bytes_of(
+    app: &App,
+    tenant: TenantNo,
+    before: UnixMillis,
+    within: &Bounds,
+    all: &mut Tally,
+) -> Result<(), AppError> {
     let mut after = None;
-    while let Some(created_before) = of_events.older_than {
-        let page =
-            app.store.old_events(Asker::Operator, created_before, COUNTED_MAX, Cursor { after, limit: PAGE }).await?;
-        let Some(last) = page.last() else { break };
-        after = Some((last.tenant, last.application));
-        of_events.rows += page.iter().map(|old| old.events).sum::<i64>();
-        of_events.bytes = of_events.bytes.map(|bytes| bytes + page.iter().map(|old| old.bytes).sum::<i64>());
-        of_attempts.rows += page.iter().map(|old| old.attempts).sum::<i64>();
+    loop {
+        let stretch = app.store.old_bytes_of(tenant, before, Cursor { after, limit: within.stretch }).await?;
+        after = all.goes_on(stretch, within);
+        if after.is_none() {
+            return Ok(());
+        }
     }
-    Ok(vec![of_bytes, of_events, of_attempts])
+}
+
+async fn count_events(app: &App, before: UnixMillis, within: &Bounds, all: &mut Tally) -> Result<(), AppError> {
+    let mut after = None;
+    loop {
+        let page = Cursor { after, limit: within.together };
+        let page = app.store.old_events(Asker::Operator, before, within.few, page).await?;
+        for old in &page {
+            all.looked += LOOK_COSTS;
+            if old.events < i64::from(within.few) {
+                all.add(old.events, old.attempts, old.bytes);
+            } else {
+                count_events_of(app, (old.tenant, old.application), before, within, all).await?;
+            }
+            if all.is_at_least {
+                return Ok(());
+            }
+        }
+        let Some(last) = page.last().filter(|_| page.len() >= within.together as usize && !all.ends(within)) else {
+            return Ok(());
+        };
+        after = Some((last.tenant, last.application));
+    }
+}
+
+async fn count_events_of(
+    app: &App,
+    of: (TenantNo, ApplicationNo),
+    before: UnixMillis,
+    within: &Bounds,
+    all: &mut Tally,
+) -> Result<(), AppError> {
+    let mut after = None;
+    loop {
+        let stretch = app.store.old_events_of(of, before, Cursor { after, limit: within.stretch }).await?;
+        after = all.goes_on(stretch, within);
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::fixtures;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{close_store, initialise, open_app};
+
+    /// Rows of bytes, events and attempts, and whether each may be more.
+    async fn counted(app: &App, within: Bounds) -> ([i64; 3], [bool; 3]) {
+        let report = report_within(app, &within).await.expect("reads");
+        let [of_bytes, of_events, of_attempts] = &report[..] else { panic!("three kinds: {report:?}") };
+        let all = [of_bytes, of_events, of_attempts];
+        (all.map(|kind| kind.rows), all.map(|kind| kind.is_at_least))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_old_is_counted_in_small_reads_and_up_to_a_bound() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let app = open_app(&config, Clock::manual(UnixMillis(1_800_000_000_000)), None).await.expect("it opens");
+        for (name, dead) in [("many", 8), ("few", 2), ("one", 1)] {
+            let client_id = fixtures::application(&app, name, Some("https://till.example/callback")).await;
+            for _ in 0..dead {
+                fixtures::dead(&app, &client_id).await;
+            }
+        }
+        app.clock.advance_ms(401 * 86_400_000);
+        let whole = ([11, 8, 8], [false; 3]);
+        // Of each application the last one stays.
+        for (together, few, stretch) in [(9, 99, 9), (2, 2, 3), (1, 1, 1), (3, 7, 7), (1, 8, 4)] {
+            assert_eq!(counted(&app, Bounds { together, few, stretch, most: 99 }).await, whole, "{few} {stretch}");
+        }
+        // After a stretch of the first, or a page with the first.
+        assert_eq!(counted(&app, Bounds { together: 9, few: 2, stretch: 3, most: 4 }).await, ([3, 3, 3], [true; 3]));
+        assert_eq!(counted(&app, Bounds { together: 1, few: 9, stretch: 9, most: 4 }).await, ([8, 7, 7], [true; 3]));
+        close_store(&app.store).expect("it closes");
+    }
 }

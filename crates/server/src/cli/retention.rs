@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::operator::{Call, Direct, OperatorArgs, accepted, table};
 
-const COLUMNS: &[&str] = &["kind", "kept_for_s", "older_than", "rows", "bytes"];
+const COLUMNS: &[&str] = &["kind", "kept_for_s", "older_than", "rows", "rows_is_at_least", "bytes"];
 
 /// What is old enough to be freed now.
 #[derive(Debug, Args)]

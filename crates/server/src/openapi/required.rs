@@ -9,7 +9,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{OpenApi as Document, RefOr};
 
 /// Properties of answers that are absent where they have no value.
-const MAY_LACK: [(&str, &str); 11] = [
+const MAY_LACK: [(&str, &str); 12] = [
     ("Health", "delivery"),
     ("Merchant", "base_rate"),
     ("Redelivering", "applications"),
@@ -18,6 +18,7 @@ const MAY_LACK: [(&str, &str); 11] = [
     ("Redelivering", "state"),
     ("RedeliveringOf", "left_out"),
     ("RedeliveringOf", "redelivery_id"),
+    ("RedeliveringOf", "unknown"),
     // In answers that a program of before had kept for their keys.
     ("ReleasedAnswer", "was_held"),
     ("RewrapAnswer", "previous_key_id"),

@@ -79,7 +79,7 @@ pub struct Redelivering {
     /// With `all_applications`: each application that has dead events which are asked for, up to 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applications: Option<Vec<RedeliveringOf>>,
-    /// Where there may be more applications: repeat the call with this as `after`.
+    /// Where there may be more applications: repeat the call with this as `after`. So too where the database failed when some had begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -95,24 +95,28 @@ pub struct RedeliveringOf {
     pub count_is_at_least: bool,
     /// When the oldest of them was written, RFC 3339.
     pub oldest_at: Option<String>,
-    /// The redelivery; absent in a preview, and where they are left out.
+    /// The redelivery; absent in a preview, where they are left out, and where it is not known whether it has begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redelivery_id: Option<String>,
     /// Why they are left out; absent where they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
+    /// What tells whether they are sent again, where the database did not say so; then this is the last application, and `next` goes on behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
 }
 
 impl From<&Share> for RedeliveringOf {
     fn from(share: &Share) -> Self {
-        let (redelivery_id, left_out) = match &share.fate {
-            Fate::Meant => (None, None),
-            Fate::Begun(id) => (Some(id.clone()), None),
-            Fate::LeftOut(why) => (None, Some(why.clone())),
+        let (redelivery_id, left_out, unknown) = match &share.fate {
+            Fate::Meant => (None, None, None),
+            Fate::Begun(id) => (Some(id.clone()), None, None),
+            Fate::LeftOut(why) => (None, Some(why.clone()), None),
+            Fate::Unknown(how) => (None, None, Some(how.clone())),
         };
         let (client_id, oldest_at) = (share.client_id.clone(), share.oldest_at.map(rfc3339));
         let (count, count_is_at_least) = (share.count, share.is_at_least);
-        Self { client_id, count, count_is_at_least, oldest_at, redelivery_id, left_out }
+        Self { client_id, count, count_is_at_least, oldest_at, redelivery_id, left_out, unknown }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Retained {
     pub rows: i64,
     /// How large they are, in bytes, without what the database needs around them; null: not counted.
     pub bytes: Option<i64>,
+    /// Whether there may be more rows and bytes: some 200,000 rows of a kind are counted.
+    pub rows_is_at_least: bool,
 }
 
 impl From<&Freeable> for Retained {
@@ -35,6 +37,7 @@ impl From<&Freeable> for Retained {
             older_than: of.older_than.map(rfc3339),
             rows: of.rows,
             bytes: of.bytes,
+            rows_is_at_least: of.is_at_least,
         }
     }
 }

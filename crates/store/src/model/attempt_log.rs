@@ -6,11 +6,14 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 
-use super::page;
 use super::state::State;
-use crate::attempt_log::{AttemptBytes, BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents};
+use super::{ModelStore, page};
+use crate::attempt_log::{
+    AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents, OldRows, OldStretch,
+    stretch_of_bytes,
+};
 use crate::batch::Write;
-use crate::contract::{AttemptRow, Cursor, EventRow};
+use crate::contract::{AttemptRow, Cursor, EventRow, StoreError};
 
 fn small(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
@@ -21,6 +24,45 @@ const fn is_over(state: DeliveryState) -> bool {
         DeliveryState::Delivered | DeliveryState::Dead => true,
         DeliveryState::Pending | DeliveryState::Held => false,
     }
+}
+
+impl OldRows for ModelStore {
+    async fn old_bytes_of(
+        &self,
+        tenant: TenantNo,
+        begun_before: UnixMillis,
+        cursor: Cursor<BytesPlace>,
+    ) -> Result<OldStretch<BytesPlace>, StoreError> {
+        let state = self.state();
+        let of = state.bytes_before(tenant, begun_before).into_iter().filter_map(|(at, key @ (event, attempt))| {
+            let (_, _, bytes) = state.bytes.get(&key)?;
+            Some((BytesPlace { at, event, attempt }, small(size(bytes))))
+        });
+        let rest = of.filter(|(place, _)| cursor.after.is_none_or(|after| *place > after));
+        Ok(stretch_of_bytes(&page(rest, cursor.limit)))
+    }
+
+    async fn old_events_of(
+        &self,
+        of: (TenantNo, ApplicationNo),
+        created_before: UnixMillis,
+        cursor: Cursor,
+    ) -> Result<OldStretch<i64>, StoreError> {
+        let state = self.state();
+        let after = cursor.after.unwrap_or(i64::MIN);
+        let all = state.events_before(of, created_before, usize::MAX);
+        let old = page(all.into_iter().filter(|e| e.seq > after), cursor.limit);
+        Ok(OldStretch {
+            rows: small(old.len()),
+            attempts: old.iter().map(|e| e.attempts).sum(),
+            bytes: small(old.iter().map(|e| e.body.len() + e.data.len()).sum()),
+            last: old.last().map(|e| e.seq),
+        })
+    }
+}
+
+fn size(of: &AttemptBytes) -> usize {
+    of.sent_head.len() + of.answer_head.len() + of.answer_body.len()
 }
 
 impl State {
@@ -79,7 +121,6 @@ impl State {
         let of = |tenant: TenantNo| {
             let old = self.bytes_before(tenant, before);
             let counted = old.iter().take(most).filter_map(|(_, key)| self.bytes.get(key));
-            let size = |b: &AttemptBytes| b.sent_head.len() + b.answer_head.len() + b.answer_body.len();
             let bytes = counted.map(|(_, _, bytes)| size(bytes)).sum();
             OldBytes { tenant, rows: small(old.len().min(most)), bytes: small(bytes) }
         };

@@ -39,6 +39,11 @@ impl Backlogs for ModelStore {
         Ok(page(left.map(row), limit))
     }
 
+    async fn place_of(&self, client_id: &str) -> Result<Option<(TenantNo, ApplicationNo)>, StoreError> {
+        let state = self.state();
+        Ok(state.applications.values().find(|a| a.client_id == client_id).map(|a| (a.tenant, a.no)))
+    }
+
     async fn waiting(&self, _: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         let state = self.state();
         let counted = |asked| page(state.events.values().filter(|e| e.state == asked), most);

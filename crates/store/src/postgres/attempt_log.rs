@@ -3,14 +3,45 @@
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 
+use super::PostgresStore;
 use super::alone::Stop;
 use super::queries::{Found, many, one};
 use super::readers::Readers;
 use super::rows::{self, Fields};
-use super::session::Session;
+use super::session::{Params, Session};
 use super::statements::Sql;
-use crate::attempt_log::{AttemptBytes, BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents};
-use crate::contract::Cursor;
+use crate::asker::Asker;
+use crate::attempt_log::{
+    self, AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents, OldRows, OldStretch,
+};
+use crate::contract::{Cursor, StoreError};
+
+impl OldRows for PostgresStore {
+    async fn old_bytes_of(
+        &self,
+        tenant: TenantNo,
+        begun_before: UnixMillis,
+        page: Cursor<BytesPlace>,
+    ) -> Result<OldStretch<BytesPlace>, StoreError> {
+        let (BytesPlace { at, event, attempt }, limit) =
+            (page.after.unwrap_or(BytesPlace::BEGIN), i64::from(page.limit));
+        let of: Params<'_> = &[&tenant.0, &at.0, &event.0, &attempt, &begun_before.0, &limit];
+        let sized = many(self.lists(Asker::Operator), Sql::OldBytesOf, of, attempt_log::sized).await?;
+        Ok(attempt_log::stretch_of_bytes(&sized))
+    }
+
+    async fn old_events_of(
+        &self,
+        (tenant, application): (TenantNo, ApplicationNo),
+        created_before: UnixMillis,
+        page: Cursor,
+    ) -> Result<OldStretch<i64>, StoreError> {
+        let (after, looked_at) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit).saturating_add(1));
+        let of: Params<'_> = &[&created_before.0, &looked_at, &tenant.0, &application.0, &after];
+        let found = one(self.lists(Asker::Operator), Sql::OldEventsOf, of, attempt_log::stretch_of_events).await?;
+        Ok(found.unwrap_or(OldStretch { rows: 0, attempts: 0, bytes: 0, last: None }))
+    }
+}
 
 pub(super) async fn attempt_bytes(
     from: &Readers,
@@ -28,7 +59,7 @@ pub(super) async fn old_bytes(
     page: &Cursor<TenantNo>,
 ) -> Found<Vec<OldBytes>> {
     let after = page.after.map_or(i64::MIN, |tenant| tenant.0);
-    let params: super::session::Params<'_> = &[&begun_before.0, &i64::from(most), &after, &i64::from(page.limit)];
+    let params: Params<'_> = &[&begun_before.0, &i64::from(most), &after, &i64::from(page.limit)];
     many(from, Sql::OldBytes, params, rows::old_bytes).await
 }
 
@@ -40,8 +71,7 @@ pub(super) async fn old_events(
 ) -> Found<Vec<OldEvents>> {
     let (tenant, application) = page.after.map_or((i64::MIN, i64::MIN), |(tenant, of)| (tenant.0, of.0));
     let looked_at = i64::from(most).saturating_add(1);
-    let params: super::session::Params<'_> =
-        &[&created_before.0, &looked_at, &tenant, &application, &i64::from(page.limit)];
+    let params: Params<'_> = &[&created_before.0, &looked_at, &tenant, &application, &i64::from(page.limit)];
     many(from, Sql::OldEvents, params, rows::old_events).await
 }
 
@@ -85,24 +115,24 @@ pub(super) async fn forget_events(
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
-    use super::super::event_texts::{MANY, OLD};
+    use super::super::event_texts::{MANY, OLD, OLD_OF};
     use super::super::tenancy::plan_tests::{empty, lines};
 
     #[tokio::test]
     async fn a_look_at_what_is_old_ends_at_the_first_event_of_each_application_that_stays() {
         let (_database, session) = empty().await;
         let client = session.client();
-        client
-            .batch_execute(&format!("PREPARE asked AS {OLD}; EXECUTE asked(1, 1000001, 0, 0, 9)"))
-            .await
-            .expect("runs");
+        let looks = [("old", OLD, "1000001, 0, 0, 9"), ("old_of", OLD_OF, "1000001, 1, 1, 0")];
+        for (name, text, of) in looks {
+            client.batch_execute(&format!("PREPARE {name} AS {text}; EXECUTE {name}(1, {of})")).await.expect("runs");
+        }
         for step in [MANY, "ANALYZE event, delivery, event_counter"] {
             client.batch_execute(step).await.expect("is done");
             // Written a millisecond apart, of three applications in turns.
-            for (created_before, looked_at) in [(0, 1), (31, 11)] {
-                let asked = format!(
-                    "EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE asked({created_before}, 1000001, 0, 0, 9)"
-                );
+            for ((name, _, of), created_before, looked_at) in
+                looks.iter().flat_map(|look| [(look, 0, 1), (look, 31, 11)])
+            {
+                let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE {name}({created_before}, {of})");
                 let plan = lines(client, &asked).await;
                 let rows = |line: &String| {
                     let (_, rows) = line.split_once(" on event e")?.1.split_once("actual rows=")?;

@@ -41,6 +41,10 @@ impl Backlogs for PostgresStore {
         many(self.lists(Asker::Operator), Sql::WithDead, asked, backlog::with_dead).await
     }
 
+    async fn place_of(&self, client_id: &str) -> Result<Option<(TenantNo, ApplicationNo)>, StoreError> {
+        one(&self.readers, Sql::ApplicationPlace, &[&client_id], backlog::place).await
+    }
+
     async fn waiting(&self, lanes: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         let asked: Params<'_> = &[&numbers(lanes), &i64::from(most)];
         Ok(one(self.lists(Asker::Server), Sql::Waiting, asked, backlog::read_waiting).await?.unwrap_or_default())

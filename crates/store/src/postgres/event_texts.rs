@@ -44,6 +44,28 @@ pub(super) const OLD: &str = concat!(
      WHERE (c.tenant_no, c.application_no) > ($3, $4) ORDER BY c.tenant_no, c.application_no LIMIT $5"
 );
 
+/// The same of one application behind a `seq`.
+macro_rules! next_events {
+    () => {
+        "(SELECT e.seq, coalesce(e.created_at < $1 AND d.state IN ('delivered', 'dead'), false) AS goes FROM event e
+          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+          WHERE e.tenant_no = $3 AND e.application_no = $4 AND e.seq > $5 ORDER BY e.seq LIMIT $2)"
+    };
+}
+
+// The limit on a delivery keeps a plan from gathering all of the tenant.
+pub(super) const OLD_OF: &str = concat!(
+    "SELECT x.events, x.attempts, x.bytes, x.last FROM (SELECT coalesce((SELECT w.seq FROM ",
+    next_events!(),
+    " w WHERE NOT w.goes ORDER BY w.seq LIMIT 1), (SELECT max(w.seq) FROM ",
+    next_events!(),
+    " w)) AS seq OFFSET 0) stays CROSS JOIN LATERAL (
+     SELECT count(*) AS events, coalesce(sum(d.attempts), 0)::bigint AS attempts,
+     coalesce(sum(octet_length(e.body) + octet_length(e.data)), 0)::bigint AS bytes, max(e.seq) AS last
+     FROM event e CROSS JOIN LATERAL (SELECT attempts FROM delivery WHERE tenant_no = e.tenant_no AND event_no = e.event_no LIMIT 1) d
+     WHERE e.tenant_no = $3 AND e.application_no = $4 AND e.seq > $5 AND e.seq < stays.seq) x"
+);
+
 /// Events of three applications in turns, all of one business, none of them open; every hundredth is dead.
 #[cfg(all(test, feature = "testing"))]
 pub(super) const MANY: &str = "

@@ -407,7 +407,9 @@ impl Store for PostgresStore {
     }
 
     async fn redeliveries(&self, which: Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {
-        redelivery::list(&self.readers, &which, limit).await
+        let is_list = matches!(which, Redeliveries::All { .. });
+        let from = if is_list { self.lists(Asker::Operator) } else { &self.readers };
+        redelivery::list(from, &which, limit).await
     }
 
     async fn remembered(&self, scope: &str, key: &str) -> Found<Option<IdempotencyRow>> {

@@ -12,6 +12,7 @@ use super::readers::Readers;
 use super::rows::Fields;
 use super::session::{Params, Session};
 use super::statements::Sql;
+use crate::backlog;
 use crate::batch::{Conflict, Key};
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, Walked, read, read_fared};
 
@@ -114,7 +115,14 @@ pub(super) async fn list(from: &Readers, which: &Redeliveries, limit: u32) -> Fo
         }
         Redeliveries::All { client_id, after } => {
             let before = after.map_or(u128::MAX, |after| after.0).to_be_bytes();
-            many(from, Sql::Redeliveries, &[&before.as_slice(), client_id, &limit], read).await
+            match client_id {
+                None => many(from, Sql::Redeliveries, &[&before.as_slice(), &limit], read).await,
+                Some(client_id) => {
+                    let place = one(from, Sql::ApplicationPlace, &[client_id], backlog::place).await?;
+                    let Some((tenant, _)) = place else { return Ok(Vec::new()) };
+                    many(from, Sql::RedeliveriesOf, &[&tenant.0, &before.as_slice(), client_id, &limit], read).await
+                }
+            }
         }
         Redeliveries::Running { lanes, after } => {
             let (TenantNo(tenant), ApplicationNo(of)) = after.unwrap_or((TenantNo(i64::MIN), ApplicationNo(i64::MIN)));

@@ -63,7 +63,13 @@ pub(super) const ONE: &str =
 pub(super) const ALL: &str = concat!(
     "SELECT ",
     redelivery_columns!(),
-    " FROM redelivery r WHERE r.redelivery_id < $1 AND ($2::text IS NULL OR r.client_id = $2) ORDER BY r.redelivery_id DESC LIMIT $3"
+    " FROM redelivery r WHERE r.redelivery_id < $1 ORDER BY r.redelivery_id DESC LIMIT $2"
+);
+// By the key of the table, whose begin is the tenant: of other tenants nothing is looked at.
+pub(super) const OF_ONE: &str = concat!(
+    "SELECT ",
+    redelivery_columns!(),
+    " FROM redelivery r WHERE r.tenant_no = $1 AND r.redelivery_id < $2 AND r.client_id = $3 ORDER BY r.redelivery_id DESC LIMIT $4"
 );
 pub(super) const RUNNING: &str = concat!(
     "SELECT ",

@@ -155,7 +155,11 @@ statements! {
                SELECT octet_length(b.sent_head) + octet_length(b.answer_head) + octet_length(b.answer_body) AS size
                FROM attempt_bytes b WHERE b.tenant_no = m.merchant_no AND b.at < $1 LIMIT $2) o) x
                WHERE m.tenant_no = m.merchant_no AND m.merchant_no > $3 AND x.found > 0 ORDER BY m.merchant_no LIMIT $4";
+    OldBytesOf: "SELECT at, event_no, attempt, octet_length(sent_head) + octet_length(answer_head) + octet_length(answer_body)::bigint
+                 FROM attempt_bytes WHERE tenant_no = $1 AND (at, event_no, attempt) > ($2, $3, $4) AND at < $5
+                 ORDER BY at, event_no, attempt LIMIT $6";
     OldEvents: events::OLD;
+    OldEventsOf: events::OLD_OF;
     // What is before an event is summed up first: rows beyond the bound are not sent.
     EventsAfter: concat!(
         "SELECT ", event_columns!(), " FROM (SELECT o.*, sum(octet_length(o.data) + octet_length(o.body)) OVER (ORDER BY o.seq) \
@@ -376,6 +380,7 @@ statements! {
     DeadOf: backlog::DEAD_OF;
     DeadOfAll: backlog::DEAD_OF_ALL;
     WithDead: backlog::WITH_DEAD;
+    ApplicationPlace: "SELECT tenant_no, application_no FROM application WHERE client_id = $1";
 
     Sought: redelivery::SOUGHT;
     SoughtCount: redelivery::SOUGHT_COUNT;
@@ -383,6 +388,7 @@ statements! {
     DeliveriesAgain: redelivery::DELIVERIES_AGAIN;
     Redelivery: redelivery::ONE;
     Redeliveries: redelivery::ALL;
+    RedeliveriesOf: redelivery::OF_ONE;
     RedeliveriesRunning: redelivery::RUNNING;
     RedeliveryInsert: redelivery::INSERT;
     RedeliveryMove: redelivery::MOVE;
@@ -394,7 +400,7 @@ statements! {
                    WHERE idempotency.created_at < $7 RETURNING 1::bigint";
     // The age is asked for twice: a row that another transaction renews meanwhile is judged again by the outer condition alone.
     AnswersForget: "DELETE FROM idempotency WHERE (scope, key) IN (SELECT scope, key FROM idempotency
-                    WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2 FOR UPDATE SKIP LOCKED) AND created_at < $1 RETURNING 1";
+                    WHERE created_at < $1 ORDER BY created_at, scope, key LIMIT $2) AND created_at < $1 RETURNING 1";
     // Numbers within a tenant have no gap: whoever appends holds the tenant's head until that transaction ends, and nobody else's.
     // The links are made here, since only whoever holds the head knows what they hang on; what needs the key, the marks, was made before.
     // `link_before`: of a head that is inserted, the mark; else the link that was found. A null mark leaves the link as it was.

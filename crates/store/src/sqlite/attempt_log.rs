@@ -4,13 +4,37 @@ use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 use rusqlite::{Connection, params};
 
+use super::SqliteStore;
 use super::fault::fault;
 use super::queries::{Found, many, one};
 use super::rows::{self, Fields};
 use super::statements::{Kept, Sql};
-use crate::attempt_log::{AttemptBytes, BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents};
+use crate::asker::Asker;
+use crate::attempt_log::{
+    self, AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents, OldRows, OldStretch,
+};
 use crate::batch::Write;
-use crate::contract::{AttemptRow, Cursor};
+use crate::contract::{AttemptRow, Cursor, StoreError};
+
+impl OldRows for SqliteStore {
+    async fn old_bytes_of(
+        &self,
+        tenant: TenantNo,
+        begun_before: UnixMillis,
+        page: Cursor<BytesPlace>,
+    ) -> Result<OldStretch<BytesPlace>, StoreError> {
+        self.readers.away(Asker::Operator, move |conn| old_bytes_of(conn, tenant, begun_before, &page)).await
+    }
+
+    async fn old_events_of(
+        &self,
+        of: (TenantNo, ApplicationNo),
+        created_before: UnixMillis,
+        page: Cursor,
+    ) -> Result<OldStretch<i64>, StoreError> {
+        self.readers.away(Asker::Operator, move |conn| old_events_of(conn, of, created_before, &page)).await
+    }
+}
 
 pub(super) fn insert_attempt(
     kept: &mut Kept<'_>,
@@ -150,40 +174,59 @@ pub(super) fn old_events(
         let mut f = Fields::new(row, "event_counter", 0, 1);
         Ok((TenantNo(f.int()?), ApplicationNo(f.int()?)))
     })?;
-    let old = |(tenant, application)| old_events_of(conn, tenant, application, created_before, most);
+    let old = |of: (TenantNo, ApplicationNo)| {
+        let old = old_events_of(conn, of, created_before, &Cursor { after: None, limit: most })?;
+        let (tenant, application) = of;
+        Ok(OldEvents { tenant, application, events: old.rows, attempts: old.attempts, bytes: old.bytes })
+    };
     applications.into_iter().map(old).collect()
 }
 
 /// The first events of an application, and whether each may go. Read row by row: what is behind the first that stays is not looked at.
 const FIRST_EVENTS: &str =
-    "SELECT e.event_no, coalesce(e.created_at < ?3 AND d.state IN ('delivered', 'dead'), false), d.attempts,
+    "SELECT e.seq, coalesce(e.created_at < ?3 AND d.state IN ('delivered', 'dead'), false), d.attempts,
      octet_length(e.body) + octet_length(e.data) FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
-     WHERE e.application_no = ?2 AND e.tenant_no = ?1 ORDER BY e.seq LIMIT ?4";
+     WHERE e.application_no = ?2 AND e.tenant_no = ?1 AND e.seq > ?4 ORDER BY e.seq LIMIT ?5";
 
 fn old_events_of(
     conn: &Connection,
-    tenant: TenantNo,
-    application: ApplicationNo,
+    (tenant, application): (TenantNo, ApplicationNo),
     created_before: UnixMillis,
-    most: u32,
-) -> Found<OldEvents> {
-    let looked_at = i64::from(most).saturating_add(1);
+    page: &Cursor,
+) -> Found<OldStretch<i64>> {
+    let (after, looked_at) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit).saturating_add(1));
     let mut statement = conn.prepare_cached(FIRST_EVENTS).map_err(fault)?;
-    let mut rows = statement.query([tenant.0, application.0, created_before.0, looked_at]).map_err(fault)?;
-    let mut old = OldEvents { tenant, application, events: 0, attempts: 0, bytes: 0 };
-    let mut before: Option<(i64, i64)> = None;
+    let mut rows = statement.query([tenant.0, application.0, created_before.0, after, looked_at]).map_err(fault)?;
+    let mut old = OldStretch { rows: 0, attempts: 0, bytes: 0, last: None };
+    let mut before: Option<(i64, i64, i64)> = None;
     while let Some(row) = rows.next().map_err(fault)? {
         // Whatever goes has another behind it.
-        if let Some((attempts, bytes)) = before.take() {
-            (old.events, old.attempts, old.bytes) = (old.events + 1, old.attempts + attempts, old.bytes + bytes);
+        if let Some((seq, attempts, bytes)) = before.take() {
+            (old.rows, old.attempts, old.bytes) = (old.rows + 1, old.attempts + attempts, old.bytes + bytes);
+            old.last = Some(seq);
         }
-        let mut f = Fields::new(row, "event", 1, 0);
-        if !f.flag()? {
+        let mut f = Fields::new(row, "event", 0, 0);
+        let (seq, goes) = (f.int()?, f.flag()?);
+        if !goes {
             break;
         }
-        before = Some((f.int()?, f.int()?));
+        before = Some((seq, f.int()?, f.int()?));
     }
     Ok(old)
+}
+
+fn old_bytes_of(
+    conn: &Connection,
+    tenant: TenantNo,
+    begun_before: UnixMillis,
+    page: &Cursor<BytesPlace>,
+) -> Found<OldStretch<BytesPlace>> {
+    let sql = "SELECT at, event_no, attempt, coalesce(octet_length(sent_head), 0) + coalesce(octet_length(answer_head), 0)
+               + coalesce(octet_length(answer_body), 0) FROM attempt_bytes
+               WHERE tenant_no = ?1 AND (at, event_no, attempt) > (?2, ?3, ?4) AND at < ?5 ORDER BY at, event_no, attempt LIMIT ?6";
+    let BytesPlace { at, event, attempt } = page.after.unwrap_or(BytesPlace::BEGIN);
+    let of = params![tenant.0, at.0, event.0, attempt, begun_before.0, page.limit];
+    Ok(attempt_log::stretch_of_bytes(&many(conn, sql, of, |row| attempt_log::sized(row))?))
 }
 
 #[cfg(test)]
@@ -212,9 +255,10 @@ pub(super) mod tests {
         conn.execute_batch(MANY).expect("fits");
         // Of each look the steps of SQLite's machine, which take no time of their own.
         let look = |before, most| {
-            let old = old_events_of(&conn, TenantNo(1), ApplicationNo(1), UnixMillis(before), most).expect("reads");
+            let page = Cursor { after: None, limit: most };
+            let old = old_events_of(&conn, (TenantNo(1), ApplicationNo(1)), UnixMillis(before), &page).expect("reads");
             let steps = conn.prepare_cached(FIRST_EVENTS).expect("is kept").reset_status(StatementStatus::VmStep);
-            (old.events, old.attempts, old.bytes, steps)
+            (old.rows, old.attempts, old.bytes, steps)
         };
         let (events, .., begin) = look(1, 1_000_000);
         assert_eq!(events, 0);

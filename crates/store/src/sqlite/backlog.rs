@@ -27,6 +27,11 @@ impl Backlogs for SqliteStore {
         self.readers.away(Asker::Operator, move |conn| with_dead(conn, after, limit)).await
     }
 
+    async fn place_of(&self, client_id: &str) -> Result<Option<(TenantNo, ApplicationNo)>, StoreError> {
+        let sql = "SELECT tenant_no, application_no FROM application WHERE client_id = ?1";
+        self.readers.here(|conn| one(conn, sql, [client_id], |row| backlog::place(row)))
+    }
+
     async fn waiting(&self, _: LaneSet, most: u32) -> Result<NodeBacklog, StoreError> {
         self.readers.away(Asker::Server, move |conn| waiting(conn, most)).await
     }

@@ -169,3 +169,32 @@ pub(super) fn list(conn: &Connection, which: &Redeliveries, limit: u32) -> Found
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use countersign_domain::ids::SortedId;
+    use countersign_domain::lanes::LaneSet;
+
+    use super::super::{SqliteOptions, SqliteStore};
+    use super::*;
+    use crate::Store as _;
+
+    #[tokio::test]
+    async fn a_list_of_redeliveries_keeps_no_thread_that_serves() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = SqliteStore::open(&dir.path().join("db"), SqliteOptions::new([1; 16], "boot")).expect("opens");
+        let lists = store.readers.hold_lists();
+        let at_once = |which| {
+            let mut read = pin!(store.redeliveries(which, 9));
+            matches!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(_)))
+        };
+        assert!(!at_once(Redeliveries::All { client_id: Some("app_one".to_owned()), after: None }));
+        assert!(!at_once(Redeliveries::All { client_id: None, after: None }));
+        assert!(at_once(Redeliveries::One(SortedId(1))));
+        assert!(at_once(Redeliveries::Running { lanes: LaneSet::ALL, after: None }));
+        drop(lists);
+    }
+}

@@ -22,10 +22,15 @@ pub enum Damage {
     LastRevision(PrepayId),
     /// No attempt can be recorded.
     Attempts,
+    /// No redelivery of this application, by its ClientId, can begin.
+    Redelivery(String),
+    /// No answer can be kept for an `Idempotency-Key`.
+    Answers,
 }
 
 impl Damage {
-    fn sql(&self, refuse: &str) -> String {
+    /// `refuse` makes a table take no row, or none of a ClientId.
+    fn sql(&self, refuse: impl Fn(&str, Option<&str>) -> String) -> String {
         let turn = |table, column, which| format!("UPDATE {table} SET {column} = -{column} WHERE {which}");
         match self {
             Self::Event(no) => turn("event", "seq", format!("event_no = {}", no.0)),
@@ -34,14 +39,18 @@ impl Damage {
             Self::LastRevision(id) => {
                 format!("UPDATE payment_order SET revision = {} WHERE order_no = {}", i64::MAX, id.number())
             }
-            Self::Attempts => refuse.to_owned(),
+            Self::Attempts => refuse("attempt", None),
+            Self::Redelivery(client_id) => refuse("redelivery", Some(client_id)),
+            Self::Answers => refuse("idempotency", None),
         }
     }
 
     /// Damages a file that a store has open. What has read it looks again after the store's next commit.
     pub fn file(&self, file: &Path) {
-        let sql =
-            self.sql("CREATE TRIGGER refuse BEFORE INSERT ON attempt BEGIN SELECT RAISE(ABORT, 'no attempts'); END");
+        let sql = self.sql(|table, client_id| {
+            let which = client_id.map_or_else(String::new, |client_id| format!("WHEN NEW.client_id = '{client_id}'"));
+            format!("CREATE TRIGGER refuse BEFORE INSERT ON {table} {which} BEGIN SELECT RAISE(ABORT, 'refused'); END")
+        });
         let conn = Connection::open(file).expect("opens");
         conn.execute_batch(&format!("PRAGMA ignore_check_constraints = ON; {sql}")).expect("damages");
     }
@@ -56,7 +65,10 @@ impl Database {
             "payment_order DROP CONSTRAINT IF EXISTS payment_order_revision",
         ];
         let loosen = constraints.map(|drop| format!("ALTER TABLE {drop}_check;")).concat();
-        let sql = with.sql("ALTER TABLE attempt ADD CONSTRAINT refuse CHECK (false) NOT VALID");
+        let sql = with.sql(|table, client_id| {
+            let which = client_id.map_or_else(|| "false".to_owned(), |client_id| format!("client_id <> '{client_id}'"));
+            format!("ALTER TABLE {table} ADD CONSTRAINT refuse CHECK ({which}) NOT VALID")
+        });
         self.client().await.batch_execute(&format!("{loosen}{sql}")).await.expect("damages");
     }
 }

@@ -10,6 +10,7 @@ use countersign_domain::ids::{EventNo, OrderId, SortedId};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::payment_order::PaymentStatus;
 use countersign_domain::rules::RuleVersion;
+use countersign_store::attempt_log::OldRows as _;
 use countersign_store::backlog::Backlogs as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{
@@ -100,11 +101,14 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.attempt_bytes(TENANT, EventNo(1), 1, at(1)),
         store.old_bytes(Asker::Operator, at(99), 9, all()),
         store.old_events(Asker::Operator, at(99), 9, all()),
+        store.old_bytes_of(TENANT, at(99), Cursor { after: None, limit: 9 }),
+        store.old_events_of((TENANT, APP), at(99), all()),
         store.events(EventFilter::default(), all(), 9),
         store.events_after(TENANT, APP, 0, 10),
         store.backlog(TENANT, APP, 9),
         store.dead(None, all()),
         store.with_dead(None, 9),
+        store.place_of("app_one"),
         store.dead(Some((TENANT, APP)), all()),
         store.redeliveries(Redeliveries::All { client_id: None, after: None }, 9),
         store.redeliveries(Redeliveries::Running { lanes: LaneSet::ALL, after: None }, 9),

@@ -5,6 +5,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, LaneSet};
 use countersign_domain::rules::{Markup, RuleVersion};
+use countersign_store::attempt_log::OldRows as _;
 use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::{
     ApplicationFilter, ApplicationRow, Asker, ClaimKey, CommitError, Cursor, EventFilter, EventRow, Portion,
@@ -234,6 +235,15 @@ async fn lists_of_events(store: &AnyStore) -> Vec<String> {
     seen
 }
 
+/// What is old, of one tenant and application.
+async fn stretches(store: &AnyStore) -> Vec<String> {
+    let (events, bytes) = (Cursor { after: Some(1), limit: 2 }, Cursor { after: None, limit: 2 });
+    vec![
+        format!("{:?}", store.old_events_of((TENANT, APP), at(1), events).await.expect("reads")),
+        format!("{:?}", store.old_bytes_of(TENANT, at(3), bytes).await.expect("reads")),
+    ]
+}
+
 /// Everything that can be read, in words.
 pub async fn everything(store: &AnyStore) -> Vec<String> {
     let mut seen = vec![
@@ -258,6 +268,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         format!("{:?}", store.old_events(Asker::Operator, at(1), 9, all()).await.expect("reads")),
         format!("{:?}", store.old_events(Asker::Operator, at(1), 2, all()).await.expect("reads")),
     ];
+    seen.extend(stretches(store).await);
     seen.extend(lists_of_events(store).await);
     for now in [0, 2_500, 5_000, 9_000] {
         let page = store.rule_page(TENANT, RuleFilter::default(), at(now), 1, 3).await.expect("reads");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::time::UnixMillis;
-use countersign_store::attempt_log::{OldBytes, OldEvents, Phases};
+use countersign_store::attempt_log::{BytesPlace, OldBytes, OldEvents, OldRows as _, OldStretch, Phases};
 use countersign_store::batch::{BYTES_FORGOTTEN_MAX, Batch, Conflict, EVENTS_FORGOTTEN_MAX, EventNumbers, Key, Write};
 use countersign_store::contract::{Asker, AttemptRow, Cursor, EventRow};
 use countersign_store::{AnyStore, Store};
@@ -169,6 +169,49 @@ pub async fn a_look_for_old_events_says_how_far_it_came(store: Any) {
     assert_eq!(looked_at(None).await, [(TENANT, APP, 1)]);
     assert_eq!(looked_at(Some((TENANT, APP))).await, [(OTHER_TENANT, OTHER_APP, 0)]);
     assert_eq!(looked_at(Some((OTHER_TENANT, OTHER_APP))).await, []);
+}
+
+pub async fn old_events_of_an_application_are_counted_stretch_by_stretch(store: Any) {
+    for no in 1..=6 {
+        commit(&*store, over(no, no).to_vec()).await;
+    }
+    commit(&*store, vec![enqueue(EventRow { created_at: at(7), ..event(7, "a") })]).await;
+    let size = i64::try_from(event(1, "a").body.len() + event(1, "a").data.len()).expect("small");
+    let count = async |of, before, after, limit| {
+        store.old_events_of(of, at(before), Cursor { after, limit }).await.expect("reads")
+    };
+    let stretch = |rows, last| OldStretch { rows, attempts: rows, bytes: rows * size, last };
+    assert_eq!(count((TENANT, APP), 99, None, 4).await, stretch(4, Some(4)));
+    assert_eq!(count((TENANT, APP), 99, Some(4), 4).await, stretch(2, Some(6)), "up to the one that is open");
+    assert_eq!(count((TENANT, APP), 99, Some(6), 4).await, stretch(0, None));
+    assert_eq!(count((TENANT, APP), 6, Some(2), 4).await, stretch(3, Some(5)), "up to the one that is young");
+    for of in [(OTHER_TENANT, APP), (TENANT, OTHER_APP), (OTHER_TENANT, OTHER_APP)] {
+        assert_eq!(count(of, 99, None, 4).await, stretch(0, None));
+    }
+    commit(&*store, vec![attempt(7, 1, DeliveryState::Dead, None)]).await;
+    assert_eq!(count((TENANT, APP), 99, Some(4), 9).await, stretch(2, Some(6)), "the last one never goes");
+}
+
+pub async fn old_bytes_of_a_tenant_are_counted_stretch_by_stretch(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a")), enqueue(event(2, "b"))]).await;
+    for (no, number) in [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)] {
+        commit(&*store, vec![attempt(no, number, DeliveryState::Pending, Some(at(60)))]).await;
+    }
+    let size = i64::try_from(wire(1).sent_head.len() + wire(1).answer_head.len() + wire(1).answer_body.len());
+    let size = size.expect("small");
+    let place = |(no, number)| BytesPlace { at: at(number), event: EventNo(no), attempt: number };
+    let count = async |tenant, before, after: Option<(i64, i64)>, limit| {
+        let page = Cursor { after: after.map(place), limit };
+        store.old_bytes_of(tenant, at(before), page).await.expect("reads")
+    };
+    let stretch =
+        |rows, last: Option<(i64, i64)>| OldStretch { rows, attempts: rows, bytes: rows * size, last: last.map(place) };
+    // Two began at one instant, twice.
+    assert_eq!(count(TENANT, 99, None, 3).await, stretch(3, Some((1, 2))));
+    assert_eq!(count(TENANT, 99, Some((1, 2)), 3).await, stretch(2, Some((1, 3))));
+    assert_eq!(count(TENANT, 99, Some((1, 3)), 3).await, stretch(0, None));
+    assert_eq!(count(TENANT, 3, Some((1, 1)), 9).await, stretch(3, Some((2, 2))), "older than was asked for");
+    assert_eq!(count(OTHER_TENANT, 99, None, 9).await, stretch(0, None));
 }
 
 pub async fn the_last_event_of_an_application_is_never_forgotten(store: Any) {

@@ -129,6 +129,13 @@ pub async fn applications_with_dead_events_are_found_one_after_the_other(store: 
     assert_eq!(asked(Some((all[1].tenant, all[1].application)), 9).await, []);
 }
 
+pub async fn the_place_of_an_application_is_found_by_its_client_id(store: Any) {
+    for (client_id, place) in [("app_one", (TENANT, APP)), ("app_two", (OTHER_TENANT, OTHER_APP))] {
+        assert_eq!(store.place_of(client_id).await.expect("reads"), Some(place), "{client_id}");
+    }
+    assert_eq!(store.place_of("app_nobody").await.expect("reads"), None);
+}
+
 pub async fn dead_events_come_newest_first_with_their_last_attempt(store: Any) {
     dies(&store, 1, (Outcome::DnsFailed, None)).await;
     write(&store, 2, 20).await;
