@@ -202,7 +202,8 @@ pub async fn list_secrets(app: &App, client_id: &str) -> Result<Vec<SeenSecret>,
 }
 
 /// Makes a further secret; the ones before it end after `overlap_s`, or earlier where they were to.
-/// Callbacks go on being signed with the one that signs them now, as long as it lives.
+/// Callbacks go on being signed with the one that signs them now, as long as it lives. Where they end at once, that is answered when no node accepts
+/// them any more.
 pub async fn rotate_secret(
     app: &App,
     client_id: &str,
@@ -210,7 +211,7 @@ pub async fn rotate_secret(
     keep: &Keep<'_, MadeSecret>,
     actor: &Actor,
 ) -> Result<MadeSecret, AppError> {
-    decide_and_commit(app, client_id, |view, now| {
+    let made = decide_and_commit(app, client_id, |view, now| {
         let end = now.plus_ms(overlap_s.saturating_mul(1000));
         let before: Vec<&SecretRow> = view.secrets.iter().filter(|s| s.is_live(now)).collect();
         // What signs callbacks now is chosen from here on: else the newest would sign at once where the chosen one has ended.
@@ -244,7 +245,11 @@ pub async fn rotate_secret(
         writes.extend(kept(keep, &made));
         Ok((writes, made))
     })
-    .await
+    .await?;
+    if overlap_s == 0 {
+        nodes::until_all_know(app).await;
+    }
+    Ok(made)
 }
 
 /// Ends a secret at once, whatever it is used for. Answers the row as it becomes, when no node accepts it any more.
