@@ -234,8 +234,8 @@ mod tests {
         async fn of(count: usize) -> Self {
             let folder = tempfile::tempdir().expect("a folder");
             let config = Config { data: folder.path().join("data"), ..Config::default() };
-            initialise(&config).await.expect("a deployment");
-            let app = open_app(&config, Clock::System, None).await.expect("it opens");
+            Box::pin(initialise(&config)).await.expect("a deployment");
+            let app = Box::pin(open_app(&config, Clock::System, None)).await.expect("it opens");
             let mut all = Vec::new();
             for n in 0..count {
                 let client_id =
