@@ -48,6 +48,8 @@ fn a_port_that_is_none_is_refused_wherever_an_address_is_given() {
             assert_eq!(code, Some(1), "{words} {variable} {url}: {stderr}");
             let wanted = if words.starts_with("listen") {
                 "the cursor cannot be locked".to_owned()
+            } else if words.starts_with("certify") {
+                ":1: the connection was refused".to_owned()
             } else {
                 format!("{host}:1 cannot be reached")
             };

@@ -211,17 +211,17 @@ async fn repetitions(courier: &Courier, findings: &mut Findings<'_>) {
 /// Whoever takes none of them is too busy to be told apart.
 fn once_at_most(reactions: &[Reaction]) -> Finding {
     let count = |is: fn(&Reaction) -> bool| reactions.iter().filter(|reaction| is(reaction)).count();
-    let (taken, late, unreached) =
-        (count(Reaction::is_taken), count(Reaction::is_late), count(|reaction| reaction.is_unreached()));
+    let (taken, late, unreached) = (count(Reaction::is_taken), count(Reaction::is_late), count(Reaction::is_unreached));
     let verdict = match (taken, late, unreached) {
         (0, 0, 0) => Verdict::Advice,
         (1, 0, 0) => Verdict::Pass,
         (0 | 1, 0, _) => Verdict::Untold,
         _ => Verdict::Fail,
     };
+    let mut said = vec![format!("{taken} of {} taken", reactions.len())];
     let more = [(late, "got no answer in time"), (unreached, "did not reach the receiver")];
-    let more = more.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect::<String>();
-    let finding = REPLAYED_AT_ONCE.found(verdict, format!("{taken} of {} taken{more}", reactions.len()));
+    said.extend(more.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
+    let finding = REPLAYED_AT_ONCE.found(verdict, said.join(", "));
     if taken <= 1 && late > 0 { Finding { why: HANGS, ..finding } } else { finding }
 }
 
