@@ -92,11 +92,6 @@ impl<'a> Fields<'a> {
         self.raw(name).is_some()
     }
 
-    /// Whether the field is there and not `null`.
-    pub fn says(&self, name: &str) -> bool {
-        self.value(name).is_some()
-    }
-
     /// A string without U+0000, which not every database can keep.
     pub fn text(&self, name: &str) -> Result<Option<String>, FieldRefused> {
         let Some(token) = self.value(name) else { return Ok(None) };

@@ -39,7 +39,7 @@ impl Request {
     /// Reads a body. One that carries `config_id` is refused: the sub-account says which rule is meant.
     pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
         let fields = Fields::parse(body)?;
-        if fields.says("config_id") {
+        if fields.has("config_id") {
             let why = "is not accepted; name the sub-account in sub_merchant_id instead";
             return Err(RequestRefused::of_field(Code::ConfigIdNotAccepted, "config_id", why));
         }
