@@ -141,7 +141,7 @@ impl Courier {
         encoding: Encoding,
         deadline: Duration,
     ) -> anyhow::Result<Self> {
-        split(url)?;
+        demand_receiver(url)?;
         ByHand::accepts(url).map_err(|refused| Usage(refused.to_string()))?;
         let by_hand = ByHand::new(url, names, deadline)?;
         let key = SigningKey::new(secret.as_bytes());
@@ -296,18 +296,16 @@ fn parts(letter: &Letter) -> Parts<String> {
     }
 }
 
-/// `https://host:port` and the path with its query.
-fn split(url: &str) -> anyhow::Result<(String, String)> {
+/// Refuses what is no URL of a receiver, or names somebody in it.
+fn demand_receiver(url: &str) -> anyhow::Result<()> {
     demand_nobody(url)?;
     let no_url = || Usage(format!("{url:?} is no URL such as https://shop.example/callback"));
     let uri: Uri = url.parse().map_err(|_| no_url())?;
-    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { bail!(no_url()) };
+    let (Some(scheme), Some(_)) = (uri.scheme_str(), uri.authority()) else { bail!(no_url()) };
     if !matches!(scheme, "http" | "https") {
         bail!(Usage(format!("{url:?} must begin with https:// or http://")));
     }
-    demand_port(&uri)?;
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    Ok((format!("{scheme}://{authority}"), path.to_owned()))
+    demand_port(&uri)
 }
 
 /// By the server's own judgement.
@@ -388,9 +386,9 @@ mod tests {
 
     #[test]
     fn a_url_that_names_somebody_is_refused_and_its_password_repeated_by_nobody() {
-        assert!(split("http://127.0.0.1:1/@a?of=me@shop.example").is_ok(), "path and query may have one");
+        assert!(demand_receiver("http://127.0.0.1:1/@a?of=me@shop.example").is_ok(), "path and query may have one");
         for url in ["http://me:canary@127.0.0.1:1/callback", "https://me@shop.example", "ftp://me:canary@h"] {
-            let refused = split(url).expect_err(url);
+            let refused = demand_receiver(url).expect_err(url);
             assert!(refused.is::<Usage>() && !refused.to_string().contains("canary"), "{refused}");
             assert!(refused.to_string().starts_with("no user name"), "{refused}");
         }
