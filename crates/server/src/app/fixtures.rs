@@ -9,12 +9,47 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::{ApplicationRow, ApplicationView, AttemptRow, ClaimKey, EndpointSettings, EventRow};
 use countersign_store::payment_order::{PaymentOrderRow, Received};
+use countersign_store::testing::Database;
 use countersign_store::{Batch, Store as _, Write};
+use tempfile::TempDir;
 
 use super::events::{self, Happening};
 use super::identity::{NewApplication, NewMerchant, Standing, create_application, create_merchant};
 use super::payment_orders::{Wanted, amount, create, currency};
 use super::{Actor, App};
+use crate::clock::Clock;
+use crate::config::{Config, Optional};
+use crate::run::{close_store, initialise, open_app};
+
+/// A deployment on a PostgreSQL of its own, whose time stands still until it is told to go on.
+pub struct Deployment {
+    pub database: Database,
+    pub clock: Clock,
+    config: Config,
+    _folder: TempDir,
+}
+
+impl Deployment {
+    pub async fn new() -> Self {
+        let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
+        let database_url = Optional(Some(database.url()));
+        let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        Self { database, clock: Clock::manual(Clock::System.now()), config, _folder: folder }
+    }
+
+    /// A process of it.
+    pub async fn open(&self) -> Arc<App> {
+        Arc::new(open_app(&self.config, self.clock.clone(), None).await.expect("it opens"))
+    }
+
+    /// The end of processes.
+    pub fn close(apps: &[Arc<App>]) {
+        for app in apps {
+            close_store(&app.store).expect("it closes");
+        }
+    }
+}
 
 /// Nobody who calls.
 pub fn nobody() -> Actor {

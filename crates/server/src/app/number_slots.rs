@@ -66,25 +66,16 @@ async fn taken(app: &App) -> Result<(Option<String>, u64), AppError> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::Arc;
-
-    use countersign_store::testing::Database;
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::{Config, Optional};
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::Deployment;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn processes_that_start_at_once_draw_numbers_of_their_own_and_long_lived_ones_make_way() {
-        let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
-        let database_url = Optional(Some(database.url()));
-        let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let clock = Clock::manual(Clock::System.now());
+        let deployment = Deployment::new().await;
         let mut apps = Vec::new();
         for _ in 0..4 {
-            apps.push(Arc::new(open_app(&config, clock.clone(), None).await.expect("it opens")));
+            apps.push(deployment.open().await);
         }
         let taking: Vec<_> = apps.iter().cloned().map(|app| tokio::spawn(async move { take(&app).await })).collect();
         for taken in taking {
@@ -104,12 +95,10 @@ mod tests {
         assert_eq!(first.chance.slot(), other.chance.slot() + 1);
 
         let only = format!("name <> '{SLOTS_TAKEN}' OR value = '{}'", first.chance.slot() + 1);
-        database.refuse_unless("setting", &only).await;
+        deployment.database.refuse_unless("setting", &only).await;
         begin(first).await;
         assert!(first.chance.slot() >= BY_CHANCE, "it serves all the same");
         assert!(renew(first).await.is_err(), "and goes on trying");
-        for app in &apps {
-            close_store(&app.store).expect("it closes");
-        }
+        Deployment::close(&apps);
     }
 }

@@ -221,21 +221,15 @@ pub async fn page(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use countersign_domain::money::Amount;
     use countersign_domain::rules::Markup;
     use countersign_store::contract::{Cursor, EndpointSettings};
-    use countersign_store::testing::Database;
 
     use super::*;
-    use crate::app::fixtures::{claim, nobody};
+    use crate::app::fixtures::{Deployment, claim, nobody};
     use crate::app::identity::{
         NewApplication, NewMerchant, Standing, create_application, create_merchant, find_merchant,
     };
-    use crate::clock::Clock;
-    use crate::config::{Config, Optional};
-    use crate::run::{close_store, initialise, open_app};
 
     async fn merchant(app: &App, id: &str, standing: Standing) -> MerchantRow {
         let new = NewMerchant { merchant_id: Some(id.to_owned()), name: id.to_owned(), standing, user_id: None };
@@ -246,12 +240,8 @@ mod tests {
     /// Whoever asked was told that it is in force.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_version_that_starts_while_an_upgrade_waits_is_replaced_and_not_invalidated() {
-        let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
-        let database_url = Optional(Some(database.url()));
-        let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let clock = Clock::manual(Clock::System.now());
-        let app = Arc::new(open_app(&config, clock.clone(), None).await.expect("it opens"));
+        let deployment = Deployment::new().await;
+        let app = deployment.open().await;
         let bank = merchant(&app, "bank", Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO }).await;
         let sub = merchant(&app, "shop", Standing::SubAccountOf("bank".to_owned())).await;
         let desk = NewApplication {
@@ -272,13 +262,13 @@ mod tests {
             change(&app, &bank, &asked, &claim(&of, nonce, now), &nobody()).await
         };
         upgrade("first", 0).await.expect("is in force");
-        clock.advance_ms(1);
+        deployment.clock.advance_ms(1);
         upgrade("pending", 1_000).await.expect("is pending");
-        clock.advance_ms(999);
-        let held = database.hold_rules().await;
+        deployment.clock.advance_ms(999);
+        let held = deployment.database.hold_rules().await;
         let waits = async {
-            database.somebody_waits().await;
-            clock.advance_ms(1);
+            deployment.database.somebody_waits().await;
+            deployment.clock.advance_ms(1);
             drop(held);
         };
         let (made, ()) = tokio::join!(upgrade("late", 3_600_000), waits);
@@ -287,6 +277,6 @@ mod tests {
         let versions =
             app.store.rule_versions(sub.tenant, sub.no, Cursor { after: None, limit: 9 }).await.expect("reads");
         assert_eq!(versions.len(), 3);
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&[app]);
     }
 }

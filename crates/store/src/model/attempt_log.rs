@@ -19,6 +19,10 @@ fn small(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+fn at_most(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
 const fn is_over(state: DeliveryState) -> bool {
     match state {
         DeliveryState::Delivered | DeliveryState::Dead => true,
@@ -49,9 +53,7 @@ impl OldRows for ModelStore {
         cursor: Cursor,
     ) -> Result<OldStretch<i64>, StoreError> {
         let state = self.state();
-        let after = cursor.after.unwrap_or(i64::MIN);
-        let all = state.events_before(of, created_before, usize::MAX);
-        let old = page(all.into_iter().filter(|e| e.seq > after), cursor.limit);
+        let old = state.events_before(of, created_before, cursor.after, at_most(cursor.limit));
         Ok(OldStretch {
             rows: small(old.len()),
             attempts: old.iter().map(|e| e.attempts).sum(),
@@ -97,8 +99,16 @@ impl State {
     }
 
     /// The first events of an application that may go, of the first `most`.
-    fn events_before(&self, of: (TenantNo, ApplicationNo), before: UnixMillis, most: usize) -> Vec<&EventRow> {
-        let mut own: Vec<&EventRow> = self.events.values().filter(|e| (e.tenant, e.application) == of).collect();
+    /// Of the events behind a `seq`, the first `most` that go by age: up to the first that stays, and never the last of all.
+    fn events_before(
+        &self,
+        of: (TenantNo, ApplicationNo),
+        before: UnixMillis,
+        after: Option<i64>,
+        most: usize,
+    ) -> Vec<&EventRow> {
+        let own = self.events.values().filter(|e| (e.tenant, e.application) == of);
+        let mut own: Vec<&EventRow> = own.filter(|e| after.is_none_or(|after| e.seq > after)).collect();
         own.sort_by_key(|e| e.seq);
         own.truncate(most.saturating_add(1));
         own.pop();
@@ -106,7 +116,7 @@ impl State {
     }
 
     fn forget_events(&mut self, tenant: TenantNo, application: ApplicationNo, before: UnixMillis) {
-        let old = self.events_before((tenant, application), before, EVENTS_FORGOTTEN_MAX);
+        let old = self.events_before((tenant, application), before, None, EVENTS_FORGOTTEN_MAX);
         for event in old.iter().map(|e| e.no).collect::<Vec<_>>() {
             self.events.remove(&event);
             self.attempts.remove(&event);
@@ -116,7 +126,7 @@ impl State {
     }
 
     pub(super) fn old_bytes(&self, before: UnixMillis, most: u32, cursor: &Cursor<TenantNo>) -> Vec<OldBytes> {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = at_most(most);
         let tenants: BTreeSet<TenantNo> = self.bytes.values().map(|(tenant, _, _)| *tenant).collect();
         let of = |tenant: TenantNo| {
             let old = self.bytes_before(tenant, before);
@@ -134,10 +144,10 @@ impl State {
         most: u32,
         cursor: &Cursor<(TenantNo, ApplicationNo)>,
     ) -> Vec<OldEvents> {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = at_most(most);
         let all: BTreeSet<_> = self.events.values().map(|e| (e.tenant, e.application)).collect();
         let of = |(tenant, application)| {
-            let old = self.events_before((tenant, application), before, most);
+            let old = self.events_before((tenant, application), before, None, most);
             OldEvents {
                 tenant,
                 application,

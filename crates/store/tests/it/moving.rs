@@ -22,7 +22,7 @@ use proptest::prelude::*;
 
 use crate::contract::payment_orders::{moved, paid};
 use crate::fixtures::*;
-use crate::property::{everything, write};
+use crate::property::{everything, histories, write};
 
 fn order_of(fresh: &Fresh, database: &Database, id: u8) -> Move {
     Move {
@@ -436,7 +436,7 @@ async fn a_move_whose_database_crashes_midway_goes_on_when_it_is_back() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(histories(12))]
 
     #[test]
     fn a_random_history_reads_the_same_after_its_move(

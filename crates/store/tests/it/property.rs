@@ -382,8 +382,16 @@ async fn node_against_model(steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// How many random histories a property is tried with: `default`, or what `COUNTERSIGN_TRIALS` says.
+#[expect(clippy::disallowed_methods, reason = "a test's own size is no configuration of the product")]
+pub fn histories(default: u32) -> ProptestConfig {
+    let cases = std::env::var("COUNTERSIGN_TRIALS")
+        .map_or(default, |text| text.parse().expect("COUNTERSIGN_TRIALS is a number of cases"));
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(histories(24))]
 
     #[test]
     fn a_history_on_postgres_gives_the_models_answers_and_reads(steps in proptest::collection::vec(step(), 1..60)) {
@@ -401,7 +409,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(histories(48))]
 
     #[test]
     fn a_history_gives_equal_answers_and_equal_reads_on_both_stores(

@@ -67,42 +67,33 @@ mod tests {
     use countersign_domain::payment_order::Step;
     use countersign_store::payment_order::Received;
     use countersign_store::testing::Database;
-    use tempfile::TempDir;
     use tokio::time::timeout;
 
     use super::super::{Named, Wanted, advance, close, create, find, show};
     use super::*;
-    use crate::app::fixtures::{application, claim, nobody, ordered};
+    use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
-    use crate::clock::Clock;
-    use crate::config::{Config, Optional};
-    use crate::run::{close_store, initialise, open_app};
 
     struct Shop {
-        database: Database,
-        _folder: TempDir,
-        clock: Clock,
+        deployment: Deployment,
         app: Arc<App>,
         order: PaymentOrderRow,
     }
 
     impl Shop {
         async fn open() -> Self {
-            let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
-            let database_url = Optional(Some(database.url()));
-            let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-            initialise(&config).await.expect("a deployment");
-            let clock = Clock::manual(Clock::System.now());
-            let app = Arc::new(open_app(&config, clock.clone(), None).await.expect("it opens"));
+            let deployment = Deployment::new().await;
+            let app = deployment.open().await;
             let client_id = application(&app, "till", Some("https://till.example/callback")).await;
             let of = find_application(&app, &client_id).await.expect("is there");
             let order = ordered(&app, &of, "late").await;
-            Self { database, _folder: folder, clock, app, order }
+            Self { deployment, app, order }
         }
 
         /// `ms` after the order has expired.
         fn is_over(&self, ms: i64) {
-            self.clock.advance_ms(self.order.order.expires_at.0 + ms - self.clock.now().0);
+            let clock = &self.deployment.clock;
+            clock.advance_ms(self.order.order.expires_at.0 + ms - clock.now().0);
         }
     }
 
@@ -114,7 +105,7 @@ mod tests {
         let of = find_application(&shop.app, &shop.order.client_id).await.expect("is there");
         for by_merchant in [false, true] {
             shop.is_over(-1);
-            let held = shop.database.hold_orders().await;
+            let held = shop.deployment.database.hold_orders().await;
             let (app, id, of) = (shop.app.clone(), shop.order.order.prepay_id, of.clone());
             let moved = tokio::spawn(async move {
                 if by_merchant {
@@ -124,7 +115,7 @@ mod tests {
                 let step = Step { to: PaymentStatus::Paid, actual_amount: None, transact_at: None };
                 advance(&app, id, step, &|_| None, &nobody()).await.map(|_| ())
             });
-            shop.database.somebody_waits().await;
+            shop.deployment.database.somebody_waits().await;
             shop.is_over(0);
             drop(held);
             let refused = moved.await.expect("ends").expect_err("the order has expired");
@@ -132,7 +123,7 @@ mod tests {
         }
         let shown = show(&shop.app, shop.order.order.prepay_id).await.expect("is there");
         assert_eq!((shown.row.order.status, shown.moves), (PaymentStatus::Expired, Vec::new()));
-        close_store(&shop.app.store).expect("it closes");
+        Deployment::close(&[shop.app]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,7 +131,7 @@ mod tests {
         for looks in 0..3 {
             let shop = Shop::open().await;
             let of = find_application(&shop.app, &shop.order.client_id).await.expect("is there");
-            let held = shop.database.hold_orders().await;
+            let held = shop.deployment.database.hold_orders().await;
             shop.is_over(1);
             let (app, row) = (shop.app.clone(), shop.order.clone());
             let mut seen = tokio::spawn(async move {
@@ -158,7 +149,7 @@ mod tests {
             assert!(timeout(LOOK_PAUSE * 5, &mut seen).await.is_err(), "nobody knows yet");
             Database::close_orders(held).await;
             assert_eq!(seen.await.expect("ends"), PaymentStatus::Closed, "{looks}");
-            close_store(&shop.app.store).expect("it closes");
+            Deployment::close(&[shop.app]);
         }
     }
 
