@@ -173,6 +173,9 @@ pub struct Config {
     /// Where systemd puts credentials for this process, in the environment only: it shows files there to nobody else, whatever their mode says.
     #[serde(skip)]
     pub credentials: Option<PathBuf>,
+    /// The file that `--config` named: a command that is to be typed for this deployment names it, too.
+    #[serde(skip)]
+    pub named_file: Option<PathBuf>,
 }
 
 /// TLS of the listeners: both files or none.
@@ -285,7 +288,8 @@ impl Config {
         environment: &BTreeMap<String, String>,
         flags: &[Flag],
     ) -> Result<Self, ConfigRefused> {
-        Self::of(Layers::laid(file, environment, flags)?, environment)
+        let config = Self::of(Layers::laid(file, environment, flags)?, environment)?;
+        Ok(Self { named_file: file.map(Path::to_path_buf), ..config })
     }
 
     /// What was laid over each other, checked.

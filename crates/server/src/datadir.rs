@@ -19,6 +19,10 @@ pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 
 /// The file whose lock says that a process has the folder.
 const LOCK: &str = "lock";
+const DATABASE: &str = "countersign.db";
+const MASTER_KEY: &str = "master.key";
+/// What may lie in a data folder before there is a deployment, beside the database.
+const OURS: [&str; 3] = [LOCK, MASTER_KEY, "lost+found"];
 const FOLDER_MODE: u32 = 0o700;
 const KEY_MODE: u32 = 0o600;
 const SECRET_FILE_BYTES_MAX: usize = 2048;
@@ -55,6 +59,14 @@ pub enum DataRefused {
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
+    },
+    /// Others may enter a folder that holds what is not ours.
+    #[error("{} holds {other}, which is no part of a deployment, and others may enter it: name a new folder for the data, or run `chmod 700 {}`", path.display(), path.display())]
+    IsOfOthers {
+        /// Which folder.
+        path: PathBuf,
+        /// Something that it holds.
+        other: String,
     },
     /// Others may read the key.
     #[error("{what} {} may be read by others (mode {mode:03o}): run `chmod 600 {}`", path.display(), path.display())]
@@ -112,7 +124,7 @@ fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> DataRef
 }
 
 impl DataDir {
-    /// Makes the folder, readable by its owner only; one that is there already is closed to others.
+    /// Makes the folder, readable by its owner only; one that is there already is closed to others, unless something else lives there.
     pub fn create(path: &Path) -> Result<Self, DataRefused> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => DataRefused::NotAFolder(path.to_path_buf()),
@@ -121,6 +133,9 @@ impl DataDir {
         let data = Self::open(path)?;
         // The files in it are the database and its log: whoever may enter may read them.
         if data.is_open_to_others()? {
+            if let Some(other) = data.something_else()? {
+                return Err(DataRefused::IsOfOthers { path: path.to_path_buf(), other });
+            }
             let closed = std::fs::Permissions::from_mode(FOLDER_MODE);
             std::fs::set_permissions(path, closed).map_err(io(path, "is open to others and cannot be closed"))?;
         }
@@ -157,6 +172,13 @@ impl DataDir {
         Ok(metadata.mode() & 0o077 != 0)
     }
 
+    /// A name in the folder that neither we nor the making of a file system put there.
+    fn something_else(&self) -> Result<Option<String>, DataRefused> {
+        let names = std::fs::read_dir(&self.path).map_err(io(&self.path, "cannot be read"))?;
+        let mut names = names.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+        Ok(names.find(|name| !OURS.contains(&name.as_str()) && !name.starts_with(DATABASE)))
+    }
+
     /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.path
@@ -164,12 +186,12 @@ impl DataDir {
 
     /// Where the SQLite database is.
     pub fn database(&self) -> PathBuf {
-        self.path.join("countersign.db")
+        self.path.join(DATABASE)
     }
 
     /// Where the master key is, unless the settings say otherwise.
     pub fn master_key(&self) -> PathBuf {
-        self.path.join("master.key")
+        self.path.join(MASTER_KEY)
     }
 
     /// Which node this folder makes of whoever serves it: 16 random bytes, made at the first start. On the disk when this returns.

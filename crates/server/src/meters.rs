@@ -33,6 +33,8 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
         "Calls of the operator API by method, route and code"
     );
     metrics::describe_histogram!("countersign_request_seconds", "From a request's head to its answer");
+    metrics::describe_gauge!("countersign_ready", "1 while this node takes requests, else 0");
+    metrics::describe_gauge!("countersign_database_standbys", "Standbys of PostgreSQL that follow, by kind");
     metrics::describe_counter!(crate::app::rates::GONE_STALE, "Rates that became too old to be quoted");
     metrics::describe_counter!(crate::log::LOST, "Lines of the log that could not be written, or that nobody took");
     // There from the start: an alert on their growth sees the first of all, too.

@@ -102,11 +102,15 @@ impl Modify for Everywhere {
     }
 }
 
+/// Bodies of which no single member has to be there, and yet one of two has.
+const EITHER: [&str; 1] = ["RedeliverRequest"];
+
 /// The schemas of bodies that may be left out, since nothing in them has to be there: a call without a body is read as one with `{}`.
 fn needless_bodies(document: &Document) -> Vec<String> {
     let schemas = document.components.iter().flat_map(|components| &components.schemas);
     let of_options =
         schemas.filter(|(_, schema)| matches!(schema, RefOr::T(Schema::Object(object)) if object.required.is_empty()));
+    let of_options = of_options.filter(|(name, _)| !EITHER.contains(&name.as_str()));
     of_options.map(|(name, _)| format!("#/components/schemas/{name}")).collect()
 }
 

@@ -120,6 +120,7 @@ mod tests {
         let again = folder.path().join("printed.toml");
         std::fs::write(&again, &printed).expect("it can be written");
         let wanted = args.settings.load(&environment).expect("they are good");
+        let wanted = Config { named_file: Some(again.clone()), ..wanted };
         assert_eq!(Config::load(Some(&again), &BTreeMap::new(), &[]).expect("it is a settings file"), wanted);
         let set: Vec<_> = settings.iter().filter_map(|s| Some((s.name.as_str(), s.set_by.as_deref()?))).collect();
         let file = path.to_str().expect("UTF-8");

@@ -55,7 +55,7 @@ pub enum EvidenceCommand {
 pub struct VerifyArgs {
     /// The file
     pub file: PathBuf,
-    /// The deployment's public key, 64 hex digits or Base64, or a file with it: `countersign evidence key` shows it
+    /// The deployment's public key, 64 hex digits or Base64, or a file with it, such as what `countersign evidence key` printed
     #[arg(long, value_name = "KEY", value_parser = public_key)]
     pub key: PublicKey,
 }
@@ -72,7 +72,17 @@ fn public_key(text: &str) -> Result<PublicKey, String> {
         let mut held = String::new();
         File::open(text).and_then(|file| file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut held)).map(|_| held)
     };
-    PublicKey::parse(&read().map_err(|_| wrong())?).ok_or_else(wrong)
+    key_in(&read().map_err(|_| wrong())?).ok_or_else(wrong)
+}
+
+/// A key by itself, or as the one of what `evidence key` prints.
+fn key_in(text: &str) -> Option<PublicKey> {
+    let answered = || serde_json::from_str::<KeyAnswer>(text).ok().map(|answer| answer.public_key);
+    let printed = || {
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.find_map(|(name, key)| (name == "public_key").then(|| key.to_owned()))
+    };
+    PublicKey::parse(text).or_else(|| PublicKey::parse(&answered().or_else(printed)?))
 }
 
 #[derive(Deserialize)]

@@ -20,6 +20,9 @@ use crate::operator::KEY_BYTES_MAX;
 /// The variable of the bearer token.
 pub const TOKEN_VARIABLE: &str = "COUNTERSIGN_OPERATOR_TOKEN";
 
+/// What the help has behind a command's own options.
+const CONNECTION: &str = "The operator API";
+
 /// How the operator API is reached. The token comes from `COUNTERSIGN_OPERATOR_TOKEN` only: flags can be read by others in `ps`.
 #[derive(Clone, Debug, Args)]
 pub struct OperatorArgs {
@@ -27,13 +30,14 @@ pub struct OperatorArgs {
     #[arg(
         long,
         global = true,
+        help_heading = CONNECTION,
         value_name = "URL",
         env = "COUNTERSIGN_OPERATOR_URL",
         default_value = "http://127.0.0.1:8081"
     )]
     pub operator_url: String,
     /// Print the answer's JSON as it came, for programs
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = CONNECTION)]
     pub json: bool,
 }
 
@@ -44,7 +48,7 @@ pub struct Group<C: Subcommand> {
     #[command(flatten)]
     pub operator: OperatorArgs,
     /// Of a change: whatever is sent under one key is done once [default: a new one each time]
-    #[arg(long, global = true, value_name = "KEY")]
+    #[arg(long, global = true, help_heading = CONNECTION, value_name = "KEY")]
     pub idempotency_key: Option<String>,
     /// Which call.
     #[command(subcommand)]
@@ -54,7 +58,7 @@ pub struct Group<C: Subcommand> {
 /// A page of a list.
 #[derive(Clone, Debug, Args)]
 pub struct PageArgs {
-    /// How many at most
+    /// How many at most, up to 500 [default: 50]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>)]
     pub limit: Option<u32>,
     /// Go on after this cursor, as the list before printed it

@@ -93,6 +93,29 @@ fn what_is_not_a_folder_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_folder_is_closed_to_others_unless_something_else_lives_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mounted");
+    std::fs::create_dir(&path).expect("made");
+    std::fs::create_dir(path.join("lost+found")).expect("made");
+    let open = || std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    open();
+    let data = DataDir::create(&path).expect("nothing else is there");
+    assert_eq!(data.mode().expect("it is there"), 0o700);
+    for ours in [data.master_key(), data.database()] {
+        std::fs::write(ours, "").expect("written");
+    }
+    open();
+    DataDir::create(&path).expect("these are its own");
+    std::fs::write(path.join("notes.txt"), "").expect("written");
+    DataDir::create(&path).expect("nobody else may enter it");
+    open();
+    let refused = DataDir::create(&path).expect_err("others may").to_string();
+    assert!(refused.contains("holds notes.txt") && refused.contains("chmod 700"), "{refused}");
+    assert_eq!(data.mode().expect("it is there"), 0o755, "as it was");
+}
+
+#[test]
 fn a_credential_of_systemd_may_show_a_group_and_nothing_else_may() {
     let folder = tempfile::tempdir().expect("a folder");
     let (own, other) = (folder.path().join("own"), folder.path().join("other"));

@@ -21,6 +21,8 @@ pub const AMOUNT: &str = r"^[0-9]+(\.[0-9]{1,6})?$";
 pub const TRADE_NO: &str = "^[A-Za-z0-9_-]{1,100}$";
 /// The number of a convert order.
 pub const ORDER_ID: &str = "^[1-9][0-9]{0,17}$";
+/// An exact number that is 0 or more, in a query.
+pub const NUMBER: &str = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$";
 /// A date of a fee rule.
 pub const RULE_DATE: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$";
 const DELAY: &str = "^[0-9]+(ms|s|m|h|d)$";
@@ -36,6 +38,8 @@ pub enum Rule {
     UpTo(i64),
     /// A text of so many characters.
     Chars(usize, usize),
+    /// A text that is not empty.
+    Filled,
     /// A text of this form.
     Form(&'static str),
     /// One of these texts.
@@ -72,6 +76,7 @@ impl Rule {
             Self::Chars(min, max) => {
                 (object.min_length, object.max_length) = ((*min > 0).then_some(*min), Some(*max));
             }
+            Self::Filled => object.min_length = Some(1),
             Self::Form(pattern) => object.pattern = Some((*pattern).to_owned()),
             Self::Words(words) => {
                 object.enum_values = Some(one_of(words.iter().map(|word| (*word).into()).collect()));

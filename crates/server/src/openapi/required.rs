@@ -31,9 +31,19 @@ pub fn put(document: &mut Document) {
     let sent = sent(&super::json(document));
     let components = document.components.get_or_insert_default();
     for (name, schema) in components.schemas.iter_mut().filter(|(name, _)| !sent.contains(*name)) {
-        let RefOr::T(Schema::Object(object)) = schema else { continue };
-        let is_there = |property: &&String| !MAY_LACK.contains(&(name.as_str(), property.as_str()));
-        object.required = object.properties.keys().filter(is_there).cloned().collect();
+        require(name, schema);
+    }
+}
+
+/// Of a schema that is made of several, the parts that stand in it; those that it refers to have their turn by their own names.
+fn require(name: &str, schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::Object(object)) => {
+            let is_there = |property: &&String| !MAY_LACK.contains(&(name, property.as_str()));
+            object.required = object.properties.keys().filter(is_there).cloned().collect();
+        }
+        RefOr::T(Schema::AllOf(parts)) => parts.items.iter_mut().for_each(|part| require(name, part)),
+        RefOr::T(_) | RefOr::Ref(_) => {}
     }
 }
 

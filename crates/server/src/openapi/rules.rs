@@ -11,8 +11,8 @@ use countersign_protocol::endpoint::payment_order::{
 use countersign_protocol::endpoint::rule_list::{PAGE_NUM_MAX, PAGE_SIZE_MAX};
 use countersign_protocol::endpoint::{convert_order, convert_pair, events, rule_query};
 
-use super::bounds::Rule::{AtLeast, Chars, Codes, Form, Instant, UpTo, Whole, Words};
-use super::bounds::{AMOUNT, CURRENCY, ID, ORDER_ID, Rule, Ruled, TRADE_NO};
+use super::bounds::Rule::{AtLeast, Chars, Codes, Filled, Form, Instant, UpTo, Whole, Words};
+use super::bounds::{AMOUNT, CURRENCY, ID, NUMBER, ORDER_ID, Rule, Ruled, TRADE_NO};
 use crate::app::identity::OVERLAP_S_MAX;
 use crate::dispatch::egress::URL_BYTES_MAX;
 use crate::operator::applications::{CALLBACK_CONCURRENCY_MAX, CALLBACK_RATE_MAX, RATE_MAX};
@@ -222,6 +222,7 @@ fn of_events() -> Vec<Ruled> {
         ("RedeliverRequest", "to", Instant),
         ("RedeliverRequest", "outcome", Words(redeliveries::failures())),
         ("RedeliverRequest", "http_status", Whole(100, 999)),
+        ("RedeliverRequest", "after", Filled),
         ("RedeliverRequest", "rate_per_s", Whole(1, redeliveries::RATE_MAX)),
         ("Redelivery", "of_state", Words(vec!["dead", "delivered"])),
         ("Redelivery", "state", Words(vec!["running", "stopped", "done"])),
@@ -236,6 +237,9 @@ fn of_events() -> Vec<Ruled> {
 pub fn of_operators_parameters() -> Vec<Ruled> {
     vec![
         ("", "limit", whole_up_to(LIMIT_MAX.into())),
+        ("", "after", Filled),
+        ("", "r_markup", Form(NUMBER)),
+        ("", "f_markup", Form(NUMBER)),
         ("", "Idempotency-Key", Form("^[!-~]{1,255}$")),
         ("", "merchant_id", Form(ID)),
         ("", "client_id", Form(ID)),
@@ -247,7 +251,7 @@ pub fn of_operators_parameters() -> Vec<Ruled> {
         ("", "amount_from", Form(AMOUNT)),
         ("", "amount_to", Form(AMOUNT)),
         ("", "kind", Words(vec!["institution", "merchant", "sub_account"])),
-        ("", "month", Form("^[0-9]{4}-(0[1-9]|1[0-2])$")),
+        ("", "month", Form("^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])$")),
         ("", "format", Words(vec!["csv", "jsonl"])),
         ("/operator/v1/events", "state", delivery_states()),
         ("/operator/v1/payment-orders", "state", statuses()),

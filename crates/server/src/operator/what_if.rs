@@ -11,7 +11,7 @@ use countersign_domain::rules::Markup;
 use countersign_domain::time::rfc3339;
 use countersign_domain::what_if::{Fees, InCurrency, Named, Tally, Top, WhatIf};
 use countersign_protocol::code::Code;
-use countersign_protocol::exact::Exact;
+use countersign_protocol::exact::{Exact, NumberRefused};
 use rust_decimal::Decimal;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -307,7 +307,10 @@ impl WhatIfReport {
 fn markup(filters: &Filters) -> Result<Markup, Problem> {
     let number = |name: &str| -> Result<Option<Decimal>, Problem> {
         let Some(text) = filters.text(name)? else { return Ok(None) };
-        Exact::parse(&text).map(|number| Some(number.0)).map_err(|refused| Problem::field(name, refused))
+        Exact::parse(&text).map(|number| Some(number.0)).map_err(|refused| match refused {
+            NumberRefused::Form => Problem::field(name, "must be a number, such as 0.3"),
+            refused => Problem::field(name, refused),
+        })
     };
     let r = needed("r_markup", number("r_markup")?)?;
     let f = number("f_markup")?.unwrap_or_default();

@@ -11,10 +11,16 @@ use crate::config::{Config, without_password};
 use crate::datadir::{DataDir, DataRefused};
 use crate::keys;
 
-/// The command as it is to be typed for this deployment: its folder, its database and its master key, where they are not those that are taken
-/// without being named. A password is not in it.
+/// The command as it is to be typed for this deployment: its settings file, its folder, its database and its master key, where they are not those
+/// that are taken without being named. A password is not in it.
 pub fn command(name: &str, config: &Config) -> String {
-    let mut command = format!("countersign {name} --data {}", quoted(&config.data.display().to_string()));
+    let mut command = format!("countersign {name}");
+    if let Some(file) = &config.named_file {
+        command.push_str(" --config ");
+        command.push_str(&quoted(&file.display().to_string()));
+    }
+    command.push_str(" --data ");
+    command.push_str(&quoted(&config.data.display().to_string()));
     if let Some(url) = config.database_url.get() {
         command.push_str(" --database-url ");
         command.push_str(&quoted(&without_password(url)));
@@ -149,6 +155,8 @@ mod tests {
         config.data = PathBuf::from("a b");
         config.master_key_file = Optional(Some(PathBuf::from("it's")));
         assert_eq!(command("serve", &config), r"countersign serve --data 'a b' --master-key 'it'\''s'");
+        config.named_file = Some(PathBuf::from("a.toml"));
+        assert!(command("serve", &config).starts_with("countersign serve --config a.toml --data 'a b'"));
         for (url, printed) in [
             ("postgres://u:p:w@h:1/d", "postgres://u:PASSWORD@h:1/d"),
             (

@@ -1,6 +1,7 @@
 //! Commands and their exit codes: 0 done, 1 refused with one clear sentence, 2 wrong usage.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -33,6 +34,10 @@ fn the_demo_holds_every_claim_on_postgresql_too() {
 fn the_demo_walks_in_a_folder_that_has_folders_and_leaves_nothing_in_one_that_it_refuses() {
     let place = Place::fresh();
     std::fs::create_dir_all(place.path("data/own/deep")).expect("made");
+    std::fs::set_permissions(place.data(), Permissions::from_mode(0o755)).expect("it is ours");
+    let (_, stderr) = place.ends(&["demo", "--once", "--data", "data"], 1);
+    assert!(stderr.contains("data holds own, which is no part of a deployment, and others may enter it"), "{stderr}");
+    std::fs::set_permissions(place.data(), Permissions::from_mode(0o700)).expect("it is ours");
     let demo = ["demo", "--once", "--fast", "--data", "data"];
     let (stdout, _) = place.ends(&demo, 0);
     assert!(stdout.contains("All 33 claims held"), "{stdout}");

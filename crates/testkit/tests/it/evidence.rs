@@ -162,6 +162,12 @@ async fn the_command_leaves_no_half_file_and_checks_without_a_server() {
         shop.command(&["verify", file, "--key", key]).expect("it runs")
     };
     let by_file = words(key_file.to_str().expect("a path"));
+    for flags in [&["key"][..], &["key", "--json"]] {
+        let printed = shop.command(flags).expect("it runs").stdout;
+        let file = shop.folder().join("printed");
+        std::fs::write(&file, printed).expect("written");
+        assert!(words(file.to_str().expect("a path")).status.success(), "{flags:?}");
+    }
     let told = String::from_utf8_lossy(&by_file.stdout).into_owned();
     assert!(by_file.status.success(), "{}", String::from_utf8_lossy(&by_file.stderr));
     for part in ["rounded half up to 6 decimals: 0.035 USDT", "PROCESS", "attempts: 2", "signed by the key"] {
