@@ -18,6 +18,7 @@ use toml::{Table, Value};
 use crate::app::rates::PricePolicy;
 use crate::app::retention::Lives;
 use crate::dispatch::IDLE_TOTAL_MAX;
+use crate::listen::{PARSER_HEAD_BYTES_MAX, PARSER_HEADERS_MAX};
 use crate::log;
 use crate::merchant::Network;
 use crate::process::Connections;
@@ -401,6 +402,14 @@ impl Config {
         }
         if limits.body_bytes == 0 || limits.headers == 0 {
             return refused("limits.body_bytes and limits.headers must be at least 1");
+        }
+        for (name, set, most) in [
+            ("limits.headers", limits.headers, PARSER_HEADERS_MAX),
+            ("limits.head_bytes", limits.head_bytes, PARSER_HEAD_BYTES_MAX),
+        ] {
+            if set > most {
+                return refused(format!("{name} must be at most {most}, which is what is read of a head"));
+            }
         }
         if limits.request_line_bytes == 0 || limits.request_line_bytes > limits.head_bytes {
             return refused("limits.request_line_bytes must be at least 1 and at most limits.head_bytes");

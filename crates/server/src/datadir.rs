@@ -116,6 +116,8 @@ pub struct DataDir {
 #[derive(Debug)]
 pub struct DataLock {
     _file: File,
+    /// The folder itself, too: whoever takes a lock for stale removes its file. Not every network's file system locks folders.
+    _folder: Option<File>,
 }
 
 fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> DataRefused + use<> {
@@ -295,9 +297,15 @@ impl DataDir {
             Err(error) => return Err(io(&path, "cannot be opened")(error)),
         };
         match file.try_lock() {
-            Ok(()) => Ok(DataLock { _file: file }),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(DataRefused::Locked(self.path.clone())),
+            Err(TryLockError::Error(error)) => return Err(io(&path, "cannot be locked")(error)),
+        }
+        let folder = File::open(&self.path).map_err(io(&self.path, "cannot be opened"))?;
+        match folder.try_lock() {
+            Ok(()) => Ok(DataLock { _file: file, _folder: Some(folder) }),
             Err(TryLockError::WouldBlock) => Err(DataRefused::Locked(self.path.clone())),
-            Err(TryLockError::Error(error)) => Err(io(&path, "cannot be locked")(error)),
+            Err(TryLockError::Error(_)) => Ok(DataLock { _file: file, _folder: None }),
         }
     }
 }

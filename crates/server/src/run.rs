@@ -14,8 +14,6 @@ use axum::Router;
 use countersign_domain::lanes::LaneSet;
 use countersign_protocol::headers::Prefixes;
 use countersign_store::{AnyStore, Store as _};
-use http_body_util::Full;
-use hyper::body::Bytes;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -38,7 +36,7 @@ use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
 use crate::listen::{self, AddressLimit, ListenSettings, RequestLimit, Upload};
 use crate::log::{LogGuard, LogSink};
-use crate::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use crate::merchant::{Answer, Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use crate::operator::{Entrance, Gate, OperatorSettings};
 use crate::process::{self, Places};
 use crate::vault::Vault;
@@ -400,7 +398,7 @@ fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSettings> {
     })
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;
 
 async fn serve_merchants(
     listener: TcpListener,

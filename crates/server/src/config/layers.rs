@@ -57,7 +57,7 @@ impl Layers {
         }
         for (name, value) in environment {
             let Some(setting) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
-            if !NOT_SETTINGS.contains(&name.as_str()) {
+            if !NOT_SETTINGS.contains(&name.as_str()) && !is_link_to_a_service(setting, value) {
                 layers.lay_text(&setting.to_lowercase(), value, name)?;
             }
         }
@@ -121,6 +121,18 @@ impl Layers {
         self.set_by.insert(name, origin.to_owned());
         Ok(())
     }
+}
+
+/// Whether it is one of the variables that Kubernetes gives every container for a Service of the name `countersign`: `COUNTERSIGN_SERVICE_HOST`,
+/// `COUNTERSIGN_SERVICE_PORT_HTTP`, `COUNTERSIGN_PORT=tcp://10.0.0.1:8080`, `COUNTERSIGN_PORT_8080_TCP_ADDR`.
+fn is_link_to_a_service(setting: &str, value: &str) -> bool {
+    let is_address = || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    let of_port = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
+    setting == "SERVICE_HOST"
+        || setting == "SERVICE_PORT"
+        || setting.starts_with("SERVICE_PORT_")
+        || (setting == "PORT" && is_address())
+        || setting.strip_prefix("PORT_").is_some_and(of_port)
 }
 
 /// The names of all settings in the order of the file that has them.

@@ -96,6 +96,26 @@ fn what_is_no_setting_is_refused_by_name() {
 }
 
 #[test]
+fn variables_that_kubernetes_gives_for_a_service_of_our_name_are_no_settings() {
+    let given = [
+        ("COUNTERSIGN_SERVICE_HOST", "10.0.0.1"),
+        ("COUNTERSIGN_SERVICE_PORT", "8080"),
+        ("COUNTERSIGN_SERVICE_PORT_HTTPS", "8443"),
+        ("COUNTERSIGN_PORT", "tcp://10.0.0.1:8080"),
+        ("COUNTERSIGN_PORT_8080_TCP", "tcp://10.0.0.1:8080"),
+        ("COUNTERSIGN_PORT_8080_TCP_PROTO", "tcp"),
+        ("COUNTERSIGN_PORT_8080_TCP_PORT", "8080"),
+        ("COUNTERSIGN_PORT_8080_TCP_ADDR", "10.0.0.1"),
+    ];
+    let taken = load("", &given, &[]).expect("they are left alone");
+    assert_eq!(Config { named_file: None, ..taken }, Config::default());
+    for (name, value) in [("COUNTERSIGN_PORT", "8080"), ("COUNTERSIGN_PORTS", "tcp://x"), ("COUNTERSIGN_SERVICE", "x")]
+    {
+        assert!(load("", &[(name, value)], &[]).expect_err("it is refused").contains("there is no setting"), "{name}");
+    }
+}
+
+#[test]
 fn what_has_the_wrong_form_is_refused_with_its_name() {
     let table = [
         ("rate_limit_per_s = \"5\"", "rate_limit_per_s must be a whole number, not a text"),
@@ -139,6 +159,8 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("log_level = \"info,countersign\"", "log_level"),
         ("log_level = \"=debug\"", "log_level"),
         ("worker_threads = 1025", "worker_threads must be at most 1024"),
+        ("[limits]\nheaders = 201", "limits.headers must be at most 200"),
+        ("[limits]\nhead_bytes = 65537", "limits.head_bytes must be at most 65536"),
         ("[limits]\nstop_delay = \"11m\"", "limits.stop_delay must be at most 10m"),
         ("[tls]\ncert = \"c.pem\"", "tls.cert is set without tls.key"),
         ("callback_proxy = \"proxy.example\"", "callback_proxy: it must be http://HOST:PORT"),

@@ -77,6 +77,8 @@ fn a_folder_is_served_by_one_at_a_time() {
     let (_keep, data) = folder();
     let first = data.lock().expect("nobody has it");
     assert!(matches!(data.lock(), Err(DataRefused::Locked(_))));
+    std::fs::remove_file(data.path().join("lock")).expect("somebody takes it for stale");
+    assert!(matches!(data.lock(), Err(DataRefused::Locked(_))), "the folder is locked, too");
     drop(first);
     assert!(data.lock().is_ok());
 }

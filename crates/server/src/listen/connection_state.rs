@@ -1,7 +1,7 @@
 //! What is known of a connection while it is served.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Shared by all that serve one connection; each request under way, and each answer of which a part is still to be handed over, holds it once more.
 #[derive(Debug, Default)]
@@ -12,6 +12,29 @@ pub(super) struct ConnectionState {
     pub(super) leaves_unread: AtomicBool,
     /// Whether a request of HTTP/1 came: such connections end by themselves when they are told to.
     pub(super) is_http_1: AtomicBool,
+    /// Long answers of HTTP/2 that are still to be read, with what was seen of each at the last look.
+    unread: Mutex<Vec<Seen>>,
+}
+
+/// How far a long answer is.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    parts: AtomicU64,
+}
+
+impl Unread {
+    /// One more part of it is handed over.
+    pub(super) fn part(&self) {
+        self.parts.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Seen {
+    answer: Weak<Unread>,
+    parts: u64,
+    /// Looks since then that found it no further.
+    looks: u32,
 }
 
 /// The service, the stream, and whoever serves the connection.
@@ -21,6 +44,27 @@ impl ConnectionState {
     /// Whether no request is under way.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) <= HOLDERS
+    }
+
+    /// A long answer begins, and is there until what is returned is dropped.
+    pub(super) fn begin_unread(&self) -> Arc<Unread> {
+        let answer = Arc::new(Unread::default());
+        let seen = Seen { answer: Arc::downgrade(&answer), parts: 0, looks: 0 };
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+        answer
+    }
+
+    /// Looks at the long answers: for how many looks in a row one of them has gone no further, at the most.
+    pub(super) fn stuck_for(&self) -> u32 {
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        unread.retain_mut(|seen| {
+            let Some(answer) = seen.answer.upgrade() else { return false };
+            let parts = answer.parts.load(Ordering::Relaxed);
+            seen.looks = if parts == seen.parts { seen.looks + 1 } else { 0 };
+            seen.parts = parts;
+            true
+        });
+        unread.iter().map(|seen| seen.looks).max().unwrap_or(0)
     }
 
     /// Requests so far, and parts of long answers.

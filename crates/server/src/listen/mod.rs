@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, DATE, HeaderValue};
 use hyper::service::{Service, service_fn};
@@ -27,7 +28,7 @@ use address_limit::Refusals;
 use connection_state::ConnectionState;
 use date::date;
 use linger::Lingering;
-use long_answers::LongAnswer;
+use long_answers::{LongAnswer, PART_BYTES_MAX};
 use upload::Drains;
 
 mod address_limit;
@@ -47,6 +48,7 @@ mod unread_tests;
 
 pub use address_limit::AddressLimit;
 pub use expiry::Concern;
+pub use long_answers::Held;
 pub use request_limit::{RequestLimit, RequestPermit};
 pub use upload::Upload;
 
@@ -103,16 +105,17 @@ impl Default for ListenSettings {
 }
 
 /// What the HTTP parser reads at the most: twice the contract's limits, so that what lies between gets an envelope.
-const PARSER_HEAD_BYTES_MAX: usize = 64 * 1024;
-const PARSER_HEADERS_MAX: usize = 200;
+pub const PARSER_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The same of headers.
+pub const PARSER_HEADERS_MAX: usize = 200;
 
 /// Requests under way at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 128;
 /// What a peer of HTTP/2 may send ahead: for one request, and for all of a connection.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
-/// What a connection of HTTP/2 keeps for a peer that does not read, for each request.
-const SEND_BYTES_MAX: usize = 64 * 1024;
+/// What a connection of HTTP/2 keeps for a peer that does not read, for each request: that, and one part more.
+const SEND_BYTES_MAX: usize = PART_BYTES_MAX;
 /// Requests of HTTP/2 that were reset before anybody looked at them, and resets that we had to send: more end the connection.
 const RESETS_MAX: usize = 32;
 
@@ -128,18 +131,18 @@ pub async fn serve<S, B>(
 ) where
     S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
-    B: Body + Send + Unpin + 'static,
-    B::Data: Send,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync,
 {
     let permits = Arc::new(Semaphore::new(settings.connections_max));
-    let (graceful, refusals) = (GracefulShutdown::new(), Refusals::default());
+    let graceful = GracefulShutdown::new();
+    let (refusals, failures) = (Refusals::default(), Refusals::default());
     let (builder, drains) = (builder(&settings), Arc::new(Drains::default()));
     loop {
         let accepted = tokio::select! {
             biased;
             _ = shutdown.wait_for(|ended| *ended) => break,
-            accepted = accept(&listener, &permits) => accepted,
+            accepted = accept(&listener, &permits, &failures) => accepted,
         };
         let Some((stream, peer, permit)) = accepted else { continue };
         // One address that has its share already is cut off at once: the rest of the places are for others.
@@ -193,8 +196,7 @@ impl Connection {
     where
         S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
-        B: Body + Send + Unpin + 'static,
-        B::Data: Send,
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::error::Error + Send + Sync,
     {
         let timeout = self.settings.handshake_timeout;
@@ -218,8 +220,7 @@ impl Connection {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
-        B: Body + Send + Unpin + 'static,
-        B::Data: Send,
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::error::Error + Send + Sync,
     {
         let Self { settings, builder, drains, watcher, shutdown } = self;
@@ -245,7 +246,7 @@ fn watched<S, B>(
 where
     S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
-    B: Body + Send + Unpin + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     service_fn(move |request: Request<Incoming>| {
         let is_http_1 = request.version() < Version::HTTP_2;
@@ -275,6 +276,7 @@ where
 /// The parser's own limit does not see a peer that never says which HTTP it speaks, one that does not read its answers, or an
 /// idle HTTP/2 connection that answers pings: each would hold its place for ever. A request that waits behind unread answers
 /// is under way for ever too, so that counts for `request_timeout` only; of a long answer each part counts as something asked.
+/// A peer of HTTP/2 may go on asking and leave one answer unread, for as long and no longer.
 async fn until_idle(
     connection: impl Future,
     state: &Arc<ConnectionState>,
@@ -287,6 +289,10 @@ async fn until_idle(
         let count = state.asked();
         quiet = if count == before { quiet + head_timeout } else { Duration::ZERO };
         before = count;
+        let stuck = head_timeout * state.stuck_for().saturating_sub(1);
+        if stuck >= request_timeout {
+            return;
+        }
         if !quiet.is_zero() && (state.is_idle() || quiet >= request_timeout) {
             return;
         }
@@ -349,6 +355,7 @@ fn builder(settings: &ListenSettings) -> Builder<TokioExecutor> {
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
+    failures: &Refusals,
 ) -> Option<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
     let permit = permits.clone().acquire_owned().await.ok()?;
     match listener.accept().await {
@@ -358,7 +365,9 @@ async fn accept(
             Some((stream, peer.ip(), permit))
         }
         Err(error) => {
-            tracing::warn!(%error, "A connection could not be accepted: {error}");
+            if let Some(times) = failures.one_more() {
+                tracing::warn!(%error, times, "A connection could not be accepted: {error}");
+            }
             // Out of descriptors, most likely: let others end before trying again.
             tokio::time::sleep(Duration::from_millis(20)).await;
             None

@@ -11,24 +11,32 @@ use super::*;
 /// Longer than anything here takes, and shorter than the drain of [`ListenSettings`].
 const SOON: Duration = Duration::from_secs(8);
 
-/// A listener with so many places. `/read` reads its body and says whether it could, `/late` answers after 2 s, and every other path answers at
-/// once and leaves its body.
+/// An answer of several parts.
+static LONG: [u8; 5 * PART_BYTES_MAX] = [b'x'; 5 * PART_BYTES_MAX];
+
+/// A listener with so many places.
 async fn listener(connections_max: usize) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
+    listening(ListenSettings { connections_max, ..ListenSettings::default() }).await
+}
+
+/// `/read` reads its body and says whether it could, `/late` answers after 2 s, `/long` at length, and every other path answers at once and leaves its
+/// body.
+async fn listening(settings: ListenSettings) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
-    let settings = ListenSettings { connections_max, ..ListenSettings::default() };
     let service_for = |_| {
         service_fn(|request: Request<Upload>| async {
             let path = request.uri().path().to_owned();
-            let said = match path.as_str() {
-                "/read" if request.into_body().collect().await.is_err() => "broken",
+            let said: &[u8] = match path.as_str() {
+                "/read" if request.into_body().collect().await.is_err() => b"broken",
                 "/late" => {
                     tokio::time::sleep(Duration::from_secs(2)).await;
-                    "late"
+                    b"late"
                 }
-                _ => "ok",
+                "/long" => &LONG,
+                _ => b"ok",
             };
-            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(said.as_bytes()))))
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(said))))
         })
     };
     let (tells, told) = watch::channel(false);
@@ -168,13 +176,22 @@ fn frame(kind: u8, flags: u8, stream: u8, content: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, stream], content].concat()
 }
 
-/// Preface, settings, and a request with this method (of the static table) that may have a body.
-fn begin_of_http_2(method: u8, path: &str, flags: u8) -> Vec<u8> {
+/// A request with this method (of the static table) that may have a body.
+fn request(stream: u8, method: u8, path: &str, flags: u8) -> Vec<u8> {
     let text = |name: u8, text: &str| [&[name, u8::try_from(text.len()).expect("short")], text.as_bytes()].concat();
     // :method, :scheme http, :authority, :path.
     let head = [vec![0x80 | method, 0x86], text(1, "x"), text(4, path)].concat();
+    frame(HEADERS, 4 | flags, stream, &head)
+}
+
+/// Preface, settings, a request and a ping.
+fn begin_of_http_2(method: u8, path: &str, flags: u8) -> Vec<u8> {
+    begin_with(&[], request(1, method, path, flags))
+}
+
+fn begin_with(settings: &[u8], request: Vec<u8>) -> Vec<u8> {
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    [preface, frame(SETTINGS, 0, 0, &[]), frame(HEADERS, 4 | flags, 1, &head), frame(PING, 0, 0, &[7; 8])].concat()
+    [preface, frame(SETTINGS, 0, 0, settings), request, frame(PING, 0, 0, &[7; 8])].concat()
 }
 
 /// The next frame: its kind, its flags, its stream.
@@ -269,4 +286,61 @@ async fn a_request_of_http_2_that_is_under_way_at_the_end_is_answered() {
     tells.send(true).expect("it listens");
     until(&mut peer, |kind, flags| kind == DATA && flags == END).await;
     tokio::time::timeout(SOON, ends).await.expect("it ends").expect("it does not panic");
+}
+
+/// A setting of HTTP/2: how much of an answer may be sent unasked. Enough for a short one.
+const LITTLE_UNASKED: [u8; 6] = [0, 4, 0, 0, 0, 9];
+
+#[tokio::test]
+async fn a_long_answer_of_http_2_that_nobody_reads_ends_its_connection_whatever_else_is_asked() {
+    let [head_timeout, request_timeout] = [100, 200].map(Duration::from_millis);
+    let settings = ListenSettings { head_timeout, request_timeout, ..ListenSettings::default() };
+    let (address, _tells, _) = listening(settings).await;
+    let mut peer = connect(address).await;
+    let began = Instant::now();
+    peer.write_all(&begin_with(&LITTLE_UNASKED, request(1, GET, "/long", END))).await.expect("is sent");
+    let mut answered = 0;
+    let asking = async {
+        for stream in (3..).step_by(2) {
+            let asked = [request(stream, GET, "/", END), frame(PING, ACK, 0, &[7; 8])].concat();
+            if peer.write_all(&asked).await.is_err() {
+                return;
+            }
+            loop {
+                match next(&mut peer).await {
+                    Ok((DATA, END, of)) if of == stream => break,
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+            answered += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SOON, asking).await.expect("it ends");
+    assert!(began.elapsed() >= request_timeout, "not before its time: {:?}", began.elapsed());
+    assert!(answered >= 3, "{answered}: others were answered meanwhile");
+}
+
+#[tokio::test]
+async fn a_long_answer_of_http_2_arrives_whole_when_its_peer_reads_on() {
+    let (address, _tells, _) = listener(9).await;
+    let mut peer = connect(address).await;
+    peer.write_all(&begin_with(&LITTLE_UNASKED, request(1, GET, "/long", END))).await.expect("is sent");
+    let mut read = 0;
+    let reading = async {
+        while read < LONG.len() {
+            let mut head = [0; 9];
+            peer.read_exact(&mut head).await.expect("a frame");
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            peer.read_exact(&mut vec![0; length]).await.expect("all of it");
+            if head[3] == DATA {
+                assert_eq!(head[4] & END == END, read + length == LONG.len(), "the last one says so");
+                read += length;
+                peer.write_all(&frame(WINDOW, 0, 1, &[0, 0, 8, 0])).await.expect("is sent");
+            }
+        }
+    };
+    tokio::time::timeout(SOON, reading).await.expect("it comes");
+    assert_eq!(read, LONG.len());
 }

@@ -22,7 +22,7 @@ use hyper::header::HeaderName;
 use hyper::{Method, Request, Response, Version};
 
 use crate::app::App;
-use crate::listen::{RequestLimit, RequestPermit};
+use crate::listen::{Held, RequestLimit, RequestPermit};
 use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
 
@@ -139,13 +139,16 @@ struct RequestRecord<'a> {
     sentence: String,
 }
 
+/// The body of an answer, with the request's place among those under way.
+pub type Answer = Held<Full<Bytes>>;
+
 /// A request that was let in, with its place among those under way.
 #[derive(Debug)]
 pub struct Admitted<B> {
     request: Request<B>,
     source: IpAddr,
     started: Instant,
-    _permit: Option<RequestPermit>,
+    permit: Option<RequestPermit>,
 }
 
 /// How a request ended.
@@ -255,7 +258,7 @@ impl Edge {
     }
 
     /// Answers one request from `peer`. Always an envelope, also after a panic.
-    pub async fn serve<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Full<Bytes>>
+    pub async fn serve<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Answer>
     where
         B: Body<Data = Bytes>,
         B::Error: std::error::Error + 'static,
@@ -268,7 +271,7 @@ impl Edge {
 
     /// Lets a request in, or gives the answer that turns it away: what it holds is gone when this returns. To be called as soon as there is a head,
     /// before a task is made of it: heads are what a flood fills the memory with.
-    pub fn admit<B>(&self, request: Request<B>, peer: IpAddr) -> Result<Admitted<B>, Box<Response<Full<Bytes>>>> {
+    pub fn admit<B>(&self, request: Request<B>, peer: IpAddr) -> Result<Admitted<B>, Box<Response<Answer>>> {
         let started = Instant::now();
         let source = self.settings.sources.of(peer, request.headers());
         // A connection of HTTP/1 has one request under way: the bound on connections is enough.
@@ -276,24 +279,24 @@ impl Edge {
         let permit = is_one_of_many.then(|| self.settings.request_limit.enter(source));
         if let Some(None) = permit {
             let record = self.record(&request, source, started);
-            return Err(Box::new(self.finish(record, Err(crowded_out()))));
+            return Err(Box::new(self.finish(record, Err(crowded_out())).map(|body| Held::new(body, None))));
         }
-        Ok(Admitted { request, source, started, _permit: permit.flatten() })
+        Ok(Admitted { request, source, started, permit: permit.flatten() })
     }
 
     /// Answers what was let in.
-    pub async fn answer<B>(&self, admitted: Admitted<B>) -> Response<Full<Bytes>>
+    pub async fn answer<B>(&self, admitted: Admitted<B>) -> Response<Answer>
     where
         B: Body<Data = Bytes>,
         B::Error: std::error::Error + 'static,
     {
-        let Admitted { request, source, started, _permit } = admitted;
+        let Admitted { request, source, started, permit } = admitted;
         let mut record = self.record(&request, source, started);
         let outcome = {
             let way = pin!(self.route(&mut record.trace, request));
             panics::caught(way).await.unwrap_or_else(|_| Err(Failure::internal("panic")))
         };
-        self.finish(record, outcome)
+        self.finish(record, outcome).map(|body| Held::new(body, permit))
     }
 
     fn record<B>(&self, request: &Request<B>, source: IpAddr, started: Instant) -> RequestRecord<'_> {

@@ -6,12 +6,15 @@ use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::map_response;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use serde_json::Value;
 use utoipa_swagger_ui::{Config, SwaggerUi, Url};
 
+use super::frame::no_such_path;
 use super::problem::Problem;
 use crate::openapi;
 
@@ -27,6 +30,11 @@ pub(super) fn routes(prefix: &str) -> Router {
     // The validator's badge would be asked for at an address outside.
     let config = Config::new(urls).validator_url("none").try_it_out_enabled(false);
     let viewer: Router = SwaggerUi::new("/docs").config(config).into();
+    // The viewer says 404 with nothing behind it to whoever asks for a file that it has not.
+    let viewer = viewer.layer(map_response(async |answer: Response| match answer.status() {
+        StatusCode::NOT_FOUND => no_such_path().await.into_response(),
+        _ => answer,
+    }));
     let documents: [(&str, Make); 2] = [(MERCHANT, openapi::merchant_under), (OPERATOR, openapi::operator_under)];
     documents.into_iter().fold(viewer, |router, (path, make)| {
         let document = Arc::new(Document { prefix: prefix.to_owned(), make, kept: OnceLock::new() });

@@ -30,7 +30,7 @@ use crate::app::App;
 use crate::app::concurrency_limit::ConcurrencyLimit;
 use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
-use crate::listen::RequestLimit;
+use crate::listen::{Held, RequestLimit};
 use crate::log::LogSink;
 use crate::merchant::{IntakeLimits, Sources};
 
@@ -167,14 +167,14 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
     Ok(router)
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Held<Body>>, Infallible>> + Send>>;
 
 /// The service of one connection from `peer`, for hyper.
 pub fn connection<B>(
     router: &Router,
     entrance: &Entrance,
     peer: IpAddr,
-) -> impl hyper::service::Service<Request<B>, Response = Response<Body>, Error = Infallible, Future = Answering>
+) -> impl hyper::service::Service<Request<B>, Response = Response<Held<Body>>, Error = Infallible, Future = Answering>
 + Send
 + 'static
 + use<B>
@@ -190,12 +190,13 @@ where
         let mut request = if permit.is_some() { request.map(Body::new) } else { nothing_but_its_line(&request) };
         request.extensions_mut().insert(Peer(peer));
         // On a task of its own: a caller who hangs up must not cut off what follows a commit, such as forgetting a revoked secret. It keeps its
-        // place until then.
+        // place until then, and until the answer is taken.
         let call = tokio::spawn(async move {
-            let _permit = permit;
-            router.oneshot(request).await
+            let Ok(answer) = router.oneshot(request).await;
+            answer.map(|body| Held::new(body, permit))
         });
-        Box::pin(async move { call.await.unwrap_or_else(|_| Ok(Problem::internal().into_response())) }) as Answering
+        let internal = || Problem::internal().into_response().map(|body| Held::new(body, None));
+        Box::pin(async move { Ok(call.await.unwrap_or_else(|_| internal())) }) as Answering
     })
 }
 

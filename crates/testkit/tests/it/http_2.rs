@@ -11,6 +11,7 @@ use tokio::time::timeout;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const WINDOW: u8 = 8;
 /// Of both kinds: nothing follows on this stream. Of headers: they are whole.
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -21,28 +22,41 @@ fn frame(kind: u8, flags: u8, stream: u8, content: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, stream], content].concat()
 }
 
-/// Preface, settings and a request without a body.
-fn asked(method: &str, path: &str) -> Vec<u8> {
+/// Preface and settings.
+fn begin(settings: &[u8]) -> Vec<u8> {
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    [preface, frame(SETTINGS, 0, 0, settings)].concat()
+}
+
+/// A request without a body.
+fn asked(stream: u8, method: &str, path: &str) -> Vec<u8> {
     let text = |name: u8, text: &str| [&[name, u8::try_from(text.len()).expect("short")], text.as_bytes()].concat();
     // :method, :scheme http, :authority, :path; names of the static table, values as they are.
     let head = [text(2, method), vec![0x86], text(1, "localhost"), text(4, path)].concat();
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    [preface, frame(SETTINGS, 0, 0, &[]), frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)].concat()
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)
+}
+
+/// The next frame of a stream: kind, flags, content.
+async fn next_on(peer: &mut TcpStream, stream: u8) -> (u8, u8, Vec<u8>) {
+    loop {
+        let mut head = [0; 9];
+        peer.read_exact(&mut head).await.expect("a frame");
+        let mut content = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        peer.read_exact(&mut content).await.expect("all of it");
+        if head[8] == stream {
+            return (head[3], head[4], content);
+        }
+    }
 }
 
 /// The frames of the answer: kind, flags, bytes.
 async fn answer(world: &World, method: &str, path: &str) -> Vec<(u8, u8, usize)> {
     let mut peer = TcpStream::connect(world.listen()).await.expect("connects");
-    peer.write_all(&asked(method, path)).await.expect("is sent");
+    peer.write_all(&[begin(&[]), asked(1, method, path)].concat()).await.expect("is sent");
     let mut frames = Vec::new();
     while frames.last().is_none_or(|(_, flags, _)| flags & END_STREAM == 0) {
-        let mut head = [0; 9];
-        peer.read_exact(&mut head).await.expect("a frame");
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        peer.read_exact(&mut vec![0; length]).await.expect("all of it");
-        if head[8] == 1 {
-            frames.push((head[3], head[4], length));
-        }
+        let (kind, flags, content) = next_on(&mut peer, 1).await;
+        frames.push((kind, flags, content.len()));
     }
     frames
 }
@@ -68,4 +82,34 @@ async fn an_answer_to_head_has_no_content() {
     let (head, content) = text.split_once("\r\n\r\n").expect("a head");
     assert!(head.to_ascii_lowercase().contains(&format!("content-length: {length}")), "{head}");
     assert_eq!((head.split(' ').nth(1), content), (Some("405"), ""));
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_keeps_its_place_among_those_under_way() {
+    /// `:status` 200 of the static table.
+    const OK: u8 = 0x88;
+    /// The setting that says how much of an answer may be sent unasked.
+    const NOTHING_UNASKED: [u8; 6] = [0, 4, 0, 0, 0, 0];
+    let world = World::start_with(|config| {
+        config.limit_loopback = true;
+        config.limits.connections_per_address = 3;
+    });
+    let world = world.await.expect("a world");
+    let mut peer = TcpStream::connect(world.listen()).await.expect("connects");
+    peer.write_all(&begin(&NOTHING_UNASKED)).await.expect("is sent");
+    let statuses = async |peer: &mut TcpStream, streams: &[u8]| {
+        let mut statuses = Vec::new();
+        for stream in streams {
+            peer.write_all(&asked(*stream, "GET", "/v1/time")).await.expect("is sent");
+            let (kind, _, head) = timeout(SOON, next_on(peer, *stream)).await.expect("an answer");
+            assert_eq!(kind, HEADERS);
+            statuses.push(head[0] == OK);
+        }
+        statuses
+    };
+    assert_eq!(statuses(&mut peer, &[1, 3, 5, 7]).await, [true, true, true, false]);
+    peer.write_all(&frame(WINDOW, 0, 1, &[0, 1, 0, 0])).await.expect("is sent");
+    let (kind, flags, _) = timeout(SOON, next_on(&mut peer, 1)).await.expect("the rest");
+    assert_eq!((kind, flags), (DATA, END_STREAM));
+    assert_eq!(statuses(&mut peer, &[9, 11]).await, [true, false], "one was read");
 }

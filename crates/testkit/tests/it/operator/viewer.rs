@@ -63,6 +63,7 @@ async fn the_viewer_is_whole_and_asks_nobody_outside() {
         let found = open(&house, &format!("/docs/{}", part.trim_start_matches("./"))).await.ok();
         assert!(!found.text.is_empty(), "{part}");
     }
+    open(&house, "/docs/nothing").await.refused(404, "400404", "no such path");
     let start = open(&house, "/docs/swagger-initializer.js").await.ok();
     for name in ["merchant", "operator"] {
         assert!(start.text.contains(&format!("/openapi/{name}.json")), "{}", start.text);
