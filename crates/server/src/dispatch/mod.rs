@@ -107,8 +107,9 @@ const FAULT_MS: i64 = 60_000;
 enum Ended {
     /// An attempt was made, and is to be recorded.
     Made(Box<records::Record>),
-    /// An attempt was made and recorded; the next one is due then, unless the event is over.
-    Attempted { next: Option<UnixMillis>, sign: Sign, outcome: Outcome },
+    /// An attempt was made and recorded; the next one is due then, unless the event is over. `was_moved`: by somebody else meanwhile, most likely by a
+    /// commit of this very attempt whose answer was lost.
+    Attempted { next: Option<UnixMillis>, sign: Sign, outcome: Outcome, was_moved: bool },
     /// It waits for an earlier one of its bizId, and the store knows.
     Behind { event: EventNo },
     /// It waits after a fault.

@@ -145,7 +145,8 @@ impl Dispatcher {
                 if record.death.is_some() {
                     dead_and_disabled::count_death();
                 }
-                Ended::Attempted { next: record.due_at, sign: record.sign, outcome: record.made.row.outcome }
+                let (outcome, was_moved) = (record.made.row.outcome, matches!(fate, Fate::Conflict(_)));
+                Ended::Attempted { next: record.due_at, sign: record.sign, outcome, was_moved }
             }
             Fate::Away => Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
             Fate::Broken => Ended::Waits { until: self.app.clock.now().plus_ms(FAULT_MS) },

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::endpoint_settings::tell_turned;
 use super::flight::Flight;
 use super::lineup::Next;
-use super::{Desk, Dispatcher, Ended, FAULT_MS, LOOK_EVERY, STORE_PAUSE, WAIT_MIN};
+use super::{Desk, Dispatcher, Ended, FAULT_MS, LOOK_EVERY, RECHECK_MS, STORE_PAUSE, WAIT_MIN};
 use crate::app::fresh::Written;
 
 /// Applications that are found at once.
@@ -243,8 +243,11 @@ impl Dispatcher {
                     }
                     desk.records.push(*record, Instant::now());
                 }
-                Ended::Attempted { next, sign, outcome } => {
+                Ended::Attempted { next, sign, outcome, was_moved } => {
                     lineup.came(flight.application, now, outcome);
+                    if was_moved {
+                        lineup.rest_moved(&flight, now.plus_ms(RECHECK_MS));
+                    }
                     if let Some((client_id, turned)) = lineup.made(&flight, sign, next, now) {
                         tell_turned(&client_id, turned, now);
                     }

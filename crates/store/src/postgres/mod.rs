@@ -21,6 +21,7 @@ mod fault;
 mod group;
 mod hosts;
 mod identity_texts;
+mod incumbent;
 mod lane_texts;
 mod limits;
 pub(crate) mod moving;

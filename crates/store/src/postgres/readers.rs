@@ -123,12 +123,22 @@ impl Readers {
         Ok(Taken { slot: &self.slots[place], back: Some((turns, place, permit)), under_way: None })
     }
 
+    /// The connection of a place. One to a server that was left behind ends, with what is read over it.
+    fn open(&self, slot: &Slot) -> Option<Arc<Session>> {
+        let session = slot.open()?;
+        let is_good = self.dial.is_in_office(&session);
+        if !is_good {
+            slot.end(&session);
+        }
+        is_good.then_some(session)
+    }
+
     async fn session(&self, slot: &Slot) -> Result<Arc<Session>, StoreError> {
-        if let Some(session) = slot.open() {
+        if let Some(session) = self.open(slot) {
             return Ok(session);
         }
         let _one_at_a_time = slot.dialing.lock().await;
-        if let Some(session) = slot.open() {
+        if let Some(session) = self.open(slot) {
             return Ok(session);
         }
         let session = Arc::new(self.dial.reading().await?);

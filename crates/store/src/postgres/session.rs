@@ -21,6 +21,7 @@ use tokio_postgres::{
 
 use super::fault::{Failure, words};
 use super::hosts::{each_host, guarded};
+use super::incumbent::{Incumbent, Office};
 use super::limits::Limits;
 use super::statements::{Sql, TEXTS};
 use super::tls::MakeTls;
@@ -39,17 +40,19 @@ const TO_CHANGE: [(&str, &str); 3] = [
     ("28000", "put another user or sslmode into it, or let this one in by the server's pg_hba.conf"),
     ("3D000", "create it there, or put the name of another one into it"),
 ];
+/// What is said where a server answers that must not be used any more.
+const LEFT_BEHIND: &str = "another server of it has taken over from the one that answers";
 /// How that begins.
 pub(super) const REFUSES: &str = "the PostgreSQL server refuses the address";
 /// The unit of all limits: see [`Limits`].
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What every session is set to. Durable commits, whatever the server's own setting (a stronger one is kept). Generic plans that follow
+/// What every session is set to. Durable commits, whatever the server's own setting (a stronger one is kept): said also where it is so already, since
+/// a session that has not said it follows the server's when that is changed. Generic plans that follow
 /// indexes: a plan made while a table is empty must not scan it when it has grown, nor gather and sort what an index has in order. And a server that
 /// notices a client that is gone: one that vanishes within a pipeline leaves its transaction open, with its locks, and no other limit ends it.
 const SETTINGS: &str = "
-    SELECT set_config('synchronous_commit', 'on', false)
-      WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
+    SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false);
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 10; SET tcp_user_timeout = 30000;
     SET jit = off; SET plan_cache_mode = force_generic_plan;
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off;
@@ -98,6 +101,7 @@ pub(super) struct Dial {
     asked: Duration,
     limits: Limits,
     failed: Mutex<Option<(Instant, String)>>,
+    incumbent: Incumbent,
 }
 
 impl std::fmt::Debug for Dial {
@@ -135,7 +139,15 @@ impl Dial {
         };
         let hosts = each_host(&config).map_err(unfit)?;
         let limits = Limits::of(SECOND);
-        Ok(Self { hosts, last: AtomicUsize::new(0), tls, asked, limits, failed: Mutex::default() })
+        Ok(Self {
+            hosts,
+            last: AtomicUsize::new(0),
+            tls,
+            asked,
+            limits,
+            failed: Mutex::default(),
+            incumbent: Incumbent::new(),
+        })
     }
 
     /// The same with another unit of its limits.
@@ -146,6 +158,11 @@ impl Dial {
 
     pub(super) const fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Whether a connection goes to the server that takes the deployment's writes, as far as anybody here has seen.
+    pub(super) fn is_in_office(&self, session: &Session) -> bool {
+        self.incumbent.is_in_office(session.term)
     }
 
     /// Hosts and database in words, without user and password.
@@ -208,8 +225,8 @@ impl Dial {
         for host in (0..self.hosts.len()).map(|n| (first + n) % self.hosts.len()) {
             let (config, patience) = (&self.hosts[host], self.asked.max(self.limits.connect()));
             let ended = match &self.tls {
-                Some(tls) => listen(config, tls.clone(), patience, sql, &mut hear).await,
-                None => listen(config, NoTls, patience, sql, &mut hear).await,
+                Some(tls) => listen(config, tls.clone(), patience, &self.incumbent, sql, &mut hear).await,
+                None => listen(config, NoTls, patience, &self.incumbent, sql, &mut hear).await,
             };
             match ended {
                 Ok(why) => return why,
@@ -229,10 +246,11 @@ impl Dial {
                 continue;
             }
             match timeout(self.asked.max(self.limits.connect()), self.connect_to(host, purpose)).await {
-                Ok(Ok(session)) => {
+                Ok(Ok(Some(session))) => {
                     self.last.store(host, Ordering::Relaxed);
                     return Ok(session);
                 }
+                Ok(Ok(None)) => why = unreached(LEFT_BEHIND),
                 Ok(Err(error)) => why = refusal(&error).unwrap_or_else(|| unreached(&words(&error))),
                 Err(_) => why = unreached("it takes connections, but does not answer"),
             }
@@ -240,7 +258,8 @@ impl Dial {
         Err(why)
     }
 
-    async fn connect_to(&self, host: usize, purpose: Purpose) -> Result<Session, Error> {
+    /// None where another server has taken over from that one.
+    async fn connect_to(&self, host: usize, purpose: Purpose) -> Result<Option<Session>, Error> {
         let config = &self.hosts[host];
         let warned = Arc::new(AtomicBool::new(false));
         let (client, connection) = match &self.tls {
@@ -248,9 +267,10 @@ impl Dial {
             None => connect(config, NoTls, Arc::clone(&warned)).await?,
         };
         let kept = TEXTS.iter().map(|_| OnceCell::new()).collect();
-        let session = Session { client, kept, host, connection, warned };
+        let Some(term) = self.incumbent.meets(Office::of(&client).await) else { return Ok(None) };
+        let session = Session { client, kept, host, term, connection, warned };
         session.client.batch_execute(&settings(purpose, self.limits)).await?;
-        Ok(session)
+        Ok(Some(session))
     }
 }
 
@@ -295,6 +315,7 @@ async fn listen<T>(
     config: &Config,
     tls: T,
     patience: Duration,
+    incumbent: &Incumbent,
     sql: &str,
     hear: &mut (impl FnMut(Option<Notification>) + Send),
 ) -> Result<String, String>
@@ -307,18 +328,30 @@ where
     let reached = timeout(patience, config.connect(tls)).await;
     let reached = reached.map_err(|_| "it takes connections, but does not answer".to_owned())?;
     let (client, mut connection) = reached.map_err(|error| words(&error))?;
-    let mut asked = std::pin::pin!(timeout(patience, client.batch_execute(sql)));
-    let mut has_begun = false;
+    let begin = async {
+        let term = incumbent.meets(Office::of(&client).await).ok_or_else(|| LEFT_BEHIND.to_owned())?;
+        client.batch_execute(sql).await.map_err(|error| words(&error))?;
+        Ok(term)
+    };
+    let mut begin = std::pin::pin!(timeout(patience, begin));
+    let mut term = None;
     loop {
+        let ends = async {
+            match term {
+                Some(term) => incumbent.ends(term).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            begun = &mut asked, if !has_begun => match begun {
-                Ok(Ok(())) => {
-                    has_begun = true;
+            begun = &mut begin, if term.is_none() => match begun {
+                Ok(Ok(begun)) => {
+                    term = Some(begun);
                     hear(None);
                 }
-                Ok(Err(error)) => return Err(words(&error)),
+                Ok(Err(why)) => return Err(why),
                 Err(_) => return Err("it does not answer".to_owned()),
             },
+            () = ends => return Ok(LEFT_BEHIND.to_owned()),
             message = std::future::poll_fn(|cx| connection.poll_message(cx)) => match message {
                 Some(Ok(AsyncMessage::Notification(heard))) => hear(Some(heard)),
                 Some(Ok(_)) => {}
@@ -335,6 +368,8 @@ pub(super) struct Session {
     kept: Vec<OnceCell<Statement>>,
     /// Which host of the address it goes to.
     host: usize,
+    /// In which term of which server it was made.
+    term: u64,
     /// Reads and writes the socket; ends with the connection.
     connection: JoinHandle<()>,
     /// Whether the server warned since this was last asked.
@@ -443,4 +478,22 @@ pub(super) async fn each_in_order(steps: Vec<Step<'_>>) -> Vec<Result<Vec<Row>, 
     })
     .await;
     found.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Server, ServerOptions};
+
+    #[tokio::test]
+    async fn a_session_goes_on_with_durable_commits_when_the_server_is_set_to_weaker_ones() {
+        let server = Server::start(ServerOptions::default());
+        let dial = Dial::new(&server.url("postgres"), None).expect("an address");
+        let session = dial.session().await.expect("a server");
+        server.ask("postgres", "ALTER SYSTEM SET synchronous_commit = off");
+        server.ask("postgres", "SELECT pg_reload_conf()");
+        server.wait_until("SELECT 1 WHERE current_setting('synchronous_commit') = 'off'");
+        let set = session.client().query_one("SHOW synchronous_commit", &[]).await.expect("answers");
+        assert_eq!(set.get::<_, &str>(0), "on");
+    }
 }

@@ -50,7 +50,8 @@ impl WriterConnections {
 
     /// The kept connection, or a new one. No open transaction is on it.
     pub(super) async fn open(&mut self) -> Result<Session, Failure> {
-        if let Some(session) = self.kept.take().filter(|session| !session.is_closed()) {
+        let kept = self.kept.take().filter(|session| !session.is_closed());
+        if let Some(session) = kept.filter(|session| self.dial.is_in_office(session)) {
             return Ok(session);
         }
         let shunned = self.shunned();

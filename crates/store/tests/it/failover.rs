@@ -1,8 +1,16 @@
-//! The test's own helpers for failovers do what they say: a standby that is waited for has everything.
+//! Failovers: a standby that is waited for has everything, and nobody goes on reading from the server before.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_domain::lanes::LaneSet;
+use countersign_store::batch::{Batch, Write};
+use countersign_store::contract::{CommitError, EventFilter};
+use countersign_store::nodes::Signal;
 use countersign_store::postgres::Durability;
 use countersign_store::testing::{Server, ServerOptions};
 use countersign_store::{PostgresOptions, PostgresStore, Store, StoreError};
+use tokio::time::timeout;
 
 use crate::fixtures::*;
 
@@ -92,4 +100,61 @@ async fn the_server_says_which_standbys_commits_wait_for() {
     primary.ask("postgres", "GRANT pg_monitor TO app");
     assert_eq!(store.durability().await.expect("answers"), Durability { is_hidden: false, ..hidden });
     drop(standby);
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A setting as each of some reads finds it: every thread has a connection of its own for them.
+async fn read_by_many(store: &Arc<PostgresStore>, name: &'static str) -> Vec<Option<String>> {
+    let read = |store: Arc<PostgresStore>| tokio::spawn(async move { store.setting(name).await.expect("reads") });
+    let reading: Vec<_> = (0..8).map(|_| read(Arc::clone(store))).collect();
+    let mut found = Vec::new();
+    for read in reading {
+        found.push(read.await.expect("ends"));
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_read_from_a_server_that_was_left_behind_though_it_goes_on_answering() {
+    for is_fenced in [true, false] {
+        let primary = Server::start(ServerOptions::default());
+        let standby = primary.standby("b");
+        primary.set_synchronous("*");
+        let options = PostgresOptions::new(Server::url_of(&[&primary, &standby], "postgres"), [1; 16], [1; 16]);
+        let options = PostgresOptions { second: Duration::from_millis(100), ..options };
+        let store = Arc::new(PostgresStore::open(options).await.expect("opens"));
+        furnish(&*store).await;
+        let mut heard = store.signals().expect("nodes hear each other");
+        // What is told whenever it begins to listen; nobody calls out anything here.
+        let mut begins = async || while heard.recv().await.expect("is told") != Signal::Due(LaneSet::ALL) {};
+        timeout(PATIENCE, begins()).await.expect("it listens");
+        let revision = store.directory_changes(i64::MAX).await.expect("reads").revision;
+        assert_eq!(read_by_many(&store, "after").await, vec![None; 8]);
+        assert!(store.events(EventFilter::default(), all(), 9).await.is_ok(), "lists have connections, too");
+        if is_fenced {
+            primary.ask("postgres", "ALTER SYSTEM SET default_transaction_read_only = on");
+            primary.ask("postgres", "SELECT pg_reload_conf()");
+        }
+        standby.promote();
+        // Whoever waits for the server before is told so, after its time.
+        let put = || Batch(vec![put("after", "yes")]);
+        while !matches!(store.commit(put()).await, Ok(_) | Err(CommitError::Conflict(_))) {}
+        let found = read_by_many(&store, "after").await;
+        assert!(
+            found.iter().all(|found| found.as_deref() == Some("yes")),
+            "{is_fenced}: a caller reads what it wrote: {found:?}"
+        );
+        commit(&*store, vec![Write::InsertMerchant(Box::new(sub(11, "sub-b")))]).await;
+        let found = store.merchants(None, None, all()).await.expect("reads");
+        assert!(found.iter().any(|merchant| merchant.merchant_id == "sub-b"), "lists, too: {is_fenced}");
+        assert_eq!(
+            primary.ask("postgres", "SELECT count(*) FROM setting WHERE name = 'after'"),
+            "0",
+            "it is still there"
+        );
+        let connections = store.directory_changes(revision).await.expect("reads").connection;
+        assert!(connections > 1, "the look at the directory is at the new one");
+        timeout(PATIENCE, begins()).await.expect("it listens anew");
+    }
 }

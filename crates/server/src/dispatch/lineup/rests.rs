@@ -19,6 +19,13 @@ impl Lineup {
         self.land(flight);
     }
 
+    /// Leaves an event alone that somebody else has moved. Where it is read as it was before, as from a server that another one has taken over from, it would be
+    /// sent again and again, each time for nothing.
+    pub(in crate::dispatch) fn rest_moved(&mut self, flight: &Flight, until: UnixMillis) {
+        self.place(flight.tenant, flight.application).park(flight.event, until);
+        self.note(flight.tenant, flight.application, until);
+    }
+
     /// Leaves an event alone that cannot be read back, and has what is behind it looked for. An application with too many of them rests as
     /// a whole.
     pub(in crate::dispatch) fn leave_out(&mut self, one: &UnreadableEvent, until: UnixMillis, now: UnixMillis) {
