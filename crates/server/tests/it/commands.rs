@@ -203,7 +203,7 @@ fn a_place_where_nothing_can_be_made_is_named_with_its_cause_once() {
 fn init_closes_a_folder_that_others_could_enter() {
     let place = Place::fresh();
     std::fs::create_dir(place.data()).expect("made");
-    std::fs::set_permissions(place.data(), std::fs::Permissions::from_mode(0o755)).expect("opened");
+    std::fs::set_permissions(place.data(), Permissions::from_mode(0o755)).expect("opened");
     place.init();
     assert_eq!(mode(&place.data()), 0o700);
 }
@@ -255,12 +255,12 @@ fn a_master_key_that_others_may_read_or_that_is_another_one_is_refused() {
     let place = Place::fresh();
     place.init();
     let key = place.path("data/master.key");
-    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("changed");
+    std::fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("changed");
     let serve = ["serve", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
     let (_, stderr) = place.ends(&serve, 1);
     assert!(stderr.contains("chmod 600"), "{stderr}");
     assert!(place.run(&["doctor", "--data", "data"]).status.code() == Some(1));
-    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("changed");
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("changed");
     std::fs::write(&key, "00".repeat(32)).expect("written");
     let (_, stderr) = place.ends(&serve, 1);
     assert!(stderr.contains("not the master key"), "{stderr}");
