@@ -5,6 +5,7 @@ mod addresses;
 mod commands;
 mod desk;
 mod full;
+mod hanging_disk;
 mod hardening;
 mod lost_answers;
 mod mistakes;
