@@ -22,6 +22,8 @@ static int synced(const char *name, int fd) {
 int fsync(int fd) { return synced("fsync", fd); }
 int fdatasync(int fd) { return synced("fdatasync", fd); }
 "#;
+/// A stop ends by then, whatever the disk does. With the drain below it takes two seconds.
+const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A server on such a disk.
 struct Hanging {
@@ -109,4 +111,23 @@ fn a_node_whose_changes_wait_for_a_disk_that_hangs_is_not_ready_until_it_answers
     assert_eq!(serving.terminate(), Some(0));
     assert_eq!(hanging.said("WARN", "The store does not answer changes, so this node is not ready"), 1);
     assert_eq!(hanging.said("INFO", "The store takes changes again: this node is ready"), 1);
+}
+
+#[test]
+fn a_stop_ends_in_time_although_the_disk_hangs_and_loses_nothing_that_was_acknowledged() {
+    let Some(hanging) = Hanging::made() else { return };
+    let mut serving = hanging.serve();
+    assert_eq!(make(&serving, &hanging.token, "acknowledged"), 200);
+    hanging.hang();
+    let (address, token) = (serving.operator_listen.clone(), hanging.token.clone());
+    let waiting = std::thread::spawn(move || super::full::try_to_make(&address, &token, "waiting"));
+    becomes(&serving, 503);
+    serving.signal("-TERM");
+    assert_eq!(serving.ends_within(STOPS_WITHIN), Some(1), "it was not closed in order");
+    assert!(waiting.join().expect("ends").is_err(), "what waits is not acknowledged");
+    assert_eq!(hanging.said("ERROR", "The database was left open, since it did not answer in time"), 1);
+    hanging.go_on();
+    let serving = hanging.serve();
+    assert_eq!(make(&serving, &hanging.token, "acknowledged"), 409, "it is there");
+    assert_eq!(serving.terminate(), Some(0));
 }
