@@ -326,6 +326,11 @@ fn no_file(kind: FileType) -> Option<&'static str> {
     }
 }
 
+/// What stands at a path where a file should; none: a file, or nothing that can be looked at.
+pub fn other_than_file(path: &Path) -> Option<&'static str> {
+    std::fs::metadata(path).ok().and_then(|metadata| no_file(metadata.file_type()))
+}
+
 /// Whether permission bits let anybody but the owner in.
 pub const fn is_open_to_others(mode: u32) -> bool {
     mode & 0o077 != 0

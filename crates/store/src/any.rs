@@ -61,6 +61,17 @@ impl AnyStore {
     }
 }
 
+impl AnyStore {
+    /// Whether a change has waited for the database for so long that no more should be sent here. It may still be made.
+    pub fn is_stalled(&self) -> bool {
+        match self {
+            Self::Sqlite(store) => store.is_stalled(),
+            Self::Postgres(store) => store.is_stalled(),
+            Self::Model(_) => false,
+        }
+    }
+}
+
 impl ConvertStore for AnyStore {
     async fn rate(&self, pair: &Pair) -> Result<Option<RateRow>, StoreError> {
         either!(self, s => s.rate(pair).await)

@@ -30,6 +30,7 @@ pub mod testing;
 mod any;
 mod asker;
 mod check;
+mod pulse;
 mod read;
 mod rule_page;
 mod steps;

@@ -19,11 +19,32 @@ const SAID_EVERY: Duration = Duration::from_secs(10);
 /// Where a trial is written to.
 const TRIAL: &str = "last_trial_at";
 
+/// Why nothing can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoChanges {
+    /// The store refuses changes, so none is made.
+    Refused,
+    /// The store does not answer changes. One that waits may still be made.
+    Unanswered,
+}
+
+impl NoChanges {
+    /// The same in words.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Refused => "the store takes no changes",
+            Self::Unanswered => {
+                "the store does not answer changes: look whether its disk hangs, or another program holds the database"
+            }
+        }
+    }
+}
+
 /// What is known of the store's trouble.
 #[derive(Debug, Default)]
 pub struct Trouble {
     warning: Mutex<RepeatedWarning>,
-    not_ready: Mutex<Option<String>>,
+    not_ready: Mutex<Option<NoChanges>>,
     /// Whether there is such a reason: asked for by each pass of the dispatcher.
     is_not_ready: AtomicBool,
     bell: Notify,
@@ -63,8 +84,8 @@ impl Trouble {
         self.bell.notified().await;
     }
 
-    /// Notes how the last trial ended. Answers whether that is another word than before.
-    pub fn found(&self, outcome: Option<String>) -> bool {
+    /// Notes how the last trial went. Answers whether the node became ready by it, or ceased to be.
+    pub fn found(&self, outcome: Option<NoChanges>) -> bool {
         let mut not_ready = self.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = not_ready.is_some() != outcome.is_some();
         self.is_not_ready.store(outcome.is_some(), Ordering::Relaxed);
@@ -78,8 +99,8 @@ impl Trouble {
     }
 
     /// Why nothing can be changed now; none where nobody found so.
-    pub fn why_not_ready(&self) -> Option<String> {
-        self.not_ready.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn why_not_ready(&self) -> Option<NoChanges> {
+        *self.not_ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,9 +128,11 @@ mod tests {
     #[test]
     fn only_a_change_is_news() {
         let trouble = Trouble::default();
-        let full = || Some("full".to_owned());
-        assert!(!trouble.found(None) && trouble.found(full()) && !trouble.found(full()));
-        assert_eq!((trouble.why_not_ready(), trouble.takes_changes()), (full(), false));
+        let (full, hangs) = (Some(NoChanges::Refused), Some(NoChanges::Unanswered));
+        assert!(!trouble.found(None) && trouble.found(full) && !trouble.found(full));
+        assert_eq!((trouble.why_not_ready(), trouble.takes_changes()), (full, false));
+        assert!(!trouble.found(hangs), "it is as little ready as before");
+        assert_eq!((trouble.why_not_ready(), trouble.takes_changes()), (hangs, false));
         assert!(trouble.found(None));
         assert_eq!((trouble.why_not_ready(), trouble.takes_changes()), (None, true));
     }

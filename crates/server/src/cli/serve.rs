@@ -118,37 +118,52 @@ pub fn serve(args: &SettingsArgs, environment: &BTreeMap<String, String>) -> any
 fn until_stopped(config: Config, sink: LogSink) -> anyhow::Result<()> {
     prepare_process(&config)?;
     let runtime = run::threads::runtime(config.worker_threads)?;
-    runtime.block_on(async {
-        // Before the first line: whoever reads it may send SIGTERM at once.
-        let mut stop = StopSignals::catch()?;
-        process::outlive_file_size_limit().context("signals cannot be waited for")?;
-        let surroundings = run::Surroundings { clock: crate::clock::Clock::System, log: sink };
-        let running = tokio::select! {
-            running = run::start_in(config, surroundings) => running?,
-            // A step of the schema may take hours, and what it had done is undone.
-            () = stop.wait() => {
-                tracing::info!("Told to stop before it served");
-                return Ok(());
-            }
-        };
-        let addresses = json!({ "listen": running.listen.to_string(), "operator_listen": running.operator_listen.to_string() });
-        // Whoever waits for the line goes without it; those who call are served.
+    let outcome = runtime.block_on(serve_and_stop(config, sink));
+    run::threads::end(runtime);
+    outcome
+}
+
+async fn serve_and_stop(config: Config, sink: LogSink) -> anyhow::Result<()> {
+    // Before the first line: whoever reads it may send SIGTERM at once.
+    let mut stop = StopSignals::catch()?;
+    process::outlive_file_size_limit().context("signals cannot be waited for")?;
+    let surroundings = run::Surroundings { clock: crate::clock::Clock::System, log: sink };
+    let running = tokio::select! {
+        running = run::start_in(config, surroundings) => running?,
+        // A step of the schema may take hours, and what it had done is undone.
+        () = stop.wait() => {
+            tracing::info!("Told to stop before it served");
+            return Ok(());
+        }
+    };
+    print_addresses(&running);
+    tracing::info!(listen = %running.listen, operator_listen = %running.operator_listen, version = env!("CARGO_PKG_VERSION"), "Countersign serves");
+    let broken = match until_told(&mut stop, &running).await {
+        None => until_left(&mut stop, &running).await,
+        broken => broken,
+    };
+    if let Some(part) = broken {
+        tracing::error!(part, "A part of the server broke: {part}. The process ends, so that it is started again");
+    }
+    running.stop().await?;
+    if let Some(part) = broken {
+        bail!("a part of the server broke: {part}");
+    }
+    tracing::info!("Stopped");
+    Ok(())
+}
+
+/// On a thread of its own, which nobody waits for: where stdout is a full pipe that nobody reads, printing takes for ever. Whoever waits for
+/// the line goes without it; those who call are served.
+fn print_addresses(running: &run::Running) {
+    let addresses =
+        json!({ "listen": running.listen.to_string(), "operator_listen": running.operator_listen.to_string() });
+    let print = move || {
         if let Err(error) = super::say(&format!("{addresses}\n")) {
             tracing::warn!("The addresses could not be printed: {error:#}");
         }
-        tracing::info!(listen = %running.listen, operator_listen = %running.operator_listen, version = env!("CARGO_PKG_VERSION"), "Countersign serves");
-        let broken = match until_told(&mut stop, &running).await {
-            None => until_left(&mut stop, &running).await,
-            broken => broken,
-        };
-        if let Some(part) = broken {
-            tracing::error!(part, "A part of the server broke: {part}. The process ends, so that it is started again");
-        }
-        running.stop().await?;
-        if let Some(part) = broken {
-            bail!("a part of the server broke: {part}");
-        }
-        tracing::info!("Stopped");
-        Ok(())
-    })
+    };
+    if let Err(error) = std::thread::Builder::new().name("addresses".to_owned()).spawn(print) {
+        tracing::warn!("The addresses could not be printed: there is no thread for it: {error}");
+    }
 }

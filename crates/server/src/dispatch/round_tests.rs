@@ -13,6 +13,7 @@ use countersign_store::{Batch, Write};
 use super::*;
 use crate::app::App;
 use crate::app::fixtures::{application, happens};
+use crate::app::trouble::NoChanges;
 use crate::clock::Clock;
 use crate::config::{Config, Optional};
 use crate::dispatch::DispatchSettings;
@@ -170,7 +171,7 @@ async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
 async fn nothing_begins_while_the_store_takes_no_changes() {
     let (_folder, app, dispatcher, client_id) = on_a_file().await;
     let event = happens(&app, &client_id).await;
-    app.trouble.found(Some("it is full".to_owned()));
+    app.trouble.found(Some(NoChanges::Refused));
     let begun = async || {
         dispatcher.look_for(LaneSet::ALL).await.expect("reads");
         dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
@@ -196,7 +197,7 @@ async fn lanes_are_not_kept_by_a_node_whose_changes_are_not_taken() {
     dispatcher.beat().await;
     let (taken, open) = (Instant::now(), dispatcher.leases.open(Instant::now()));
     assert!(!open.is_empty());
-    app.trouble.found(Some("it takes none".to_owned()));
+    app.trouble.found(Some(NoChanges::Unanswered));
     dispatcher.beat().await;
     assert_eq!(dispatcher.leases.open(taken + lease), LaneSet::NONE, "another node may have them then");
     app.trouble.found(None);

@@ -199,16 +199,18 @@ impl Connection {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::error::Error + Send + Sync,
     {
-        let timeout = self.settings.handshake_timeout;
-        let tls = match &self.settings.tls {
-            Some(_) if self.settings.plain_too && is_plain(&stream, timeout).await => None,
-            tls => tls.clone(),
+        let (timeout, mut shutdown) = (self.settings.handshake_timeout, self.shutdown.clone());
+        let is_plain = match &self.settings.tls {
+            None => Some(true),
+            Some(_) if self.settings.plain_too => unless_told(&mut shutdown, is_plain(&stream, timeout)).await,
+            Some(_) => Some(false),
         };
-        match tls {
-            None => self.speak(stream, service).await,
-            Some(config) => {
-                let handshake = tokio::time::timeout(timeout, TlsAcceptor::from(config).accept(stream)).await;
-                if let Ok(Ok(stream)) = handshake {
+        match (is_plain, self.settings.tls.clone()) {
+            (None, _) => {}
+            (Some(true), _) | (Some(false), None) => self.speak(stream, service).await,
+            (Some(false), Some(config)) => {
+                let handshake = tokio::time::timeout(timeout, TlsAcceptor::from(config).accept(stream));
+                if let Some(Ok(Ok(stream))) = unless_told(&mut shutdown, handshake).await {
                     self.speak(stream, service).await;
                 }
             }
@@ -313,6 +315,15 @@ async fn told_and_idle(state: &Arc<ConnectionState>, mut shutdown: watch::Receiv
             return;
         }
         (before, was_idle) = (count, is_idle);
+    }
+}
+
+/// What comes before the first request, unless the listener is told to end first: nothing is under way on such a connection yet.
+async fn unless_told<T>(shutdown: &mut watch::Receiver<bool>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        _ = shutdown.wait_for(|ended| *ended) => None,
     }
 }
 

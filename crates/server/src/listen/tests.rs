@@ -137,3 +137,42 @@ async fn the_date_of_answers_is_the_clocks_and_goes_back_with_it() {
     }
     drop(ends);
 }
+
+#[tokio::test]
+async fn who_has_not_shaken_hands_yet_holds_up_no_stop() {
+    const NEVER: Duration = Duration::from_secs(3600);
+    let folder = tempfile::tempdir().expect("a folder");
+    let [chain, key] = ["chain.pem", "key.pem"].map(|name| folder.path().join(name));
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
+    std::fs::write(&chain, made.cert.pem()).expect("is written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("is written");
+    let tls = tls::Certificate::read(&chain, &key).and_then(|pair| pair.server_config()).expect("a certificate");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let settings = ListenSettings {
+        tls: Some(tls),
+        plain_too: true,
+        handshake_timeout: NEVER,
+        drain: NEVER,
+        ..ListenSettings::default()
+    };
+    let (end, ended) = watch::channel(false);
+    let service =
+        |_| service_fn(|_: Request<Upload>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
+    let serving = tokio::spawn(serve(listener, settings, service, ended));
+    let mut peers = Vec::new();
+    // One is silent, one has begun a handshake. The answer to the last one says that those before it were let in.
+    for sent in [&b""[..], b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.0\r\n\r\n"] {
+        let mut peer = TcpStream::connect(address).await.expect("connects");
+        peer.write_all(sent).await.expect("is sent");
+        peers.push(peer);
+    }
+    let mut answer = String::new();
+    peers.pop().expect("the last one").read_to_string(&mut answer).await.expect("is answered");
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    end.send(true).expect("it listens");
+    tokio::time::timeout(Duration::from_secs(20), serving).await.expect("nobody holds it up").expect("it ends");
+    for mut peer in peers {
+        assert!(!matches!(peer.read(&mut [0]).await, Ok(1..)), "it is told nothing and closed");
+    }
+}

@@ -16,10 +16,19 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, Error, InconsistentKeys, ServerConfig};
 
 use super::expiry::{Concern, Dates};
+use crate::datadir;
 
 /// Why a certificate and its key are not taken into use.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
+    /// What is no file. Opening a pipe waits for whoever writes to it, and it could not be read a second time.
+    #[error("{path} is {is}: name a regular file", path = .path.display())]
+    NotAFile {
+        /// Which.
+        path: PathBuf,
+        /// What it is.
+        is: &'static str,
+    },
     /// A file that cannot be read as PEM.
     #[error("{path} cannot be read as PEM: {cause}", path = .path.display())]
     Unreadable {
@@ -187,6 +196,11 @@ fn stamp(path: &Path) -> Stamp {
 }
 
 fn certified(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
+    for path in [certificate, key] {
+        if let Some(is) = datadir::other_than_file(path) {
+            return Err(TlsError::NotAFile { path: path.to_owned(), is });
+        }
+    }
     let unreadable = |path: &Path| {
         let path = path.to_owned();
         move |cause| TlsError::Unreadable { path, cause }

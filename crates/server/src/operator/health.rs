@@ -61,7 +61,7 @@ async fn why_not_ready(app: &App) -> Option<String> {
     if app.leaving.load(Ordering::Relaxed) {
         return Some("this node was told to stop, and ends soon".to_owned());
     }
-    let trouble = app.clock.trouble().or_else(|| app.trouble.why_not_ready());
+    let trouble = app.clock.trouble().or_else(|| app.trouble.why_not_ready().map(|why| why.sentence().to_owned()));
     if let Some(why) =
         trouble.or_else(|| forgotten_nonces::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms))
     {

@@ -1,14 +1,18 @@
-//! Finds out whether the store takes changes, once it has refused one: until it does, this node is not ready.
+//! Finds out whether the store takes changes, once it has refused one or leaves one waiting: until it does, this node is not ready.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::lanes::LaneSet;
+use countersign_store::CommitError;
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
+use crate::app::trouble::NoChanges;
 use crate::app::{App, trouble};
 
-/// Between two trials.
+/// Between two trials, and between two looks whether a change waits.
 const PERIOD: Duration = Duration::from_secs(1);
 /// So many trials that fail one after the other are no hiccup.
 const FAILED_MIN: u32 = 3;
@@ -21,6 +25,7 @@ pub(super) async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
             () = app.trouble.rung() => {}
+            () = a_change_waits(&app) => {}
         }
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
@@ -29,10 +34,34 @@ pub(super) async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     }
 }
 
+/// Waits until a change has waited for the store for too long: nobody is refused, and so nobody rings.
+async fn a_change_waits(app: &App) {
+    while !app.store.is_stalled() {
+        sleep(PERIOD).await;
+    }
+}
+
+/// How a trial ended. It waits behind all other changes, and says so where that takes too long.
+async fn trial(app: &App) -> Result<(), CommitError> {
+    let mut trial = pin!(trouble::try_a_change(app));
+    loop {
+        if app.store.is_stalled() && app.trouble.found(Some(NoChanges::Unanswered)) {
+            tracing::warn!(
+                "The store does not answer changes, so this node is not ready: look whether its disk hangs, or another program holds the database"
+            );
+        }
+        if let Ok(outcome) = timeout(PERIOD, trial.as_mut()).await {
+            return outcome;
+        }
+    }
+}
+
 async fn until_changes_are_taken(app: &App) {
     let mut failed = 0;
     loop {
-        match trouble::try_a_change(app).await {
+        match trial(app).await {
+            // It says nothing of what stands still: another writer took it, or the queue was full and turned it away.
+            Ok(()) | Err(_) if app.store.is_stalled() => {}
             Ok(()) => {
                 if app.trouble.found(None) {
                     // Callbacks have rested meanwhile.
@@ -40,16 +69,16 @@ async fn until_changes_are_taken(app: &App) {
                     tracing::info!("The store takes changes again: this node is ready");
                 }
                 // A burst of refusals asks for one trial a second at the most.
-                return tokio::time::sleep(PERIOD).await;
+                return sleep(PERIOD).await;
             }
             Err(error) => {
                 failed += 1;
-                if failed >= FAILED_MIN && app.trouble.found(Some("the store takes no changes".to_owned())) {
+                if failed >= FAILED_MIN && app.trouble.found(Some(NoChanges::Refused)) {
                     tracing::error!("The store takes no changes, so this node is not ready: {error}");
                 }
             }
         }
-        tokio::time::sleep(if failed < FAILED_MIN { SHORT_PERIOD } else { PERIOD }).await;
+        sleep(if failed < FAILED_MIN && app.trouble.takes_changes() { SHORT_PERIOD } else { PERIOD }).await;
     }
 }
 
@@ -69,7 +98,7 @@ mod tests {
         app.due.take();
         until_changes_are_taken(&app).await;
         assert_eq!(app.due.take().lanes, LaneSet::NONE, "nothing was wrong");
-        app.trouble.found(Some("it takes none".to_owned()));
+        app.trouble.found(Some(NoChanges::Refused));
         until_changes_are_taken(&app).await;
         assert_eq!(app.due.take().lanes, LaneSet::ALL);
         assert!(app.trouble.takes_changes());

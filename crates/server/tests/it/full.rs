@@ -1,6 +1,6 @@
 //! A server that may not write to its files any more, as on a full disk, and what it leaves on the disk.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,14 +11,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The status of `GET /readyz` and the whole answer.
 pub fn readiness(serving: &Serving) -> (u16, String) {
+    asked(serving, "/readyz")
+}
+
+/// The same of another path of the operators' listener.
+pub fn asked(serving: &Serving, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(&serving.operator_listen).expect("connects");
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("is sent");
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("is sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("is answered");
     (answer[9..12].parse().expect("a status"), answer)
 }
 
-fn becomes(serving: &Serving, status: u16) -> String {
+/// Waits until `/readyz` answers with this status; what it says.
+pub fn becomes(serving: &Serving, status: u16) -> String {
     let began = Instant::now();
     loop {
         let (now, answer) = readiness(serving);
@@ -59,16 +65,21 @@ fn a_node_that_nobody_asks_for_anything_notices_that_it_cannot_write_and_lives()
 }
 
 /// Makes a merchant: the status of the answer.
-fn make(serving: &Serving, token: &str, name: &str) -> u16 {
+pub fn make(serving: &Serving, token: &str, name: &str) -> u16 {
+    try_to_make(&serving.operator_listen, token, name).expect("is answered")
+}
+
+/// The same where an answer may not come.
+pub fn try_to_make(operator_listen: &str, token: &str, name: &str) -> std::io::Result<u16> {
     let body = format!(r#"{{"name":"m","merchant_id":"{name}"}}"#);
-    let mut stream = TcpStream::connect(&serving.operator_listen).expect("connects");
+    let mut stream = TcpStream::connect(operator_listen)?;
     let head =
         format!("authorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
-    write!(stream, "POST /operator/v1/merchants HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{head}\r\n\r\n{body}")
-        .expect("is sent");
+    write!(stream, "POST /operator/v1/merchants HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{head}\r\n\r\n{body}")?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("is answered");
-    answer[9..12].parse().expect("a status")
+    stream.read_to_string(&mut answer)?;
+    let status = answer.get(9..12).ok_or(ErrorKind::UnexpectedEof)?;
+    Ok(status.parse().expect("a status"))
 }
 
 #[test]

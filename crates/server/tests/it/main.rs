@@ -5,6 +5,7 @@ mod addresses;
 mod commands;
 mod desk;
 mod full;
+mod hanging_disk;
 mod hardening;
 mod lost_answers;
 mod mistakes;
@@ -12,6 +13,7 @@ mod moving;
 mod shared;
 mod shown_once;
 mod sqlite_file;
+mod stopping;
 mod strangers;
 mod tls;
 mod upgrades;
@@ -20,6 +22,7 @@ mod words;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use countersign_store::testing::{Chosen, Database};
 use serde_json::Value;
@@ -106,13 +109,9 @@ impl Place {
         let mut arguments =
             vec!["serve", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
         arguments.extend(more);
-        let mut child = self.command(&arguments).stdout(Stdio::piped()).stderr(log).spawn().expect("the binary starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("stdout is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a first line");
-        let said: Value = serde_json::from_str(&line).expect("the first line is JSON");
-        let address = |name: &str| said[name].as_str().expect("an address").to_owned();
-        Serving { child, listen: address("listen"), operator_listen: address("operator_listen") }
+        let mut command = self.command(&arguments);
+        command.stdout(Stdio::piped()).stderr(log);
+        Serving::started(command)
     }
 }
 
@@ -136,6 +135,29 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// `serve` with its stdout in a pipe, once it has said where it listens.
+    pub fn started(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("the binary starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("a first line");
+        let said: Value = serde_json::from_str(&line).expect("the first line is JSON");
+        let address = |name: &str| said[name].as_str().expect("an address").to_owned();
+        Self { child, listen: address("listen"), operator_listen: address("operator_listen") }
+    }
+
+    /// Waits until it ends by itself, and for no longer than this: the exit code.
+    pub fn ends_within(&mut self, limit: Duration) -> Option<i32> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                return status.code();
+            }
+            assert!(began.elapsed() < limit, "it has not ended after {limit:?}");
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
     /// The process's number.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -22,7 +22,6 @@ use super::group::{Ask, Judge};
 use super::limits::Limits;
 use super::nonces::Nonces;
 use super::plan::{Grouped, Numbers, Statement, grouped, read_numbers, step};
-use super::pulse::Pulse;
 use super::session::{Dial, Session, Step, in_order};
 use super::signals::Herald;
 use super::statements::Sql;
@@ -30,6 +29,7 @@ use super::writer_connections::WriterConnections;
 use crate::batch::{Batch, Committed};
 use crate::chain::ChainKey;
 use crate::contract::{CommitError, StoreError};
+use crate::pulse::Pulse;
 
 /// How often a transaction is begun again.
 const TRIES_MAX: u32 = 4;

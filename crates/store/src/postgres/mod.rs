@@ -32,7 +32,6 @@ mod paid_order;
 mod payment_order;
 mod payment_sql;
 mod plan;
-mod pulse;
 mod purge;
 mod queries;
 mod readers;
@@ -52,6 +51,7 @@ mod unopened;
 mod writer_connections;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -74,12 +74,12 @@ use crate::contract::{
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
+use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::words::may_walk_far;
 use commit_lane::{CommitLane, Job};
 use nodes::Aside;
 use nonces::{Nonces, Settling};
-use pulse::Pulse;
 use queries::Found;
 use readers::Readers;
 use session::Dial;
@@ -128,6 +128,15 @@ impl Drop for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Whether a lane has been at one piece of work for so long that it stands still. What it is at may still be done.
+    pub fn is_stalled(&self) -> bool {
+        self.longest_work() > self.readers.limits().work()
+    }
+
+    fn longest_work(&self) -> Duration {
+        self.pulses.iter().map(|pulse| pulse.age()).max().unwrap_or_default()
+    }
+
     /// Connects, brings the schema up to date, and starts the lanes on the current runtime.
     ///
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
@@ -439,8 +448,8 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Found<()> {
-        let slow = self.pulses.iter().map(|pulse| pulse.age()).max().unwrap_or_default();
-        if slow > self.readers.limits().work() {
+        if self.is_stalled() {
+            let slow = self.longest_work();
             let why = format!("changes have waited for the database for {} s", slow.as_secs());
             return Err(StoreError::Unavailable(why));
         }

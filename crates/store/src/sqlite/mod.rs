@@ -40,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -60,6 +61,7 @@ use crate::contract::{
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
+use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::steps::SchemaState;
 use crate::words::may_walk_far;
@@ -75,6 +77,8 @@ pub use options::SqliteOptions;
 
 /// Nonces deleted in one transaction, so that other batches go between.
 const NONCES_PER_DELETE: u32 = 2000;
+/// More than a transaction takes on a disk that is busy, and less than the writer waits for a lock of another program.
+const STALLED_AFTER: Duration = Duration::from_secs(3);
 /// So many rows are read on the thread that asks for them.
 const ROWS_READ_HERE: usize = 512;
 
@@ -86,6 +90,7 @@ pub struct SqliteStore {
     presence: Arc<Presence>,
     readers: Arc<Readers>,
     queue: SyncSender<Message>,
+    pulse: Arc<Pulse>,
     /// What lines of the audit log are linked with.
     chain: Arc<OnceLock<ChainKey>>,
     /// Empty once the writer has ended, for whatever reason.
@@ -138,6 +143,12 @@ impl SqliteStore {
         // A new file in its place would say that there never was a deployment.
         self.presence.check_database()?;
         open::note_clean_end(&self.path)
+    }
+
+    /// Whether the writer has been at one transaction for so long that it stands still: the disk does not sync, or another program holds the
+    /// file. What it is at may still be done.
+    pub fn is_stalled(&self) -> bool {
+        self.pulse.age() > STALLED_AFTER
     }
 
     /// Whether this call is the one that ended them, all in order.

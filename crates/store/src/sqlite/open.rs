@@ -25,6 +25,7 @@ use super::rows::Fields;
 use super::schema;
 use super::writer::{self, Shared};
 use crate::contract::StoreError;
+use crate::pulse::Pulse;
 use crate::window::{ClaimHash, Window};
 
 /// 3.51.3: older ones may corrupt a log that is reset while it is read.
@@ -201,7 +202,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         Ok(())
     }))
     .map_err(fault)?;
-    let alive = Arc::new(());
+    let (alive, pulse) = (Arc::new(()), Arc::new(Pulse::new()));
     let watched = Arc::downgrade(&alive);
 
     let copier = connect(path, CHECKPOINT_WAIT_MS)?;
@@ -217,6 +218,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         log,
         checkpoint,
         group_max: group_max.max(1),
+        pulse: Arc::clone(&pulse),
         presence: Arc::clone(&presence),
         chain: Arc::clone(&chain),
     };
@@ -230,6 +232,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         presence,
         readers,
         queue,
+        pulse,
         chain,
         writer_alive: watched,
         threads: Mutex::new(vec![writer, checkpointer]),

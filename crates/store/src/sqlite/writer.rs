@@ -22,6 +22,7 @@ use super::statements::{Kept, Sql};
 use crate::batch::{Batch, Committed};
 use crate::chain::ChainKey;
 use crate::contract::{CommitError, StoreError};
+use crate::pulse::Pulse;
 
 /// What the writer is asked to do.
 #[derive(Debug)]
@@ -82,6 +83,7 @@ pub(super) struct Shared {
     pub(super) log: Arc<LogSize>,
     pub(super) checkpoint: SyncSender<()>,
     pub(super) group_max: usize,
+    pub(super) pulse: Arc<Pulse>,
     pub(super) presence: Arc<Presence>,
     /// What lines of the audit log are linked with.
     pub(super) chain: Arc<OnceLock<ChainKey>>,
@@ -138,6 +140,7 @@ pub(super) fn run(conn: &Connection, shared: &Shared, messages: &Receiver<Messag
         // on one core nobody else has run since.
         let before = untold.take();
         untold = group(&mut applier, shared, &mut jobs);
+        shared.pulse.end();
         drop(before);
         if stop {
             return;
@@ -150,6 +153,7 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
     if jobs.is_empty() {
         return None;
     }
+    shared.pulse.begin();
     if let Err(gone) = shared.presence.check() {
         return answer(&shared.nonces, jobs.drain(..).map(|job| (job, Err(CommitError::Store(gone.clone())))));
     }

@@ -16,6 +16,7 @@ use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders
 use tokio::time::sleep;
 
 use super::{App, AppError};
+use crate::app::trouble::NoChanges;
 
 /// How often an order is looked at that somebody is moving: for a second, about.
 const LOOKS_MAX: u32 = 10;
@@ -42,8 +43,9 @@ pub(super) async fn as_it_stands(
     for look in 1..=LOOKS_MAX {
         let (now, read) = (app.clock.now(), row.order.status);
         row.order.status = row.order.status_at(now);
-        // Where the one node of a file takes no changes nothing comes.
-        if row.order.status == read || !app.store.is_shared() && !app.trouble.takes_changes() {
+        // Where the one node of a file refuses changes nothing comes. What a disk that hangs has not answered may.
+        let nothing_comes = || !app.store.is_shared() && app.trouble.why_not_ready() == Some(NoChanges::Refused);
+        if row.order.status == read || nothing_comes() {
             return Ok((row, now));
         }
         let (tenant, merchant, id) = (row.tenant, row.merchant, row.order.prepay_id);
@@ -73,6 +75,9 @@ mod tests {
     use super::*;
     use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{close_store, initialise, open_app};
 
     struct Shop {
         deployment: Deployment,
@@ -150,6 +155,25 @@ mod tests {
             Database::close_orders(held).await;
             assert_eq!(seen.await.expect("ends"), PaymentStatus::Closed, "{looks}");
             Deployment::close(&[shop.app]);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nobody_is_told_that_an_order_has_expired_while_changes_go_unanswered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let clock = Clock::manual(Clock::System.now());
+        let app = open_app(&config, clock.clone(), None).await.expect("it opens");
+        let client_id = application(&app, "till", None).await;
+        let of = find_application(&app, &client_id).await.expect("is there");
+        let row = ordered(&app, &of, "late").await;
+        clock.advance_ms(row.order.expires_at.0 - clock.now().0);
+        // Whoever asks the store now whether a move is on its way is not answered that there is none.
+        close_store(&app.store).expect("it closes");
+        for (why, is_told) in [(NoChanges::Refused, true), (NoChanges::Unanswered, false)] {
+            app.trouble.found(Some(why));
+            assert_eq!(as_it_stands(&app, row.clone()).await.is_ok(), is_told, "{why:?}");
         }
     }
 

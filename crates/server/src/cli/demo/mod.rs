@@ -87,8 +87,9 @@ pub fn run(args: &DemoArgs, environment: &BTreeMap<String, String>) -> anyhow::R
     let (sink, _guard) = LogSink::start(log_target(&folder.path)?).context("the log cannot be started")?;
     log::install(&sink, &config.log_level);
     let mut screen = Screen::stdout(environment);
-    let held = runtime.block_on(perform(args, &folder, made, config, sink, &mut screen))?;
-    ensure!(held, "not every claim of the demo held");
+    let held = runtime.block_on(perform(args, &folder, made, config, sink, &mut screen));
+    run::threads::end(runtime);
+    ensure!(held?, "not every claim of the demo held");
     Ok(ExitCode::SUCCESS)
 }
 

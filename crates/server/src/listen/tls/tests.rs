@@ -1,5 +1,9 @@
 //! A certificate or key that is no good is told by what is wrong with it, and takes the place of none that is good.
 
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -49,6 +53,35 @@ fn a_certificate_or_key_that_is_no_good_is_told_by_what_is_wrong_with_it() {
         let said = said(&chain, key);
         assert!(said.contains(words), "{words}: {said}");
     }
+}
+
+#[test]
+fn what_is_no_file_is_refused_before_it_is_opened() {
+    let good = Files::of(2020, 2040);
+    let [chain_file, key_file] = good.paths();
+    let certificate = Certificate::read(&chain_file, &key_file).map(Arc::new).expect("a good pair");
+    for (at, path) in good.paths().iter().enumerate() {
+        let kept = path.with_extension("kept");
+        std::fs::rename(path, &kept).expect("is moved");
+        let made = Command::new("mkfifo").arg(path).status().expect("mkfifo runs");
+        assert!(made.success() && certificate.is_due(Y2030));
+        let wanted = format!("{} is a pipe: name a regular file", path.display());
+        let (files, renewed) = (good.paths(), certificate.clone());
+        // Elsewhere: nobody ever writes to it, and a thread that waits for that waits for ever.
+        let (said, heard) = channel();
+        std::thread::spawn(move || {
+            let read = Certificate::read(&files[0], &files[1]).map(drop);
+            said.send([read, renewed.renew(Y2030)].map(|outcome| outcome.map_err(|error| error.to_string())))
+        });
+        let outcomes = heard.recv_timeout(Duration::from_secs(20)).expect("it waits for nobody");
+        assert_eq!(outcomes, [Err(wanted.clone()), Err(wanted)], "file {at}");
+        std::fs::remove_file(path).expect("is removed");
+        std::fs::rename(&kept, path).expect("is moved back");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused =
+        Certificate::read(folder.path(), &key_file).map_or_else(|error| error.to_string(), |_| "fine".to_owned());
+    assert!(refused.ends_with("is a folder: name a regular file"), "{refused}");
 }
 
 /// The first instants of some years.

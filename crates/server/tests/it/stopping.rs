@@ -1,0 +1,39 @@
+//! SIGTERM ends the process, whatever somebody else does not do.
+
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use countersign_store::testing::free_port;
+
+use super::full::becomes;
+use super::{Place, Serving};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_server_whose_first_line_nobody_takes_serves_and_hears_that_it_is_to_stop() {
+    let place = Place::fresh();
+    place.init();
+    let (mut stdout, _unread) = UnixStream::pair().expect("a pair");
+    stdout.set_nonblocking(true).expect("is set");
+    let full = std::io::copy(&mut std::io::repeat(b' '), &mut stdout).expect_err("it takes no more");
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    // The program's own side of it waits, as that of a pipe does.
+    stdout.set_nonblocking(false).expect("is set");
+    let [listen, operator_listen] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
+    let mut command =
+        place.command(&["serve", "--data", "data", "--listen", &listen, "--operator-listen", &operator_listen]);
+    let child = command.stdout(OwnedFd::from(stdout)).spawn().expect("the binary starts");
+    let began = Instant::now();
+    while TcpStream::connect(&operator_listen).is_err() {
+        assert!(began.elapsed() < PATIENCE, "it does not listen");
+        std::thread::yield_now();
+    }
+    let mut serving = Serving { child, listen, operator_listen };
+    becomes(&serving, 200);
+    serving.signal("-TERM");
+    assert_eq!(serving.ends_within(PATIENCE), Some(0));
+}
