@@ -154,10 +154,14 @@ pub async fn run(order: Move, mut tell: impl FnMut(Progress)) -> Result<Report, 
     match begin(&mut source, &mut target, id, now).await? {
         Left::Copy => {}
         Left::MarkSource => {
+            report.horizon = target.horizon().await?;
             source.finish(&place)?;
             return Ok(report);
         }
-        Left::Nothing => return Ok(report),
+        Left::Nothing => {
+            report.horizon = target.horizon().await?;
+            return Ok(report);
+        }
     }
     copy(&source, &mut target, rows_per_portion.max(1), &mut tell).await?;
     for table in TABLES {

@@ -150,6 +150,12 @@ impl Target {
         self.session.client().query_one(query, &[]).await.map_err(fault)
     }
 
+    /// What is stamped by then is refused, where the database is complete.
+    pub(crate) async fn horizon(&self) -> Result<Option<UnixMillis>, StoreError> {
+        let row = self.session.client().query_opt("SELECT horizon FROM replay", &[]).await.map_err(fault)?;
+        row.map(|row| row.try_get(0).map(UnixMillis)).transpose().map_err(fault)
+    }
+
     /// From here on the database is a deployment like any other, where nothing stamped by the horizon that this gives is accepted: the one
     /// that is asked for, and so many ms after the database's present, if that is asked for too.
     pub(crate) async fn complete(

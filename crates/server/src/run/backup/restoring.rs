@@ -1,7 +1,8 @@
 //! The way back from a backup: into a folder, or by a move into a database.
 //!
 //! Invariant: a restore goes on with the copy that an earlier one left only if that was made from the same backup.
-//! Invariant: whatever is stamped before the restored database can be served, and for the tolerance after it, is refused there.
+//! Invariant: whatever is stamped before the restored database can be served, and for the tolerance after it, is refused there; and whatever the
+//! backup knows to have been accepted. The tolerance is the widest of this command's settings and of what is noted in the backup.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufReader, BufWriter, Write as _};
@@ -16,6 +17,7 @@ use countersign_store::sqlite::{MoveMark, Revival};
 
 use super::{FILE_MODE, Trailer, read_trailer, sum, sync_folder};
 use crate::app::delivery::DELIVERY_HELD;
+use crate::app::noted_tolerance::{self, TOLERANCE_NOTED};
 use crate::app::restored::{RESTORED_AT, RESTORED_FROM};
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -67,7 +69,9 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
         work.unpack(from, &trailer)?;
     }
     let now = Clock::System.now();
-    let tolerance_ms = config.timestamp_tolerance_ms;
+    let noted = SqliteStore::peek(&work.copy, TOLERANCE_NOTED)?;
+    let noted_ms = noted_tolerance::read(noted.as_deref()).unwrap_or(0);
+    let tolerance_ms = config.timestamp_tolerance_ms.max(noted_ms);
     if !goes_on {
         let settings =
             [(DELIVERY_HELD, rfc3339(now)), (RESTORED_AT, rfc3339(now)), (RESTORED_FROM, trailer.taken_at.clone())];
@@ -117,8 +121,7 @@ pub(super) fn give_name(
     for tries in 0..END_TRIES_MAX {
         let margin_ms = END_MARGIN_MS << tries;
         let end = now().plus_ms(margin_ms);
-        let horizon = end.plus_ms(tolerance_ms);
-        SqliteStore::refuse_through(copy, horizon)?;
+        let horizon = SqliteStore::refuse_through(copy, end.plus_ms(tolerance_ms))?;
         sync()?;
         if now() > end {
             continue;

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
-use countersign_store::Store as _;
+use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{ClaimKey, Claimed};
 use countersign_store::moving::{self, Move, ROWS_PER_PORTION};
 use countersign_store::testing::{Database as Fresh, Tampering};
+use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
 use super::restoring::{Work, give_name};
@@ -15,7 +16,7 @@ use crate::app::audit_log::{self, Which};
 use crate::app::delivery::DELIVERY_HELD;
 use crate::app::error::AppError;
 use crate::app::fixtures::{application, happens};
-use crate::app::{App, events};
+use crate::app::{App, events, forgotten_nonces};
 use crate::chance::Chance;
 use crate::config::Optional;
 use crate::datadir::DataDir;
@@ -158,6 +159,65 @@ async fn a_slow_disk_at_the_end_of_a_restore_lets_nothing_in_that_was_accepted_m
     let found = store.reserve(&claim).await.expect("it answers");
     assert!(matches!(found, Claimed::TooOld), "{found:?}");
     close_store(&store).expect("it closes");
+}
+
+/// Uses a nonce for a query, and another one for a change.
+async fn use_two(app: &App, stamped_at: UnixMillis) -> [ClaimKey; 2] {
+    let claim = |nonce: &str| ClaimKey {
+        tenant: TenantNo(1),
+        application: ApplicationNo(1),
+        nonce: format!("{nonce}{}", stamped_at.0),
+        stamped_at,
+    };
+    let claims = [claim("query"), claim("change")];
+    for claim in &claims {
+        assert_eq!(app.store.reserve(claim).await.expect("it answers"), Claimed::Fresh);
+    }
+    assert_eq!(app.store.settle(claims[0].clone()).await.expect("it answers"), Claimed::Fresh);
+    app.store.commit(Batch(vec![Write::ClaimNonce(claims[1].clone())])).await.expect("it is written");
+    claims
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_was_accepted_before_or_after_a_backup_is_accepted_after_its_restore() {
+    const TOLERANCE_MS: i64 = 300_000;
+    // Farther ahead than any tolerance: the clock was wrong, and is right again.
+    const AHEAD_MS: i64 = 7_200_000;
+    let (place, shared) = (Place::new().await, Fresh::new().await);
+    let file = Config { timestamp_tolerance_ms: TOLERANCE_MS, ..place.config.clone() };
+    let nodes = Config { data: place.path("nodes"), database_url: Optional(Some(shared.url())), ..file.clone() };
+    let nodes = Config { master_key_file: Optional(Some(file.data.join("master.key"))), ..nodes };
+    initialise(&nodes).await.expect("an empty database can be initialised");
+    for (of, deployment) in [("file", file), ("nodes", nodes)] {
+        for (kind, ahead_ms) in [("tolerance", TOLERANCE_MS / 3), ("clock", AHEAD_MS)] {
+            let (name, backup) = (format!("{of}-{kind}"), place.path(&format!("{of}-{kind}.backup")));
+            let app = open_app(&deployment, Clock::System, None).await.expect("it opens");
+            let mut claims = Vec::new();
+            let before = app.clock.now().plus_ms(ahead_ms);
+            claims.extend(use_two(&app, before).await);
+            take(&deployment, &backup).await.expect("a backup can be taken");
+            // What a wrong clock accepts afterwards is beyond what can be known.
+            let after = app.clock.now().plus_ms(TOLERANCE_MS);
+            claims.extend(use_two(&app, after).await);
+            close_store(&app.store).expect("it closes");
+            let target = Fresh::new().await;
+            for url in [None, Some(target.url())] {
+                // As the command line without a file of settings has it.
+                let config = place.elsewhere(&format!("{name}-{}", url.is_some()), url);
+                assert_eq!(config.timestamp_tolerance_ms, 30_000);
+                let restored = restore(&config, &backup).await.expect("it is whole");
+                let app = open_app(&config, Clock::System, None).await.expect("it opens");
+                for claim in &claims {
+                    let found = app.store.reserve(claim).await.expect("it answers");
+                    assert_eq!(found, Claimed::TooOld, "{name}, {:?}: {claim:?}", restored.place);
+                    assert!(restored.refused_through >= claim.stamped_at, "{name}: {restored:?}");
+                }
+                let horizon = forgotten_nonces::horizon(&app.store).expect("it has one");
+                assert_eq!(restored.refused_through, horizon, "{name}: what is told is what is done");
+                close_store(&app.store).expect("it closes");
+            }
+        }
+    }
 }
 
 #[tokio::test]
