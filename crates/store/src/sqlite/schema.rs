@@ -110,7 +110,7 @@ pub(super) fn state(path: &Path) -> Result<SchemaState, StoreError> {
 }
 
 /// What rows promise beyond what a constraint can say.
-const CHAINS: [(&str, &str); 4] = [
+const CHAINS: [(&str, &str); 8] = [
     (
         "SELECT count(*) FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no
          WHERE l.merchant_no IS NOT h.merchant_no OR l.version_no IS NOT h.version_no",
@@ -125,6 +125,30 @@ const CHAINS: [(&str, &str); 4] = [
         "SELECT count(*) FROM payment_order p LEFT JOIN payment_order_request r ON r.order_no = p.order_no
          WHERE r.tenant_no IS NOT p.tenant_no",
         "payment orders are without the request that made them",
+    ),
+    (
+        "SELECT count(*) FROM payment_order p
+         WHERE p.revision <> 1 + (SELECT count(*) FROM payment_order_move m WHERE m.order_no = p.order_no)
+             OR p.status <> coalesce((SELECT m.status FROM payment_order_move m WHERE m.order_no = p.order_no ORDER BY m.revision DESC LIMIT 1),
+                                     'PENDING')",
+        "payment orders do not stand where their moves put them",
+    ),
+    (
+        "SELECT count(*) FROM payment_order_move m LEFT JOIN payment_order p ON p.order_no = m.order_no
+         LEFT JOIN payment_order_move b ON b.order_no = m.order_no AND b.revision = m.revision - 1
+         WHERE p.tenant_no IS NOT m.tenant_no OR m.was IS NOT iif(m.revision = 2, 'PENDING', b.status)",
+        "moves of payment orders do not begin where the move before them ended",
+    ),
+    (
+        "SELECT count(*) FROM convert_order o
+         WHERE o.revision <> (SELECT count(*) FROM convert_order_move m WHERE m.order_id = o.order_id)
+             OR o.status IS NOT (SELECT m.status FROM convert_order_move m WHERE m.order_id = o.order_id ORDER BY m.revision DESC LIMIT 1)",
+        "convert orders do not stand where their moves put them",
+    ),
+    (
+        "SELECT count(*) FROM convert_order_move m LEFT JOIN convert_order_move b ON b.order_id = m.order_id AND b.revision = m.revision - 1
+         WHERE m.revision > 1 AND b.order_id IS NULL",
+        "moves of convert orders are without the move before them",
     ),
     (
         "SELECT count(*) FROM (SELECT merchant_no, max(paid_at) AS paid_at FROM payment_order WHERE fee_r_markup IS NOT NULL
