@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use countersign_domain::time::rfc3339;
 use countersign_store::{AnyStore, SchemaState, SqliteStore, StoreError};
 
 use super::SettingsArgs;
@@ -230,7 +231,7 @@ async fn examine_deployment(
         (Schema::Behind, Some(key)) => return examine_older(config, data, key, findings).await,
         (Schema::Behind, None) | (Schema::Unusable, _) => return,
     }
-    let opened = run::open_store(config, data).await.map(|store| (store, "it opens".to_owned()));
+    let opened = run::open_store_unserved(config, data).await.map(|store| (store, "it opens".to_owned()));
     let Some(store) = findings.take("database", opened) else { return };
     if let Some(key) = key {
         let compared = run::deployment_settings::compare(config, key, &store).await;
@@ -250,11 +251,26 @@ async fn examine_deployment(
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
     examine_clock(&store, findings).await;
+    examine_journal(&store, findings);
     if let Some(why) = forgotten_nonces::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {
         findings.note(Verdict::Fail, "nonces", why);
     }
     if let Err(error) = run::close_store(&store) {
         findings.note(Verdict::Fail, "database", format!("{error:#}"));
+    }
+}
+
+/// Says which journals of nonces are damaged. They stay so: the start that writes them anew tells of it in the log.
+fn examine_journal(store: &AnyStore, findings: &mut Findings) {
+    let AnyStore::Sqlite(store) = store else { return };
+    for (file, records) in store.damaged_journals() {
+        let text = format!(
+            "{} is damaged: {records} of its records cannot be read, so that nobody knows which nonces they were of; look at the disk. The next \
+             start answers 503 to requests that are stamped up to {}, and writes the file anew (docs/RUNBOOK.md, A damaged nonce journal)",
+            file.display(),
+            rfc3339(store.unknowable_through())
+        );
+        findings.note(Verdict::Warn, "nonces", text);
     }
 }
 

@@ -40,6 +40,30 @@ fn a_database_that_is_none_is_named() {
 }
 
 #[test]
+fn a_damaged_nonce_journal_is_told_by_doctor_and_stays_so_until_a_start_has_told_it_too() {
+    let place = Place::fresh();
+    place.init();
+    let journal = place.path("data/nonces-000000000001.journal");
+    let damaged = [7; 64];
+    std::fs::write(&journal, damaged).expect("written");
+    for _ in 0..2 {
+        let (said, _) = place.ends(&["doctor", "--data", "data"], 0);
+        let line = said.lines().find(|line| line.contains("warn  nonces")).unwrap_or_else(|| panic!("{said}"));
+        assert!(line.contains("nonces-000000000001.journal is damaged: 2 of its records"), "{line}");
+        assert!(line.contains("A damaged nonce journal"), "{line}");
+        place.ends(&["audit", "verify", "--data", "data"], 0);
+        place.ends(&["token", "recover", "--data", "data"], 0);
+        assert_eq!(std::fs::read(&journal).expect("it is there"), damaged, "nobody has told it in the log yet");
+    }
+    let log = place.path("log");
+    assert_eq!(place.serve_logging(&[], &log).terminate(), Some(0));
+    let log = std::fs::read_to_string(log).expect("reads");
+    assert!(log.contains("nonces-000000000001.journal is damaged: 2 of its records"), "{log}");
+    let (said, _) = place.ends(&["doctor", "--data", "data"], 0);
+    assert!(!said.contains("journal is damaged"), "{said}");
+}
+
+#[test]
 fn a_crash_after_the_clock_was_ahead_is_told_by_doctor_and_the_node_is_not_ready() {
     let place = Place::fresh();
     place.init();
