@@ -118,6 +118,7 @@ impl App {
         delivery::look(self).await?;
         noted_tolerance::begin(self).await;
         number_slots::begin(self).await;
+        evidence::begin(self).await;
         restored::note(self).await;
         Ok(())
     }
