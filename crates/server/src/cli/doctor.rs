@@ -24,6 +24,9 @@ use crate::run::deployment_settings::Settings;
 use crate::vault::Vault;
 use crate::{clock, keys, listen, run};
 
+/// Faults of the database that are named: whoever has so many restores a backup.
+const FAULTS_NAMED_MAX: usize = 20;
+
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -315,13 +318,17 @@ fn examine_file(config: &Config, path: &Path, findings: &mut Findings) -> Schema
             return Schema::Unusable;
         }
     };
-    for fault in &faults {
-        let file = path.display();
+    let file = path.display();
+    for fault in faults.iter().take(FAULTS_NAMED_MAX) {
         findings.note(
             Verdict::Fail,
             "database",
             format!("{file} is damaged: {fault}; restore a backup. `serve` may start with it and fail later"),
         );
+    }
+    if faults.len() > FAULTS_NAMED_MAX {
+        let more = faults.len() - FAULTS_NAMED_MAX;
+        findings.note(Verdict::Fail, "database", format!("{file} has {more} more faults at the least"));
     }
     if faults.is_empty() { schema } else { Schema::Unusable }
 }

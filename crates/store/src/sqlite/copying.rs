@@ -5,7 +5,7 @@ use std::path::Path;
 
 use countersign_domain::time::UnixMillis;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
+use rusqlite::{Connection, ErrorCode, ToSql, Transaction, params, params_from_iter};
 
 use super::SqliteStore;
 use super::fault::fault;
@@ -53,6 +53,13 @@ impl SqliteStore {
         Ok(found)
     }
 
+    /// What a restore of a file would refuse: all of the above but what [`Self::bring_up_to_date`] makes good.
+    pub fn lasting_faults(path: &Path) -> Result<Vec<String>, StoreError> {
+        let mut found = Self::faults(path)?;
+        found.retain(|fault| !fault.ends_with(schema::PAID_LATER));
+        Ok(found)
+    }
+
     /// What is wrong with pages, indexes, constraints and references, at whatever schema step the file is.
     pub fn damage(path: &Path) -> Result<Vec<String>, StoreError> {
         schema::damage(&look(path)?)
@@ -76,7 +83,11 @@ impl SqliteStore {
         }
         let to = to.to_str().ok_or_else(|| StoreError::Unfit(format!("{} is not UTF-8", to.display())))?;
         let conn = connect(from, BUSY_MS)?;
-        conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(fault)
+        conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(|error| match error.sqlite_error_code() {
+            // Nothing is written but the copy.
+            Some(ErrorCode::DiskFull) => StoreError::Unavailable(format!("no room for {to}: the disk is full")),
+            Some(_) | None => fault(error),
+        })
     }
 
     /// Brings the schema of a copy up to date, and makes good what nodes of several versions that ran side by side may have left: a node from
@@ -112,6 +123,15 @@ impl SqliteStore {
         leave_seq_out(&transaction, revival.at)?;
         transaction.commit().map_err(fault)?;
         into_file(conn)
+    }
+
+    /// The ids of the master keys that secrets of a file are sealed under. A revoked one is never opened again.
+    pub fn secrets_under(path: &Path) -> Result<Vec<String>, StoreError> {
+        let conn = look(path)?;
+        let select = "SELECT DISTINCT key_id FROM secret WHERE revoked_at IS NULL ORDER BY key_id";
+        let mut select = conn.prepare(select).map_err(fault)?;
+        let rows = select.query_map([], |row| row.get(0)).map_err(fault)?;
+        rows.collect::<Result<_, _>>().map_err(fault)
     }
 
     /// Raises the horizon of a revived copy to this at the least: what is stamped by the one that this gives is refused. In the file itself when
