@@ -44,5 +44,5 @@ pub async fn of_postgres(options: &PostgresOptions, to: &Path) -> Result<(), Sto
     drop(sender);
     let image =
         writer.await.map_err(|error| StoreError::Unavailable(format!("the copy was broken off: {error}")))??;
-    image.finish(known)
+    image.finish(&known)
 }

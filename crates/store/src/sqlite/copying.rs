@@ -265,7 +265,7 @@ impl Image {
     }
 
     /// The last row, and the end.
-    pub(crate) fn finish(self, known: KnownNonces) -> Result<(), StoreError> {
+    pub(crate) fn finish(self, known: &KnownNonces) -> Result<(), StoreError> {
         let KnownNonces { hash_key, horizon, newest } = known;
         let insert = "INSERT INTO replay (one, hash_key, boot_id, journal_synced, horizon, mark, unknowable_through)
                       VALUES (1, ?1, '', 1, ?2, ?3, ?4)";
