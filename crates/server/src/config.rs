@@ -41,6 +41,8 @@ pub const ENVIRONMENT_PREFIX: &str = "COUNTERSIGN_";
 /// Shorter, and a slow database would make nodes lose their lanes for nothing; longer, and callbacks wait for a node that is dead.
 const DISPATCH_LEASE_MIN: Duration = Duration::from_secs(1);
 const DISPATCH_LEASE_MAX: Duration = Duration::from_secs(60);
+/// What is stamped an hour ago is no request of now.
+pub const TOLERANCE_MS_MAX: i64 = 3_600_000;
 const STOP_DELAY_MAX: Duration = Duration::from_secs(600);
 /// Shorter, and an Idempotency-Key would be forgotten before its request can be repeated.
 const IDEMPOTENCY_LIFE_MIN: Duration = Duration::from_secs(1);
@@ -334,7 +336,7 @@ impl Config {
         if let Err(error) = Prefixes::new(&self.header_prefixes) {
             return refused(format!("header_prefixes: {error}"));
         }
-        if !(1..=3_600_000).contains(&self.timestamp_tolerance_ms) {
+        if !(1..=TOLERANCE_MS_MAX).contains(&self.timestamp_tolerance_ms) {
             return refused("timestamp_tolerance_ms must be from 1 to 3600000 (an hour)");
         }
         if self.rule_zone().is_none() {

@@ -110,8 +110,8 @@ fn in_words(line: &Map<String, Value>) -> String {
             "The machine has come back from a crash and could not tell the request from a replay.".to_owned()
         }
         (_, "clock_was_ahead") => format!(
-            "The service's clock was ahead once and is not any more, and nonces of the time up to then are forgotten: every signed \
-             request is refused until {} (docs/RUNBOOK.md, A clock that was ahead).",
+            "The service's clock was ahead once and is not any more, or was before a restore, and nonces of the time up to then are forgotten: \
+             every signed request is refused until {} (docs/RUNBOOK.md, A clock that was ahead).",
             refused_through(line)
         ),
         (_, "clock_was_ahead_before_crash") => format!(

@@ -18,7 +18,7 @@ const PORTIONS_AHEAD: usize = 4;
 pub async fn of_postgres(options: &PostgresOptions, to: &Path) -> Result<(), StoreError> {
     let snapshot = Snapshot::take(options).await?;
     let mut image = Image::create(to)?;
-    let (key, horizon) = snapshot.replay().await?;
+    let known = snapshot.known_nonces().await?;
     // Rows are written on a thread of their own: the file's disk and the database's answer need not wait for each other.
     let (sender, mut portions) = tokio::sync::mpsc::channel(PORTIONS_AHEAD);
     let writer = tokio::task::spawn_blocking(move || {
@@ -44,5 +44,5 @@ pub async fn of_postgres(options: &PostgresOptions, to: &Path) -> Result<(), Sto
     drop(sender);
     let image =
         writer.await.map_err(|error| StoreError::Unavailable(format!("the copy was broken off: {error}")))??;
-    image.finish(key, horizon)
+    image.finish(&known)
 }

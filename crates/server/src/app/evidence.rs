@@ -20,7 +20,9 @@ use super::error::AppError;
 use super::master_key::{self, MASTER_KEY_ID};
 use super::sealed::EVIDENCE;
 use super::{Actor, App};
+use crate::chance::Chance;
 use crate::evidence::{Chain, Entry, Header, SigningKey};
+use crate::vault::Vault;
 
 mod callbacks;
 mod order;
@@ -54,7 +56,21 @@ pub struct FileLine {
 /// Lines of a file, or why there are no more.
 pub type FileLines = mpsc::Receiver<Result<FileLine, AppError>>;
 
-/// The deployment's key. It is made when it is first asked for: of two nodes that make one at once, one is kept.
+/// The key of a deployment that begins, and what its setting shall hold.
+pub fn new_key(vault: &Vault, chance: &Chance) -> (SigningKey, String) {
+    let (seed, _, setting) = EVIDENCE.make(vault, chance);
+    (SigningKey::new(&seed), setting)
+}
+
+/// Sees that a deployment has its key before anything is done, also one that was initialised by a program that did not make it: a backup from before
+/// the first evidence would lack it, and what is restored of it make another, so that two keys would vouch for one deployment.
+pub async fn begin(app: &App) {
+    if let Err(error) = key(app, &Actor::system()).await {
+        tracing::warn!(%error, "The key that signs evidence could not be made, or not be read; it is tried again when it is asked for");
+    }
+}
+
+/// The deployment's key. Where there is none it is made: of two nodes that make one at once, one is kept.
 pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
     for _ in 0..TRIES_MAX {
         if let Some(seed) = EVIDENCE.read(&app.vault, &app.store).await? {
@@ -171,6 +187,52 @@ impl Out<'_> {
         match timeout(READ_WITHIN, self.lines.send(Ok(line))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Stopped::Unread),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_store::testing::Tampering;
+
+    use super::*;
+    use crate::app::audit_log::{self, Which};
+    use crate::app::fixtures::{Deployment, nobody};
+    use crate::clock::Clock;
+    use crate::config::{Config, Optional};
+    use crate::run::{backup, close_store, initialise, open_app};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_deployment_has_its_key_from_the_beginning_so_that_every_backup_has_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let config = Config { data: path("data"), ..Config::default() };
+        initialise(&config).await.expect("is made");
+        // Nobody has asked for evidence yet, nor served it.
+        backup::take(&config, &path("backup")).await.expect("is taken");
+        let key_file = Optional(Some(path("data/master.key")));
+        let restored = Config { data: path("restored"), master_key_file: key_file, ..Config::default() };
+        backup::restore(&restored, &path("backup")).await.expect("is whole");
+        let mut keys = Vec::new();
+        for config in [config, restored] {
+            let app = open_app(&config, Clock::System, None).await.expect("opens");
+            keys.push(key(&app, &nobody()).await.expect("is there").public().to_hex());
+            close_store(&app.store).expect("closes");
+        }
+        assert_eq!(keys[0], keys[1]);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_deployment_of_a_program_that_made_no_key_gets_it_at_its_next_start_once() {
+        let deployment = Deployment::new().await;
+        deployment.database.tamper(Tampering::TakeEvidenceKey).await;
+        for _ in 0..2 {
+            let app = deployment.open().await;
+            assert!(app.store.setting(EVIDENCE.setting).await.expect("reads").is_some());
+            let which = Which { action: Some("evidence.make_key".to_owned()), ..Which::default() };
+            let lines = audit_log::list(&app, &which, None, 9).await.expect("reads").rows;
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            Deployment::close(&[app]);
         }
     }
 }

@@ -6,7 +6,7 @@ use countersign_store::AnyStore;
 
 use super::App;
 
-/// A restore leaves a horizon a tolerance ahead, and what writing takes: that passes by itself.
+/// A restore leaves a horizon a tolerance ahead, and what writing takes: that passes by itself. Where the deployment had a wider one, it is told.
 const RESTORE_MARGIN_MS: i64 = 30_000;
 /// After any crash of the machine nothing can be told from a replay that is stamped by some seconds after the latest timestamp that was accepted, which
 /// may be a tolerance ahead: that passes by itself.
@@ -47,8 +47,8 @@ pub fn all_refused_through(app: &App, now: UnixMillis) -> Option<UnixMillis> {
 pub fn trouble(store: &AnyStore, now: UnixMillis, tolerance_ms: i64) -> Option<String> {
     let why = match (refused_through(store, now, tolerance_ms), unknowable_through(store, now, tolerance_ms)) {
         (Some(through), _) => format!(
-            "every signed request is refused (400003) until {}: nonces stamped up to then are forgotten, since the clock was ahead of now ({}) \
-             when they were used",
+            "every signed request is refused (400003) until {}: nonces stamped up to then are not known, since the clock was ahead of now ({}) \
+             when they were used, or since a restore goes by the tolerance before it",
             rfc3339(through),
             rfc3339(now)
         ),

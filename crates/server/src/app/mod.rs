@@ -36,6 +36,7 @@ pub mod hints;
 pub mod identity;
 pub mod master_key;
 pub mod nodes;
+pub mod noted_tolerance;
 pub mod number_slots;
 pub mod operators;
 pub mod payment_orders;
@@ -115,7 +116,9 @@ impl App {
     /// What a process looks at and notes before it serves.
     pub async fn begin(&self) -> Result<(), error::AppError> {
         delivery::look(self).await?;
+        noted_tolerance::begin(self).await;
         number_slots::begin(self).await;
+        evidence::begin(self).await;
         restored::note(self).await;
         Ok(())
     }

@@ -81,6 +81,11 @@ impl SealedKey {
         Ok(Some(format!("{}:{}", vault.key_id(), hex(&sealed))))
     }
 
+    /// The id of the master key that what a setting holds is sealed under.
+    pub fn key_id<'s>(&self, stored: &'s str) -> Result<&'s str, StoreError> {
+        self.parts(stored).map(|(key_id, _)| key_id)
+    }
+
     /// The id of the master key that it is sealed under; none: there is no such key.
     pub async fn sealed_under(&self, store: &AnyStore) -> Result<Option<String>, StoreError> {
         let Some(stored) = store.setting(self.setting).await? else { return Ok(None) };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use countersign_domain::time::rfc3339;
 use hyper::Method;
@@ -67,17 +68,38 @@ pub fn backup(args: &BackupArgs, environment: &BTreeMap<String, String>) -> anyh
     } else {
         format!(
             "Wrote {file}: {} bytes, SHA-256 {}.\n\
-             The master key ({}) is not in it: keep it in another place.\n",
-            trailer.bytes, trailer.sha256, trailer.master_key_id
+             The master key ({}) is not in it: keep it in another place.\n{}",
+            trailer.bytes,
+            trailer.sha256,
+            trailer.master_key_id,
+            unfinished_rewrap(&trailer.other_master_key_ids)
         )
     })?;
+    if let Some(broken) = &trailer.broken {
+        bail!(
+            "{file} is whole, but `restore` refuses it, since the deployment is damaged: {broken}. Keep your earlier backups, and see what \
+             `countersign doctor` says"
+        );
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said where more than one master key is needed.
+fn unfinished_rewrap(others: &[String]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    format!(
+        "A re-wrap of the master key is not finished in it: it needs the master key {}, too (master_key_previous). Keep both with it, or finish \
+         with `countersign master-key rewrap` and take another.\n",
+        others.join(", ")
+    )
 }
 
 /// Makes a deployment of a backup.
 pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.data.load(environment)?;
-    let Restored { trailer, place, refused_through, has_key } =
+    let Restored { trailer, place, refused_through, has_key, other_keys } =
         super::small_runtime()?.block_on(backup::restore(&config, &args.file))?;
     let folder = config.data.display();
     if args.json {
@@ -85,7 +107,7 @@ pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> an
             "{}\n",
             json!({
                 "data": folder.to_string(), "database": place, "backup": trailer, "delivery_held": true,
-                "refused_through": refused_through.0, "has_master_key": has_key
+                "refused_through": refused_through.0, "has_master_key": has_key, "other_master_key_ids": other_keys
             })
         ))?;
         return Ok(ExitCode::SUCCESS);
@@ -98,10 +120,11 @@ pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> an
     };
     super::say(&format!(
         "Restored the deployment of {} into {place}.\n\
-         {key}\
+         {key}{}\
          Requests stamped up to {} are refused, so that none is accepted twice.\n\
          Callbacks are held: when the deployment that this one takes the place of is down for good, run `countersign delivery release`.\n",
         trailer.taken_at,
+        unfinished_rewrap(&other_keys),
         rfc3339(refused_through)
     ))?;
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use countersign_domain::time::rfc3339;
 use countersign_store::{AnyStore, SchemaState, SqliteStore, StoreError};
 
 use super::SettingsArgs;
@@ -22,6 +23,9 @@ use crate::run::Database;
 use crate::run::deployment_settings::Settings;
 use crate::vault::Vault;
 use crate::{clock, keys, listen, run};
+
+/// Faults of the database that are named: whoever has so many restores a backup.
+const FAULTS_NAMED_MAX: usize = 20;
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +234,7 @@ async fn examine_deployment(
         (Schema::Behind, Some(key)) => return examine_older(config, data, key, findings).await,
         (Schema::Behind, None) | (Schema::Unusable, _) => return,
     }
-    let opened = run::open_store(config, data).await.map(|store| (store, "it opens".to_owned()));
+    let opened = run::open_store_unserved(config, data).await.map(|store| (store, "it opens".to_owned()));
     let Some(store) = findings.take("database", opened) else { return };
     if let Some(key) = key {
         let compared = run::deployment_settings::compare(config, key, &store).await;
@@ -250,11 +254,26 @@ async fn examine_deployment(
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
     examine_clock(&store, findings).await;
+    examine_journal(&store, findings);
     if let Some(why) = forgotten_nonces::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {
         findings.note(Verdict::Fail, "nonces", why);
     }
     if let Err(error) = run::close_store(&store) {
         findings.note(Verdict::Fail, "database", format!("{error:#}"));
+    }
+}
+
+/// Says which journals of nonces are damaged. They stay so: the start that writes them anew tells of it in the log.
+fn examine_journal(store: &AnyStore, findings: &mut Findings) {
+    let AnyStore::Sqlite(store) = store else { return };
+    for (file, records) in store.damaged_journals() {
+        let text = format!(
+            "{} is damaged: {records} of its records cannot be read, so that nobody knows which nonces they were of; look at the disk. The next \
+             start answers 503 to requests that are stamped up to {}, and writes the file anew (docs/RUNBOOK.md, A damaged nonce journal)",
+            file.display(),
+            rfc3339(store.unknowable_through())
+        );
+        findings.note(Verdict::Warn, "nonces", text);
     }
 }
 
@@ -299,13 +318,17 @@ fn examine_file(config: &Config, path: &Path, findings: &mut Findings) -> Schema
             return Schema::Unusable;
         }
     };
-    for fault in &faults {
-        let file = path.display();
+    let file = path.display();
+    for fault in faults.iter().take(FAULTS_NAMED_MAX) {
         findings.note(
             Verdict::Fail,
             "database",
             format!("{file} is damaged: {fault}; restore a backup. `serve` may start with it and fail later"),
         );
+    }
+    if faults.len() > FAULTS_NAMED_MAX {
+        let more = faults.len() - FAULTS_NAMED_MAX;
+        findings.note(Verdict::Fail, "database", format!("{file} has {more} more faults at the least"));
     }
     if faults.is_empty() { schema } else { Schema::Unusable }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -200,6 +201,10 @@ impl<C: Subcommand + IntoCall> Group<C> {
         let answer = direct.send(&call)?;
         let body = accepted(&answer).map_err(|said| call.unsure(&answer, said))?;
         let text = if self.operator.json { format!("{}\n", body.trim_end()) } else { table(&call, body) };
+        if call.method == Method::POST && was_shown_before(body) {
+            // Nobody need be listening.
+            let _ = writeln!(std::io::stderr(), "{SHOWN_BEFORE}");
+        }
         match self.command.shown_once(body) {
             Some(lost) => super::say_once(&text, || lost)?,
             None => super::say(&text)?,
@@ -207,6 +212,16 @@ impl<C: Subcommand + IntoCall> Group<C> {
         self.command.judge(body)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What is said where a call is repeated that showed something once.
+const SHOWN_BEFORE: &str = "This call was done before, under the same --idempotency-key, and is answered as it was then. What it made is shown once \
+    and kept nowhere: where nobody has it, end it, and make another under another key.";
+
+/// Whether an answer lacks what was shown when the call was done.
+fn was_shown_before(answer: &str) -> bool {
+    let Ok(answer) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(answer) else { return false };
+    ["payment_api_secret", "token"].iter().any(|name| answer.get(*name).is_some_and(serde_json::Value::is_null))
 }
 
 impl<C: Subcommand> Group<C> {

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use hyper::Method;
 
@@ -29,7 +29,7 @@ pub struct StatementArgs {
     /// How it is written [default: csv, or jsonl with --json]
     #[arg(long, value_enum)]
     pub format: Option<StatementFormat>,
-    /// The file to be made or replaced [default: print it]
+    /// The file to be made; a file that is there is replaced, a link, pipe or device never [default: print it]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// How the operator API is reached.
@@ -114,6 +114,7 @@ pub fn run(args: &StatementArgs, environment: &BTreeMap<String, String>) -> anyh
 }
 
 fn into_file(direct: &Direct<'_>, call: &Call, format: StatementFormat, file: &Path) -> anyhow::Result<()> {
+    may_be_replaced(file)?;
     let beside = beside(file)?;
     let cannot = || format!("{} cannot be written", file.display());
     let made = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&beside);
@@ -130,9 +131,32 @@ fn into_file(direct: &Direct<'_>, call: &Call, format: StatementFormat, file: &P
     written
 }
 
+/// A statement of last time gives way to a new one. Anything else that has the name was put there for a purpose: a name given to a file would take
+/// it away from a device, a pipe or a link, for everybody who uses them.
+fn may_be_replaced(file: &Path) -> anyhow::Result<()> {
+    let found = match fs::symlink_metadata(file) {
+        Ok(found) => found.file_type(),
+        // Whether a file can be made there is seen then.
+        Err(_) => return Ok(()),
+    };
+    ensure!(
+        found.is_file(),
+        "{} is no file but {}, and is never replaced: name another file; without -o the statement is printed",
+        file.display(),
+        if found.is_symlink() {
+            "a link"
+        } else if found.is_dir() {
+            "a folder"
+        } else {
+            "a device, a pipe or a socket"
+        }
+    );
+    Ok(())
+}
+
 /// Where a file is made before it takes its name: in the same folder, under a name of this process.
 fn beside(file: &Path) -> anyhow::Result<PathBuf> {
-    let Some(name) = file.file_name().filter(|_| !file.is_dir()) else { bail!("{} is no file", file.display()) };
+    let Some(name) = file.file_name() else { bail!("{} is no file", file.display()) };
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}.part", std::process::id()));
@@ -160,6 +184,28 @@ fn whole(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_gives_way_to_a_statement_and_nothing_else_does() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("october.csv"), "old").expect("written");
+        may_be_replaced(&path("october.csv")).expect("a statement of last time");
+        may_be_replaced(&path("november.csv")).expect("nothing is there");
+        std::os::unix::fs::symlink(path("october.csv"), path("link")).expect("made");
+        std::os::unix::fs::symlink(path("nowhere"), path("dangling")).expect("made");
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("made");
+        for (file, what) in [
+            (path("link"), "no file but a link"),
+            (path("dangling"), "no file but a link"),
+            (path("socket"), "no file but a device, a pipe or a socket"),
+            (PathBuf::from("/dev/null"), "no file but a device, a pipe or a socket"),
+            (folder.path().to_owned(), "no file but a folder"),
+        ] {
+            let refused = may_be_replaced(&file).expect_err("is refused").to_string();
+            assert!(refused.contains(&file.display().to_string()) && refused.contains(what), "{refused}");
+        }
+    }
 
     fn is_whole(format: StatementFormat, parts: &[&str]) -> bool {
         let mut seen = Seen::default();

@@ -54,8 +54,8 @@ pub(super) fn from_before_memory(
     match horizon {
         Some(through) if is_trouble => {
             let sentence = format!(
-                "{drift}, but the service takes no request that is stamped up to {}: its clock was ahead once, and it cannot tell requests of that \
-                 time from replays; only its operators can help",
+                "{drift}, but the service takes no request that is stamped up to {}: its clock was ahead once, or was before a restore, and it \
+                 cannot tell requests of that time from replays; only its operators can help",
                 rfc3339(through)
             );
             Failure::new(Code::TimestampOutOfRange, sentence).because("clock_was_ahead")

@@ -15,11 +15,12 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use aws_lc_rs::digest;
 use countersign_domain::time::rfc3339;
 use countersign_store::sqlite::MoveMark;
-use countersign_store::{PostgresStore, SqliteStore, backup};
+use countersign_store::{PostgresStore, SqliteStore, StoreError, backup};
 use serde::{Deserialize, Serialize};
 
 use super::missing_deployment::{folder, no_deployment};
 use super::{Database, cannot_be_used, deployment_settings, postgres_cannot_be_used, postgres_options};
+use crate::app::sealed;
 use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -35,6 +36,10 @@ const FORMAT: u32 = 1;
 const MAGIC: &str = "countersign-backup ";
 /// Longest trailer.
 const TRAILER_BYTES_MAX: u64 = 4096;
+/// As much of a fault as is kept, so that the trailer has its length.
+const BROKEN_CHARS_MAX: usize = 300;
+/// As many ids of keys. A deployment has two at a time.
+const OTHER_KEYS_MAX: usize = 20;
 const FILE_MODE: u32 = 0o600;
 const CHUNK_BYTES: usize = 256 * 1024;
 
@@ -51,6 +56,12 @@ pub struct Trailer {
     pub store: String,
     /// The id of the master key that its secrets are sealed under. The key itself is not in the file.
     pub master_key_id: String,
+    /// Further ids, where a re-wrap was not finished: something in it is sealed under these still.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_master_key_ids: Vec<String>,
+    /// Why a restore refuses it: the deployment was damaged when it was taken. None: it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
     /// Bytes of the database before this line.
     pub bytes: u64,
     /// Their SHA-256.
@@ -86,30 +97,76 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
             let from = folder(config)?.database();
             let is_there = from.try_exists().with_context(|| format!("{} cannot be read", from.display()))?;
             ensure!(is_there, "{} is not there: name the data folder with --data", from.display());
-            SqliteStore::copy(&from, unfinished).with_context(|| format!("{} cannot be copied", from.display()))?;
+            let uncopied = || format!("{} cannot be copied into {}", from.display(), unfinished.display());
+            SqliteStore::copy(&from, unfinished).with_context(uncopied)?;
             "sqlite"
         }
         Database::Postgres(url) => {
-            backup::of_postgres(&postgres_options(config, url)?, unfinished).await?;
+            let uncopied = || format!("the database cannot be copied into {}", unfinished.display());
+            match backup::of_postgres(&postgres_options(config, url)?, unfinished).await {
+                // It may be the file that takes no more.
+                Err(error @ StoreError::Unavailable(_)) => return Err(error).with_context(uncopied),
+                copied => copied?,
+            }
             "postgres"
         }
     };
     let setting = |name: &str| SqliteStore::peek(unfinished, name);
     ensure!(setting(deployment_settings::INITIALISED_AT)?.is_some(), no_deployment(config));
     let master_key_id = setting(deployment_settings::MASTER_KEY_ID)?.unwrap_or_default();
-    let trailer = end(unfinished, taken_at, store, master_key_id).with_context(unwritable)?;
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let trailer = Trailer {
+        format: FORMAT,
+        taken_at,
+        version,
+        store: store.to_owned(),
+        other_master_key_ids: other_keys(unfinished, &master_key_id)?,
+        broken: broken(unfinished)?,
+        master_key_id,
+        bytes: 0,
+        sha256: String::new(),
+    };
+    let trailer = end(unfinished, trailer).with_context(unwritable)?;
     give_file_name(unfinished, to).with_context(|| format!("{} cannot be made", to.display()))?;
     sync_folder(to)?;
     Ok(trailer)
 }
 
+/// The first of what a restore would refuse. A backup that is broken is better than none, so it is one, and says so.
+fn broken(copy: &Path) -> anyhow::Result<Option<String>> {
+    let faults = match SqliteStore::lasting_faults(copy) {
+        Err(StoreError::Unfit(why)) => vec![why],
+        faults => faults.with_context(|| format!("{} cannot be read", copy.display()))?,
+    };
+    let Some(first) = faults.first() else { return Ok(None) };
+    let first: String = first.chars().take(BROKEN_CHARS_MAX).collect();
+    Ok(Some(match faults.len() {
+        1 => first,
+        count => format!("{first}, and {} more faults", count - 1),
+    }))
+}
+
+/// The ids of master keys other than this one that something in a copy is sealed under, as while a re-wrap is not finished.
+fn other_keys(copy: &Path, master_key_id: &str) -> anyhow::Result<Vec<String>> {
+    let mut ids = SqliteStore::secrets_under(copy)?;
+    for own in sealed::ALL {
+        let stored = SqliteStore::peek(copy, own.setting)?;
+        // One that cannot be read is sealed under nothing: who serves it says so.
+        ids.extend(stored.as_deref().and_then(|stored| own.key_id(stored).ok()).map(str::to_owned));
+    }
+    ids.retain(|id| id != master_key_id);
+    ids.sort_unstable();
+    ids.dedup();
+    ids.truncate(OTHER_KEYS_MAX);
+    Ok(ids)
+}
+
 /// Puts the trailer behind a database that is whole, and everything on stable storage.
-fn end(database: &Path, taken_at: String, store: &str, master_key_id: String) -> anyhow::Result<Trailer> {
+fn end(database: &Path, of_it: Trailer) -> anyhow::Result<Trailer> {
     let mut file = OpenOptions::new().read(true).write(true).open(database)?;
     let bytes = file.metadata()?.len();
     let sha256 = sum(&mut BufReader::new(&file), bytes, |_| Ok(()))?;
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let trailer = Trailer { format: FORMAT, taken_at, version, store: store.to_owned(), master_key_id, bytes, sha256 };
+    let trailer = Trailer { bytes, sha256, ..of_it };
     file.seek(SeekFrom::End(0))?;
     let line = format!("\n{MAGIC}{}\n", serde_json::to_string(&trailer)?);
     file.write_all(line.as_bytes())?;

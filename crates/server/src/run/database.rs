@@ -40,15 +40,29 @@ impl<'c> Database<'c> {
     }
 }
 
-/// Brings the schema of the database up to this program's, and opens it. Makes it where there is none.
+/// Brings the schema of the database up to this program's, and opens it to be served. Makes it where there is none.
 pub async fn open_store(config: &Config, data: &DataDir) -> anyhow::Result<AnyStore> {
     open_store_with(config, data, None).await
 }
 
-/// The same with another size of the writers' groups, for measurements.
+/// The same for a command: what only a start may set right, since the log tells of it, stays as it is.
+pub async fn open_store_unserved(config: &Config, data: &DataDir) -> anyhow::Result<AnyStore> {
+    open_as(config, data, None, false).await
+}
+
+/// To be served, with another size of the writers' groups, for measurements.
 pub async fn open_store_with(config: &Config, data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
+    open_as(config, data, group_max, true).await
+}
+
+async fn open_as(
+    config: &Config,
+    data: &DataDir,
+    group_max: Option<usize>,
+    is_served: bool,
+) -> anyhow::Result<AnyStore> {
     match Database::of(config)? {
-        Database::Sqlite => open_sqlite(config, data, group_max),
+        Database::Sqlite => open_sqlite(config, data, group_max, is_served),
         Database::Postgres(url) => {
             let mut options = postgres_options(config, url)?;
             options.group_max = group_max.unwrap_or(options.group_max);
@@ -94,7 +108,7 @@ pub fn sqlite_options(chance: &Chance) -> SqliteOptions {
     SqliteOptions::new(window_key, boot_id(chance))
 }
 
-fn open_sqlite(config: &Config, data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
+fn open_sqlite(config: &Config, data: &DataDir, group_max: Option<usize>, is_served: bool) -> anyhow::Result<AnyStore> {
     let path = data.database();
     if let Some(why) = moved_away(data)? {
         ensure!(config.serve_moved, why);
@@ -103,6 +117,7 @@ fn open_sqlite(config: &Config, data: &DataDir, group_max: Option<usize>) -> any
     }
     let mut options = sqlite_options(&Chance::default());
     options.group_max = group_max.unwrap_or(options.group_max);
+    options.mends_journal = is_served;
     SqliteStore::open(&path, options).map(AnyStore::Sqlite).with_context(|| cannot_be_used(&path))
 }
 

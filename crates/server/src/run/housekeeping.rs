@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::housekeeping_is_due;
-use crate::app::{App, forgotten_nonces, number_slots, operators, trouble};
+use crate::app::{App, forgotten_nonces, noted_tolerance, number_slots, operators, trouble};
 
 /// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
 const NONCE_MARGIN_MS: i64 = 5_000;
@@ -23,7 +23,9 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 /// Until the end: forgets nonces that no request can carry any more, and old answers.
 pub(super) async fn forget_what_is_old(app: Arc<App>, mut ended: watch::Receiver<bool>) {
     let mut said = warn_if_all_are_refused(&app, None);
+    let mut is_noted = false;
     while housekeeping_is_due(&mut ended).await {
+        is_noted = is_noted || noted_tolerance::note(&app).await.is_ok();
         said = warn_if_all_are_refused(&app, said);
         forget_nonces(&app).await;
         if let Err(error) = number_slots::renew(&app).await {

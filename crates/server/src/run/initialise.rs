@@ -9,10 +9,12 @@ use anyhow::{Context as _, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
+use serde_json::json;
 
 use super::{Database, before_upgrade, cannot_be_used, deployment_settings};
 use crate::app::operators::{PlainSecret, make_token};
-use crate::app::{Actor, audit_chain, uses};
+use crate::app::sealed::EVIDENCE;
+use crate::app::{Actor, audit_chain, evidence, uses};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -164,13 +166,16 @@ async fn first_batch(
     let (token, operator_token) =
         make_token(chance, now, "first operator token", Role::Security, Some(token_expires_at));
     let actor = Actor::system();
-    let audit = actor.did(None, now, "deployment.init", &token.token_id, String::new(), String::new());
+    let (evidence_key, sealed_evidence_key) = evidence::new_key(vault, chance);
+    let made = json!({ "evidence_key": evidence_key.public().to_hex() }).to_string();
+    let audit = actor.did(None, now, "deployment.init", &token.token_id, String::new(), made);
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;
     let (chain, chain_key) = audit_chain::new_key(vault, chance);
     store.chain_audit(chain);
     let mut writes = deployment_settings::of(config, vault, now);
     writes.push(Write::PutSetting { name: audit_chain::CHAIN_KEY.to_owned(), value: chain_key });
+    writes.push(Write::PutSetting { name: EVIDENCE.setting.to_owned(), value: sealed_evidence_key });
     writes.push(Write::PutSetting { name: uses::COUNTED_SINCE.to_owned(), value: now.0.to_string() });
     writes.push(Write::InsertToken(Box::new(token)));
     writes.push(Write::RecordAudit(Box::new(audit)));

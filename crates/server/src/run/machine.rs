@@ -5,7 +5,7 @@ use countersign_store::{AnyStore, SchemaState, StoreError};
 
 use super::database::schema_state;
 use super::missing_deployment::{folder, key_folder, no_deployment};
-use super::{Database, cannot_be_used, close_store, demand_database, open_store};
+use super::{Database, cannot_be_used, close_store, demand_database, open_store_unserved};
 use crate::app::error::AppError;
 use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
@@ -57,7 +57,7 @@ impl Machine {
             }
             Database::Postgres(_) => None,
         };
-        let store = open_store(config, &data).await?;
+        let store = open_store_unserved(config, &data).await?;
         Ok(Self { data, vault, store, _lock: lock })
     }
 

@@ -154,11 +154,16 @@ fn who_restores_into_a_database_that_is_filled_is_told_of_restores() {
     place.ends(&["backup", "backup", "--data", "data"], 0);
     let url = target.url();
     place.ends(&["restore", "backup", "--data", "one", "--database-url", &url], 0);
-    let sentence = refused(&place, &["restore", "backup", "--data", "two", "--database-url", &url]);
+    place.ends(&["backup", "later", "--data", "data"], 0);
+    let sentence = refused(&place, &["restore", "later", "--data", "two", "--database-url", &url]);
     assert!(
         sentence.contains("by a move or a restore") && sentence.ends_with("name an empty database\n"),
         "{sentence}"
     );
+    // As after a cut between the last step and the answer.
+    let sentence = refused(&place, &["restore", "backup", "--data", "one", "--database-url", &url]);
+    assert!(sentence.contains("restored into the database already") && sentence.contains("serve it"), "{sentence}");
+    assert!(!place.path("one/restoring").exists(), "nothing is left of it");
 }
 
 #[test]

@@ -89,7 +89,14 @@ fn a_secret_that_nobody_saw_is_named_and_ended_and_another_is_made() {
     let said = refused(desk.command(&keyed), Lost::Unread);
     desk.made(&named(&said)[0]);
     let again = desk.command(&keyed).stdout(stdout_of(Lost::Unread)).output().expect("runs");
-    assert_eq!(told(&again), (String::new(), String::new(), Some(0)));
+    let (shown, said, code) = told(&again);
+    assert_eq!((shown.as_str(), code), ("", Some(0)));
+    assert!(said.contains("was done before") && said.contains("shown once"), "{said}");
+    let (shown, said, code) = desk.says(&keyed);
+    assert!(
+        shown.contains("payment_api_secret") && said.contains("was done before") && code == Some(0),
+        "{shown}{said}"
+    );
 }
 
 #[test]

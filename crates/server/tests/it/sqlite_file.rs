@@ -1,5 +1,7 @@
 //! What becomes of SQLite's file where it is not whole, or none.
 
+use std::process::Command;
+
 use countersign::clock::Clock;
 use countersign_store::testing::Tampering;
 
@@ -37,6 +39,63 @@ fn a_database_that_is_none_is_named() {
         let (_, stderr) = place.ends(arguments, 1);
         assert!(stderr.contains("data/countersign.db cannot be"), "{arguments:?}: {stderr}");
     }
+}
+
+#[test]
+fn what_dangles_is_summed_up_by_its_table_and_a_backup_of_it_says_that_a_restore_refuses_it() {
+    let place = Place::fresh();
+    place.init();
+    Tampering::Dangle(5_000).of_file(&place.path("data/countersign.db"));
+    let (said, _) = place.ends(&["doctor", "--data", "data"], 1);
+    let of_database: Vec<&str> = said.lines().filter(|line| line.contains("is damaged")).collect();
+    assert_eq!(of_database.len(), 1, "{said}");
+    let what = "5000 rows of convert_order_move refer to rows of convert_order that are not there";
+    assert!(of_database[0].contains(what), "{said}");
+    let (said, why) = place.ends(&["backup", "broken", "--data", "data"], 1);
+    assert!(said.contains("Wrote broken") && why.contains("`restore` refuses it") && why.contains(what), "{said}{why}");
+    let (_, why) = place.ends(&["restore", "broken", "--data", "other"], 1);
+    assert!(why.contains("was broken when it was taken"), "{why}");
+}
+
+#[test]
+fn a_backup_that_finds_no_room_names_the_file_that_it_could_not_write() {
+    let place = Place::fresh();
+    place.init();
+    let limited = "ulimit -f 128; exec \"$0\" backup small --data data";
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", limited, place.command(&[]).get_program().to_str().expect("UTF-8")])
+        .current_dir(place.path(""));
+    let out = command.output().expect("runs");
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{why}");
+    assert!(why.contains("countersign.db cannot be copied into small.unfinished"), "{why}");
+    let left = std::fs::read_dir(place.path("")).expect("reads").map(|entry| entry.expect("reads").file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["data"], "nothing is left of it");
+}
+
+#[test]
+fn a_damaged_nonce_journal_is_told_by_doctor_and_stays_so_until_a_start_has_told_it_too() {
+    let place = Place::fresh();
+    place.init();
+    let journal = place.path("data/nonces-000000000001.journal");
+    let damaged = [7; 64];
+    std::fs::write(&journal, damaged).expect("written");
+    for _ in 0..2 {
+        let (said, _) = place.ends(&["doctor", "--data", "data"], 0);
+        let line = said.lines().find(|line| line.contains("warn  nonces")).unwrap_or_else(|| panic!("{said}"));
+        assert!(line.contains("nonces-000000000001.journal is damaged: 2 of its records"), "{line}");
+        assert!(line.contains("A damaged nonce journal"), "{line}");
+        place.ends(&["audit", "verify", "--data", "data"], 0);
+        place.ends(&["token", "recover", "--data", "data"], 0);
+        assert_eq!(std::fs::read(&journal).expect("it is there"), damaged, "nobody has told it in the log yet");
+    }
+    let log = place.path("log");
+    assert_eq!(place.serve_logging(&[], &log).terminate(), Some(0));
+    let log = std::fs::read_to_string(log).expect("reads");
+    assert!(log.contains("nonces-000000000001.journal is damaged: 2 of its records"), "{log}");
+    let (said, _) = place.ends(&["doctor", "--data", "data"], 0);
+    assert!(!said.contains("journal is damaged"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What hangs together in the copy: heads, counters and histories.
+//! What hangs together in the copy: heads, counters and histories. A file that is restored is asked for some of it in `sqlite/schema.rs`, too.
 
 use super::{ChainReport, MoveError};
 use crate::contract::StoreError;
@@ -39,6 +39,20 @@ const CHAINS: &[Chain] = &[
                 LEFT JOIN convert_order_move m ON m.tenant_no = o.tenant_no AND m.order_id = o.order_id AND m.revision = o.revision
                 LEFT JOIN (SELECT tenant_no, order_id, count(*) AS links FROM convert_order_move GROUP BY 1, 2) n
                     ON n.tenant_no = o.tenant_no AND n.order_id = o.order_id",
+    },
+    Chain {
+        about: "payment orders stand where their moves, one for each revision, put them",
+        table: "payment_order",
+        links: "SELECT format('order_no %s', coalesce(o.order_no, n.order_no)) AS name,
+                    o.revision = 1 + coalesce(n.links, 0) AND o.status = coalesce(n.status, 'PENDING') AND coalesce(n.holds, true) AS holds
+                FROM payment_order o FULL JOIN (
+                    SELECT tenant_no, order_no, count(*) AS links, (array_agg(status ORDER BY revision DESC))[1] AS status,
+                        bool_and(revision = place + 1 AND was = before) AS holds
+                    FROM (SELECT tenant_no, order_no, revision, was, status, row_number() OVER line AS place,
+                              lag(status, 1, 'PENDING') OVER line AS before
+                          FROM payment_order_move WINDOW line AS (PARTITION BY tenant_no, order_no ORDER BY revision)) steps
+                    GROUP BY tenant_no, order_no) n
+                    ON n.tenant_no = o.tenant_no AND n.order_no = o.order_no",
     },
     Chain {
         about: "what was paid last of each sub-account is noted",

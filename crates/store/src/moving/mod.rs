@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::contract::StoreError;
 use crate::postgres::PostgresOptions;
-use crate::postgres::moving::{Record, Target};
+use crate::postgres::moving::{RESTORE, Record, Target};
 use crate::read::hex;
 use crate::sqlite::moving::Source;
 use crate::sqlite::{MoveMark, SqliteOptions, SqliteStore};
@@ -151,13 +151,18 @@ pub async fn run(order: Move, mut tell: impl FnMut(Progress)) -> Result<Report, 
     let mut source = Source::open(&from, sqlite)?;
     let place = target.place.clone();
     let mut report = Report { tables: Vec::new(), chains: Vec::new(), horizon: None, place: place.clone() };
-    match begin(&mut source, &mut target, id, now).await? {
+    let kind = if refuse_ahead_ms.is_some() { RESTORE } else { "" };
+    match begin(&mut source, &mut target, format!("{kind}{}", hex(&id)), now).await? {
         Left::Copy => {}
         Left::MarkSource => {
+            report.horizon = target.horizon().await?;
             source.finish(&place)?;
             return Ok(report);
         }
-        Left::Nothing => return Ok(report),
+        Left::Nothing => {
+            report.horizon = target.horizon().await?;
+            return Ok(report);
+        }
     }
     copy(&source, &mut target, rows_per_portion.max(1), &mut tell).await?;
     for table in TABLES {
@@ -172,7 +177,7 @@ pub async fn run(order: Move, mut tell: impl FnMut(Progress)) -> Result<Report, 
 }
 
 /// Sees whether source and target belong together, and marks both.
-async fn begin(source: &mut Source, target: &mut Target, id: [u8; 16], now: UnixMillis) -> Result<Left, MoveError> {
+async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMillis) -> Result<Left, MoveError> {
     let place = target.place.clone();
     let (record, own, mark) = (target.record().await?, source.move_id()?, source.mark()?);
     match (record, mark) {
@@ -188,7 +193,6 @@ async fn begin(source: &mut Source, target: &mut Target, id: [u8; 16], now: Unix
         (None, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
         (None, Some(MoveMark::Begun(_)) | None) => {
             // Another name than that of a move to another database, which can never be completed now.
-            let id = hex(&id);
             source.begin(&id, &place)?;
             target.begin(&id, now).await?;
             Ok(Left::Copy)

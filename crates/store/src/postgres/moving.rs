@@ -22,6 +22,9 @@ const SETTINGS: &str =
     "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_bitmapscan = on; SET plan_cache_mode = auto;
     SET work_mem = '64MB'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = 0";
 
+/// What the name of a move begins with that fills the database from a backup.
+pub(crate) const RESTORE: &str = "restore-";
+
 /// Who moves into a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -40,10 +43,12 @@ pub(crate) struct Target {
 pub(super) async fn refuse_unfinished(dial: &Dial) -> Result<(), StoreError> {
     let session = dial.session().await?;
     match dial.in_time(Box::pin(record(&session))).await? {
-        Some(Record { is_complete: false, .. }) => Err(StoreError::Unfit(
-            "a move into this database was begun and is not finished: run the same `countersign move` again, or use another database"
-                .to_owned(),
-        )),
+        Some(Record { is_complete: false, move_id }) => {
+            let what = if move_id.starts_with(RESTORE) { "restore" } else { "move" };
+            Err(StoreError::Unfit(format!(
+                "a {what} into this database was begun and is not finished: run the same `countersign {what}` again, or use another database"
+            )))
+        }
         Some(Record { is_complete: true, .. }) | None => Ok(()),
     }
 }
@@ -148,6 +153,12 @@ impl Target {
     /// One row of integers and texts.
     pub(crate) async fn ask(&self, query: &str) -> Result<tokio_postgres::Row, StoreError> {
         self.session.client().query_one(query, &[]).await.map_err(fault)
+    }
+
+    /// What is stamped by then is refused, where the database is complete.
+    pub(crate) async fn horizon(&self) -> Result<Option<UnixMillis>, StoreError> {
+        let row = self.session.client().query_opt("SELECT horizon FROM replay", &[]).await.map_err(fault)?;
+        row.map(|row| row.try_get(0).map(UnixMillis)).transpose().map_err(fault)
     }
 
     /// From here on the database is a deployment like any other, where nothing stamped by the horizon that this gives is accepted: the one

@@ -9,6 +9,7 @@ use super::schema;
 use super::session::{Dial, Session};
 use crate::contract::StoreError;
 use crate::moving::{Cell, Table, read};
+use crate::sqlite::copying::KnownNonces;
 
 /// Large reads in order, unlike those of a server.
 const SETTINGS: &str =
@@ -56,14 +57,17 @@ impl Snapshot {
         Ok(Rows { snapshot: self, table, fetch })
     }
 
-    /// Key and horizon of nonces.
-    pub(crate) async fn replay(&self) -> Result<([u8; 16], i64), StoreError> {
-        let row = self.session.client().query_opt("SELECT hash_key, horizon FROM replay", &[]).await.map_err(fault)?;
+    /// Key and horizon of nonces, and the newest that was given out.
+    pub(crate) async fn known_nonces(&self) -> Result<KnownNonces, StoreError> {
+        // One that is null does not count.
+        let select = "SELECT hash_key, horizon, greatest(horizon, (SELECT max(stamped_at) FROM nonce)) FROM replay";
+        let row = self.session.client().query_opt(select, &[]).await.map_err(fault)?;
         // Whoever opens the database first writes it.
         let row = row.ok_or_else(|| StoreError::Unfit("the database holds no deployment of Countersign".to_owned()))?;
         let key: &[u8] = row.try_get(0).map_err(fault)?;
-        let key = key.try_into().map_err(|_| StoreError::Corrupt { table: "replay", row: "1".to_owned() })?;
-        Ok((key, row.try_get(1).map_err(fault)?))
+        let hash_key = key.try_into().map_err(|_| StoreError::Corrupt { table: "replay", row: "1".to_owned() })?;
+        let (horizon, newest) = (row.try_get(1).map_err(fault)?, row.try_get(2).map_err(fault)?);
+        Ok(KnownNonces { hash_key, horizon, newest })
     }
 }
 

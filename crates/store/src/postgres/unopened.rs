@@ -3,7 +3,7 @@
 use super::durability::{self, ServerState};
 use super::fault::fault;
 use super::session::Dial;
-use super::{PostgresOptions, PostgresStore, schema};
+use super::{PostgresOptions, PostgresStore, moving, schema};
 use crate::contract::StoreError;
 use crate::steps::SchemaState;
 
@@ -25,6 +25,11 @@ impl PostgresStore {
     /// A look at a database server, which changes nothing. `Unfit` and `Unavailable` as [`PostgresStore::open`].
     pub async fn server_state(options: &PostgresOptions) -> Result<ServerState, StoreError> {
         durability::state(&dial(options)?).await
+    }
+
+    /// Refuses a database that a move, or a restore, has begun to fill and not finished.
+    pub async fn refuse_unfinished(options: &PostgresOptions) -> Result<(), StoreError> {
+        moving::refuse_unfinished(&dial(options)?).await
     }
 
     /// Deployment settings of a database that has a schema, of whatever step, without changing it; as many as names.

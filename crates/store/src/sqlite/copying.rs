@@ -5,7 +5,7 @@ use std::path::Path;
 
 use countersign_domain::time::UnixMillis;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
+use rusqlite::{Connection, ErrorCode, ToSql, Transaction, params, params_from_iter};
 
 use super::SqliteStore;
 use super::fault::fault;
@@ -37,7 +37,7 @@ const LAST_PAID: &str = "INSERT INTO last_paid (tenant_no, merchant_no, paid_at)
 pub struct Revival<'a> {
     /// Settings that it gets.
     pub settings: &'a [(&'a str, &'a str)],
-    /// What is stamped by then is refused.
+    /// What is stamped by then is refused, and whatever the copy knows to have been accepted.
     pub horizon: UnixMillis,
     /// When it is made: a copy that is revived later goes on at later `seq`.
     pub at: UnixMillis,
@@ -50,6 +50,13 @@ impl SqliteStore {
     pub fn faults(path: &Path) -> Result<Vec<String>, StoreError> {
         let mut found = Self::damage(path)?;
         found.extend(Self::unchained(path)?);
+        Ok(found)
+    }
+
+    /// What a restore of a file would refuse: all of the above but what [`Self::bring_up_to_date`] makes good.
+    pub fn lasting_faults(path: &Path) -> Result<Vec<String>, StoreError> {
+        let mut found = Self::faults(path)?;
+        found.retain(|fault| !fault.ends_with(schema::PAID_LATER));
         Ok(found)
     }
 
@@ -76,7 +83,11 @@ impl SqliteStore {
         }
         let to = to.to_str().ok_or_else(|| StoreError::Unfit(format!("{} is not UTF-8", to.display())))?;
         let conn = connect(from, BUSY_MS)?;
-        conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(fault)
+        conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(|error| match error.sqlite_error_code() {
+            // Nothing is written but the copy.
+            Some(ErrorCode::DiskFull) => StoreError::Unavailable(format!("no room for {to}: the disk is full")),
+            Some(_) | None => fault(error),
+        })
     }
 
     /// Brings the schema of a copy up to date, and makes good what nodes of several versions that ran side by side may have left: a node from
@@ -91,6 +102,9 @@ impl SqliteStore {
     /// Turns a copy of this program's schema into a deployment: used nonces go, since nothing stamped by the horizon is accepted, the `seq` of
     /// events go on at a multiple of [`SEQ_LEFT_OUT`], and what the file says of a move of its own goes, too. Everything is in the file itself
     /// when this returns.
+    ///
+    /// The horizon is not before the mark, nor before any nonce that goes: a clock that was ahead, the deployment's or a caller's, may have
+    /// stamped them later than the present of whoever revives the copy.
     pub fn revive(path: &Path, revival: &Revival<'_>) -> Result<(), StoreError> {
         let mut conn = connect(path, BUSY_MS)?;
         let transaction = conn.transaction().map_err(fault)?;
@@ -101,21 +115,33 @@ impl SqliteStore {
         transaction
             .execute("DELETE FROM setting WHERE name IN ('move_id', 'moving_to', 'moved_to')", [])
             .map_err(fault)?;
-        transaction.execute("DELETE FROM nonce", []).map_err(fault)?;
-        let raise =
-            "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1), boot_id = '', journal_synced = 1";
+        let raise = "UPDATE replay SET horizon = max(horizon, mark, unknowable_through, ?1,
+                     coalesce((SELECT max(stamped_at) FROM nonce), horizon)), boot_id = '', journal_synced = 1";
         transaction.execute(raise, [revival.horizon.0]).map_err(fault)?;
+        transaction.execute("UPDATE replay SET mark = max(mark, horizon)", []).map_err(fault)?;
+        transaction.execute("DELETE FROM nonce", []).map_err(fault)?;
         leave_seq_out(&transaction, revival.at)?;
         transaction.commit().map_err(fault)?;
         into_file(conn)
     }
 
-    /// Raises the horizon of a revived copy: what is stamped by then is refused. In the file itself when this returns.
-    pub fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<(), StoreError> {
+    /// The ids of the master keys that secrets of a file are sealed under. A revoked one is never opened again.
+    pub fn secrets_under(path: &Path) -> Result<Vec<String>, StoreError> {
+        let conn = look(path)?;
+        let select = "SELECT DISTINCT key_id FROM secret WHERE revoked_at IS NULL ORDER BY key_id";
+        let mut select = conn.prepare(select).map_err(fault)?;
+        let rows = select.query_map([], |row| row.get(0)).map_err(fault)?;
+        rows.collect::<Result<_, _>>().map_err(fault)
+    }
+
+    /// Raises the horizon of a revived copy to this at the least: what is stamped by the one that this gives is refused. In the file itself when
+    /// this returns.
+    pub fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<UnixMillis, StoreError> {
         let conn = connect(path, BUSY_MS)?;
-        let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1)";
-        conn.execute(raise, [horizon.0]).map_err(fault)?;
-        into_file(conn)
+        let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1) RETURNING horizon";
+        let horizon = conn.query_row(raise, [horizon.0], |row| row.get(0)).map_err(fault)?;
+        into_file(conn)?;
+        Ok(UnixMillis(horizon))
     }
 }
 
@@ -146,6 +172,16 @@ impl ToSql for Cell {
             Self::Int(None) | Self::Text(None) | Self::Blob(None) | Self::Flag(None) => ToSqlOutput::Owned(Value::Null),
         })
     }
+}
+
+/// What a database knows of nonces. A copy of it leaves them out.
+#[derive(Debug)]
+pub(crate) struct KnownNonces {
+    pub(crate) hash_key: [u8; 16],
+    /// Nothing stamped by then was ever to be accepted again.
+    pub(crate) horizon: i64,
+    /// No nonce with a later timestamp was ever given out.
+    pub(crate) newest: i64,
 }
 
 fn int(row: &[Cell], table: &Table, name: &str) -> Option<i64> {
@@ -228,11 +264,12 @@ impl Image {
         }
     }
 
-    /// The last row, and the end. `horizon`: nothing stamped by then was ever to be accepted again.
-    pub(crate) fn finish(self, hash_key: [u8; 16], horizon: i64) -> Result<(), StoreError> {
+    /// The last row, and the end.
+    pub(crate) fn finish(self, known: &KnownNonces) -> Result<(), StoreError> {
+        let KnownNonces { hash_key, horizon, newest } = known;
         let insert = "INSERT INTO replay (one, hash_key, boot_id, journal_synced, horizon, mark, unknowable_through)
-                      VALUES (1, ?1, '', 1, ?2, ?2, ?3)";
-        self.conn.execute(insert, params![hash_key, horizon, i64::MIN]).map_err(fault)?;
+                      VALUES (1, ?1, '', 1, ?2, ?3, ?4)";
+        self.conn.execute(insert, params![hash_key, horizon, newest, i64::MIN]).map_err(fault)?;
         self.conn.execute_batch("COMMIT").map_err(fault)?;
         // One file, without a log beside it.
         self.conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).map_err(fault)?;

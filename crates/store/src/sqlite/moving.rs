@@ -92,7 +92,8 @@ pub(super) fn take_back(path: &Path) -> Result<(), StoreError> {
 impl Source {
     /// Brings the schema up to date, empties the log, and puts the journal on stable storage, as a server's start and stop do.
     pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
-        SqliteStore::open(path, options)?.close()?;
+        // The folder may be served again, if the move is not finished.
+        SqliteStore::open(path, SqliteOptions { mends_journal: false, ..options })?.close()?;
         Ok(Self { path: path.to_owned(), conn: connect(path, BUSY_MS)? })
     }
 

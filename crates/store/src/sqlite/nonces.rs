@@ -3,6 +3,7 @@
 //! Invariant: no nonce is given out unless its timestamp lies at or below the durable replay mark. After a reboot of the machine
 //! the journal may have lost its unsynced end, and everything at or below that mark that is not known is `Unknowable`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -179,6 +180,11 @@ impl super::SqliteStore {
     /// What is stamped at or before this is too old, whatever the clock says.
     pub fn horizon(&self) -> UnixMillis {
         UnixMillis(self.nonces.horizon())
+    }
+
+    /// Files of the nonce journal that were found damaged when it was opened, and how many records of each cannot be read.
+    pub fn damaged_journals(&self) -> Vec<(PathBuf, u64)> {
+        self.nonces.journal.damaged().iter().map(|found| (found.path.clone(), found.records)).collect()
     }
 
     /// Since a crash of the machine, or a start that found the journal damaged, what is stamped at or before this and not known as used is

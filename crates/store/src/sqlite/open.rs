@@ -134,12 +134,14 @@ fn replay(conn: &mut Connection, new_key: [u8; 16], boot_now: &str) -> Result<Re
     Ok(Replay { key, horizon, mark, unknowable_through })
 }
 
-fn nonces(conn: &Connection, dir: &Path, replay: &Replay) -> Result<Nonces, StoreError> {
+fn nonces(conn: &Connection, dir: &Path, replay: &Replay, mends_journal: bool) -> Result<Nonces, StoreError> {
     let mut window = Window::new(replay.horizon, replay.unknowable_through);
     let journal = Journal::open(dir, replay.key, replay.horizon, |hash, stamped_at| window.recall(hash, stamped_at))
         .map_err(|error| StoreError::Unavailable(format!("the nonce journal cannot be read: {error}")))?;
     if !journal.damaged().is_empty() {
-        hold_back(conn, &journal, replay.mark)?;
+        if mends_journal {
+            hold_back(conn, &journal, replay.mark)?;
+        }
         window.hold_back(replay.mark);
     }
     let mut select =
@@ -184,11 +186,11 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<thread::Joi
 }
 
 pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-    let SqliteOptions { group_max, queue_max, window_key, boot_id, checkpoint_pages, busy_ms } = options;
+    let SqliteOptions { group_max, queue_max, window_key, boot_id, checkpoint_pages, mends_journal, busy_ms } = options;
     let mut conn = connect(path, u64::from(busy_ms))?;
     schema::migrate(&mut conn)?;
     let replay = replay(&mut conn, window_key, &boot_id)?;
-    let nonces = Arc::new(nonces(&conn, &folder(path), &replay)?);
+    let nonces = Arc::new(nonces(&conn, &folder(path), &replay, mends_journal)?);
     let commits = Arc::new(AtomicU64::new(0));
     let presence = Arc::new(Presence::of(path)?);
     let readers = Arc::new(Readers::new(path, Arc::clone(&commits), Arc::clone(&presence)));

@@ -16,6 +16,9 @@ pub struct SqliteOptions {
     pub boot_id: String,
     /// Pages of the log (4 KiB each) that call for a checkpoint.
     pub checkpoint_pages: u32,
+    /// Whether nonce journals that are damaged are written anew, with what is good in them. Only who serves does so: else the next start would
+    /// find them whole, and nobody would hear of it.
+    pub mends_journal: bool,
     /// How long to wait for a lock that another program holds on the file, in ms.
     pub busy_ms: u32,
 }
@@ -29,6 +32,7 @@ impl SqliteOptions {
             window_key,
             boot_id: boot_id.into(),
             checkpoint_pages: 8192,
+            mends_journal: true,
             busy_ms: 5000,
         }
     }
@@ -41,6 +45,7 @@ impl fmt::Debug for SqliteOptions {
             .field("queue_max", &self.queue_max)
             .field("boot_id", &self.boot_id)
             .field("checkpoint_pages", &self.checkpoint_pages)
+            .field("mends_journal", &self.mends_journal)
             .field("busy_ms", &self.busy_ms)
             .finish_non_exhaustive()
     }

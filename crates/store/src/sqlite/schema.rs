@@ -110,7 +110,7 @@ pub(super) fn state(path: &Path) -> Result<SchemaState, StoreError> {
 }
 
 /// What rows promise beyond what a constraint can say.
-const CHAINS: [(&str, &str); 4] = [
+const CHAINS: [(&str, &str); 8] = [
     (
         "SELECT count(*) FROM fee_rule_head h LEFT JOIN fee_rule l ON l.rule_no = h.last_no
          WHERE l.merchant_no IS NOT h.merchant_no OR l.version_no IS NOT h.version_no",
@@ -127,13 +127,40 @@ const CHAINS: [(&str, &str); 4] = [
         "payment orders are without the request that made them",
     ),
     (
+        "SELECT count(*) FROM payment_order p
+         WHERE p.revision <> 1 + (SELECT count(*) FROM payment_order_move m WHERE m.order_no = p.order_no)
+             OR p.status <> coalesce((SELECT m.status FROM payment_order_move m WHERE m.order_no = p.order_no ORDER BY m.revision DESC LIMIT 1),
+                                     'PENDING')",
+        "payment orders do not stand where their moves put them",
+    ),
+    (
+        "SELECT count(*) FROM payment_order_move m LEFT JOIN payment_order p ON p.order_no = m.order_no
+         LEFT JOIN payment_order_move b ON b.order_no = m.order_no AND b.revision = m.revision - 1
+         WHERE p.tenant_no IS NOT m.tenant_no OR m.was IS NOT iif(m.revision = 2, 'PENDING', b.status)",
+        "moves of payment orders do not begin where the move before them ended",
+    ),
+    (
+        "SELECT count(*) FROM convert_order o
+         WHERE o.revision <> (SELECT count(*) FROM convert_order_move m WHERE m.order_id = o.order_id)
+             OR o.status IS NOT (SELECT m.status FROM convert_order_move m WHERE m.order_id = o.order_id ORDER BY m.revision DESC LIMIT 1)",
+        "convert orders do not stand where their moves put them",
+    ),
+    (
+        "SELECT count(*) FROM convert_order_move m LEFT JOIN convert_order_move b ON b.order_id = m.order_id AND b.revision = m.revision - 1
+         WHERE m.revision > 1 AND b.order_id IS NULL",
+        "moves of convert orders are without the move before them",
+    ),
+    (
         "SELECT count(*) FROM (SELECT merchant_no, max(paid_at) AS paid_at FROM payment_order WHERE fee_r_markup IS NOT NULL
          GROUP BY merchant_no) p LEFT JOIN last_paid l ON l.merchant_no = p.merchant_no WHERE l.paid_at >= p.paid_at IS NOT TRUE",
-        "sub-accounts were paid later than is noted",
+        PAID_LATER,
     ),
 ];
+/// What nodes of several versions that ran side by side may leave. A copy is made good of it.
+pub(super) const PAID_LATER: &str = "sub-accounts were paid later than is noted";
 
-/// What is wrong with pages, indexes, constraints and references, at whatever step the schema is.
+/// What is wrong with pages, indexes, constraints and references, at whatever step the schema is. References are summed up by their tables, since
+/// one row that is lost may leave a million.
 pub(super) fn damage(conn: &Connection) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     let mut check = conn.prepare("PRAGMA integrity_check(100)").map_err(fault)?;
@@ -144,11 +171,16 @@ pub(super) fn damage(conn: &Connection) -> Result<Vec<String>, StoreError> {
             found.push(line);
         }
     }
-    let mut check = conn.prepare("PRAGMA foreign_key_check").map_err(fault)?;
+    let dangling = "SELECT \"table\", parent, count(*) FROM pragma_foreign_key_check GROUP BY 1, 2 ORDER BY 1, 2";
+    let mut check = conn.prepare(dangling).map_err(fault)?;
     let mut rows = check.query([]).map_err(fault)?;
     while let Some(row) = rows.next().map_err(fault)? {
-        let (table, of): (String, String) = (row.get(0).map_err(fault)?, row.get(2).map_err(fault)?);
-        found.push(format!("a row of {table} refers to a row of {of} that is not there"));
+        let (table, of): (String, String) = (row.get(0).map_err(fault)?, row.get(1).map_err(fault)?);
+        let count: i64 = row.get(2).map_err(fault)?;
+        found.push(match count {
+            1 => format!("a row of {table} refers to a row of {of} that is not there"),
+            _ => format!("{count} rows of {table} refer to rows of {of} that are not there"),
+        });
     }
     Ok(found)
 }

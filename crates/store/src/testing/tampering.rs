@@ -22,6 +22,12 @@ pub enum Tampering {
     StepBack,
     /// A schema step that this program does not know, as if a newer one had been there.
     StepAhead,
+    /// Payment orders say that they were moved once more than they were.
+    ReviseOrders,
+    /// So many rows refer to others that are not there. Of a file alone.
+    Dangle(u32),
+    /// The key that signs evidence goes, as if a program from before had initialised the deployment.
+    TakeEvidenceKey,
     /// What was paid last of each sub-account is not noted, as if nodes from before that had been paid everything.
     ForgetPaid,
     /// The machine crashed since and has booted anew, and nonces stamped up to then were given out before. Of a file alone.
@@ -47,6 +53,12 @@ impl Tampering {
                     .to_owned()
             }
             Self::StepAhead => "INSERT INTO schema_step VALUES (99, 'later', 'x')".to_owned(),
+            Self::ReviseOrders => "UPDATE payment_order SET revision = revision + 1".to_owned(),
+            Self::Dangle(rows) => format!(
+                "PRAGMA foreign_keys = 0; WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+                 INSERT INTO convert_order_move (tenant_no, order_id, revision, status, at) SELECT 1, i, 1, 1, 1 FROM n"
+            ),
+            Self::TakeEvidenceKey => "DELETE FROM setting WHERE name = 'evidence_key'".to_owned(),
             Self::ForgetPaid => "DELETE FROM last_paid".to_owned(),
             Self::Crash(mark) => {
                 format!("UPDATE replay SET boot_id = 'of before', journal_synced = 0, mark = max(mark, {})", mark.0)

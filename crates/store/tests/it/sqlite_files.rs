@@ -94,6 +94,37 @@ async fn faults_inside_a_file_are_found() {
 }
 
 #[tokio::test]
+async fn orders_that_do_not_stand_where_their_moves_put_them_are_found() {
+    const STAND: &str = "payment orders do not stand where their moves put them";
+    const BEGIN: &str = "moves of payment orders do not begin where the move before them ended";
+    const CONVERT: &str = "convert orders do not stand where their moves put them";
+    let damages: [(&str, &[&str]); 8] = [
+        ("UPDATE payment_order SET revision = 3 WHERE status = 'PAID'", &[STAND]),
+        ("UPDATE payment_order SET status = 'PROCESS' WHERE status = 'PENDING'", &[STAND]),
+        ("DELETE FROM payment_order_move", &[STAND]),
+        ("UPDATE payment_order_move SET was = 'PROCESS'", &[BEGIN]),
+        ("UPDATE payment_order_move SET revision = 3", &[BEGIN]),
+        ("UPDATE payment_order_move SET order_no = 77", &[STAND, BEGIN]),
+        ("UPDATE convert_order SET status = 3", &[CONVERT]),
+        ("UPDATE convert_order_move SET revision = 2", &["moves of convert orders are without the move before them"]),
+    ];
+    for (damage, found) in damages {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = AnyStore::Sqlite(open(dir.path()));
+        furnish(&store).await;
+        commit(&store, vec![insert_order(SUB, 1)]).await;
+        let (paid, _) = (add(&store, SUB, 7).await, add(&store, SUB, 8).await);
+        commit(&store, vec![pay(&paid, 500)]).await;
+        drop(store);
+        let faults = || SqliteStore::faults(&path(dir.path())).expect("answers");
+        assert_eq!(faults(), Vec::<String>::new());
+        Connection::open(path(dir.path())).and_then(|conn| conn.execute_batch(damage)).expect("breaks");
+        let wanted: Vec<String> = found.iter().map(|what| format!("1 {what}")).collect();
+        assert_eq!(faults(), wanted, "{damage}");
+    }
+}
+
+#[tokio::test]
 async fn a_copy_of_an_older_program_is_brought_up_to_date_and_one_of_a_mixed_fleet_is_made_good() {
     for (left, was_whole) in [(Tampering::StepBack, true), (Tampering::ForgetPaid, false)] {
         let dir = tempfile::tempdir().expect("a folder");

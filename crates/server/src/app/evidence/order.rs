@@ -2,6 +2,7 @@
 
 use countersign_domain::ids::prefix;
 use countersign_domain::money::Amount;
+use countersign_domain::payment_order::PaymentStatus;
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::{UnixMillis, parse_rfc3339};
 use countersign_store::contract::{AuditKey, AuditRow, Cursor, MerchantKind, MerchantRow};
@@ -32,11 +33,22 @@ pub(super) struct Snapshot {
     rule: Option<(RuleVersion, Option<AuditRow>)>,
 }
 
-/// Reads an order until order and moves are of one moment.
+/// Reads an order until order and moves are of one moment. Moves that do not hang together are those of no moment: the rows are damaged.
 pub(super) async fn snapshot(app: &App, id: PrepayId) -> Result<Snapshot, AppError> {
+    let damaged = || StoreError::Corrupt { table: "payment_order_move", row: id.to_string() };
+    let mut read_before = None;
     for _ in 0..TRIES_MAX {
         let Shown { owner, row, moves, at } = payment_orders::show(app, id).await?;
-        if moves.last().map_or(1, |last| last.revision) != row.order.revision {
+        if !hang_together(&moves) {
+            return Err(damaged().into());
+        }
+        let read = (row.order.revision, moves.last().map_or(1, |last| last.revision));
+        if read.0 != read.1 {
+            // The order is read first: others may have moved it since, and then it is read with that move the next time.
+            if read.1 < read.0 || read_before == Some(read) {
+                return Err(damaged().into());
+            }
+            read_before = Some(read);
             continue;
         }
         let received = app.store.payment_order_received(row.tenant, row.merchant, id).await?;
@@ -45,6 +57,16 @@ pub(super) async fn snapshot(app: &App, id: PrepayId) -> Result<Snapshot, AppErr
         return Ok(Snapshot { owner, row, moves, at, received, rule });
     }
     Err(AppError::Busy)
+}
+
+/// Whether there is a move for each revision, and each begins where the one before it ended.
+fn hang_together(moves: &[PaymentMoveRow]) -> bool {
+    let mut before = (1, PaymentStatus::Pending);
+    moves.iter().all(|row| {
+        let follows = (row.revision, row.was) == (before.0 + 1, before.1);
+        before = (row.revision, row.status);
+        follows
+    })
 }
 
 /// The version that the fee rests on, and the line of the audit log that says who made it.
@@ -167,7 +189,7 @@ fn making(row: &PaymentOrderRow) -> Move {
     Move {
         revision: 1,
         from: None,
-        to: countersign_domain::payment_order::PaymentStatus::Pending.name().to_owned(),
+        to: PaymentStatus::Pending.name().to_owned(),
         at: At(row.order.created_at),
         actor: row.actor.clone(),
         request_id: row.request_id.clone(),
@@ -182,5 +204,57 @@ fn step(row: &PaymentMoveRow) -> Move {
         at: At(row.at),
         actor: row.actor.clone(),
         request_id: row.request_id.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_store::testing::Tampering;
+
+    use super::*;
+    use crate::app::fixtures::{application, ordered};
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{close_store, initialise, open_app};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_order_without_one_of_its_moves_is_told_to_be_damaged_and_not_to_be_changing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("is made");
+        let opened = async || open_app(&config, Clock::System, None).await.expect("opens");
+        let app = opened().await;
+        let client_id = application(&app, "shop", None).await;
+        let of = app.store.application(&client_id).await.expect("reads").expect("is there");
+        let id = ordered(&app, &of, "T-1").await.order.prepay_id;
+        assert_eq!(snapshot(&app, id).await.expect("it is whole").row.order.revision, 1);
+        close_store(&app.store).expect("closes");
+        Tampering::ReviseOrders.of_file(&config.data.join("countersign.db"));
+
+        let app = opened().await;
+        match snapshot(&app, id).await.map(|_| ()) {
+            Err(AppError::Store(StoreError::Corrupt { table: "payment_order_move", row })) => {
+                assert_eq!(row, id.to_string());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn moves_hang_together_where_none_is_missing_and_each_begins_where_the_last_one_ended() {
+        use PaymentStatus::{Paid, Pending, Process};
+        let row = |(revision, was, status)| PaymentMoveRow {
+            revision,
+            was,
+            status,
+            at: UnixMillis(0),
+            actor: String::new(),
+            request_id: String::new(),
+        };
+        let hold = |moves: &[_]| hang_together(&moves.iter().copied().map(row).collect::<Vec<_>>());
+        assert!(hold(&[]) && hold(&[(2, Pending, Process), (3, Process, Paid)]));
+        for broken in [&[(3, Process, Paid)][..], &[(2, Process, Paid)], &[(2, Pending, Process), (4, Process, Paid)]] {
+            assert!(!hold(broken), "{broken:?}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The way back from a backup: into a folder, or by a move into a database.
 //!
 //! Invariant: a restore goes on with the copy that an earlier one left only if that was made from the same backup.
-//! Invariant: whatever is stamped before the restored database can be served, and for the tolerance after it, is refused there.
+//! Invariant: whatever is stamped before the restored database can be served, and for the tolerance after it, is refused there; and whatever the
+//! backup knows to have been accepted. The tolerance is the widest of this command's settings and of what is noted in the backup.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufReader, BufWriter, Write as _};
@@ -10,12 +11,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
-use countersign_store::SqliteStore;
 use countersign_store::moving::{self, Move, MoveError, ROWS_PER_PORTION};
 use countersign_store::sqlite::{MoveMark, Revival};
+use countersign_store::{PostgresOptions, PostgresStore, SqliteStore};
 
-use super::{FILE_MODE, Trailer, read_trailer, sum, sync_folder};
+use super::{FILE_MODE, Trailer, other_keys, read_trailer, sum, sync_folder};
 use crate::app::delivery::DELIVERY_HELD;
+use crate::app::noted_tolerance::{self, TOLERANCE_NOTED};
 use crate::app::restored::{RESTORED_AT, RESTORED_FROM};
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -23,6 +25,7 @@ use crate::config::Config;
 use crate::datadir::DataDir;
 use crate::keys;
 use crate::run::{Database, postgres_options, sqlite_options};
+use crate::vault::Vault;
 
 /// Where a restore works, in the data folder, and in that the database and the trailer of the backup it is from.
 const FOLDER: &str = "restoring";
@@ -49,6 +52,8 @@ pub struct Restored {
     pub refused_through: UnixMillis,
     /// Whether the master key is there.
     pub has_key: bool,
+    /// The ids of further master keys that something is sealed under still: a re-wrap is not finished.
+    pub other_keys: Vec<String>,
 }
 
 /// Makes a deployment of a backup, in an empty folder or database. Everything is verified before it counts.
@@ -59,15 +64,25 @@ pub async fn restore(config: &Config, from: &Path) -> anyhow::Result<Restored> {
 
 async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Trailer) -> anyhow::Result<Restored> {
     let database = Database::of(config)?;
-    let has_key = may_restore(config, data, &trailer)?;
+    let vault = may_restore(config, data, &trailer)?;
     let work = Work::in_folder(data);
     // A restore into a database that was cut off goes on with the copy that it was made from.
     let goes_on = database != Database::Sqlite && work.goes_on(&trailer)?;
     if !goes_on {
         work.unpack(from, &trailer)?;
     }
+    // An older program's backup does not say it by itself.
+    let other_keys = other_keys(&work.copy, &trailer.master_key_id)?;
+    if let Some(vault) = &vault
+        && let Err(missing) = demand_keys(vault, &other_keys)
+    {
+        std::fs::remove_dir_all(&work.folder)?;
+        return Err(missing);
+    }
     let now = Clock::System.now();
-    let tolerance_ms = config.timestamp_tolerance_ms;
+    let noted = SqliteStore::peek(&work.copy, TOLERANCE_NOTED)?;
+    let noted_ms = noted_tolerance::read(noted.as_deref()).unwrap_or(0);
+    let tolerance_ms = config.timestamp_tolerance_ms.max(noted_ms);
     if !goes_on {
         let settings =
             [(DELIVERY_HELD, rfc3339(now)), (RESTORED_AT, rfc3339(now)), (RESTORED_FROM, trailer.taken_at.clone())];
@@ -83,21 +98,25 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
             let chance = Chance::default();
             let mut id = [0; 16];
             chance.fill(&mut id);
+            let to = postgres_options(config, url)?;
             let order = Move {
                 from: work.copy.clone(),
                 sqlite: sqlite_options(&chance),
-                to: postgres_options(config, url)?,
+                to: to.clone(),
                 id,
                 now,
                 rows_per_portion: ROWS_PER_PORTION,
                 refuse_ahead_ms: Some(tolerance_ms + END_MARGIN_MS),
             };
-            let report = moving::run(order, |_| {}).await.map_err(|error| work.explained(error))?;
+            let report = match moving::run(order, |_| {}).await {
+                Ok(report) => report,
+                Err(error) => return Err(work.explained(error, &to, &trailer).await),
+            };
             (Some(report.place), report.horizon.unwrap_or(UnixMillis(now.0 + tolerance_ms + END_MARGIN_MS)))
         }
     };
     std::fs::remove_dir_all(&work.folder).with_context(|| format!("{} cannot be removed", work.folder.display()))?;
-    Ok(Restored { trailer, place, refused_through, has_key })
+    Ok(Restored { trailer, place, refused_through, has_key: vault.is_some(), other_keys })
 }
 
 /// Gives a database that is whole its name, once it refuses what is stamped by now and for the tolerance after it. The instant of it.
@@ -117,8 +136,7 @@ pub(super) fn give_name(
     for tries in 0..END_TRIES_MAX {
         let margin_ms = END_MARGIN_MS << tries;
         let end = now().plus_ms(margin_ms);
-        let horizon = end.plus_ms(tolerance_ms);
-        SqliteStore::refuse_through(copy, horizon)?;
+        let horizon = SqliteStore::refuse_through(copy, end.plus_ms(tolerance_ms))?;
         sync()?;
         if now() > end {
             continue;
@@ -173,8 +191,21 @@ impl Work {
         }
     }
 
-    /// What to do where the copy that was left is in the way.
-    fn explained(&self, error: MoveError) -> anyhow::Error {
+    /// What to do where the copy that was left is in the way, or what an earlier restore of this backup made.
+    async fn explained(&self, error: MoveError, to: &PostgresOptions, trailer: &Trailer) -> anyhow::Error {
+        if matches!(error, MoveError::Refused(_))
+            && let Ok(found) = PostgresStore::peek(to, &[RESTORED_FROM, RESTORED_AT]).await
+            && let [Some(from), Some(at)] = found.as_slice()
+            && *from == trailer.taken_at
+            && PostgresStore::refuse_unfinished(to).await.is_ok()
+        {
+            // The copy was made once more, of what is there already.
+            let _ = std::fs::remove_dir_all(&self.folder);
+            return anyhow!(
+                "this backup was restored into the database already, at {at}, and is there whole: if that restore was cut off at its very end, \
+                 nothing is missing, serve it; to restore it once more, name an empty database"
+            );
+        }
         let is_done = matches!(SqliteStore::move_mark(&self.copy), Ok(Some(MoveMark::Done(_))));
         match error {
             MoveError::Refused(why) if is_done => {
@@ -233,8 +264,8 @@ impl Work {
 }
 
 /// Refuses a folder that holds anything but a master key and what an earlier, unfinished restore left; and a key that is not the backup's.
-/// Whether there is a key.
-fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Result<bool> {
+/// The keys, if there are any.
+fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Result<Option<Vault>> {
     let folder = data.path();
     let entries = std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
     for entry in entries {
@@ -248,7 +279,7 @@ fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Re
         );
     }
     if !keys::is_named(config) && !data.master_key().exists() {
-        return Ok(false);
+        return Ok(None);
     }
     let vault = keys::vault(config, data)?;
     ensure!(
@@ -257,5 +288,16 @@ fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Re
         vault.key_id(),
         trailer.master_key_id
     );
-    Ok(true)
+    demand_keys(&vault, &trailer.other_master_key_ids)?;
+    Ok(Some(vault))
+}
+
+/// Refuses where a key is not here that something in the backup is sealed under still.
+fn demand_keys(vault: &Vault, others: &[String]) -> anyhow::Result<()> {
+    let Some(missing) = others.iter().find(|id| !vault.knows(id)) else { return Ok(()) };
+    bail!(
+        "a re-wrap was not finished when the backup was taken: it needs the master key {missing}, too, which is not here: name it as \
+         master_key_previous_file beside {}, or restore without a key",
+        vault.key_id()
+    )
 }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
-use countersign_store::Store as _;
+use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{ClaimKey, Claimed};
 use countersign_store::moving::{self, Move, ROWS_PER_PORTION};
 use countersign_store::testing::{Database as Fresh, Tampering};
+use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
 use super::restoring::{Work, give_name};
@@ -14,8 +15,8 @@ use super::*;
 use crate::app::audit_log::{self, Which};
 use crate::app::delivery::DELIVERY_HELD;
 use crate::app::error::AppError;
-use crate::app::fixtures::{application, happens};
-use crate::app::{App, events};
+use crate::app::fixtures::{application, happens, ordered};
+use crate::app::{App, events, forgotten_nonces};
 use crate::chance::Chance;
 use crate::config::Optional;
 use crate::datadir::DataDir;
@@ -53,7 +54,7 @@ impl Place {
         let image = OpenOptions::new().write(true).open(&file).expect("it is there");
         image.set_len(of_it.bytes).expect("it can be cut");
         made.of_file(&file);
-        end(&file, of_it.taken_at, &of_it.store, of_it.master_key_id).expect("it can be written");
+        end(&file, of_it).expect("it can be written");
         file
     }
 
@@ -103,6 +104,11 @@ async fn a_restore_that_was_cut_off_goes_on_with_its_own_backup_only() {
     let said = refused(restore(&config, &tuesday)).await;
     assert!(said.contains("is not finished") && said.contains(&of_monday.taken_at), "{said}");
     assert!(said.contains("restoring"), "what to remove: {said}");
+    let said = refused(Box::pin(open_app(&config, Clock::System, None))).await;
+    assert!(said.contains("a restore into this database") && said.contains("same `countersign restore`"), "{said}");
+    let elsewhere = place.elsewhere("elsewhere", Some(database.url()));
+    let said = refused(restore(&elsewhere, &monday)).await;
+    assert!(said.contains("name an empty database") && !said.contains("whole"), "{said}");
     let restored = restore(&config, &monday).await.expect("it goes on");
     assert_eq!(restored.trailer, of_monday);
     assert_ne!(of_monday.sha256, of_tuesday.sha256);
@@ -158,6 +164,138 @@ async fn a_slow_disk_at_the_end_of_a_restore_lets_nothing_in_that_was_accepted_m
     let found = store.reserve(&claim).await.expect("it answers");
     assert!(matches!(found, Claimed::TooOld), "{found:?}");
     close_store(&store).expect("it closes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_a_damaged_deployment_is_taken_and_says_why_a_restore_refuses_it() {
+    let (place, shared) = (Place::new().await, Fresh::new().await);
+    let nodes = place.elsewhere("nodes", Some(shared.url()));
+    initialise(&nodes).await.expect("an empty database can be initialised");
+    for (name, deployment) in [("of a file", place.config.clone()), ("of nodes", nodes)] {
+        let app = open_app(&deployment, Clock::System, None).await.expect("it opens");
+        let client_id = application(&app, "shop", None).await;
+        let shop = app.store.application(&client_id).await.expect("it answers").expect("it is there");
+        ordered(&app, &shop, "T-1").await;
+        close_store(&app.store).expect("it closes");
+        let whole = take(&deployment, &place.path(&format!("{name}, whole"))).await.expect("it is taken");
+        assert_eq!(whole.broken, None);
+        match Database::of(&deployment).expect("it is an address") {
+            Database::Sqlite => Tampering::ReviseOrders.of_file(&deployment.data.join("countersign.db")),
+            Database::Postgres(_) => shared.tamper(Tampering::ReviseOrders).await,
+        }
+        let file = place.path(name);
+        let trailer = take(&deployment, &file).await.expect("a broken one is better than none");
+        let why = trailer.broken.clone().expect("it says so");
+        assert_eq!(why, "1 payment orders do not stand where their moves put them");
+        assert_eq!(read_trailer(&file).expect("it is a backup"), trailer);
+        let said = refused(restore(&place.elsewhere("refused", None), &file)).await;
+        assert!(said.contains("was broken when it was taken") && said.contains(&why), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_from_midst_a_rewrap_names_every_key_that_it_needs() {
+    let place = Place::new().await;
+    let old = place.config.data.join("master.key");
+    let (other, new) = (place.elsewhere("other", None), place.path("other/master.key"));
+    let other = Config { master_key_file: Optional(None), ..other };
+    initialise(&other).await.expect("another deployment can be made, for its key");
+    let both = Config {
+        master_key_file: Optional(Some(new.clone())),
+        master_key_previous_file: Optional(Some(old.clone())),
+        ..place.config.clone()
+    };
+    let app = open_app(&both, Clock::System, None).await.expect("it opens");
+    let (of_new, of_old) = (app.vault.key_id().to_owned(), app.vault.previous_id().expect("both").to_owned());
+    // A re-wrap begins so, and is killed.
+    let next = Write::MoveSetting {
+        name: deployment_settings::MASTER_KEY_ID.to_owned(),
+        from: Some(of_old.clone()),
+        to: of_new.clone(),
+    };
+    app.store.commit(Batch(vec![next])).await.expect("it is written");
+    close_store(&app.store).expect("it closes");
+
+    let file = place.path("midst");
+    let trailer = take(&both, &file).await.expect("it is taken");
+    assert_eq!((&trailer.master_key_id, &trailer.other_master_key_ids), (&of_new, &vec![of_old.clone()]));
+    // An older program would not have said it.
+    let untold = place.path("untold");
+    std::fs::copy(&file, &untold).expect("it can be copied");
+    OpenOptions::new().write(true).open(&untold).and_then(|image| image.set_len(trailer.bytes)).expect("it can be cut");
+    end(&untold, Trailer { other_master_key_ids: Vec::new(), ..trailer }).expect("it can be written");
+    for file in [file, untold] {
+        let one = Config { master_key_file: Optional(Some(new.clone())), ..place.elsewhere("one", None) };
+        let said = refused(restore(&one, &file)).await;
+        assert!(said.contains(&of_old) && said.contains("master_key_previous"), "{said}");
+        assert!(!one.data.exists(), "nothing is left of it");
+        let none = Config { master_key_file: Optional(None), ..place.elsewhere("none", None) };
+        let two = Config { master_key_previous_file: both.master_key_previous_file.clone(), ..one };
+        for (config, has_key) in [(none, false), (two, true)] {
+            let restored = restore(&config, &file).await.expect("it is whole");
+            assert_eq!((restored.has_key, restored.other_keys), (has_key, vec![of_old.clone()]));
+            std::fs::remove_dir_all(&config.data).expect("it can be removed");
+        }
+    }
+}
+
+/// Uses a nonce for a query, and another one for a change.
+async fn use_two(app: &App, stamped_at: UnixMillis) -> [ClaimKey; 2] {
+    let claim = |nonce: &str| ClaimKey {
+        tenant: TenantNo(1),
+        application: ApplicationNo(1),
+        nonce: format!("{nonce}{}", stamped_at.0),
+        stamped_at,
+    };
+    let claims = [claim("query"), claim("change")];
+    for claim in &claims {
+        assert_eq!(app.store.reserve(claim).await.expect("it answers"), Claimed::Fresh);
+    }
+    assert_eq!(app.store.settle(claims[0].clone()).await.expect("it answers"), Claimed::Fresh);
+    app.store.commit(Batch(vec![Write::ClaimNonce(claims[1].clone())])).await.expect("it is written");
+    claims
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_was_accepted_before_or_after_a_backup_is_accepted_after_its_restore() {
+    const TOLERANCE_MS: i64 = 300_000;
+    // Farther ahead than any tolerance: the clock was wrong, and is right again.
+    const AHEAD_MS: i64 = 7_200_000;
+    let (place, shared) = (Place::new().await, Fresh::new().await);
+    let file = Config { timestamp_tolerance_ms: TOLERANCE_MS, ..place.config.clone() };
+    let nodes = Config { data: place.path("nodes"), database_url: Optional(Some(shared.url())), ..file.clone() };
+    let nodes = Config { master_key_file: Optional(Some(file.data.join("master.key"))), ..nodes };
+    initialise(&nodes).await.expect("an empty database can be initialised");
+    for (of, deployment) in [("file", file), ("nodes", nodes)] {
+        for (kind, ahead_ms) in [("tolerance", TOLERANCE_MS / 3), ("clock", AHEAD_MS)] {
+            let (name, backup) = (format!("{of}-{kind}"), place.path(&format!("{of}-{kind}.backup")));
+            let app = open_app(&deployment, Clock::System, None).await.expect("it opens");
+            let mut claims = Vec::new();
+            let before = app.clock.now().plus_ms(ahead_ms);
+            claims.extend(use_two(&app, before).await);
+            take(&deployment, &backup).await.expect("a backup can be taken");
+            // What a wrong clock accepts afterwards is beyond what can be known.
+            let after = app.clock.now().plus_ms(TOLERANCE_MS);
+            claims.extend(use_two(&app, after).await);
+            close_store(&app.store).expect("it closes");
+            let target = Fresh::new().await;
+            for url in [None, Some(target.url())] {
+                // As the command line without a file of settings has it.
+                let config = place.elsewhere(&format!("{name}-{}", url.is_some()), url);
+                assert_eq!(config.timestamp_tolerance_ms, 30_000);
+                let restored = restore(&config, &backup).await.expect("it is whole");
+                let app = open_app(&config, Clock::System, None).await.expect("it opens");
+                for claim in &claims {
+                    let found = app.store.reserve(claim).await.expect("it answers");
+                    assert_eq!(found, Claimed::TooOld, "{name}, {:?}: {claim:?}", restored.place);
+                    assert!(restored.refused_through >= claim.stamped_at, "{name}: {restored:?}");
+                }
+                let horizon = forgotten_nonces::horizon(&app.store).expect("it has one");
+                assert_eq!(restored.refused_through, horizon, "{name}: what is told is what is done");
+                close_store(&app.store).expect("it closes");
+            }
+        }
+    }
 }
 
 #[tokio::test]
