@@ -11,6 +11,10 @@ use super::statements::{NAMES, TEXTS};
 #[path = "plan_tests.rs"]
 pub(super) mod plan_tests;
 
+#[cfg(feature = "testing")]
+#[path = "payment_plan_tests.rs"]
+mod payment_plan_tests;
+
 /// What grows with a tenant's business and is spread by its number.
 const OF_TENANTS: [&str; 22] = [
     "nonce",
@@ -171,8 +175,12 @@ fn bound(tokens: &[String]) -> BTreeSet<String> {
             known.extend(list(tokens, close + named + 2).iter().map(|column| format!("{alias}.{column}")));
         }
     }
+    let other = |at: usize| {
+        let is_listed = tokens[at..].iter().take(4).eq(["any", "(", "array", "["]);
+        &tokens[if is_listed { at + 4 } else { at }]
+    };
     let equal: Vec<(&String, &String)> =
-        (1..tokens.len() - 1).filter(|at| tokens[*at] == "=").map(|at| (&tokens[at - 1], &tokens[at + 1])).collect();
+        (1..tokens.len() - 1).filter(|at| tokens[*at] == "=").map(|at| (&tokens[at - 1], other(at + 1))).collect();
     loop {
         let before = known.len();
         for (one, other) in &equal {
@@ -212,6 +220,8 @@ fn a_statement_that_misses_the_tenant_is_found_out() {
     for (text, count) in [
         ("SELECT 1 FROM event WHERE tenant_no = $1 AND event_no = $2", 0),
         ("SELECT 1 FROM event WHERE event_no = $2", 1),
+        ("SELECT 1 FROM event WHERE tenant_no = ANY(ARRAY[$1]) AND event_no = $2", 0),
+        ("SELECT 1 FROM event WHERE tenant_no = ANY(ARRAY[event_no]) AND client_id = $2", 1),
         ("SELECT 1 FROM event e JOIN delivery d ON d.event_no = e.event_no WHERE e.tenant_no = $1", 1),
         ("SELECT 1 FROM event e JOIN delivery d ON d.tenant_no = e.tenant_no WHERE e.event_no = $1", 2),
         ("SELECT 1 FROM event e JOIN delivery d ON d.tenant_no = e.tenant_no WHERE e.tenant_no = $1", 0),
@@ -263,6 +273,7 @@ fn no_statement_about_what_is_a_tenants_stands_elsewhere() {
             "columns.rs",
             "plan_tests.rs",
             "payment_sql.rs",
+            "payment_plan_tests.rs",
             "tenancy.rs",
         ]
         .contains(&name.as_str())
