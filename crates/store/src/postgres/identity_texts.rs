@@ -1,5 +1,5 @@
-//! Texts of the lists of merchants and applications; [`super::statements`] gives them their names. A condition that may be open keeps its index from
-//! being used, so each way of asking has a text of its own. Behind $1, at most $2.
+//! Texts about merchants and applications; [`super::statements`] gives them their names. A condition that may be open keeps its index from being used,
+//! so each way of asking has a text of its own. Lists: behind $1, at most $2.
 
 pub(super) const APPLICATIONS: &str = application_select!(
     "(SELECT * FROM application WHERE application_no > $1 AND ($3::boolean IS NULL OR callback_enabled = $3) \
@@ -32,3 +32,25 @@ pub(super) const MERCHANTS_UNDER: &str = merchants!("m.tenant_no = $4 AND ($3::t
 pub(super) const INSTITUTIONS: &str = merchants!("m.kind = 'institution'");
 pub(super) const PLAIN: &str = merchants!("m.kind = 'merchant'");
 pub(super) const SUB_ACCOUNTS: &str = merchants!("m.kind = 'sub_account'");
+
+/// The sub-accounts of an institution that keep this condition, with the rule of each.
+macro_rules! rule_page {
+    ($condition:literal) => {
+        concat!(
+            "SELECT m.merchant_no, m.merchant_id, h.version_no, ",
+            rule_columns!("l"),
+            ", ",
+            rule_columns!("b"),
+            " FROM merchant m LEFT JOIN fee_rule_head h ON h.tenant_no = m.tenant_no AND h.merchant_no = m.merchant_no",
+            version_of!("l", "h", "version_no"),
+            version_of!("b", "l", "base_version_no"),
+            "WHERE ",
+            $condition,
+            " AND m.kind = 'sub_account' ORDER BY m.merchant_id"
+        )
+    };
+}
+
+pub(super) const RULE_PAGE: &str = rule_page!("m.tenant_no = $1");
+// `+ 0`: only one has that id, and all that the institution has are not looked through for it.
+pub(super) const RULE_PAGE_OF_ONE: &str = rule_page!("$1 = m.tenant_no + 0 AND m.merchant_id = $2");

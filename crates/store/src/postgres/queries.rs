@@ -219,7 +219,10 @@ pub(super) async fn rule_page(
     // An institution may have a hundred thousand sub-accounts: they are never in memory together.
     let walked = from.read(|session| async move {
         let mut page = RulePageBuilder::new(filter, now, offset, limit);
-        let mut found = pin!(session.stream(Sql::RulePage, &[&tenant.0, &filter.sub_merchant_id]).await?);
+        let (all, of_one) = ([&tenant.0 as _], [&tenant.0 as _, &filter.sub_merchant_id as _]);
+        let (sql, of): (_, Params<'_>) =
+            if filter.sub_merchant_id.is_some() { (Sql::RulePageOfOne, &of_one) } else { (Sql::RulePage, &all) };
+        let mut found = pin!(session.stream(sql, of).await?);
         while let Some(row) = poll_fn(|cx| found.as_mut().poll_next(cx)).await {
             if let Err(error) = read(&mut page, &row?) {
                 return Ok(Err(error));

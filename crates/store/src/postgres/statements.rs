@@ -70,13 +70,8 @@ statements! {
         "SELECT ", rule_columns!("l"), " FROM fee_rule l WHERE l.tenant_no = $1 AND l.merchant_no = $2 AND l.version_no < $3 \
          ORDER BY l.version_no DESC LIMIT $4"
     );
-    RulePage: concat!(
-        "SELECT m.merchant_no, m.merchant_id, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"),
-        " FROM merchant m LEFT JOIN fee_rule_head h ON h.tenant_no = m.tenant_no AND h.merchant_no = m.merchant_no",
-        version_of!("l", "h", "version_no"), version_of!("b", "l", "base_version_no"),
-        "WHERE m.tenant_no = $1 AND m.kind = 'sub_account' AND ($2::text IS NULL OR m.merchant_id = $2) \
-         ORDER BY m.merchant_id"
-    );
+    RulePage: identity::RULE_PAGE;
+    RulePageOfOne: identity::RULE_PAGE_OF_ONE;
     ConvertOrder: texts::ORDER;
     ConvertOrderTenant: "SELECT order_id, tenant_no FROM order_directory WHERE order_id = $1";
     ConvertOrderOwner: texts::ORDER_OWNER;
