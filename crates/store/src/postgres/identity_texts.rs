@@ -54,3 +54,30 @@ macro_rules! rule_page {
 pub(super) const RULE_PAGE: &str = rule_page!("m.tenant_no = $1");
 // `+ 0`: only one has that id, and all that the institution has are not looked through for it.
 pub(super) const RULE_PAGE_OF_ONE: &str = rule_page!("$1 = m.tenant_no + 0 AND m.merchant_id = $2");
+
+/// What a change of a merchant, or of a whole tenant, touches: locked in the order of their numbers.
+macro_rules! lock {
+    ($of:literal) => {
+        concat!("SELECT application_no FROM application WHERE ", $of, " ORDER BY application_no FOR NO KEY UPDATE")
+    };
+}
+
+pub(super) const LOCK: &str = lock!("tenant_no = $1");
+pub(super) const LOCK_OF: &str = lock!("merchant_no = $2 AND $1 = tenant_no + 0");
+
+/// LIMIT keeps the plan at one look for each application, however many open deliveries they have together.
+macro_rules! turn {
+    ($due_at:literal, $of:literal) => {
+        concat!(
+            "INSERT INTO delivery_turn (tenant_no, application_no, due_at) SELECT a.tenant_no, a.application_no, ",
+            $due_at,
+            " FROM application a CROSS JOIN LATERAL (SELECT 1 FROM delivery d WHERE d.tenant_no = $1
+              AND d.application_no = a.application_no AND d.state IN ('pending', 'held') LIMIT 1) open WHERE ",
+            $of,
+            " ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at"
+        )
+    };
+}
+
+pub(super) const TURN: &str = turn!("$2", "a.tenant_no = $1");
+pub(super) const TURN_OF: &str = turn!("$3", "a.merchant_no = $2 AND $1 = a.tenant_no + 0");

@@ -220,17 +220,11 @@ statements! {
                      ON CONFLICT DO NOTHING RETURNING 1::bigint";
     MerchantUpdate: "UPDATE merchant SET name = $2, enabled = $3, revision = $4::bigint, base_r = $5, base_f = $6
                      WHERE merchant_no = $1 AND revision = $4::bigint - 1 RETURNING 1::bigint";
-    ApplicationsTouch: "WITH held AS (SELECT application_no FROM application
-                        WHERE tenant_no = $1 AND ($2::bigint IS NULL OR merchant_no = $2)
-                        ORDER BY application_no FOR NO KEY UPDATE)
-                        UPDATE application a SET revision = a.revision + 1 FROM held
-                        WHERE a.application_no = held.application_no RETURNING a.application_no";
-    // LIMIT keeps the plan at one look for each application, however many open deliveries they have together.
-    DeliveriesTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
-                     SELECT a.tenant_no, a.application_no, $3 FROM application a CROSS JOIN LATERAL (SELECT 1 FROM delivery d
-                     WHERE d.tenant_no = $1 AND d.application_no = a.application_no AND d.state IN ('pending', 'held') LIMIT 1) open
-                     WHERE a.tenant_no = $1 AND ($2::bigint IS NULL OR a.merchant_no = $2)
-                     ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
+    ApplicationsTouch: "UPDATE application SET revision = revision + 1 WHERE application_no = ANY($1::bigint[])";
+    ApplicationsLock: identity::LOCK;
+    ApplicationsLockOf: identity::LOCK_OF;
+    DeliveriesTurn: identity::TURN;
+    DeliveriesTurnOf: identity::TURN_OF;
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
                         tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, callback_rate_per_s, callback_concurrency, callback_schedule,
@@ -423,6 +417,10 @@ statements! {
     ApplicationsGuard: "SELECT application_no, revision FROM application WHERE application_no = ANY($1::bigint[])
                         ORDER BY application_no FOR SHARE";
 
+    // The same of applications that were locked to be touched: written once for both.
+    DirectoryTouch: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)
+                     UPDATE application a SET directory_revision = d.revision, revision = a.revision + 1
+                     FROM d, unnest($1::bigint[]) AS t (application_no) WHERE a.application_no = t.application_no";
     // The last lock of whoever changes applications: from here to the commit nobody else counts.
     DirectoryStamp: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)
                      UPDATE application a SET directory_revision = d.revision FROM d
