@@ -124,4 +124,29 @@ mod tests {
             }
         }
     }
+
+    #[tokio::test]
+    async fn a_look_at_what_is_open_reads_no_events_that_are_over() {
+        let (_database, session) = empty().await;
+        let client = session.client();
+        let text = |of: Sql| TEXTS[of as usize];
+        let walk = "EXECUTE walk(1, 'b', 11000, 11002, 1, 9000, 1000)";
+        let looks = [
+            (walk, "event_by_biz on event o", 12),
+            ("EXECUTE many(1, 1, 5)", "delivery_open on delivery", 5),
+            ("EXECUTE among(1, 'b', 9000, 1, 9000)", "delivery_open on delivery d", 5),
+        ];
+        let prepared = [("walk", Sql::OpenBefore), ("many", Sql::ManyOpen), ("among", Sql::OpenAmong)];
+        for (name, of) in prepared {
+            client.batch_execute(&format!("PREPARE {name} AS {}", text(of))).await.expect("is prepared");
+        }
+        for step in ["", MANY, SOME_OF_ANOTHER, "ANALYZE event, delivery, application, merchant"] {
+            client.batch_execute(step).await.expect("is done");
+            for (asked, index, most) in looks {
+                let plan = lines(client, &format!("EXPLAIN (ANALYZE, BUFFERS, COSTS off, TIMING off) {asked}")).await;
+                assert!(plan.iter().any(|line| line.contains(&format!(" using {index}"))), "{plan:#?}");
+                assert!(pages(&plan, &format!(" using {index}")) <= most, "{plan:#?}");
+            }
+        }
+    }
 }

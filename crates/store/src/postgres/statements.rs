@@ -125,13 +125,9 @@ statements! {
          CROSS JOIN LATERAL (SELECT e.* FROM event e WHERE e.tenant_no = a.tenant_no AND e.event_no = d.event_no LIMIT 1) e
          ORDER BY d.application_no, least(d.attempts, 1), d.due_at, d.event_no"
     );
-    // Down the index of bizIds, by both of its columns, until one is pending: whatever is known of the tables, no other index gives that order.
-    // `+ 0`: with a limit that is not known beforehand a plan would take an index by the tenant alone.
-    OpenBefore: "SELECT e.event_no FROM (SELECT o.biz_id, o.event_no, o.application_no, o.sequence FROM event o WHERE (o.biz_id, o.event_no) >= ($2, $3)
-                    AND (o.biz_id, o.event_no) < ($2, $4) AND $1 = o.tenant_no + 0 ORDER BY o.biz_id DESC, o.event_no DESC LIMIT $7) e
-                    WHERE e.application_no = $5 AND e.sequence < $6 AND (SELECT d.state IN ('pending', 'held')
-                    AND NOT (d.by_hand AND EXISTS (SELECT 1 FROM attempt a WHERE a.tenant_no = $1 AND a.event_no = e.event_no
-                    AND a.outcome = 'delivered')) FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) ORDER BY e.biz_id DESC, e.event_no DESC LIMIT 1";
+    OpenBefore: backlog::OPEN_BEFORE;
+    ManyOpen: backlog::MANY_OPEN;
+    OpenAmong: backlog::OPEN_AMONG;
     Turning: "SELECT t.tenant_no, t.application_no, a.client_id, t.due_at FROM delivery_turn t
               JOIN application a ON a.application_no = t.application_no
               WHERE (t.tenant_no, t.application_no) > ($1, $2) AND (t.application_no & 63) = ANY($3::bigint[])
@@ -417,14 +413,14 @@ statements! {
     ApplicationsGuard: "SELECT application_no, revision FROM application WHERE application_no = ANY($1::bigint[])
                         ORDER BY application_no FOR SHARE";
 
-    // The same of applications that were locked to be touched: written once for both.
-    DirectoryTouch: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)
-                     UPDATE application a SET directory_revision = d.revision, revision = a.revision + 1
-                     FROM d, unnest($1::bigint[]) AS t (application_no) WHERE a.application_no = t.application_no";
     // The last lock of whoever changes applications: from here to the commit nobody else counts.
     DirectoryStamp: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)
                      UPDATE application a SET directory_revision = d.revision FROM d
                      WHERE a.application_no = ANY($1::bigint[])";
+    // The same of applications that were locked to be touched: written once for both.
+    DirectoryTouch: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)
+                     UPDATE application a SET directory_revision = d.revision, revision = a.revision + 1
+                     FROM d, unnest($1::bigint[]) AS t (application_no) WHERE a.application_no = t.application_no";
     DirectoryChanges: "SELECT d.one, d.revision, a.client_id FROM directory d
                        LEFT JOIN application a ON a.directory_revision > $1";
     DatabaseTime: concat!("SELECT ", now!());
