@@ -81,8 +81,15 @@ pub(super) fn events(conn: &Connection, filter: EventFilter, cursor: &Cursor, lo
 
 #[cfg(test)]
 mod tests {
-    use super::super::{open::connect, schema};
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use countersign_domain::ids::SortedId;
+
+    use super::super::{SqliteOptions, SqliteStore, open::connect, schema};
     use super::*;
+    use crate::Store as _;
     use crate::event_list::filters;
 
     fn plan(conn: &Connection, (sql, asked): crate::payment_listing::StatementEnd) -> Vec<String> {
@@ -129,5 +136,14 @@ mod tests {
                 assert_eq!(walked, begins(walk, of_event), "{filter:?}: {lines:#?}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn an_event_with_its_attempts_is_read_on_no_thread_that_serves() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = SqliteStore::open(&dir.path().join("db"), SqliteOptions::new([1; 16], "boot")).expect("opens");
+        let mut read = pin!(store.event(SortedId(1)));
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(read.await.expect("reads").is_none());
     }
 }
