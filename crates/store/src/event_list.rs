@@ -96,22 +96,6 @@ impl EventFilter {
     }
 }
 
-/// How a dialect gets to what an index leads to: the events of a business id, or of an application.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Lead {
-    /// By a condition; `#` stands for the id.
-    Is(&'static str),
-    /// By ranges of a column and the place, and in their order: no other index gives it.
-    Ranges {
-        /// A condition beside them.
-        of: &'static str,
-        /// The column.
-        column: &'static str,
-        /// What it is to be.
-        value: &'static str,
-    },
-}
-
 /// How a dialect walks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
@@ -121,8 +105,12 @@ pub(crate) struct Way {
     pub(crate) look: &'static str,
     /// By what the walk goes.
     pub(crate) place: &'static str,
-    /// Of what.
-    pub(crate) lead: Lead,
+    /// Of what: a condition, in which `#` stands for the id of the business or the application. It may be empty.
+    pub(crate) lead: &'static str,
+    /// The lower end: a condition, in which `#` stands for a place.
+    pub(crate) least: &'static str,
+    /// What the order has before the place, so that it is that of one index only. It may be empty.
+    pub(crate) order: &'static str,
     /// What begins a parameter: `?` or `$`.
     pub(crate) sign: char,
 }
@@ -177,51 +165,26 @@ impl Listing {
     /// What the index leads to. A bound is there also where the walk begins at the newest: without it, another plan may seem as good.
     fn led(&self, begin: &str, edge: Option<i64>) -> StatementEnd {
         let mut asked = (begin.to_owned(), Vec::new());
-        let least = match (self.key(), self.way.lead) {
-            (Some(key), Lead::Is(condition)) => {
-                self.also(&mut asked, condition, Value::Text(key.clone()));
-                edge
-            }
-            (Some(key), Lead::Ranges { of, .. }) => {
-                self.also(&mut asked, of, Value::Text(key.clone()));
-                edge.or(Some(i64::MIN))
-            }
-            (None, Lead::Is(_) | Lead::Ranges { .. }) => edge,
-        };
-        if let Some(least) = least {
-            self.bound(&mut asked, ">=", |asked| self.also(asked, "#", Value::Int(least)));
+        if let Some(key) = self.key() {
+            self.also(&mut asked, self.way.lead, Value::Text(key.clone()));
         }
-        self.bound(&mut asked, "<", |asked| match (self.filter.walk(), self.after, self.key()) {
+        if let Some(edge) = edge {
+            self.also(&mut asked, self.way.least, Value::Int(edge));
+        }
+        asked.0.extend([" AND ", self.way.place, " < "]);
+        match (self.filter.walk(), self.after, self.key()) {
             (Walk::Own, Some(after), Some(client_id)) => {
                 // Behind one that is gone there is nothing: an application's events go from the first one on.
-                self.also(asked, "coalesce((SELECT b.seq FROM event b WHERE b.event_no = #", Value::Int(after));
-                self.also(asked, " AND b.client_id = #), 0)", Value::Text(client_id.clone()));
+                self.also(&mut asked, "coalesce((SELECT b.seq FROM event b WHERE b.event_no = #", Value::Int(after));
+                self.also(&mut asked, " AND b.client_id = #), 0)", Value::Text(client_id.clone()));
             }
-            (_, after, _) => self.also(asked, "#", Value::Int(after.unwrap_or(i64::MAX))),
-        });
+            (_, after, _) => self.also(&mut asked, "#", Value::Int(after.unwrap_or(i64::MAX))),
+        }
         asked
     }
 
-    fn bound(&self, asked: &mut StatementEnd, sign: &str, at: impl FnOnce(&mut StatementEnd)) {
-        let place = self.way.place;
-        if let (Some(key), Lead::Ranges { column, value, .. }) = (self.key(), self.way.lead) {
-            let begin = format!(" AND ({column}, {place}) {sign} ({value}, ");
-            self.also(asked, &begin, Value::Text(key.clone()));
-            at(asked);
-            asked.0.push(')');
-        } else {
-            asked.0.extend([" AND ", place, " ", sign, " "]);
-            at(asked);
-        }
-    }
-
     fn close(&self, asked: &mut StatementEnd, end: &str, value: i64) {
-        asked.0.push_str(" ORDER BY ");
-        if let (Some(_), Lead::Ranges { column, .. }) = (self.key(), self.way.lead) {
-            asked.0.extend([column, " DESC, "]);
-        }
-        asked.0.push_str(self.way.place);
-        asked.0.push_str(" DESC");
+        asked.0.extend([" ORDER BY ", self.way.order, self.way.place, " DESC"]);
         self.also(asked, end, Value::Int(value));
     }
 

@@ -1,6 +1,6 @@
 //! How lists of payment orders are asked for: the words behind `SELECT ... FROM payment_order p WHERE true`, in both dialects.
 
-use countersign_domain::ids::{MerchantNo, time_ordered};
+use countersign_domain::ids::time_ordered;
 use countersign_domain::money::Amount;
 use countersign_domain::payment_order::{PaymentStatus, PrepayId};
 use countersign_domain::time::UnixMillis;
@@ -10,12 +10,17 @@ use crate::payment_order::{PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow
 /// Numbers are drawn before the time of making is noted, and go on for a while where a clock is set back: so far a number may lie from its
 /// order's time, in ms.
 const NUMBER_SLACK_MS: i64 = 10_000;
-/// The order of one merchant's orders.
-const OF_MERCHANT: &str = "p.merchant_no DESC, p.order_no DESC";
-/// What begins a parameter of PostgreSQL. There ranges are of merchant and number together: then no other index gives the order of the two.
-/// SQLite would take the merchant for the whole of such a range.
+/// The order of one merchant's orders, of which a walk begins and ends by the number. On PostgreSQL the tenant is one of a list, which is no constant,
+/// and the range is one of the merchant's index: else a plan may take the order of the numbers of all for as good.
+const OF_MERCHANT: [&str; 2] =
+    ["p.merchant_no DESC, p.order_no DESC", "p.tenant_no DESC, p.merchant_no DESC, p.order_no DESC"];
+const IN_TENANT: [&str; 2] = ["p.tenant_no = #", "p.tenant_no = ANY(ARRAY[#])"];
+const BY_MERCHANT: [&str; 2] =
+    ["p.merchant_no = #", "p.merchant_no = # AND (p.merchant_no, p.order_no) <= (#, 9223372036854775807)"];
+/// The lower end. PostgreSQL takes a range of two ends for so small that any index will do, but not one with an end that is a pair's.
+const LEAST: [&str; 2] = ["p.order_no >= #", "(p.order_no, p.tail) >= (#, 0)"];
+/// What begins a parameter of PostgreSQL.
 const POSTGRES: char = '$';
-const LEAST: [&str; 2] = ["p.order_no >= #", "(p.merchant_no, p.order_no) >= (#"];
 
 /// What a list is asked with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +40,6 @@ pub(crate) struct Listing {
     /// One order of its own for each index, which no other index has.
     order: &'static str,
     sign: char,
-    /// Whose, where ranges are of merchant and number together.
-    pair_of: Option<MerchantNo>,
 }
 
 /// A statement's end and its values, in order.
@@ -50,34 +53,30 @@ impl Listing {
         let slack = |at: UnixMillis, ms| time_ordered(at.plus_ms(ms), 0);
         let least = filter.from.map(|from| slack(from, -NUMBER_SLACK_MS));
         let most = filter.to.map(|to| slack(to, NUMBER_SLACK_MS));
+        let dialect = usize::from(sign == POSTGRES);
         let order = if let Some(trade_no) = &filter.trade_no {
             led.push(("p.trade_no = #", Value::Text(trade_no.clone())));
             // Few have it, and an index by number must not look for them.
             "p.order_no + 0 DESC, p.tail DESC"
         } else if filter.of.is_some() {
-            OF_MERCHANT
+            OF_MERCHANT[dialect]
         } else {
             "p.order_no DESC, p.tail DESC"
         };
         let top = before.number().min(most.unwrap_or(i64::MAX));
-        let pair_of = filter.of.filter(|_| sign == POSTGRES).map(|(_, merchant)| merchant);
         if let Some((tenant, merchant)) = filter.of {
-            led.push(("p.tenant_no = #", Value::Int(tenant.0)));
-            if pair_of.is_none() {
-                led.push(("p.merchant_no = #", Value::Int(merchant.0)));
-            }
+            led.push((IN_TENANT[dialect], Value::Int(tenant.0)));
+            led.push((BY_MERCHANT[dialect], Value::Int(merchant.0)));
         }
-        led.extend(bound(pair_of, ["p.order_no <= #", "(p.merchant_no, p.order_no) <= (#"], top));
-        // Of a pair the lower end says whose orders they are, too.
-        let least = least.or(pair_of.map(|_| 0));
-        led.extend(least.into_iter().flat_map(|least| bound(pair_of, LEAST, least)));
+        led.push(("p.order_no <= #", Value::Int(top)));
+        led.extend(least.map(|least| (LEAST[dialect], Value::Int(least))));
         if after.is_some() {
             led.push(("(p.order_no, p.tail) < (#", Value::Int(before.number())));
             led.push((", #)", Value::Int(before.tail())));
         }
         led.extend(filter.from.map(|from| ("p.created_at >= #", Value::Int(from.0))));
         led.extend(filter.to.map(|to| ("p.created_at < #", Value::Int(to.0))));
-        Self { led, meant: meant(filter, now), order, sign, pair_of }
+        Self { led, meant: meant(filter, now), order, sign }
     }
 
     /// The first order that is not looked at; none: all are.
@@ -98,7 +97,7 @@ impl Listing {
         }
         if let Some(edge) = edge {
             // Where the walk ends: the pair behind it is looked at row by row.
-            self.all_of(&mut asked, bound(self.pair_of, LEAST, edge.number()));
+            self.also(&mut asked, " AND ", LEAST[usize::from(self.sign == POSTGRES)], Some(Value::Int(edge.number())));
             self.also(&mut asked, " AND ", "(p.order_no, p.tail) > (#", Some(Value::Int(edge.number())));
             self.also(&mut asked, "", ", #)", Some(Value::Int(edge.tail())));
         }
@@ -108,20 +107,16 @@ impl Listing {
 
     /// The index that SQLite walks along for the orders of one merchant. By itself it may take the order of the numbers of all for as good.
     pub(crate) fn walks(&self) -> &'static str {
-        if self.order == OF_MERCHANT { " INDEXED BY payment_order_by_merchant" } else { "" }
+        if self.order == OF_MERCHANT[0] { " INDEXED BY payment_order_by_merchant" } else { "" }
     }
 
     fn led(&self) -> StatementEnd {
         let mut asked = (String::new(), Vec::new());
-        self.all_of(&mut asked, self.led.iter().cloned());
-        asked
-    }
-
-    fn all_of(&self, asked: &mut StatementEnd, conditions: impl IntoIterator<Item = (&'static str, Value)>) {
-        for (condition, value) in conditions {
+        for (condition, value) in &self.led {
             let and = if condition.starts_with(',') { "" } else { " AND " };
-            self.also(asked, and, condition, Some(value));
+            self.also(&mut asked, and, condition, Some(value.clone()));
         }
+        asked
     }
 
     fn close(&self, asked: &mut StatementEnd, end: &str, value: i64) {
@@ -138,20 +133,13 @@ impl Listing {
     }
 }
 
-/// A bound of the walk: of numbers, or of merchant and number.
-fn bound(pair_of: Option<MerchantNo>, [one, pair]: [&'static str; 2], number: i64) -> Vec<(&'static str, Value)> {
-    match pair_of {
-        None => vec![(one, Value::Int(number))],
-        Some(merchant) => vec![(pair, Value::Int(merchant.0)), (", #)", Value::Int(number))],
-    }
-}
-
 fn meant(filter: &PaymentOrderFilter, now: UnixMillis) -> Vec<(String, Option<Value>)> {
     let mut all = Vec::new();
     match filter.status {
         None => {}
         Some(PaymentStatus::Pending) => {
-            all.push(("p.status = 'PENDING' AND p.expire_at > #".to_owned(), Some(Value::Int(now.0))));
+            // `|| ''`: else a plan may gather all that are pending by the index of their ends, and sort them.
+            all.push(("p.status || '' = 'PENDING' AND p.expire_at > #".to_owned(), Some(Value::Int(now.0))));
         }
         Some(PaymentStatus::Expired) => {
             let condition = "(p.status = 'EXPIRED' OR p.status = 'PENDING' AND p.expire_at <= #)";

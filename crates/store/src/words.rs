@@ -39,6 +39,18 @@ pub(crate) const fn may_walk_far(event: &EventRow) -> bool {
     event.sequence > SOON_WALKED
 }
 
+/// Where an earlier event is looked for first where the walk may be a long one: the nearest of a bizId. Most that are open are there.
+pub(crate) const fn nearest(event: &EventRow) -> (i64, i64, i64) {
+    (i64::MIN, event.no.0, SOON_WALKED)
+}
+
+/// Where no near one is open and the application has at most so many open deliveries, these are looked at in place of the events of the bizId: each
+/// costs about what an event does that is walked over. So a bizId with many events that are over costs no callback of its own the more.
+pub(crate) const fn few_open(event: &EventRow) -> i64 {
+    const MOST: i64 = 10_000;
+    if event.sequence < MOST { event.sequence } else { MOST }
+}
+
 /// A condition on an event `e` with its delivery `d`: whether it stands so. What is open goes by its application, as it is now. It is one that
 /// could hold of no delivery, too: else the outer join would be taken for an inner one, and a plan could begin with all deliveries.
 pub(crate) const fn stands_in(state: DeliveryState) -> &'static str {

@@ -28,8 +28,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PAGE: u32 = 64;
 /// Applications whose first events are looked at together.
 const LOOKED_AT: u32 = 1_000;
-/// Rounds of one look, each of a portion for every tenant and application; the next look goes on.
+/// Rounds of one look, each of a portion for every tenant and application that has more; the next look goes on.
 const ROUNDS_MAX: u32 = 100_000;
+/// So many that have more than a portion are remembered for the next round; the next look finds the others.
+const LEFT_MAX: usize = 100_000;
 /// How far a report looks in one read, and in all.
 const BOUNDS: Bounds = Bounds { together: 50, few: 100, stretch: 5_000, most: 200_000 };
 /// So many rows could be counted while one tenant or application is found to have few, or none.
@@ -122,45 +124,99 @@ pub async fn look(app: &App, at: Instant) -> Result<Freed, StoreError> {
     }
 }
 
-/// Frees all that is too old at `now`, portion by portion.
+/// Whom a round visits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Round<P> {
+    /// All: the first round.
+    All,
+    /// Those that had more than a portion in the round before.
+    Of(Vec<P>),
+}
+
+impl<P> Round<P> {
+    const fn is_over(&self) -> bool {
+        matches!(self, Self::Of(left) if left.is_empty())
+    }
+}
+
+/// Frees all that is too old at `now`, portion by portion. Whoever has more has another portion once everybody has had one.
 pub async fn free(app: &App, now: UnixMillis) -> Result<Freed, StoreError> {
-    let mut freed = Freed::default();
+    let Lives { attempt_bytes, events } = app.policy.retention;
+    let (mut freed, mut of_bytes, mut of_events) = (Freed::default(), Round::All, Round::All);
     for _ in 0..ROUNDS_MAX {
-        let round = Freed { attempt_bytes: bytes_round(app, now).await?, events: events_round(app, now).await? };
-        if round == Freed::default() {
+        if let Some(before) = before(now, attempt_bytes) {
+            freed.attempt_bytes += bytes_round(app, before, &mut of_bytes).await?;
+        }
+        if let Some(before) = before(now, events) {
+            freed.events += events_round(app, before, &mut of_events).await?;
+        }
+        if (attempt_bytes.is_none() || of_bytes.is_over()) && (events.is_none() || of_events.is_over()) {
             break;
         }
-        freed.attempt_bytes += round.attempt_bytes;
-        freed.events += round.events;
     }
     Ok(freed)
 }
 
-async fn bytes_round(app: &App, now: UnixMillis) -> Result<u64, StoreError> {
-    let (mut after, mut portions) = (None, 0);
-    let Some(begun_before) = before(now, app.policy.retention.attempt_bytes) else { return Ok(0) };
+/// A portion for each tenant of the round: how many there were. What is left is the next round.
+async fn bytes_round(app: &App, before: UnixMillis, round: &mut Round<TenantNo>) -> Result<u64, StoreError> {
+    let (mut left, mut portions) = (Vec::new(), 0);
+    let mut asked = std::mem::replace(round, Round::Of(Vec::new()));
+    let mut after = None;
     loop {
-        let page = app.store.old_bytes(Asker::Server, begun_before, 1, Cursor { after, limit: PAGE }).await?;
-        let Some(last) = page.last() else { return Ok(portions) };
-        after = Some(last.tenant);
-        for old in &page {
-            portion(app, Write::ForgetBytes { tenant: old.tenant, begun_before }).await?;
+        let (of, is_last) = match &mut asked {
+            Round::Of(these) => (std::mem::take(these), true),
+            Round::All => {
+                let page = app.store.old_bytes(Asker::Server, before, 1, Cursor { after, limit: PAGE }).await?;
+                after = page.last().map(|last| last.tenant);
+                (page.iter().map(|old| old.tenant).collect(), page.is_empty())
+            }
+        };
+        for tenant in of {
+            portion(app, Write::ForgetBytes { tenant, begun_before: before }).await?;
             portions += 1;
+            let more = app.store.old_bytes_of(tenant, before, Cursor { after: None, limit: 1 }).await?;
+            if more.rows > 0 && left.len() < LEFT_MAX {
+                left.push(tenant);
+            }
+        }
+        if is_last {
+            *round = Round::Of(left);
+            return Ok(portions);
         }
     }
 }
 
-async fn events_round(app: &App, now: UnixMillis) -> Result<u64, StoreError> {
-    let (mut after, mut portions) = (None, 0);
-    let Some(created_before) = before(now, app.policy.retention.events) else { return Ok(0) };
+/// The same of applications.
+async fn events_round(
+    app: &App,
+    before: UnixMillis,
+    round: &mut Round<(TenantNo, ApplicationNo)>,
+) -> Result<u64, StoreError> {
+    let (mut left, mut portions) = (Vec::new(), 0);
+    let mut asked = std::mem::replace(round, Round::Of(Vec::new()));
+    let mut after = None;
     loop {
-        let page = app.store.old_events(Asker::Server, created_before, 1, Cursor { after, limit: LOOKED_AT }).await?;
-        let Some(last) = page.last() else { return Ok(portions) };
-        after = Some((last.tenant, last.application));
-        for old in page.iter().filter(|old| old.events > 0) {
-            let (tenant, application) = (old.tenant, old.application);
-            portion(app, Write::ForgetEvents { tenant, application, created_before }).await?;
+        let (of, is_last) = match &mut asked {
+            Round::Of(these) => (std::mem::take(these), true),
+            Round::All => {
+                let page = app.store.old_events(Asker::Server, before, 1, Cursor { after, limit: LOOKED_AT }).await?;
+                after = page.last().map(|last| (last.tenant, last.application));
+                let old = page.iter().filter(|old| old.events > 0);
+                (old.map(|old| (old.tenant, old.application)).collect(), page.is_empty())
+            }
+        };
+        for (tenant, application) in of {
+            portion(app, Write::ForgetEvents { tenant, application, created_before: before }).await?;
             portions += 1;
+            let page = Cursor { after: None, limit: 1 };
+            let more = app.store.old_events_of((tenant, application), before, page).await?;
+            if more.rows > 0 && left.len() < LEFT_MAX {
+                left.push((tenant, application));
+            }
+        }
+        if is_last {
+            *round = Round::Of(left);
+            return Ok(portions);
         }
     }
 }
@@ -319,6 +375,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::Config;
     use crate::run::{close_store, initialise, open_app};
+    use countersign_store::attempt_log::EVENTS_FORGOTTEN_MAX;
 
     /// Rows of bytes, events and attempts, and whether each may be more.
     async fn counted(app: &App, within: Bounds) -> ([i64; 3], [bool; 3]) {
@@ -349,6 +406,27 @@ mod tests {
         // After a stretch of the first, or a page with the first.
         assert_eq!(counted(&app, Bounds { together: 9, few: 2, stretch: 3, most: 4 }).await, ([3, 3, 3], [true; 3]));
         assert_eq!(counted(&app, Bounds { together: 1, few: 9, stretch: 9, most: 4 }).await, ([8, 7, 7], [true; 3]));
+        close_store(&app.store).expect("it closes");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_later_round_visits_only_those_that_had_more_than_a_portion() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let app = open_app(&config, Clock::manual(UnixMillis(1_800_000_000_000)), None).await.expect("it opens");
+        let mut many = None;
+        for (name, dead) in [("many", EVENTS_FORGOTTEN_MAX + 9), ("few", 3), ("one", 1)] {
+            let client_id = fixtures::application(&app, name, Some("https://till.example/callback")).await;
+            fixtures::dead_many(&app, &client_id, dead).await;
+            let known = app.known_application(&client_id).await.expect("reads").expect("is there");
+            many.get_or_insert((known.application.tenant, known.application.no));
+        }
+        let (before, mut round) = (UnixMillis(1_900_000_000_000), Round::All);
+        assert_eq!(events_round(&app, before, &mut round).await.expect("frees"), 2, "the last one of an application stays");
+        assert_eq!(round, Round::Of(vec![many.expect("was made")]));
+        assert_eq!(events_round(&app, before, &mut round).await.expect("frees"), 1);
+        assert!(round.is_over());
         close_store(&app.store).expect("it closes");
     }
 }

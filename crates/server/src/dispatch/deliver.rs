@@ -127,9 +127,12 @@ impl Dispatcher {
             }
         }
         let CallbackKeys { signing: Some(signing), next } = known.callback_keys(now) else {
-            tracing::warn!(client_id = %event.client_id, "No live secret signs this application's callbacks; they wait");
+            if self.unsigned.is_new(event.application) {
+                tracing::warn!(client_id = %event.client_id, "No live secret signs this application's callbacks; they wait");
+            }
             return Ended::ApplicationWaits { until: now.plus_ms(RECHECK_MS) };
         };
+        self.unsigned.signs(event.application);
         let letter = self.letter(&event, &known, signing, next, now);
         // The last look before something leaves: the process may have been stopped for longer than the lease.
         if !self.leases.holds(Lane::of(event.application), fence, Instant::now()) {

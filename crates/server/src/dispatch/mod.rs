@@ -64,6 +64,7 @@ mod stopwatch;
 mod tape;
 mod timetable;
 mod trial;
+mod unsigned;
 
 pub(crate) use attempt::Report;
 pub(crate) use by_hand::{ByHand, Manner};
@@ -160,6 +161,8 @@ pub struct Dispatcher {
     attempts: AtomicUsize,
     /// Callbacks that tell of nothing and are under way.
     trials: trial::Trials,
+    /// Applications that were told of since no secret signs their callbacks.
+    unsigned: unsigned::Unsigned,
 }
 
 impl Dispatcher {
@@ -213,6 +216,7 @@ impl Dispatcher {
             answer_quotas: answer_quota::AnswerQuotas::new(),
             attempts: AtomicUsize::new(0),
             trials: trial::Trials::default(),
+            unsigned: unsigned::Unsigned::default(),
         })
     }
 

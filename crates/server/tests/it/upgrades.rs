@@ -99,7 +99,7 @@ fn a_migration_is_not_ended_by_the_size_limit_of_files() {
         return;
     }
     // The step itself fits into the log, which stays where the file cannot take it up.
-    let script = format!("ulimit -f 64; exec {} migrate --data data", super::BINARY);
+    let script = format!("ulimit -f 128; exec {} migrate --data data", super::BINARY);
     let out = Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().expect("runs");
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(place.serve(&[]).terminate(), Some(0));

@@ -61,6 +61,9 @@ pub(super) struct Alone<'a> {
     pub(super) committed: Committed,
     /// Applications whose merchants have changed.
     touched: Vec<i64>,
+    /// Whether their revisions move at once, since writes of the batch name applications and may rest on them. Else they move with the
+    /// directory's: an institution may have a hundred thousand, and each row is then written once.
+    touches_at_once: bool,
 }
 
 pub(super) fn guard(found: &[Row], conflict: Conflict) -> Result<(), Stop> {
@@ -139,18 +142,22 @@ impl<'a> Alone<'a> {
             claims: Vec::new(),
             committed: Committed { events: Vec::new(), answers_forgotten: 0 },
             touched: Vec::new(),
+            touches_at_once: false,
         }
     }
 
     /// Applies the batch inside the open transaction.
     pub(super) async fn apply(&mut self, batch: &Batch) -> Result<(), Stop> {
+        let mut changed = directory_of(batch);
+        self.touches_at_once = !changed.is_empty();
         for write in in_order(batch) {
             self.write(write).await?;
         }
-        let mut changed = directory_of(batch);
-        changed.append(&mut self.touched);
-        if !changed.is_empty() {
+        if self.touches_at_once {
+            changed.append(&mut self.touched);
             self.run(Sql::DirectoryStamp, &[&changed]).await?;
+        } else if !self.touched.is_empty() {
+            self.run(Sql::DirectoryTouch, &[&self.touched]).await?;
         }
         Ok(())
     }
@@ -295,11 +302,21 @@ impl<'a> Alone<'a> {
         merchant: Option<MerchantNo>,
         due_at: UnixMillis,
     ) -> Result<(), Stop> {
-        let merchant = merchant.map(|m| m.0);
-        for row in &self.run(Sql::ApplicationsTouch, &[&tenant.0, &merchant]).await? {
-            self.touched.push(Fields::new(row, "application", 0, 0).int()?);
+        let found = match merchant {
+            None => self.run(Sql::ApplicationsLock, &[&tenant.0]).await?,
+            Some(merchant) => self.run(Sql::ApplicationsLockOf, &[&tenant.0, &merchant.0]).await?,
+        };
+        let locked = found.iter().map(|row| Fields::new(row, "application", 0, 0).int());
+        let locked = locked.collect::<Result<Vec<_>, StoreError>>()?;
+        if self.touches_at_once {
+            self.run(Sql::ApplicationsTouch, &[&locked]).await?;
         }
-        self.run(Sql::DeliveriesTurn, &[&tenant.0, &merchant, &due_at.0]).await.map(|_| ())
+        self.touched.extend(locked);
+        match merchant {
+            None => self.run(Sql::DeliveriesTurn, &[&tenant.0, &due_at.0]).await?,
+            Some(merchant) => self.run(Sql::DeliveriesTurnOf, &[&tenant.0, &merchant.0, &due_at.0]).await?,
+        };
+        Ok(())
     }
 
     async fn add_uses(&self, uses: &Uses) -> Result<(), Stop> {

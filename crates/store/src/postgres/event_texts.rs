@@ -80,3 +80,7 @@ pub(super) const MANY: &str = "
     INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts, due_at)
       SELECT tenant_no, event_no, application_no, CASE event_no % 100 WHEN 0 THEN 'dead' ELSE 'delivered' END, 1, NULL FROM event;
     INSERT INTO event_counter (tenant_no, application_no, seq) SELECT n, n, 12000 FROM generate_series(1, 3) n;";
+
+/// The oldest ones are of another business.
+#[cfg(all(test, feature = "testing"))]
+pub(super) const SOME_OF_ANOTHER: &str = "UPDATE event SET biz_id = 'other' WHERE event_no <= 3000";

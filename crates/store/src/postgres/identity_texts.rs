@@ -1,5 +1,5 @@
-//! Texts of the lists of merchants and applications; [`super::statements`] gives them their names. A condition that may be open keeps its index from
-//! being used, so each way of asking has a text of its own. Behind $1, at most $2.
+//! Texts about merchants and applications; [`super::statements`] gives them their names. A condition that may be open keeps its index from being used,
+//! so each way of asking has a text of its own. Lists: behind $1, at most $2.
 
 pub(super) const APPLICATIONS: &str = application_select!(
     "(SELECT * FROM application WHERE application_no > $1 AND ($3::boolean IS NULL OR callback_enabled = $3) \
@@ -32,3 +32,52 @@ pub(super) const MERCHANTS_UNDER: &str = merchants!("m.tenant_no = $4 AND ($3::t
 pub(super) const INSTITUTIONS: &str = merchants!("m.kind = 'institution'");
 pub(super) const PLAIN: &str = merchants!("m.kind = 'merchant'");
 pub(super) const SUB_ACCOUNTS: &str = merchants!("m.kind = 'sub_account'");
+
+/// The sub-accounts of an institution that keep this condition, with the rule of each.
+macro_rules! rule_page {
+    ($condition:literal) => {
+        concat!(
+            "SELECT m.merchant_no, m.merchant_id, h.version_no, ",
+            rule_columns!("l"),
+            ", ",
+            rule_columns!("b"),
+            " FROM merchant m LEFT JOIN fee_rule_head h ON h.tenant_no = m.tenant_no AND h.merchant_no = m.merchant_no",
+            version_of!("l", "h", "version_no"),
+            version_of!("b", "l", "base_version_no"),
+            "WHERE ",
+            $condition,
+            " AND m.kind = 'sub_account' ORDER BY m.merchant_id"
+        )
+    };
+}
+
+pub(super) const RULE_PAGE: &str = rule_page!("m.tenant_no = $1");
+// `+ 0`: only one has that id, and all that the institution has are not looked through for it.
+pub(super) const RULE_PAGE_OF_ONE: &str = rule_page!("$1 = m.tenant_no + 0 AND m.merchant_id = $2");
+
+/// What a change of a merchant, or of a whole tenant, touches: locked in the order of their numbers.
+macro_rules! lock {
+    ($of:literal) => {
+        concat!("SELECT application_no FROM application WHERE ", $of, " ORDER BY application_no FOR NO KEY UPDATE")
+    };
+}
+
+pub(super) const LOCK: &str = lock!("tenant_no = $1");
+pub(super) const LOCK_OF: &str = lock!("merchant_no = $2 AND $1 = tenant_no + 0");
+
+/// LIMIT keeps the plan at one look for each application, however many open deliveries they have together.
+macro_rules! turn {
+    ($due_at:literal, $of:literal) => {
+        concat!(
+            "INSERT INTO delivery_turn (tenant_no, application_no, due_at) SELECT a.tenant_no, a.application_no, ",
+            $due_at,
+            " FROM application a CROSS JOIN LATERAL (SELECT 1 FROM delivery d WHERE d.tenant_no = $1
+              AND d.application_no = a.application_no AND d.state IN ('pending', 'held') LIMIT 1) open WHERE ",
+            $of,
+            " ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at"
+        )
+    };
+}
+
+pub(super) const TURN: &str = turn!("$2", "a.tenant_no = $1");
+pub(super) const TURN_OF: &str = turn!("$3", "a.merchant_no = $2 AND $1 = a.tenant_no + 0");

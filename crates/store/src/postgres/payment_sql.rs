@@ -46,17 +46,19 @@ pub(super) const EXPIRED: &str = concat!(
      AND (o.application_no & 63) = l.lane AND o.expire_at <= $2 ORDER BY o.expire_at LIMIT $3) p ORDER BY p.expire_at, p.order_no"
 );
 
-// Ranges of several columns, and an order by them: they are those of one index only. A plan by number alone would lead over the orders of
-// everybody.
+// The tenant is one of a list, and the order begins with it: no constant, so the order is not that of the numbers of all. Of a merchant there is a
+// range beside, which is of the merchants' index alone. The walk begins and ends by the number: of that range PostgreSQL ends it by the merchant only,
+// and beside the merchant's value it does not begin by it. The time in a bound is always less; without it, a plan takes the range for so small
+// that any index will do.
 macro_rules! paid_of_merchant {
     ($which:expr) => {
         concat!(
             "SELECT ",
             paid_order_columns!(),
-            " FROM payment_order p WHERE p.tenant_no = $1 AND p.paid_at IS NOT NULL AND (p.merchant_no, p.order_no) > ($2, $3)
-     AND (p.merchant_no, p.order_no) < ($2, $4) AND p.paid_at >= $5 AND p.paid_at < $6 AND ",
+            " FROM payment_order p WHERE p.tenant_no = ANY(ARRAY[$1::bigint]) AND p.paid_at IS NOT NULL AND p.merchant_no = $2
+     AND (p.merchant_no, p.order_no) > ($2, $3) AND (p.order_no, p.paid_at) > ($3, 9223372036854775807) AND p.order_no < $4 AND p.paid_at >= $5 AND p.paid_at < $6 AND ",
             $which,
-            " ORDER BY p.merchant_no, p.order_no LIMIT $7"
+            " ORDER BY p.tenant_no, p.merchant_no, p.order_no LIMIT $7"
         )
     };
 }
@@ -65,8 +67,8 @@ macro_rules! paid_of_tenant {
         concat!(
             "SELECT ",
             paid_order_columns!(),
-            " FROM payment_order p WHERE p.tenant_no = $1 AND p.paid_at IS NOT NULL AND (p.tenant_no, p.order_no) > ($1, $2)
-     AND (p.tenant_no, p.order_no) < ($1, $3) AND p.paid_at >= $4 AND p.paid_at < $5 AND ",
+            " FROM payment_order p WHERE p.tenant_no = ANY(ARRAY[$1::bigint]) AND p.paid_at IS NOT NULL
+     AND (p.order_no, p.paid_at) > ($2, 9223372036854775807) AND p.order_no < $3 AND p.paid_at >= $4 AND p.paid_at < $5 AND ",
             $which,
             " ORDER BY p.tenant_no, p.order_no LIMIT $6"
         )

@@ -219,7 +219,10 @@ pub(super) async fn rule_page(
     // An institution may have a hundred thousand sub-accounts: they are never in memory together.
     let walked = from.read(|session| async move {
         let mut page = RulePageBuilder::new(filter, now, offset, limit);
-        let mut found = pin!(session.stream(Sql::RulePage, &[&tenant.0, &filter.sub_merchant_id]).await?);
+        let (all, of_one) = ([&tenant.0 as _], [&tenant.0 as _, &filter.sub_merchant_id as _]);
+        let (sql, of): (_, Params<'_>) =
+            if filter.sub_merchant_id.is_some() { (Sql::RulePageOfOne, &of_one) } else { (Sql::RulePage, &all) };
+        let mut found = pin!(session.stream(sql, of).await?);
         while let Some(row) = poll_fn(|cx| found.as_mut().poll_next(cx)).await {
             if let Err(error) = read(&mut page, &row?) {
                 return Ok(Err(error));
@@ -268,12 +271,27 @@ pub(super) async fn pending_of(from: &Readers, portion: &Portion) -> Found<Pendi
 }
 
 pub(super) async fn open_before(from: &Readers, event: &EventRow) -> Found<Option<EventNo>> {
-    for (start, end, most) in words::before(event) {
+    let read = |row: &Row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo);
+    let walk = async |(start, end, most): (i64, i64, i64)| {
         let of: Params<'_> =
             &[&event.tenant.0, &event.biz_id, &start, &end, &event.application.0, &event.sequence, &most];
-        let read = |row: &Row| rows::Fields::new(row, "event", 0, 0).int().map(EventNo);
-        if let Some(found) = one(from, Sql::OpenBefore, of, read).await? {
-            return Ok(Some(found));
+        one(from, Sql::OpenBefore, of, read).await
+    };
+    if words::may_walk_far(event) {
+        let near = walk(words::nearest(event)).await?;
+        if near.is_some() {
+            return Ok(near);
+        }
+        let of: Params<'_> = &[&event.tenant.0, &event.application.0, &words::few_open(event)];
+        if one(from, Sql::ManyOpen, of, |_| Ok(())).await?.is_none() {
+            let of: Params<'_> = &[&event.tenant.0, &event.biz_id, &event.no.0, &event.application.0, &event.sequence];
+            return one(from, Sql::OpenAmong, of, read).await;
+        }
+    }
+    for range in words::before(event) {
+        let found = walk(range).await?;
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)

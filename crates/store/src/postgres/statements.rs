@@ -70,13 +70,8 @@ statements! {
         "SELECT ", rule_columns!("l"), " FROM fee_rule l WHERE l.tenant_no = $1 AND l.merchant_no = $2 AND l.version_no < $3 \
          ORDER BY l.version_no DESC LIMIT $4"
     );
-    RulePage: concat!(
-        "SELECT m.merchant_no, m.merchant_id, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"),
-        " FROM merchant m LEFT JOIN fee_rule_head h ON h.tenant_no = m.tenant_no AND h.merchant_no = m.merchant_no",
-        version_of!("l", "h", "version_no"), version_of!("b", "l", "base_version_no"),
-        "WHERE m.tenant_no = $1 AND m.kind = 'sub_account' AND ($2::text IS NULL OR m.merchant_id = $2) \
-         ORDER BY m.merchant_id"
-    );
+    RulePage: identity::RULE_PAGE;
+    RulePageOfOne: identity::RULE_PAGE_OF_ONE;
     ConvertOrder: texts::ORDER;
     ConvertOrderTenant: "SELECT order_id, tenant_no FROM order_directory WHERE order_id = $1";
     ConvertOrderOwner: texts::ORDER_OWNER;
@@ -130,13 +125,9 @@ statements! {
          CROSS JOIN LATERAL (SELECT e.* FROM event e WHERE e.tenant_no = a.tenant_no AND e.event_no = d.event_no LIMIT 1) e
          ORDER BY d.application_no, least(d.attempts, 1), d.due_at, d.event_no"
     );
-    // Down the index of bizIds, by both of its columns, until one is pending: whatever is known of the tables, no other index gives that order.
-    // `+ 0`: with a limit that is not known beforehand a plan would take an index by the tenant alone.
-    OpenBefore: "SELECT e.event_no FROM (SELECT o.biz_id, o.event_no, o.application_no, o.sequence FROM event o WHERE (o.biz_id, o.event_no) >= ($2, $3)
-                    AND (o.biz_id, o.event_no) < ($2, $4) AND $1 = o.tenant_no + 0 ORDER BY o.biz_id DESC, o.event_no DESC LIMIT $7) e
-                    WHERE e.application_no = $5 AND e.sequence < $6 AND (SELECT d.state IN ('pending', 'held')
-                    AND NOT (d.by_hand AND EXISTS (SELECT 1 FROM attempt a WHERE a.tenant_no = $1 AND a.event_no = e.event_no
-                    AND a.outcome = 'delivered')) FROM delivery d WHERE d.tenant_no = $1 AND d.event_no = e.event_no) ORDER BY e.biz_id DESC, e.event_no DESC LIMIT 1";
+    OpenBefore: backlog::OPEN_BEFORE;
+    ManyOpen: backlog::MANY_OPEN;
+    OpenAmong: backlog::OPEN_AMONG;
     Turning: "SELECT t.tenant_no, t.application_no, a.client_id, t.due_at FROM delivery_turn t
               JOIN application a ON a.application_no = t.application_no
               WHERE (t.tenant_no, t.application_no) > ($1, $2) AND (t.application_no & 63) = ANY($3::bigint[])
@@ -225,17 +216,11 @@ statements! {
                      ON CONFLICT DO NOTHING RETURNING 1::bigint";
     MerchantUpdate: "UPDATE merchant SET name = $2, enabled = $3, revision = $4::bigint, base_r = $5, base_f = $6
                      WHERE merchant_no = $1 AND revision = $4::bigint - 1 RETURNING 1::bigint";
-    ApplicationsTouch: "WITH held AS (SELECT application_no FROM application
-                        WHERE tenant_no = $1 AND ($2::bigint IS NULL OR merchant_no = $2)
-                        ORDER BY application_no FOR NO KEY UPDATE)
-                        UPDATE application a SET revision = a.revision + 1 FROM held
-                        WHERE a.application_no = held.application_no RETURNING a.application_no";
-    // LIMIT keeps the plan at one look for each application, however many open deliveries they have together.
-    DeliveriesTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
-                     SELECT a.tenant_no, a.application_no, $3 FROM application a CROSS JOIN LATERAL (SELECT 1 FROM delivery d
-                     WHERE d.tenant_no = $1 AND d.application_no = a.application_no AND d.state IN ('pending', 'held') LIMIT 1) open
-                     WHERE a.tenant_no = $1 AND ($2::bigint IS NULL OR a.merchant_no = $2)
-                     ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
+    ApplicationsTouch: "UPDATE application SET revision = revision + 1 WHERE application_no = ANY($1::bigint[])";
+    ApplicationsLock: identity::LOCK;
+    ApplicationsLockOf: identity::LOCK_OF;
+    DeliveriesTurn: identity::TURN;
+    DeliveriesTurnOf: identity::TURN_OF;
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
                         callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
                         tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, callback_rate_per_s, callback_concurrency, callback_schedule,
@@ -432,6 +417,10 @@ statements! {
     DirectoryStamp: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)
                      UPDATE application a SET directory_revision = d.revision FROM d
                      WHERE a.application_no = ANY($1::bigint[])";
+    // The same of applications that were locked to be touched: written once for both.
+    DirectoryTouch: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)
+                     UPDATE application a SET directory_revision = d.revision, revision = a.revision + 1
+                     FROM d, unnest($1::bigint[]) AS t (application_no) WHERE a.application_no = t.application_no";
     DirectoryChanges: "SELECT d.one, d.revision, a.client_id FROM directory d
                        LEFT JOIN application a ON a.directory_revision > $1";
     DatabaseTime: concat!("SELECT ", now!());

@@ -160,17 +160,18 @@ pub(super) fn old_bytes(
     tenants.into_iter().map(of).collect()
 }
 
+/// A page of the applications that have events. By the number alone, which is the key: of each application there is one in the deployment.
+const WITH_EVENTS: &str =
+    "SELECT tenant_no, application_no FROM event_counter WHERE application_no > ?1 ORDER BY application_no LIMIT ?2";
+
 pub(super) fn old_events(
     conn: &Connection,
     created_before: UnixMillis,
     most: u32,
     page: &Cursor<(TenantNo, ApplicationNo)>,
 ) -> Found<Vec<OldEvents>> {
-    let (tenant, application) = page.after.map_or((i64::MIN, i64::MIN), |(tenant, of)| (tenant.0, of.0));
-    let applications =
-        "SELECT tenant_no, application_no FROM event_counter WHERE (tenant_no, application_no) > (?1, ?2)
-                        ORDER BY tenant_no, application_no LIMIT ?3";
-    let applications = many(conn, applications, [tenant, application, i64::from(page.limit)], |row| {
+    let after = page.after.map_or(i64::MIN, |(_, application)| application.0);
+    let applications = many(conn, WITH_EVENTS, [after, i64::from(page.limit)], |row| {
         let mut f = Fields::new(row, "event_counter", 0, 1);
         Ok((TenantNo(f.int()?), ApplicationNo(f.int()?)))
     })?;
@@ -270,5 +271,23 @@ pub(super) mod tests {
         assert_eq!(events, 4999, "the last one never goes");
         assert!(all > 50_000, "steps are counted: {all}");
         assert_eq!(look(9_999, 7).0, 7);
+    }
+
+    #[test]
+    fn a_page_of_the_applications_that_have_events_costs_the_same_however_many_there_are() {
+        let mut conn = Connection::open_in_memory().expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        let more = "WITH RECURSIVE o (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM o WHERE n < ?2)
+                    INSERT INTO event_counter (tenant_no, application_no, seq) SELECT n % 7, n, 1 FROM o";
+        let steps = || {
+            let page = Cursor { after: Some((TenantNo(50 % 7), ApplicationNo(50))), limit: 3 };
+            let found = old_events(&conn, UnixMillis(1), 1, &page).expect("reads");
+            assert_eq!(found.iter().map(|old| old.application.0).collect::<Vec<_>>(), [51, 52, 53]);
+            conn.prepare_cached(WITH_EVENTS).expect("is kept").reset_status(StatementStatus::VmStep)
+        };
+        conn.execute(more, [1, 100]).expect("fits");
+        let few = steps();
+        conn.execute(more, [101, 9000]).expect("fits");
+        assert_eq!(steps(), few);
     }
 }

@@ -6,7 +6,7 @@ use super::payment_order::values;
 use super::queries::{Found, event_columns, many};
 use super::rows;
 use crate::contract::{Cursor, EventFilter};
-use crate::event_list::{EventPage, Lead, Listing, Walk, Way, edge, page, standing};
+use crate::event_list::{EventPage, Listing, Walk, Way, edge, page, standing};
 use crate::words::goes_out;
 
 macro_rules! rows {
@@ -18,21 +18,24 @@ macro_rules! rows {
 /// Deliveries are narrow and have their events' numbers, so a walk over all goes over them. Tables are joined from left to right: an outer
 /// join as [`crate::words::stands_in`] leaves it, a `CROSS JOIN` as SQLite has it.
 const fn way(walk: Walk) -> Way {
-    let (rows, look, place) = match walk {
+    let (rows, look, place, least) = match walk {
         Walk::All | Walk::Own => (
             rows!("FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE true"),
             "SELECT e.event_no, e.seq FROM event e WHERE true",
             if matches!(walk, Walk::Own) { "e.seq" } else { "e.event_no" },
+            if matches!(walk, Walk::Own) { " AND e.seq >= #" } else { " AND e.event_no >= #" },
         ),
         Walk::Business => (
             rows!("FROM event e INDEXED BY event_by_biz LEFT JOIN delivery d ON d.event_no = e.event_no WHERE true"),
             "SELECT e.event_no, e.event_no FROM event e INDEXED BY event_by_biz WHERE true",
             "e.event_no",
+            " AND e.event_no >= #",
         ),
         Walk::Deliveries => (
             rows!("FROM delivery d CROSS JOIN event e ON e.event_no = d.event_no WHERE true"),
             "SELECT d.event_no, d.event_no FROM delivery d WHERE true",
             "d.event_no",
+            " AND d.event_no >= #",
         ),
         Walk::Dead => (
             rows!(
@@ -40,6 +43,7 @@ const fn way(walk: Walk) -> Way {
             ),
             "",
             "d.event_no",
+            " AND d.event_no >= #",
         ),
         Walk::OwnDead => (
             rows!(
@@ -47,6 +51,7 @@ const fn way(walk: Walk) -> Way {
             ),
             "",
             "d.event_no",
+            " AND d.event_no >= #",
         ),
     };
     let lead = match walk {
@@ -55,7 +60,7 @@ const fn way(walk: Walk) -> Way {
         Walk::Own => " AND e.application_no = (SELECT a.application_no FROM application a WHERE a.client_id = #)",
         Walk::OwnDead => " AND d.application_no = (SELECT a.application_no FROM application a WHERE a.client_id = #)",
     };
-    Way { rows, look, place, lead: Lead::Is(lead), sign: '?' }
+    Way { rows, look, place, least, lead, order: "", sign: '?' }
 }
 
 pub(super) fn events(conn: &Connection, filter: EventFilter, cursor: &Cursor, looked_max: u32) -> Found<EventPage> {
@@ -76,8 +81,15 @@ pub(super) fn events(conn: &Connection, filter: EventFilter, cursor: &Cursor, lo
 
 #[cfg(test)]
 mod tests {
-    use super::super::{open::connect, schema};
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use countersign_domain::ids::SortedId;
+
+    use super::super::{SqliteOptions, SqliteStore, open::connect, schema};
     use super::*;
+    use crate::Store as _;
     use crate::event_list::filters;
 
     fn plan(conn: &Connection, (sql, asked): crate::payment_listing::StatementEnd) -> Vec<String> {
@@ -124,5 +136,14 @@ mod tests {
                 assert_eq!(walked, begins(walk, of_event), "{filter:?}: {lines:#?}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn an_event_with_its_attempts_is_read_on_no_thread_that_serves() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = SqliteStore::open(&dir.path().join("db"), SqliteOptions::new([1; 16], "boot")).expect("opens");
+        let mut read = pin!(store.event(SortedId(1)));
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(read.await.expect("reads").is_none());
     }
 }

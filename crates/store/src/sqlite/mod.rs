@@ -363,7 +363,8 @@ impl Store for SqliteStore {
     }
 
     async fn event(&self, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
-        self.readers.here(|conn| queries::event(conn, event_id))
+        // It may have been attempted very often.
+        self.readers.away(Asker::Operator, move |conn| queries::event(conn, event_id)).await
     }
 
     async fn attempt_bytes(

@@ -4,7 +4,8 @@ use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
-use rusqlite::{Connection, Params, Row, params};
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, Params, Row, params, params_from_iter};
 
 use super::fault::fault;
 use super::rows;
@@ -237,6 +238,27 @@ pub(super) fn rule_versions(
     })
 }
 
+/// All sub-accounts of an institution, or one of them, with the rule of each.
+macro_rules! rule_page {
+    ($of:literal) => {
+        concat!(
+            "SELECT m.merchant_no, m.merchant_id, h.version_no, ",
+            rule_columns!("l"),
+            ", ",
+            rule_columns!("b"),
+            " FROM merchant m LEFT JOIN fee_rule_head h ON h.merchant_no = m.merchant_no
+              LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
+              LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
+              WHERE m.tenant_no = ?1 AND m.kind = 'sub_account'",
+            $of,
+            " ORDER BY m.merchant_id"
+        )
+    };
+}
+
+const RULE_PAGE: &str = rule_page!("");
+const RULE_PAGE_OF_ONE: &str = rule_page!(" AND m.merchant_id = ?2");
+
 pub(super) fn rule_page(
     conn: &Connection,
     tenant: TenantNo,
@@ -245,16 +267,11 @@ pub(super) fn rule_page(
     offset: u64,
     limit: u32,
 ) -> Found<RulePage> {
-    let sql = concat!(
-        "SELECT m.merchant_no, m.merchant_id, h.version_no, ", rule_columns!("l"), ", ", rule_columns!("b"),
-        " FROM merchant m LEFT JOIN fee_rule_head h ON h.merchant_no = m.merchant_no
-          LEFT JOIN fee_rule l ON l.rule_no = h.last_no AND l.merchant_no = h.merchant_no
-          LEFT JOIN fee_rule b ON b.rule_no = l.base_no AND b.merchant_no = h.merchant_no
-          WHERE m.tenant_no = ?1 AND m.kind = 'sub_account' AND (?2 IS NULL OR m.merchant_id = ?2) ORDER BY m.merchant_id"
-    );
     let mut page = RulePageBuilder::new(filter, now, offset, limit);
+    let sql = if filter.sub_merchant_id.is_some() { RULE_PAGE_OF_ONE } else { RULE_PAGE };
+    let of = [Some(tenant.0.into()), filter.sub_merchant_id.clone().map(SqlValue::Text)];
     let mut statement = conn.prepare_cached(sql).map_err(fault)?;
-    let mut rows = statement.query(params![tenant.0, filter.sub_merchant_id]).map_err(fault)?;
+    let mut rows = statement.query(params_from_iter(of.into_iter().flatten())).map_err(fault)?;
     while let Some(row) = rows.next().map_err(fault)? {
         let mut fields = rows::Fields::new(row, "merchant", 1, 0);
         let (merchant_id, version_no) = (fields.text()?, fields.opt_int()?);
@@ -394,5 +411,16 @@ mod tests {
             assert!((50..3_000).contains(&taken), "before version {}: {taken} steps", second + 1);
         }
         assert_eq!(rule_head(&conn, TenantNo(1), MerchantNo(2), Some(UnixMillis(999))).expect("reads"), None);
+    }
+
+    #[test]
+    fn the_rule_of_one_sub_account_is_found_by_its_id_among_any_number() {
+        let mut conn = Connection::open_in_memory().expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {RULE_PAGE_OF_ONE}")).expect("prepares");
+        let lines = plan.query_map(params![1, "m"], |row| row.get(3)).expect("reads");
+        let lines: Vec<String> = lines.map(|line| line.expect("reads")).collect();
+        assert!(lines[0].starts_with("SEARCH m USING INDEX ") && lines[0].contains("merchant_id=?"), "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.starts_with("SCAN") || line.contains("TEMP B-TREE")), "{lines:#?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Redeliveries of many events: what becomes of them, and how their events are found.
 
-use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
+use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::time::UnixMillis;
 use rusqlite::{Connection, Params, Row, params};
 
@@ -139,6 +139,22 @@ pub(super) fn fared(conn: &Connection, walked: &Walked) -> Found<Fared> {
     Ok(one(conn, sql, of, |row| redelivery::read_fared(row))?.unwrap_or_default())
 }
 
+const ALL: &str = concat!(
+    "SELECT ",
+    redelivery_columns!(),
+    " FROM redelivery r WHERE r.redelivery_id < ?1 ORDER BY r.redelivery_id DESC LIMIT ?2"
+);
+const OF_ONE: &str = concat!(
+    "SELECT ",
+    redelivery_columns!(),
+    " FROM redelivery r INDEXED BY redelivery_of_application WHERE r.application_no = (SELECT a.application_no FROM application a
+      WHERE a.client_id = ?3) AND r.redelivery_id < ?1 ORDER BY r.redelivery_id DESC LIMIT ?2"
+);
+
+fn before(after: Option<SortedId>) -> [u8; 16] {
+    after.map_or(u128::MAX, |after| after.0).to_be_bytes()
+}
+
 pub(super) fn list(conn: &Connection, which: &Redeliveries, limit: u32) -> Found<Vec<RedeliveryRow>> {
     let read = |row: &Row<'_>| redelivery::read(row);
     match which {
@@ -147,15 +163,9 @@ pub(super) fn list(conn: &Connection, which: &Redeliveries, limit: u32) -> Found
                 concat!("SELECT ", redelivery_columns!(), " FROM redelivery r WHERE r.redelivery_id = ?1 LIMIT ?2");
             many(conn, sql, params![id.0.to_be_bytes(), limit], read)
         }
-        Redeliveries::All { client_id, after } => {
-            let sql = concat!(
-                "SELECT ",
-                redelivery_columns!(),
-                " FROM redelivery r WHERE r.redelivery_id < ?1 AND (?2 IS NULL OR r.client_id = ?2)
-                 ORDER BY r.redelivery_id DESC LIMIT ?3"
-            );
-            let before = after.map_or(u128::MAX, |after| after.0).to_be_bytes();
-            many(conn, sql, params![before, client_id, limit], read)
+        Redeliveries::All { client_id: None, after } => many(conn, ALL, params![before(*after), limit], read),
+        Redeliveries::All { client_id: Some(client_id), after } => {
+            many(conn, OF_ONE, params![before(*after), limit, client_id], read)
         }
         Redeliveries::Running { after, .. } => {
             let sql = concat!(
@@ -175,7 +185,6 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    use countersign_domain::ids::SortedId;
     use countersign_domain::lanes::LaneSet;
 
     use super::super::{SqliteOptions, SqliteStore};
@@ -196,5 +205,16 @@ mod tests {
         assert!(at_once(Redeliveries::One(SortedId(1))));
         assert!(at_once(Redeliveries::Running { lanes: LaneSet::ALL, after: None }));
         drop(lists);
+    }
+
+    #[test]
+    fn the_redeliveries_of_an_application_are_walked_over_alone() {
+        let mut conn = Connection::open_in_memory().expect("opens");
+        super::super::schema::migrate(&mut conn).expect("migrates");
+        let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {OF_ONE}")).expect("prepares");
+        let lines = plan.query_map(params![before(None), 9, "app"], |row| row.get(3)).expect("reads");
+        let lines: Vec<String> = lines.map(|line| line.expect("reads")).collect();
+        let walk = "SEARCH r USING INDEX redelivery_of_application (application_no=? AND redelivery_id<?)";
+        assert!(lines[0] == walk && !lines.iter().any(|line| line.contains("TEMP B-TREE")), "{lines:#?}");
     }
 }

@@ -42,6 +42,7 @@ const STEPS: &[Step] = &[
         name: "redelivery_outcomes",
         sql: include_str!("../../migrations/sqlite/0021_redelivery_outcomes.sql"),
     },
+    Step { number: 22, name: "big_stores", sql: include_str!("../../migrations/sqlite/0022_big_stores.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

@@ -3,12 +3,27 @@
 use rusqlite::{Connection, PrepFlags, Statement};
 
 macro_rules! statements {
-    ($($name:ident: $sql:literal;)*) => {
+    ($($name:ident: $sql:expr;)*) => {
         /// A statement of the writer.
         #[derive(Clone, Copy, Debug)]
         pub(super) enum Sql { $($name),* }
 
         const TEXTS: &[&str] = &[$($sql),*];
+    };
+}
+
+/// Notes a turn of the applications that have open deliveries: of a tenant, or of one of its merchants.
+macro_rules! deliveries_turn {
+    ($due_at:literal, $of:literal) => {
+        concat!(
+            "INSERT INTO delivery_turn (tenant_no, application_no, due_at) SELECT a.tenant_no, a.application_no, ",
+            $due_at,
+            " FROM application a WHERE a.tenant_no = ?1 ",
+            $of,
+            " AND (EXISTS (SELECT 1 FROM delivery d WHERE d.application_no = a.application_no AND d.state = 'pending')
+                OR EXISTS (SELECT 1 FROM delivery d WHERE d.application_no = a.application_no AND d.state = 'held'))
+              ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at"
+        )
     };
 }
 
@@ -52,14 +67,11 @@ statements! {
                      enabled, revision, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
     MerchantRevision: "SELECT revision FROM merchant WHERE merchant_no = ?1";
     MerchantUpdate: "UPDATE merchant SET name = ?2, enabled = ?3, revision = ?4, base_r = ?5, base_f = ?6 WHERE merchant_no = ?1";
-    ApplicationsTouch: "UPDATE application SET revision = revision + 1
-                        WHERE tenant_no = ?1 AND (?2 IS NULL OR merchant_no = ?2)";
-    DeliveriesTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
-                     SELECT a.tenant_no, a.application_no, ?3 FROM application a
-                     WHERE a.tenant_no = ?1 AND (?2 IS NULL OR a.merchant_no = ?2)
-                     AND (EXISTS (SELECT 1 FROM delivery d WHERE d.application_no = a.application_no AND d.state = 'pending')
-                       OR EXISTS (SELECT 1 FROM delivery d WHERE d.application_no = a.application_no AND d.state = 'held'))
-                     ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";
+    // Of a tenant, or of one of its merchants.
+    ApplicationsTouch: "UPDATE application SET revision = revision + 1 WHERE tenant_no = ?1";
+    ApplicationsTouchOf: "UPDATE application SET revision = revision + 1 WHERE tenant_no = ?1 AND merchant_no = ?2";
+    DeliveriesTurn: deliveries_turn!("?2", "");
+    DeliveriesTurnOf: deliveries_turn!("?3", "AND a.merchant_no = ?2");
 
     ApplicationTaken: "SELECT 1 FROM application WHERE application_no = ?1 OR client_id = ?2";
     ApplicationOfTenant: "SELECT 1 FROM application WHERE application_no = ?1 AND tenant_no = ?2";
@@ -310,6 +322,7 @@ mod tests {
             (Sql::TurnHeld, &["delivery_next"]),
             (Sql::TurnReleased, &["delivery_held"]),
             (Sql::DeliveriesTurn, &["delivery_next", "delivery_held"]),
+            (Sql::DeliveriesTurnOf, &["delivery_next", "delivery_held"]),
         ] {
             let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {}", TEXTS[sql as usize])).expect("prepares");
             let values = vec![1; plan.parameter_count()];
@@ -322,6 +335,26 @@ mod tests {
                 assert!(lines.iter().any(uses), "{sql:?} does not use {index}: {lines:#?}");
             }
             assert!(!lines.iter().any(|line| line.contains("TEMP B-TREE")), "{sql:?} sorts: {lines:#?}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_a_merchant_looks_at_its_own_applications_alone() {
+        let mut conn = Connection::open_in_memory().expect("opens");
+        schema::migrate(&mut conn).expect("migrates");
+        for (sql, key) in [
+            (Sql::ApplicationsTouch, "(tenant_no=?)"),
+            (Sql::DeliveriesTurn, "(tenant_no=?)"),
+            (Sql::ApplicationsTouchOf, "(tenant_no=? AND merchant_no=?)"),
+            (Sql::DeliveriesTurnOf, "(tenant_no=? AND merchant_no=?)"),
+        ] {
+            let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {}", TEXTS[sql as usize])).expect("prepares");
+            let values = vec![1; plan.parameter_count()];
+            let lines = plan.query_map(rusqlite::params_from_iter(values), |row| row.get(3)).expect("reads");
+            let lines: Vec<String> = lines.map(|line| line.expect("reads")).collect();
+            assert!(!lines.iter().any(|line| line.starts_with("SCAN")), "{sql:?}: {lines:#?}");
+            let looks = lines.iter().any(|line| line.contains("INDEX application_of_tenant") && line.ends_with(key));
+            assert!(looks, "{sql:?}: {lines:#?}");
         }
     }
 }

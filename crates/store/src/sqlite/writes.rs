@@ -125,9 +125,13 @@ fn reassess(
     merchant: Option<MerchantNo>,
     due_at: UnixMillis,
 ) -> rusqlite::Result<()> {
-    let merchant = merchant.map(|m| m.0);
-    kept.run(Sql::ApplicationsTouch, params![tenant.0, merchant])?;
-    kept.run(Sql::DeliveriesTurn, params![tenant.0, merchant, due_at.0])?;
+    if let Some(merchant) = merchant {
+        kept.run(Sql::ApplicationsTouchOf, [tenant.0, merchant.0])?;
+        kept.run(Sql::DeliveriesTurnOf, [tenant.0, merchant.0, due_at.0])?;
+    } else {
+        kept.run(Sql::ApplicationsTouch, [tenant.0])?;
+        kept.run(Sql::DeliveriesTurn, [tenant.0, due_at.0])?;
+    }
     Ok(())
 }
 

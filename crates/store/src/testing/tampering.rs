@@ -47,7 +47,8 @@ impl Tampering {
                 "UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2".to_owned()
             }
             Self::StepBack => {
-                "DROP TABLE last_paid; DROP TABLE IF EXISTS node_program; ALTER TABLE delivery DROP COLUMN redelivery_id;
+                "DROP INDEX IF EXISTS secret_in_force; DROP INDEX IF EXISTS application_of_tenant; DROP INDEX IF EXISTS redelivery_of_application;
+                 DROP TABLE last_paid; DROP TABLE IF EXISTS node_program; ALTER TABLE delivery DROP COLUMN redelivery_id;
                  ALTER TABLE redelivery DROP COLUMN from_seq; ALTER TABLE redelivery DROP COLUMN of_outcome;
                  ALTER TABLE redelivery DROP COLUMN of_http_status; DELETE FROM schema_step WHERE number >= 18"
                     .to_owned()

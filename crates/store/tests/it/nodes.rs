@@ -451,12 +451,20 @@ async fn the_databases_clock_decides_however_wrong_a_nodes_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_changes_with_a_merchant_is_a_change_of_each_of_its_applications() {
-    let (_database, [one, two]) = two_nodes().await;
+async fn what_changes_with_a_merchant_is_a_change_of_each_of_its_applications_and_writes_each_once() {
+    let (database, [one, two]) = two_nodes().await;
     let neighbour = ApplicationNo(APP.0 + 1);
     commit(&*one, vec![Write::InsertApplication(Box::new(application(neighbour, "app_three", SUB, TENANT)))]).await;
     let before = two.directory_changes(i64::MAX).await.expect("reads").revision;
+    let client = database.client().await;
+    let count = "CREATE TABLE written (revision BIGINT NOT NULL);
+                 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+                   $$ BEGIN INSERT INTO written VALUES (NEW.revision - OLD.revision); RETURN NULL; END $$;
+                 CREATE TRIGGER note AFTER UPDATE ON application FOR EACH ROW EXECUTE FUNCTION note()";
+    client.batch_execute(count).await.expect("is made");
     commit(&*one, vec![Write::Reassess { tenant: TENANT, merchant: None, due_at: at(1) }]).await;
+    let written = client.query("SELECT revision FROM written", &[]).await.expect("reads");
+    assert_eq!(written.iter().map(|row| row.get(0)).collect::<Vec<i64>>(), [1, 1], "each is written once");
     let changes = two.directory_changes(before).await.expect("reads");
     let mut ids = changes.client_ids;
     ids.sort();
