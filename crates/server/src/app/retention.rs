@@ -423,7 +423,11 @@ mod tests {
             many.get_or_insert((known.application.tenant, known.application.no));
         }
         let (before, mut round) = (UnixMillis(1_900_000_000_000), Round::All);
-        assert_eq!(events_round(&app, before, &mut round).await.expect("frees"), 2, "the last one of an application stays");
+        assert_eq!(
+            events_round(&app, before, &mut round).await.expect("frees"),
+            2,
+            "the last one of an application stays"
+        );
         assert_eq!(round, Round::Of(vec![many.expect("was made")]));
         assert_eq!(events_round(&app, before, &mut round).await.expect("frees"), 1);
         assert!(round.is_over());

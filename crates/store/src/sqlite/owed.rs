@@ -152,7 +152,7 @@ mod tests {
                 event_columns!(),
                 "FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no WHERE e.event_no = ?1"
             );
-            one(&conn, sql, [no], |row| rows::event(row)).expect("reads").expect("is there")
+            one(&conn, sql, [no], rows::event).expect("reads").expect("is there")
         };
         let steps = || -> i32 {
             let all = [OPEN_BEFORE, MANY_OPEN, OPEN_AMONG];
