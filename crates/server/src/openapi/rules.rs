@@ -222,7 +222,6 @@ fn of_events() -> Vec<Ruled> {
         ("RedeliverRequest", "to", Instant),
         ("RedeliverRequest", "outcome", Words(redeliveries::failures())),
         ("RedeliverRequest", "http_status", Whole(100, 999)),
-        ("RedeliverRequest", "after", Filled),
         ("RedeliverRequest", "rate_per_s", Whole(1, redeliveries::RATE_MAX)),
         ("Redelivery", "of_state", Words(vec!["dead", "delivered"])),
         ("Redelivery", "state", Words(vec!["running", "stopped", "done"])),

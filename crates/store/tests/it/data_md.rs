@@ -89,7 +89,8 @@ fn the_page_about_data_names_each_file_in_the_folder() {
     let code = source("server/src/datadir.rs");
     let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let mut count = 0;
-    for name in code.split("self.path.join(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+    let said = |before: &'static str| code.split(before).skip(1).filter_map(|rest| rest.split('"').next());
+    for name in said("self.path.join(\"").chain(said(": &str = \"")) {
         assert!(named.iter().any(|file| file == name), "{name}");
         count += 1;
     }
