@@ -21,8 +21,10 @@ pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 const LOCK: &str = "lock";
 const DATABASE: &str = "countersign.db";
 const MASTER_KEY: &str = "master.key";
-/// What may lie in a data folder before there is a deployment, beside the database.
-const OURS: [&str; 3] = [LOCK, MASTER_KEY, "lost+found"];
+/// What we lay into a data folder, or whoever makes a file system, beside the database and journals.
+const OURS: [&str; 7] = [LOCK, MASTER_KEY, "node.id", "audit.chain", "restoring", "demo.log", "lost+found"];
+/// How the names of the others begin.
+const OURS_BEGIN: [&str; 2] = [DATABASE, "nonces-"];
 const FOLDER_MODE: u32 = 0o700;
 const KEY_MODE: u32 = 0o600;
 const SECRET_FILE_BYTES_MAX: usize = 2048;
@@ -178,7 +180,8 @@ impl DataDir {
     fn something_else(&self) -> Result<Option<String>, DataRefused> {
         let names = std::fs::read_dir(&self.path).map_err(io(&self.path, "cannot be read"))?;
         let mut names = names.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-        Ok(names.find(|name| !OURS.contains(&name.as_str()) && !name.starts_with(DATABASE)))
+        let is_ours = |name: &str| OURS.contains(&name) || OURS_BEGIN.iter().any(|begin| name.starts_with(begin));
+        Ok(names.find(|name| !is_ours(name)))
     }
 
     /// The folder itself.

@@ -184,20 +184,22 @@ impl Backlogs for AnyStore {
 impl OldRows for AnyStore {
     async fn old_bytes_of(
         &self,
+        asker: Asker,
         tenant: TenantNo,
         begun_before: UnixMillis,
         page: Cursor<BytesPlace>,
     ) -> Result<OldStretch<BytesPlace>, StoreError> {
-        either!(self, s => s.old_bytes_of(tenant, begun_before, page).await)
+        either!(self, s => s.old_bytes_of(asker, tenant, begun_before, page).await)
     }
 
     async fn old_events_of(
         &self,
+        asker: Asker,
         of: (TenantNo, ApplicationNo),
         created_before: UnixMillis,
         page: Cursor,
     ) -> Result<OldStretch<i64>, StoreError> {
-        either!(self, s => s.old_events_of(of, created_before, page).await)
+        either!(self, s => s.old_events_of(asker, of, created_before, page).await)
     }
 }
 
@@ -353,8 +355,8 @@ impl Store for AnyStore {
         either!(self, s => s.turning(lanes, page).await)
     }
 
-    async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
-        either!(self, s => s.event(event_id).await)
+    async fn event(&self, asker: Asker, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
+        either!(self, s => s.event(asker, event_id).await)
     }
 
     async fn attempt_bytes(

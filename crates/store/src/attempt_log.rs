@@ -6,7 +6,7 @@ use std::future::Future;
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::time::UnixMillis;
 
-use crate::contract::{Cursor, StoreError};
+use crate::contract::{Asker, Cursor, StoreError};
 use crate::read::{Columns, Fields};
 
 /// Rows of bytes that one [`crate::Write::ForgetBytes`] forgets at the most, so that no change waits long behind it.
@@ -91,6 +91,7 @@ pub trait OldRows {
     /// Of the tenant's attempts that left bytes and began before an instant, the first `page.limit`: how many, and how large their bytes are.
     fn old_bytes_of(
         &self,
+        asker: Asker,
         tenant: TenantNo,
         begun_before: UnixMillis,
         page: Cursor<BytesPlace>,
@@ -100,6 +101,7 @@ pub trait OldRows {
     /// to the first that it would not.
     fn old_events_of(
         &self,
+        asker: Asker,
         of: (TenantNo, ApplicationNo),
         created_before: UnixMillis,
         page: Cursor,

@@ -375,6 +375,7 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     /// An event, whoever's, with all its attempts.
     fn event(
         &self,
+        asker: Asker,
         event_id: SortedId,
     ) -> impl Future<Output = Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError>> + Send;
 

@@ -174,7 +174,7 @@ async fn bytes_round(app: &App, before: UnixMillis, round: &mut Round<TenantNo>)
         for tenant in of {
             portion(app, Write::ForgetBytes { tenant, begun_before: before }).await?;
             portions += 1;
-            let more = app.store.old_bytes_of(tenant, before, Cursor { after: None, limit: 1 }).await?;
+            let more = app.store.old_bytes_of(Asker::Server, tenant, before, Cursor { after: None, limit: 1 }).await?;
             if more.rows > 0 && left.len() < LEFT_MAX {
                 left.push(tenant);
             }
@@ -209,7 +209,7 @@ async fn events_round(
             portion(app, Write::ForgetEvents { tenant, application, created_before: before }).await?;
             portions += 1;
             let page = Cursor { after: None, limit: 1 };
-            let more = app.store.old_events_of((tenant, application), before, page).await?;
+            let more = app.store.old_events_of(Asker::Server, (tenant, application), before, page).await?;
             if more.rows > 0 && left.len() < LEFT_MAX {
                 left.push((tenant, application));
             }
@@ -320,7 +320,8 @@ async fn count_bytes_of(
 ) -> Result<(), AppError> {
     let mut after = None;
     loop {
-        let stretch = app.store.old_bytes_of(tenant, before, Cursor { after, limit: within.stretch }).await?;
+        let stretch =
+            app.store.old_bytes_of(Asker::Operator, tenant, before, Cursor { after, limit: within.stretch }).await?;
         after = all.goes_on(stretch, within);
         if after.is_none() {
             return Ok(());
@@ -360,7 +361,8 @@ async fn count_events_of(
 ) -> Result<(), AppError> {
     let mut after = None;
     loop {
-        let stretch = app.store.old_events_of(of, before, Cursor { after, limit: within.stretch }).await?;
+        let stretch =
+            app.store.old_events_of(Asker::Operator, of, before, Cursor { after, limit: within.stretch }).await?;
         after = all.goes_on(stretch, within);
         if after.is_none() {
             return Ok(());

@@ -104,7 +104,8 @@ fn a_folder_is_closed_to_others_unless_something_else_lives_there() {
     open();
     let data = DataDir::create(&path).expect("nothing else is there");
     assert_eq!(data.mode().expect("it is there"), 0o700);
-    for ours in [data.master_key(), data.database()] {
+    data.node_id(&Chance::default()).expect("it is made");
+    for ours in [data.master_key(), data.database(), path.join("nonces-1.journal"), path.join("audit.chain")] {
         std::fs::write(ours, "").expect("written");
     }
     open();

@@ -12,7 +12,7 @@ use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::AttemptBytes;
 use countersign_store::batch::{Committed, Conflict, Guard, Key};
-use countersign_store::contract::{ApplicationRow, AttemptRow, EventRow};
+use countersign_store::contract::{ApplicationRow, Asker, AttemptRow, EventRow};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use metrics::counter;
 use tokio::time::{Instant, sleep};
@@ -120,7 +120,7 @@ impl Dispatcher {
     async fn was_delivered(&self, event: &EventRow) -> Option<bool> {
         let mut tries = Tries::within(COMMIT_FOR);
         loop {
-            let error = match self.app.store.event(event.event_id).await {
+            let error = match self.app.store.event(Asker::Server, event.event_id).await {
                 Ok(found) => {
                     let mut attempts = found.into_iter().flat_map(|(_, attempts)| attempts);
                     return Some(attempts.any(|attempt| attempt.outcome == Outcome::Delivered));

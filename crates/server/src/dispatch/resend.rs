@@ -172,6 +172,7 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
+    use countersign_store::contract::Asker;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -226,7 +227,7 @@ mod tests {
         let row = redelivery::find(&app, id).await.expect("it is there");
         assert!(row.ended_at.is_some() && row.done == 2, "{row:?}");
         for event in &all {
-            let (now, _) = app.store.event(event.event_id).await.expect("reads").expect("is there");
+            let (now, _) = app.store.event(Asker::Operator, event.event_id).await.expect("reads").expect("is there");
             assert_eq!(now.state, DeliveryState::Pending);
         }
         close_store(&app.store).expect("it closes");

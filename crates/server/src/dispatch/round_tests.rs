@@ -1,5 +1,6 @@
 //! What a pass begins, and what is found though nobody rings for it.
 
+use countersign_store::contract::Asker;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -57,7 +58,7 @@ fn every_lane() -> Tended {
 }
 
 async fn attempts(app: &App, event: &EventRow) -> i64 {
-    app.store.event(event.event_id).await.expect("reads").expect("is there").0.attempts
+    app.store.event(Asker::Operator, event.event_id).await.expect("reads").expect("is there").0.attempts
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

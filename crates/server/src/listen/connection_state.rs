@@ -12,11 +12,11 @@ pub(super) struct ConnectionState {
     pub(super) leaves_unread: AtomicBool,
     /// Whether a request of HTTP/1 came: such connections end by themselves when they are told to.
     pub(super) is_http_1: AtomicBool,
-    /// Long answers of HTTP/2 that are still to be read, with what was seen of each at the last look.
+    /// Answers of HTTP/2 that are still to be read, with what was seen of each at the last look.
     unread: Mutex<Vec<Seen>>,
 }
 
-/// How far a long answer is.
+/// How far an answer is.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     parts: AtomicU64,
@@ -37,6 +37,9 @@ struct Seen {
     looks: u32,
 }
 
+/// Answers that are remembered before those that are over are forgotten: more than may be under way on a connection.
+const UNREAD_KEPT: usize = 256;
+
 /// The service, the stream, and whoever serves the connection.
 const HOLDERS: usize = 3;
 
@@ -46,15 +49,20 @@ impl ConnectionState {
         Arc::strong_count(self) <= HOLDERS
     }
 
-    /// A long answer begins, and is there until what is returned is dropped.
+    /// An answer begins, and is there until what is returned is dropped.
     pub(super) fn begin_unread(&self) -> Arc<Unread> {
         let answer = Arc::new(Unread::default());
         let seen = Seen { answer: Arc::downgrade(&answer), parts: 0, looks: 0 };
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        // Between two looks many may come and go.
+        if unread.len() >= UNREAD_KEPT {
+            unread.retain(|seen| seen.answer.strong_count() > 0);
+        }
+        unread.push(seen);
         answer
     }
 
-    /// Looks at the long answers: for how many looks in a row one of them has gone no further, at the most.
+    /// Looks at these answers: for how many looks in a row one of them has gone no further, at the most.
     pub(super) fn stuck_for(&self) -> u32 {
         let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
         unread.retain_mut(|seen| {

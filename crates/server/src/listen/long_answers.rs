@@ -58,7 +58,7 @@ pub(super) struct LongAnswer<B> {
     rest: Bytes,
     state: Arc<ConnectionState>,
     counts_parts: bool,
-    /// Over HTTP/2, of an answer of more than one part.
+    /// Over HTTP/2, of an answer that has content: even the first part is not taken before its peer lets us send something.
     unread: Option<Arc<Unread>>,
     is_in_parts: bool,
 }
@@ -68,8 +68,7 @@ impl<B: Body<Data = Bytes>> LongAnswer<B> {
     pub(super) fn new(body: B, state: Arc<ConnectionState>) -> Self {
         let length = body.size_hint().exact();
         let is_in_parts = !state.is_http_1.load(Ordering::Relaxed);
-        let is_long = length.is_none_or(|length| length > PART_BYTES_MAX as u64);
-        let unread = (is_in_parts && is_long).then(|| state.begin_unread());
+        let unread = (is_in_parts && !body.is_end_stream()).then(|| state.begin_unread());
         Self { body, rest: Bytes::new(), state, counts_parts: length.is_none(), unread, is_in_parts }
     }
 
@@ -145,7 +144,7 @@ mod tests {
             let has_room = limit.enter(peer).is_some();
             let part = rest.frame().await.expect("a part").expect("it is read").into_data().expect("no trailers");
             parts.push((part.len(), has_room));
-            // As hyper does: the body is let go with its last part.
+            // As hyper does: the body is let go with its last part. (The first one it takes once there is room for it.)
             answer = (!rest.is_end_stream()).then_some(rest);
         }
         assert!(limit.enter(peer).is_some(), "its place is free");

@@ -288,38 +288,42 @@ async fn a_request_of_http_2_that_is_under_way_at_the_end_is_answered() {
     tokio::time::timeout(SOON, ends).await.expect("it ends").expect("it does not panic");
 }
 
-/// A setting of HTTP/2: how much of an answer may be sent unasked. Enough for a short one.
+/// A setting of HTTP/2: how much of an answer may be sent unasked. Enough for a short one, and for none.
 const LITTLE_UNASKED: [u8; 6] = [0, 4, 0, 0, 0, 9];
+const NOTHING_UNASKED: [u8; 6] = [0, 4, 0, 0, 0, 0];
 
 #[tokio::test]
-async fn a_long_answer_of_http_2_that_nobody_reads_ends_its_connection_whatever_else_is_asked() {
+async fn an_answer_of_http_2_that_nobody_reads_ends_its_connection_whatever_else_is_asked() {
     let [head_timeout, request_timeout] = [100, 200].map(Duration::from_millis);
-    let settings = ListenSettings { head_timeout, request_timeout, ..ListenSettings::default() };
-    let (address, _tells, _) = listening(settings).await;
-    let mut peer = connect(address).await;
-    let began = Instant::now();
-    peer.write_all(&begin_with(&LITTLE_UNASKED, request(1, GET, "/long", END))).await.expect("is sent");
-    let mut answered = 0;
-    let asking = async {
-        for stream in (3..).step_by(2) {
-            let asked = [request(stream, GET, "/", END), frame(PING, ACK, 0, &[7; 8])].concat();
-            if peer.write_all(&asked).await.is_err() {
-                return;
-            }
-            loop {
-                match next(&mut peer).await {
-                    Ok((DATA, END, of)) if of == stream => break,
-                    Ok(_) => {}
-                    Err(_) => return,
+    // What comes of the others, which end meanwhile or are not read either.
+    for (unasked, path, comes) in [(&LITTLE_UNASKED, "/long", DATA), (&NOTHING_UNASKED, "/", HEADERS)] {
+        let settings = ListenSettings { head_timeout, request_timeout, ..ListenSettings::default() };
+        let (address, _tells, _) = listening(settings).await;
+        let mut peer = connect(address).await;
+        let began = Instant::now();
+        peer.write_all(&begin_with(unasked, request(1, GET, path, END))).await.expect("is sent");
+        let mut answered = 0;
+        let asking = async {
+            for stream in (3..).step_by(2) {
+                let asked = [request(stream, GET, "/", END), frame(PING, ACK, 0, &[7; 8])].concat();
+                if peer.write_all(&asked).await.is_err() {
+                    return;
                 }
+                loop {
+                    match next(&mut peer).await {
+                        Ok((kind, _, of)) if (kind, of) == (comes, stream) => break,
+                        Ok(_) => {}
+                        Err(_) => return,
+                    }
+                }
+                answered += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            answered += 1;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(SOON, asking).await.expect("it ends");
-    assert!(began.elapsed() >= request_timeout, "not before its time: {:?}", began.elapsed());
-    assert!(answered >= 3, "{answered}: others were answered meanwhile");
+        };
+        tokio::time::timeout(SOON, asking).await.expect("it ends");
+        assert!(began.elapsed() >= request_timeout, "not before its time: {:?}", began.elapsed());
+        assert!(answered >= 3, "{answered}: others were answered meanwhile");
+    }
 }
 
 #[tokio::test]

@@ -97,6 +97,7 @@ async fn forget_through(app: &App, through: UnixMillis) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use countersign_store::contract::Asker;
     use std::path::PathBuf;
 
     use countersign_domain::ids::{ApplicationNo, TenantNo};
@@ -178,7 +179,7 @@ mod tests {
             forget_answers(&app, at).await;
             retention::look(&app, at).await.expect("looks");
             let answer = app.store.remembered("s", "k").await.expect("reads").is_some();
-            let event = app.store.event(event.event_id).await.expect("reads").is_some();
+            let event = app.store.event(Asker::Operator, event.event_id).await.expect("reads").is_some();
             assert_eq!(answer, event, "both or none");
             answer
         };

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Running, STOP_MARGIN, close_store};
+use crate::app::trouble::NoChanges;
 use crate::app::{App, uses};
 
 /// What closing the store has at the least: a drain may have taken all of the time.
@@ -45,9 +46,10 @@ impl Running {
     }
 }
 
-/// Whether waiting for a change would be in vain, as far as anybody knows.
+/// Whether waiting for a change would be in vain: one waits too long already, or the last one was refused. Whether it has been answered meanwhile nobody
+/// looks any more, so that one went unanswered says nothing.
 fn is_stuck(app: &App) -> bool {
-    app.store.is_stalled() || !app.trouble.takes_changes()
+    app.store.is_stalled() || app.trouble.why_not_ready() == Some(NoChanges::Refused)
 }
 
 /// Of the last requests; a store that is away must not hold up the stop.

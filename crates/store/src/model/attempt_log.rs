@@ -13,7 +13,7 @@ use crate::attempt_log::{
     stretch_of_bytes,
 };
 use crate::batch::Write;
-use crate::contract::{AttemptRow, Cursor, EventRow, StoreError};
+use crate::contract::{Asker, AttemptRow, Cursor, EventRow, StoreError};
 
 fn small(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
@@ -33,6 +33,7 @@ const fn is_over(state: DeliveryState) -> bool {
 impl OldRows for ModelStore {
     async fn old_bytes_of(
         &self,
+        _asker: Asker,
         tenant: TenantNo,
         begun_before: UnixMillis,
         cursor: Cursor<BytesPlace>,
@@ -48,6 +49,7 @@ impl OldRows for ModelStore {
 
     async fn old_events_of(
         &self,
+        _asker: Asker,
         of: (TenantNo, ApplicationNo),
         created_before: UnixMillis,
         cursor: Cursor,

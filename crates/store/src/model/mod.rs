@@ -328,7 +328,11 @@ impl Store for ModelStore {
         Ok(page(named, cursor.limit))
     }
 
-    async fn event(&self, event_id: SortedId) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
+    async fn event(
+        &self,
+        _asker: Asker,
+        event_id: SortedId,
+    ) -> Result<Option<(EventRow, Vec<AttemptRow>)>, StoreError> {
         let state = self.state();
         let found = state.events.values().find(|e| e.event_id == event_id);
         Ok(found.map(|e| (e.clone(), state.attempts.get(&e.no).cloned().unwrap_or_default())))

@@ -19,6 +19,7 @@ use crate::contract::{Cursor, StoreError};
 impl OldRows for PostgresStore {
     async fn old_bytes_of(
         &self,
+        asker: Asker,
         tenant: TenantNo,
         begun_before: UnixMillis,
         page: Cursor<BytesPlace>,
@@ -26,19 +27,20 @@ impl OldRows for PostgresStore {
         let (BytesPlace { at, event, attempt }, limit) =
             (page.after.unwrap_or(BytesPlace::BEGIN), i64::from(page.limit));
         let of: Params<'_> = &[&tenant.0, &at.0, &event.0, &attempt, &begun_before.0, &limit];
-        let sized = many(self.lists(Asker::Operator), Sql::OldBytesOf, of, attempt_log::sized).await?;
+        let sized = many(self.lists(asker), Sql::OldBytesOf, of, attempt_log::sized).await?;
         Ok(attempt_log::stretch_of_bytes(&sized))
     }
 
     async fn old_events_of(
         &self,
+        asker: Asker,
         (tenant, application): (TenantNo, ApplicationNo),
         created_before: UnixMillis,
         page: Cursor,
     ) -> Result<OldStretch<i64>, StoreError> {
         let (after, looked_at) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit).saturating_add(1));
         let of: Params<'_> = &[&created_before.0, &looked_at, &tenant.0, &application.0, &after];
-        let found = one(self.lists(Asker::Operator), Sql::OldEventsOf, of, attempt_log::stretch_of_events).await?;
+        let found = one(self.lists(asker), Sql::OldEventsOf, of, attempt_log::stretch_of_events).await?;
         Ok(found.unwrap_or(OldStretch { rows: 0, attempts: 0, bytes: 0, last: None }))
     }
 }

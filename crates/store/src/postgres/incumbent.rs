@@ -48,11 +48,12 @@ impl Incumbent {
         Self { seen: Mutex::new(None), term: AtomicU64::new(0), terms: watch::Sender::new(0) }
     }
 
-    /// The term that a connection to this server belongs to; none: another one has taken over from it.
+    /// The term that a connection to this server belongs to; none: another one has taken over from it, or it does not say who it is and one that was met before
+    /// did.
     pub(super) fn meets(&self, office: Option<Office>) -> Option<u64> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let term = self.term.load(Ordering::Acquire);
-        let Some(office) = office else { return Some(term) };
+        let Some(office) = office else { return seen.is_none().then_some(term) };
         match &*seen {
             Some(known) if *known == office => return Some(term),
             Some(known) if known.cluster == office.cluster && known.timeline > office.timeline => return None,
@@ -92,7 +93,7 @@ mod tests {
         let first = incumbent.meets(office("a", 1)).expect("the first");
         assert!(!incumbent.is_in_office(unknown), "nobody knows where that goes");
         assert_eq!(incumbent.meets(office("a", 1)), Some(first));
-        assert_eq!(incumbent.meets(None), Some(first));
+        assert_eq!(incumbent.meets(None), None, "one that has said it once can say it again");
         let second = incumbent.meets(office("a", 3)).expect("a newer one");
         assert!(incumbent.is_in_office(second) && !incumbent.is_in_office(first));
         assert_eq!((incumbent.meets(office("a", 1)), incumbent.meets(office("a", 2))), (None, None));

@@ -362,7 +362,7 @@ impl Store for PostgresStore {
         queries::turning(&self.readers, lanes, &page).await
     }
 
-    async fn event(&self, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
+    async fn event(&self, _asker: Asker, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
         queries::event(&self.readers, event_id).await
     }
 

@@ -41,7 +41,8 @@ const TO_CHANGE: [(&str, &str); 3] = [
     ("3D000", "create it there, or put the name of another one into it"),
 ];
 /// What is said where a server answers that must not be used any more.
-const LEFT_BEHIND: &str = "another server of it has taken over from the one that answers";
+const LEFT_BEHIND: &str =
+    "another server of it has taken over from the one that answers, or that one does not say who it is";
 /// How that begins.
 pub(super) const REFUSES: &str = "the PostgreSQL server refuses the address";
 /// The unit of all limits: see [`Limits`].

@@ -19,20 +19,22 @@ use crate::contract::{AttemptRow, Cursor, StoreError};
 impl OldRows for SqliteStore {
     async fn old_bytes_of(
         &self,
+        asker: Asker,
         tenant: TenantNo,
         begun_before: UnixMillis,
         page: Cursor<BytesPlace>,
     ) -> Result<OldStretch<BytesPlace>, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| old_bytes_of(conn, tenant, begun_before, &page)).await
+        self.readers.away(asker, move |conn| old_bytes_of(conn, tenant, begun_before, &page)).await
     }
 
     async fn old_events_of(
         &self,
+        asker: Asker,
         of: (TenantNo, ApplicationNo),
         created_before: UnixMillis,
         page: Cursor,
     ) -> Result<OldStretch<i64>, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| old_events_of(conn, of, created_before, &page)).await
+        self.readers.away(asker, move |conn| old_events_of(conn, of, created_before, &page)).await
     }
 }
 

@@ -138,8 +138,10 @@ impl SqliteStore {
     /// this returns.
     pub fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<UnixMillis, StoreError> {
         let conn = connect(path, BUSY_MS)?;
-        let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1) RETURNING horizon";
-        let horizon = conn.query_row(raise, [horizon.0], |row| row.get(0)).map_err(fault)?;
+        // Not by one statement that gives what it has written: that is committed when it is let go of, where nobody hears that it failed.
+        let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1)";
+        conn.execute(raise, [horizon.0]).map_err(fault)?;
+        let horizon = conn.query_row("SELECT horizon FROM replay", [], |row| row.get(0)).map_err(fault)?;
         into_file(conn)?;
         Ok(UnixMillis(horizon))
     }

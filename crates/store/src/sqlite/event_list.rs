@@ -81,6 +81,7 @@ pub(super) fn events(conn: &Connection, filter: EventFilter, cursor: &Cursor, lo
 
 #[cfg(test)]
 mod tests {
+    use crate::contract::Asker;
     use std::future::Future as _;
     use std::pin::pin;
     use std::task::{Context, Waker};
@@ -142,7 +143,7 @@ mod tests {
     async fn an_event_with_its_attempts_is_read_on_no_thread_that_serves() {
         let dir = tempfile::tempdir().expect("a folder");
         let store = SqliteStore::open(&dir.path().join("db"), SqliteOptions::new([1; 16], "boot")).expect("opens");
-        let mut read = pin!(store.event(SortedId(1)));
+        let mut read = pin!(store.event(Asker::Operator, SortedId(1)));
         assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(read.await.expect("reads").is_none());
     }

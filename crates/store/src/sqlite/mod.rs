@@ -362,9 +362,9 @@ impl Store for SqliteStore {
         self.readers.here(|conn| turning::turning(conn, &page))
     }
 
-    async fn event(&self, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
+    async fn event(&self, asker: Asker, event_id: SortedId) -> Found<Option<(EventRow, Vec<AttemptRow>)>> {
         // It may have been attempted very often.
-        self.readers.away(Asker::Operator, move |conn| queries::event(conn, event_id)).await
+        self.readers.away(asker, move |conn| queries::event(conn, event_id)).await
     }
 
     async fn attempt_bytes(

@@ -97,12 +97,12 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.owed(LaneSet::ALL, Cursor { after: None, limit: 10 }),
         async { store.pending_of(Portion { of: vec![(TENANT, APP)], known: Vec::new(), limit: 10 }).await?.whole() },
         store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }),
-        store.event(SortedId(1)),
+        store.event(Asker::Operator, SortedId(1)),
         store.attempt_bytes(TENANT, EventNo(1), 1, at(1)),
         store.old_bytes(Asker::Operator, at(99), 9, all()),
         store.old_events(Asker::Operator, at(99), 9, all()),
-        store.old_bytes_of(TENANT, at(99), Cursor { after: None, limit: 9 }),
-        store.old_events_of((TENANT, APP), at(99), all()),
+        store.old_bytes_of(Asker::Operator, TENANT, at(99), Cursor { after: None, limit: 9 }),
+        store.old_events_of(Asker::Operator, (TENANT, APP), at(99), all()),
         store.events(EventFilter::default(), all(), 9),
         store.events_after(TENANT, APP, 0, 10),
         store.backlog(TENANT, APP, 9),
@@ -397,6 +397,6 @@ async fn rows_that_are_missing_are_corrupt_too() {
         other => panic!("{other:?}"),
     };
     corrupt(store.rule_head(TENANT, SUB, None).await.err(), "fee_rule_head");
-    corrupt(store.event(SortedId(1)).await.err(), "delivery");
+    corrupt(store.event(Asker::Operator, SortedId(1)).await.err(), "delivery");
     corrupt(store.application("app_one").await.err(), "application");
 }

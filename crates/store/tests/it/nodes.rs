@@ -9,7 +9,9 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo};
 use countersign_domain::lanes::{Fence, LANES, Lane, LaneSet};
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
-use countersign_store::contract::{ApplicationRow, AttemptRow, ClaimKey, Claimed, CommitError, Cursor, EventRow};
+use countersign_store::contract::{
+    ApplicationRow, Asker, AttemptRow, ClaimKey, Claimed, CommitError, Cursor, EventRow,
+};
 use countersign_store::nodes::{NodeId, Signal, Stage, Tend, Tended, Who};
 use countersign_store::redelivery::{Redeliveries, RedeliveryRow, Sought};
 use countersign_store::testing::Database;
@@ -196,11 +198,11 @@ async fn a_result_of_an_older_term_is_refused_and_leaves_nothing() {
     ] {
         assert_eq!(conflict(&*one, late).await, Conflict::Fenced(lane));
     }
-    let (row, attempts) = one.event(event(1, "a").event_id).await.expect("reads").expect("there");
+    let (row, attempts) = one.event(Asker::Operator, event(1, "a").event_id).await.expect("reads").expect("there");
     assert_eq!((row.state, row.attempts, attempts.len()), (DeliveryState::Pending, 0, 0));
     assert!(one.audit(all()).await.expect("reads").is_empty());
     commit(&*two, vec![of(new), guard(new)]).await;
-    let (_, attempts) = one.event(event(1, "a").event_id).await.expect("reads").expect("there");
+    let (_, attempts) = one.event(Asker::Operator, event(1, "a").event_id).await.expect("reads").expect("there");
     assert_eq!(attempts[0].fence, new);
 }
 

@@ -412,7 +412,7 @@ async fn everything(store: &PostgresStore) -> Vec<StoreError> {
         store.quote(TENANT, SUB, "PAY-1"),
         store.rates(all()),
         store.events(EventFilter::default(), all(), 9),
-        store.event(event(1, "a").event_id),
+        store.event(Asker::Operator, event(1, "a").event_id),
         store.remembered(&answer("k").scope, "k"),
     );
     errors

@@ -239,8 +239,8 @@ async fn lists_of_events(store: &AnyStore) -> Vec<String> {
 async fn stretches(store: &AnyStore) -> Vec<String> {
     let (events, bytes) = (Cursor { after: Some(1), limit: 2 }, Cursor { after: None, limit: 2 });
     vec![
-        format!("{:?}", store.old_events_of((TENANT, APP), at(1), events).await.expect("reads")),
-        format!("{:?}", store.old_bytes_of(TENANT, at(3), bytes).await.expect("reads")),
+        format!("{:?}", store.old_events_of(Asker::Operator, (TENANT, APP), at(1), events).await.expect("reads")),
+        format!("{:?}", store.old_bytes_of(Asker::Operator, TENANT, at(3), bytes).await.expect("reads")),
     ]
 }
 
@@ -305,7 +305,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         }
     }
     for n in 0..9u8 {
-        seen.push(format!("{:?}", store.event(SortedId(u128::from(n))).await.expect("reads")));
+        seen.push(format!("{:?}", store.event(Asker::Operator, SortedId(u128::from(n))).await.expect("reads")));
         seen.push(format!("{:?}", store.token(&TokenRow { ..token("t", n) }.digest).await.expect("reads")));
         seen.push(format!("{:?}", store.setting(&format!("s{n}")).await.expect("reads")));
         seen.push(format!("{:?}", store.remembered(&answer("").scope, &format!("k{n}")).await.expect("reads")));

@@ -16,7 +16,7 @@ use countersign_domain::ids::SortedId;
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use countersign_store::attempt_log::AttemptBytes;
-use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
+use countersign_store::contract::{Asker, AttemptRow, EndpointSettings, EventRow};
 use tempfile::TempDir;
 
 use super::{Behaviour, Endpoint};
@@ -122,7 +122,7 @@ impl Stage {
     pub async fn made(&self, at: usize) -> Result<Made> {
         let (behaviour, _, _, ids) = &self.cast[at];
         let id = *ids.last().context("an event was written")?;
-        let (event, attempts) = self.app.store.event(id).await?.context("the event is there")?;
+        let (event, attempts) = self.app.store.event(Asker::Operator, id).await?.context("the event is there")?;
         let bytes = match attempts.last() {
             Some(last) => self.app.store.attempt_bytes(event.tenant, event.no, last.attempt, last.at).await?,
             None => None,

@@ -15,7 +15,7 @@ use countersign_domain::ids::SortedId;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback;
 use countersign_protocol::signing::SigningKey;
-use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
+use countersign_store::contract::{Asker, AttemptRow, EndpointSettings, EventRow};
 use countersign_store::testing::Damage;
 use countersign_store::{Batch, Store as _, Write};
 use countersign_testkit::backing::Backing;
@@ -147,7 +147,7 @@ impl Bench {
     }
 
     async fn read(&self, id: SortedId) -> (EventRow, Vec<AttemptRow>) {
-        self.app.store.event(id).await.expect("the store reads").expect("the event is there")
+        self.app.store.event(Asker::Operator, id).await.expect("the store reads").expect("the event is there")
     }
 
     async fn row(&self, event: &EventRow) -> EventRow {

@@ -17,7 +17,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_protocol::signing::SigningKey;
 use countersign_store::Store as _;
-use countersign_store::contract::{AttemptRow, EndpointSettings, EventRow};
+use countersign_store::contract::{Asker, AttemptRow, EndpointSettings, EventRow};
 use countersign_store::nodes::{NodeId, Who};
 use countersign_store::testing::Database;
 use countersign_testkit::operator::OperatorAccess;
@@ -154,9 +154,9 @@ async fn last_event(node: &Running, signer: &Signer) -> (EventRow, Vec<AttemptRo
     let store = &node.app.store;
     let of = store.application(&signer.client_id).await.expect("reads").expect("there").application;
     let id = store.events_after(of.tenant, of.no, 1, 1).await.expect("reads").pop().expect("two events").event_id;
-    let mut found = store.event(id).await.expect("reads").expect("there");
+    let mut found = store.event(Asker::Operator, id).await.expect("reads").expect("there");
     until("its attempt is recorded", async || {
-        found = store.event(id).await.expect("reads").expect("there");
+        found = store.event(Asker::Operator, id).await.expect("reads").expect("there");
         !found.1.is_empty()
     })
     .await;
@@ -391,11 +391,11 @@ async fn a_result_that_comes_after_another_node_took_over_is_refused_and_the_oth
     receiver.wait_for(2, SOON).await.expect("the second node's attempt is on its way too");
     receiver.release(1);
     assert_eq!(late.await.expect("it ends"), 1);
-    let (row, attempts) = two.store.event(event.event_id).await.expect("reads").expect("there");
+    let (row, attempts) = two.store.event(Asker::Operator, event.event_id).await.expect("reads").expect("there");
     assert_eq!((row.state, row.attempts, attempts.len()), (DeliveryState::Pending, 0, 0), "nothing of it is kept");
     receiver.release(1);
     assert_eq!(next.await.expect("it ends"), 1);
-    let (row, attempts) = two.store.event(event.event_id).await.expect("reads").expect("there");
+    let (row, attempts) = two.store.event(Asker::Operator, event.event_id).await.expect("reads").expect("there");
     assert_eq!((row.state, row.attempts), (DeliveryState::Delivered, 1));
     assert_eq!(attempts.iter().map(|a| (a.attempt, a.fence)).collect::<Vec<_>>(), [(1, Fence(2))]);
     assert_eq!(first.deliver_due(one.clock.now()).await, 0);

@@ -5,7 +5,7 @@ use countersign_domain::ids::SortedId;
 use countersign_protocol::sentence::of_field;
 use countersign_store::Store as _;
 use countersign_store::attempt_log::AttemptBytes;
-use countersign_store::contract::{AttemptRow, Cursor, EventFilter, EventRow};
+use countersign_store::contract::{Asker, AttemptRow, Cursor, EventFilter, EventRow};
 use countersign_store::payment_order::PaymentOrderRow;
 
 use super::order::Snapshot;
@@ -98,7 +98,7 @@ pub(super) async fn write(app: &App, event: SortedId, out: &mut Out<'_>) -> Resu
 async fn read(app: &App, event: SortedId) -> Result<(EventRow, Vec<AttemptRow>), AppError> {
     for _ in 0..TRIES_MAX {
         let gone = || AppError::NotFound("a callback was freed while it was to be read: ask again".to_owned());
-        let (event, attempts) = app.store.event(event).await?.ok_or_else(gone)?;
+        let (event, attempts) = app.store.event(Asker::Operator, event).await?.ok_or_else(gone)?;
         if usize::try_from(event.attempts) == Ok(attempts.len()) {
             return Ok((event, attempts));
         }

@@ -76,7 +76,10 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
     if let Some(vault) = &vault
         && let Err(missing) = demand_keys(vault, &other_keys)
     {
-        std::fs::remove_dir_all(&work.folder)?;
+        // One that was begun goes on with its copy once it is given the other key.
+        if !goes_on {
+            std::fs::remove_dir_all(&work.folder)?;
+        }
         return Err(missing);
     }
     let now = Clock::System.now();

@@ -56,7 +56,7 @@ pub async fn an_attempt_keeps_its_phases_and_what_went_over_the_wire(store: Any)
         let found = store.attempt_bytes(TENANT, EventNo(1), number, at(number)).await.expect("reads");
         assert_eq!(found, Some(wire(number)));
     }
-    let (_, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
+    let (_, attempts) = store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("there");
     let phases: Vec<Phases> = attempts.iter().map(|a| a.phases).collect();
     assert_eq!(phases.iter().map(|p| p.dns_us).collect::<Vec<_>>(), [Some(1), Some(2)]);
     assert_eq!(phases.iter().map(|p| p.reused).collect::<Vec<_>>(), [Some(false), Some(true)]);
@@ -73,7 +73,7 @@ pub async fn an_attempt_of_which_nothing_is_known_is_kept_without(store: Any) {
     };
     let attempt = Arc::new(AttemptRow { phases: Phases::default(), ..(*attempt).clone() });
     commit(&*store, vec![Write::RecordAttempt { tenant, application, attempt, bytes: None, state, due_at }]).await;
-    let (_, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
+    let (_, attempts) = store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("there");
     assert_eq!(attempts[0].phases, Phases::default());
     assert!(!has_bytes(&store, 1, 1).await);
     assert_eq!(store.old_bytes(Asker::Operator, at(99), 9, all()).await.expect("reads"), []);
@@ -112,7 +112,11 @@ pub async fn bytes_are_forgotten_by_the_age_of_their_attempt(store: Any) {
     commit(&*store, vec![forget_bytes(3)]).await;
     assert_eq!(store.old_bytes(Asker::Operator, at(99), 9, all()).await.expect("reads"), old(1));
     assert!(!has_bytes(&store, 1, 2).await && has_bytes(&store, 1, 3).await);
-    assert_eq!(store.event(SortedId(1)).await.expect("reads").expect("there").1.len(), 3, "attempts stay");
+    assert_eq!(
+        store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("there").1.len(),
+        3,
+        "attempts stay"
+    );
 }
 
 pub async fn bytes_are_forgotten_in_portions(store: Any) {
@@ -148,7 +152,7 @@ pub async fn events_are_forgotten_up_to_the_first_that_is_open_or_young(store: A
 
     commit(&*store, vec![forget_events(3)]).await;
     assert_eq!(seqs(&store).await, [3, 4, 5, 6, 7]);
-    assert_eq!(store.event(SortedId(2)).await.expect("reads"), None);
+    assert_eq!(store.event(Asker::Operator, SortedId(2)).await.expect("reads"), None);
     assert!(!has_bytes(&store, 2, 1).await && has_bytes(&store, 3, 1).await);
     let gone = conflict(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(2), due_at: at(9) }]).await;
     assert_eq!(gone, Conflict::Moved(Key::Delivery(EventNo(2))));
@@ -178,7 +182,7 @@ pub async fn old_events_of_an_application_are_counted_stretch_by_stretch(store: 
     commit(&*store, vec![enqueue(EventRow { created_at: at(7), ..event(7, "a") })]).await;
     let size = i64::try_from(event(1, "a").body.len() + event(1, "a").data.len()).expect("small");
     let count = async |of, before, after, limit| {
-        store.old_events_of(of, at(before), Cursor { after, limit }).await.expect("reads")
+        store.old_events_of(Asker::Operator, of, at(before), Cursor { after, limit }).await.expect("reads")
     };
     let stretch = |rows, last| OldStretch { rows, attempts: rows, bytes: rows * size, last };
     assert_eq!(count((TENANT, APP), 99, None, 4).await, stretch(4, Some(4)));
@@ -202,7 +206,7 @@ pub async fn old_bytes_of_a_tenant_are_counted_stretch_by_stretch(store: Any) {
     let place = |(no, number)| BytesPlace { at: at(number), event: EventNo(no), attempt: number };
     let count = async |tenant, before, after: Option<(i64, i64)>, limit| {
         let page = Cursor { after: after.map(place), limit };
-        store.old_bytes_of(tenant, at(before), page).await.expect("reads")
+        store.old_bytes_of(Asker::Operator, tenant, at(before), page).await.expect("reads")
     };
     let stretch =
         |rows, last: Option<(i64, i64)>| OldStretch { rows, attempts: rows, bytes: rows * size, last: last.map(place) };

@@ -8,7 +8,8 @@ use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, Sorte
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
 use countersign_store::batch::{Committed, Conflict, Guard, Key, Write};
 use countersign_store::contract::{
-    ApplicationRow, AttemptRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow, NewAnswer,
+    ApplicationRow, Asker, AttemptRow, AuditRow, ClaimKey, Claimed, Cursor, EventFilter, EventRow, IdempotencyRow,
+    NewAnswer,
 };
 use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders as _};
 use countersign_store::{AnyStore, Batch, CommitError, Store, StoreError};
@@ -92,7 +93,7 @@ pub async fn a_batch_that_depends_on_itself_is_applied_in_order(store: Any) {
     assert_eq!(view.application, ApplicationRow { enabled: false, revision: 2, ..row });
     assert_eq!(store.rule_versions(TENANT, MerchantNo(11), all()).await.expect("reads").len(), 2);
     assert_eq!(store.convert_order(TENANT, MerchantNo(11), moved.order_id).await.expect("reads"), Some(moved));
-    let (stored, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
+    let (stored, attempts) = store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("there");
     assert_eq!((stored.state, stored.due_at, attempts.len()), (DeliveryState::Held, None, 1));
 }
 
@@ -192,10 +193,16 @@ pub async fn what_is_another_tenants_is_not_there(store: Any) {
     let now = Write::SendNow { tenant, event: EventNo(1), attempts: 0, due_at: at(1) };
     assert_eq!(conflict(&*store, vec![now]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
     commit(&*store, vec![Write::HoldPending { tenant, application: APP }]).await;
-    assert_eq!(store.event(SortedId(1)).await.expect("reads").expect("there").0.state, DeliveryState::Pending);
+    assert_eq!(
+        store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("there").0.state,
+        DeliveryState::Pending
+    );
     commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
     commit(&*store, vec![Write::ReleaseHeld { tenant, application: APP, due_at: at(9) }]).await;
-    assert_eq!(store.event(SortedId(1)).await.expect("reads").expect("there").0.state, DeliveryState::Held);
+    assert_eq!(
+        store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("there").0.state,
+        DeliveryState::Held
+    );
 
     assert_eq!(store.rule_versions(TENANT, SUB, all()).await.expect("reads"), [version(1)]);
     assert_eq!(store.convert_order(TENANT, SUB, id).await.expect("reads"), Some(order(7)));

@@ -7,7 +7,9 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, Lane, LaneSet};
 use countersign_store::batch::{Batch, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Guard, Key, Write};
-use countersign_store::contract::{ApplicationRow, AttemptRow, Cursor, EventFilter, EventRow, Portion, TurningRow};
+use countersign_store::contract::{
+    ApplicationRow, Asker, AttemptRow, Cursor, EventFilter, EventRow, Portion, TurningRow,
+};
 use countersign_store::own_events::OWN_EVENTS_BYTES_MAX;
 use countersign_store::{AnyStore, Store};
 
@@ -16,7 +18,7 @@ use crate::fixtures::*;
 type Any = Arc<AnyStore>;
 
 pub(super) async fn one(store: &Any, no: u128) -> EventRow {
-    store.event(SortedId(no)).await.expect("reads").expect("there").0
+    store.event(Asker::Operator, SortedId(no)).await.expect("reads").expect("there").0
 }
 
 /// What is due by then, first attempts first.
@@ -89,7 +91,7 @@ pub async fn event_numbers_and_ids_are_new(store: Any) {
         let id = row.event_id;
         assert_eq!(conflict(&*store, vec![enqueue(row)]).await, Conflict::Taken(Key::Event(id)));
     }
-    assert_eq!(store.event(SortedId(2)).await.expect("reads"), None);
+    assert_eq!(store.event(Asker::Operator, SortedId(2)).await.expect("reads"), None);
 }
 
 pub async fn pending_events_come_by_kind_and_due_time(store: Any) {
@@ -198,13 +200,13 @@ pub async fn what_is_sent_by_hand_is_noted_until_it_is_over(store: Any) {
 pub async fn an_attempt_moves_the_delivery(store: Any) {
     commit(&*store, vec![enqueue(event(1, "a"))]).await;
     commit(&*store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
-    let (row, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
+    let (row, attempts) = store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("there");
     assert_eq!((row.state, row.attempts, row.due_at), (DeliveryState::Pending, 1, Some(at(60))));
     assert_eq!(attempts.len(), 1);
     assert_eq!(due(&store, 59).await, [] as [i64; 0]);
     assert_eq!(due(&store, 60).await, [1]);
     commit(&*store, vec![attempt(1, 2, DeliveryState::Delivered, None)]).await;
-    let (row, attempts) = store.event(SortedId(1)).await.expect("reads").expect("there");
+    let (row, attempts) = store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("there");
     assert_eq!((row.state, row.attempts, row.due_at), (DeliveryState::Delivered, 2, None));
     let Write::RecordAttempt { attempt: second, .. } = attempt(1, 2, DeliveryState::Delivered, None) else {
         panic!("an attempt")
@@ -340,7 +342,7 @@ pub async fn what_was_decided_about_an_application_is_refused_once_it_has_change
     assert_eq!(conflict(&*store, vec![held(2), as_read(1)]).await, moved);
     let hold = Write::HoldPending { tenant: TENANT, application: APP };
     assert_eq!(conflict(&*store, vec![as_read(1), hold]).await, moved);
-    assert_eq!(store.event(SortedId(2)).await.expect("reads"), None);
+    assert_eq!(store.event(Asker::Operator, SortedId(2)).await.expect("reads"), None);
     assert_eq!(due(&store, 5).await, [1]);
     commit(&*store, vec![held(2), as_read(2)]).await;
 }

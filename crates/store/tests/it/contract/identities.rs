@@ -8,7 +8,7 @@ use countersign_domain::lanes::LaneSet;
 use countersign_domain::money::Amount;
 use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::{
-    ApplicationRow, Cursor, MerchantKind, MerchantRow, SecretUses, TokenUse, TurningRow, Uses,
+    ApplicationRow, Asker, Cursor, MerchantKind, MerchantRow, SecretUses, TokenUse, TurningRow, Uses,
 };
 use countersign_store::{AnyStore, Store};
 use rust_decimal::Decimal;
@@ -77,7 +77,7 @@ async fn furnish_further(store: &Any) {
 async fn states(store: &Any) -> [(DeliveryState, Option<i64>); 3] {
     let mut found = [(DeliveryState::Dead, None); 3];
     for (place, id) in found.iter_mut().zip(1..) {
-        let (row, _) = store.event(SortedId(id)).await.expect("reads").expect("there");
+        let (row, _) = store.event(Asker::Operator, SortedId(id)).await.expect("reads").expect("there");
         *place = (row.state, row.due_at.map(|due| due.0 - at(0).0));
     }
     found

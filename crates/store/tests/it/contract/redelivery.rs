@@ -7,7 +7,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Conflict, Key, Write};
-use countersign_store::contract::{AttemptRow, EventRow};
+use countersign_store::contract::{Asker, AttemptRow, EventRow};
 use countersign_store::redelivery::{
     Counted, DiedOf, Fared, REDELIVERED_MAX, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought,
     Span, Walked,
@@ -75,7 +75,7 @@ async fn running(store: &Any) -> Vec<SortedId> {
 
 async fn state(store: &Any, no: i64) -> (DeliveryState, Option<UnixMillis>, bool) {
     let id = SortedId(u128::from(no.unsigned_abs()));
-    let (event, _) = store.event(id).await.expect("reads").expect("is there");
+    let (event, _) = store.event(Asker::Operator, id).await.expect("reads").expect("is there");
     (event.state, event.due_at, event.by_hand)
 }
 

@@ -16,7 +16,7 @@ use countersign::dispatch::{DispatchSettings, Dispatcher};
 use countersign::run;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_store::Store as _;
-use countersign_store::contract::{EndpointSettings, EventRow};
+use countersign_store::contract::{Asker, EndpointSettings, EventRow};
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
@@ -123,7 +123,8 @@ impl Outbox {
     /// Everything that is queued.
     async fn deliver(&self, last: &EventRow) -> Result<()> {
         self.dispatcher.deliver_due(self.app.clock.now()).await;
-        let (event, attempts) = self.app.store.event(last.event_id).await?.context("the event is there")?;
+        let (event, attempts) =
+            self.app.store.event(Asker::Operator, last.event_id).await?.context("the event is there")?;
         ensure!(event.state == DeliveryState::Delivered && attempts.len() == 1, "an event was not delivered");
         Ok(())
     }

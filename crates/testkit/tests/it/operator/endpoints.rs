@@ -1,5 +1,6 @@
 //! What an operator sees of an endpoint when its merchant calls, and of what has died.
 
+use countersign_store::contract::Asker;
 use std::sync::Arc;
 
 use countersign::app::events::parse_public_id;
@@ -23,7 +24,7 @@ async fn emit(house: &House, client_id: &str) -> String {
 async fn dies(house: &House, client_id: &str, outcome: Outcome, http_status: Option<u16>) -> String {
     let event_id = emit(house, client_id).await;
     let id = parse_public_id(&event_id).expect("an event id");
-    let (row, _) = house.app.store.event(id).await.expect("a store").expect("the event");
+    let (row, _) = house.app.store.event(Asker::Operator, id).await.expect("a store").expect("the event");
     let attempt = AttemptRow {
         event: row.no,
         attempt: 1,

@@ -1,5 +1,6 @@
 //! What an attempt left behind on the wire, shown to operators; and what age frees.
 
+use countersign_store::contract::Asker;
 use std::sync::Arc;
 
 use countersign::app::error::AppError;
@@ -24,7 +25,7 @@ async fn emit(house: &House, client_id: &str) -> String {
 /// As the dispatcher would record it.
 async fn record(house: &House, event_id: &str, bytes: Option<AttemptBytes>, state: DeliveryState) {
     let id = parse_public_id(event_id).expect("an event id");
-    let (row, attempts) = house.app.store.event(id).await.expect("a store").expect("the event");
+    let (row, attempts) = house.app.store.event(Asker::Operator, id).await.expect("a store").expect("the event");
     let attempt = AttemptRow {
         event: row.no,
         attempt: i64::try_from(attempts.len()).expect("few") + 1,
