@@ -149,7 +149,9 @@ impl<'a> Alone<'a> {
     /// Applies the batch inside the open transaction.
     pub(super) async fn apply(&mut self, batch: &Batch) -> Result<(), Stop> {
         let mut changed = directory_of(batch);
-        self.touches_at_once = !changed.is_empty();
+        // Each of two counts for an application that both touch.
+        let touches = batch.0.iter().filter(|write| matches!(write, Write::Reassess { .. })).count();
+        self.touches_at_once = !changed.is_empty() || touches > 1;
         for write in in_order(batch) {
             self.write(write).await?;
         }

@@ -151,6 +151,9 @@ pub async fn what_was_decided_before_a_merchant_changed_is_refused(store: Any) {
     let row = application(APP, "app_one", INSTITUTION, TENANT);
     let late = Write::UpdateApplication(Box::new(ApplicationRow { revision: 2, ..row }));
     assert_eq!(conflict(&*store, vec![late]).await, Conflict::Moved(Key::Application("app_one".to_owned())));
+    commit(&*store, vec![reassess(None, 5), reassess(Some(INSTITUTION), 5)]).await;
+    let twice = store.application("app_one").await.expect("reads").expect("there").application;
+    assert_eq!(twice.revision, 4, "each of two in one batch counts");
 }
 
 fn uses(secret_id: &str, minute: i64, uses: i64, last_ms: i64) -> SecretUses {
