@@ -1,6 +1,7 @@
 //! Applications whose callbacks no secret signs: each is told of once, for as long as it stays so.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use countersign_domain::ids::ApplicationNo;
@@ -10,12 +11,17 @@ const REMEMBERED_MAX: usize = 10_000;
 
 /// Those that were told of.
 #[derive(Debug, Default)]
-pub(super) struct Unsigned(Mutex<HashSet<ApplicationNo>>);
+pub(super) struct Unsigned {
+    told: Mutex<HashSet<ApplicationNo>>,
+    /// Whether there was ever one: where there was none, no attempt takes the lock.
+    is_used: AtomicBool,
+}
 
 impl Unsigned {
     /// Nothing signs its callbacks: whether that is new.
     pub(super) fn is_new(&self, application: ApplicationNo) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_used.store(true, Ordering::Relaxed);
         if told.len() >= REMEMBERED_MAX && !told.contains(&application) {
             told.clear();
         }
@@ -24,7 +30,9 @@ impl Unsigned {
 
     /// Something does.
     pub(super) fn signs(&self, application: ApplicationNo) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&application);
+        if self.is_used.load(Ordering::Relaxed) {
+            self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&application);
+        }
     }
 }
 
@@ -47,6 +55,6 @@ mod tests {
         for no in 0..2 * i64::try_from(REMEMBERED_MAX).expect("small") + 5 {
             assert!(unsigned.is_new(ApplicationNo(no)));
         }
-        assert_eq!(unsigned.0.lock().expect("nobody panicked").len(), 5);
+        assert_eq!(unsigned.told.lock().expect("nobody panicked").len(), 5);
     }
 }
