@@ -349,32 +349,6 @@ fn redelivering(event: &EventRow, view: &ApplicationView, now: UnixMillis) -> Re
     Err(AppError::NotRedeliverable(why))
 }
 
-/// A page of an application's own events.
-#[derive(Clone, Debug)]
-pub struct Pulled {
-    /// In order of `seq`, without a gap.
-    pub events: Vec<EventRow>,
-    /// What to send as `after` next time.
-    pub next: i64,
-}
-
-/// The merchant's own pull: events of this application with `seq` greater than `after`, delivered or not.
-pub async fn events_after(app: &App, of: &ApplicationRow, after: i64, limit: u32) -> Result<Pulled, AppError> {
-    let mut events = app.store.events_after(of.tenant, of.no, after, limit).await?;
-    match events.first() {
-        // What is missing here is no longer kept, or was lost with what came after a backup.
-        Some(first) if first.seq > after.saturating_add(1) => Err(AppError::EventsGone { oldest: first.seq }),
-        Some(first) => {
-            // Where numbers were left out by a restore the page ends, so that the next one says so.
-            let expected = (first.seq..).zip(&events).take_while(|(seq, event)| event.seq == *seq).count();
-            events.truncate(expected);
-            let next = events.last().map_or(after, |last| last.seq);
-            Ok(Pulled { events, next })
-        }
-        None => Ok(Pulled { events, next: after }),
-    }
-}
-
 /// When an event is due next, in words of the operator API: none unless pending.
 pub fn next_attempt_at(event: &EventRow) -> Option<UnixMillis> {
     match event.state {

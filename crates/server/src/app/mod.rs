@@ -40,6 +40,7 @@ pub mod noted_tolerance;
 pub mod number_slots;
 pub mod operators;
 pub mod payment_orders;
+pub mod pull;
 pub mod rates;
 pub mod redelivery;
 pub mod restored;

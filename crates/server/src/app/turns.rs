@@ -29,6 +29,8 @@ pub enum TurnKey {
     Rules(i64),
     /// Lists of the fee rules of an institution.
     RuleList(i64),
+    /// Pulls of the events of an application.
+    Pull(i64),
     /// A convert order.
     ConvertOrder(i64),
     /// The rate of a pair.

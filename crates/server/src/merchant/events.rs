@@ -22,8 +22,7 @@ impl super::signed::Operation for Operation {
 
     async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
-        let pulled =
-            app::events::events_after(app, &signed.application().application, asked.after, asked.limit).await?;
+        let pulled = app::pull::pull(app, &signed.application().application, asked.after, asked.limit).await?;
         let events = pulled
             .events
             .into_iter()

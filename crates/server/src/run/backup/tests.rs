@@ -16,7 +16,8 @@ use crate::app::audit_log::{self, Which};
 use crate::app::delivery::DELIVERY_HELD;
 use crate::app::error::AppError;
 use crate::app::fixtures::{application, happens, ordered};
-use crate::app::{App, events, forgotten_nonces};
+use crate::app::pull::pull;
+use crate::app::{App, forgotten_nonces};
 use crate::chance::Chance;
 use crate::config::Optional;
 use crate::datadir::DataDir;
@@ -392,7 +393,7 @@ async fn happen(app: &App, client_id: &str, times: usize) {
 /// The numbers of a page, or the oldest that is kept.
 async fn pulled(app: &App, client_id: &str, after: i64) -> Result<Vec<i64>, i64> {
     let of = app.store.application(client_id).await.expect("it answers").expect("it is there").application;
-    match events::events_after(app, &of, after, 500).await {
+    match pull(app, &of, after, 500).await {
         Ok(page) => {
             assert_eq!(page.next, page.events.last().map_or(after, |last| last.seq));
             Ok(page.events.iter().map(|event| event.seq).collect())

@@ -1,0 +1,86 @@
+//! The merchant's own pull of events.
+
+use countersign_store::Store as _;
+use countersign_store::contract::{ApplicationRow, EventRow};
+
+use super::App;
+use super::error::AppError;
+use super::turns::TurnKey;
+
+/// A page of an application's own events.
+#[derive(Clone, Debug)]
+pub struct Pulled {
+    /// In order of `seq`, without a gap.
+    pub events: Vec<EventRow>,
+    /// What to send as `after` next time.
+    pub next: i64,
+}
+
+/// Events of this application with `seq` greater than `after`, delivered or not. One of its pulls is read at a time, however many it sends, so
+/// that those of others wait for one of it and not for all.
+pub async fn pull(app: &App, of: &ApplicationRow, after: i64, limit: u32) -> Result<Pulled, AppError> {
+    let turn = app.turns.take_soon(TurnKey::Pull(of.no.0)).await;
+    let _turn = turn.map_err(|_| {
+        AppError::Crowded("other pulls of this application are being read; ask for one after the other".to_owned())
+    })?;
+    let mut events = app.store.events_after(of.tenant, of.no, after, limit).await?;
+    match events.first() {
+        // What is missing here is no longer kept, or was lost with what came after a backup.
+        Some(first) if first.seq > after.saturating_add(1) => Err(AppError::EventsGone { oldest: first.seq }),
+        Some(first) => {
+            // Where numbers were left out by a restore the page ends, so that the next one says so.
+            let expected = (first.seq..).zip(&events).take_while(|(seq, event)| event.seq == *seq).count();
+            events.truncate(expected);
+            let next = events.last().map_or(after, |last| last.seq);
+            Ok(Pulled { events, next })
+        }
+        None => Ok(Pulled { events, next: after }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::app::fixtures::{application, happens};
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::run::{close_store, initialise, open_app};
+
+    #[tokio::test]
+    async fn who_sends_many_pulls_at_once_has_one_read_at_a_time_and_others_come_between() {
+        const MANY: usize = 60;
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { data: folder.path().join("data"), ..Config::default() };
+        initialise(&config).await.expect("a deployment");
+        let app = open_app(&config, Clock::System, None).await.expect("it opens");
+        let mut of = Vec::new();
+        for name in ["eager", "quiet"] {
+            let client_id = application(&app, name, None).await;
+            happens(&app, &client_id).await;
+            of.push(app.store.application(&client_id).await.expect("reads").expect("is there").application);
+        }
+        let [eager, quiet] = <[ApplicationRow; 2]>::try_from(of).expect("two applications");
+        let (app, read) = (Arc::new(app), Arc::new(AtomicUsize::new(0)));
+        let mut pulls = JoinSet::new();
+        for _ in 0..MANY {
+            let (app, of, read) = (Arc::clone(&app), eager.clone(), Arc::clone(&read));
+            pulls.spawn(async move {
+                let found = pull(&app, &of, 0, 500).await.expect("it has its turn");
+                read.fetch_add(1, Ordering::Relaxed);
+                found.events.len()
+            });
+        }
+        // All of them have asked.
+        tokio::task::yield_now().await;
+        let found = pull(&app, &quiet, 0, 500).await.expect("it has a place");
+        let before = read.load(Ordering::Relaxed);
+        assert!(before < MANY / 2, "{before} came first");
+        assert_eq!((found.events.len(), pulls.join_all().await), (1, vec![1; MANY]));
+        close_store(&app.store).expect("it closes");
+    }
+}
