@@ -385,47 +385,18 @@ pub fn next_attempt_at(event: &EventRow) -> Option<UnixMillis> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_store::contract::EndpointSettings;
-
     use super::*;
-    use crate::app::fixtures::Deployment;
-    use crate::app::identity::{
-        NewApplication, NewMerchant, Standing, Switch, create_application, create_merchant, switch_callbacks,
-    };
+    use crate::app::fixtures::{Deployment, application, happening, happens, nobody};
+    use crate::app::identity::{Switch, switch_callbacks};
 
-    fn nobody() -> Actor {
-        Actor::system()
-    }
-
-    /// An application whose callbacks go out.
-    async fn made(app: &App) -> String {
-        let merchant = NewMerchant {
-            merchant_id: Some("m".to_owned()),
-            name: "m".to_owned(),
-            standing: Standing::Merchant,
-            user_id: None,
-        };
-        create_merchant(app, &merchant, &|_| None, &nobody()).await.expect("is made");
-        let application = NewApplication {
-            merchant_id: "m".to_owned(),
-            name: "till".to_owned(),
-            callback_url: Some("https://example.com/callbacks".to_owned()),
-            endpoint: EndpointSettings::default(),
-        };
-        let made = create_application(app, &application, &|_| None, &nobody()).await.expect("is made");
-        made.application.client_id
-    }
+    /// Where callbacks go out to.
+    const URL: Option<&str> = Some("https://example.com/callbacks");
 
     /// An application whose callbacks are paused.
     async fn paused(app: &App) -> String {
-        let id = made(app).await;
+        let id = application(app, "till", URL).await;
         switch_callbacks(app, &id, Switch::Pause, None, &|_| None, &nobody()).await.expect("pauses");
         id
-    }
-
-    fn happening(client_id: &str) -> Happening {
-        let [biz_type, biz_id, biz_status, data] = ["PAYMENT_ORDER", "1", "SUCCESS", "{}"].map(str::to_owned);
-        Happening { client_id: client_id.to_owned(), biz_type, biz_id, biz_status, data }
     }
 
     #[tokio::test]
@@ -435,7 +406,7 @@ mod tests {
             let (id, is_shared) = (paused(&app).await, deployment.is_shared());
             let turn = app.turns.take(TurnKey::Application(id.clone())).await;
             for seq in 1..=3 {
-                let event = emit(&app, &happening(&id), &|_| None, &nobody()).await.expect("is written");
+                let event = happens(&app, &id).await;
                 assert_eq!((event.state, event.seq), (DeliveryState::Held, seq), "{is_shared}");
             }
             drop(turn);
@@ -452,7 +423,7 @@ mod tests {
             switch_callbacks(&app, &id, Switch::Resume, None, &|_| None, &nobody()).await.expect("resumes");
             let late = write(&app, &looked_at, &what, &|_| None, &nobody()).await.expect("is tried");
             assert!(late.is_none(), "nobody would release it: {is_shared}");
-            let event = emit(&app, &what, &|_| None, &nobody()).await.expect("is written");
+            let event = happens(&app, &id).await;
             assert_eq!((event.state, event.seq), (DeliveryState::Pending, 1), "the late one left nothing: {is_shared}");
             Deployment::close(&app);
         }
@@ -462,7 +433,7 @@ mod tests {
     async fn an_application_is_taken_as_it_is_kept_only_where_its_callbacks_go_out_and_nobody_else_changes_it() {
         for deployment in Deployment::on_each_store().await.map(Deployment::in_real_time) {
             let app = deployment.open().await;
-            let (id, is_shared) = (made(&app).await, deployment.is_shared());
+            let (id, is_shared) = (application(&app, "till", URL).await, deployment.is_shared());
             let found = async || receiver(&app, &id).await.expect("is there");
             let before = found().await;
             assert_eq!((matches!(before, Receiver::Known(_)), before.goes_out()), (!is_shared, true), "{is_shared}");

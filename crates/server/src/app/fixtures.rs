@@ -122,7 +122,8 @@ pub async fn application(app: &App, name: &str, callback_url: Option<&str>) -> S
     create_application(app, &application, &|_| None, &nobody()).await.expect("is made").application.client_id
 }
 
-fn happening(client_id: &str) -> Happening {
+/// What happens of it.
+pub fn happening(client_id: &str) -> Happening {
     Happening {
         client_id: client_id.to_owned(),
         biz_type: "PAYMENT_ORDER".to_owned(),
