@@ -125,9 +125,7 @@ mod tests {
     use countersign_store::batch::{Batch, Write};
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::Deployment;
 
     fn line(no: i64, tenant: Option<i64>, actor: &str, action: &str) -> AuditRow {
         let text = String::new;
@@ -175,10 +173,8 @@ mod tests {
 
     #[tokio::test]
     async fn pages_of_what_is_meant_have_each_line_once_and_none_looks_at_more_than_it_may() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = open_app(&config, Clock::manual(UnixMillis(1)), None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await.at(UnixMillis(1));
+        let app = deployment.open().await;
         let by = |no: i64| if no % 10 == 0 { "token:tok_1" } else { "system" };
         let lines = (1..=40).map(|no| Write::RecordAudit(Box::new(line(no, None, by(no), "rate.put"))));
         app.store.commit(Batch(lines.collect())).await.expect("is written");
@@ -206,6 +202,6 @@ mod tests {
         // The newest line is of the making of the deployment, now.
         let every = pages(Which::default(), 7, 99).await.concat();
         assert_eq!(every[1..], (1..=40).rev().collect::<Vec<_>>());
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

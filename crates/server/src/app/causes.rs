@@ -169,28 +169,23 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::fixtures;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::{self, Deployment};
 
     const NOON: UnixMillis = UnixMillis(1_800_000_000_000);
     const HOUR_MS: i64 = 3_600_000;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_event_is_passed_over_because_a_clock_was_ahead_and_a_look_ends_where_all_are_older() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let clock = Clock::manual(NOON.plus_ms(24 * HOUR_MS));
-        let app = open_app(&config, clock, None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await.at(NOON.plus_ms(24 * HOUR_MS));
+        let app = deployment.open().await;
         let client_id = fixtures::application(&app, "m", Some("https://till.example/callback")).await;
         fixtures::dead(&app, &client_id).await;
         // The clock is set right: numbers stay ahead, of a whole page.
-        app.clock.advance_ms(-24 * HOUR_MS);
+        deployment.clock.advance_ms(-24 * HOUR_MS);
         fixtures::dead_many(&app, &client_id, LOOKED_AT_ONCE as usize).await;
-        close_store(&app.store).expect("it closes");
-        let app = open_app(&config, Clock::manual(NOON.plus_ms(HOUR_MS)), None).await.expect("it opens again");
+        Deployment::close(&app);
+        deployment.clock.advance_ms(HOUR_MS);
+        let app = deployment.open().await;
         fixtures::dead(&app, &client_id).await;
         let found = async |from_ms| {
             let which = Which { from: Some(NOON.plus_ms(from_ms)), ..Which::default() };
@@ -202,6 +197,6 @@ mod tests {
         assert_eq!(found(HOUR_MS).await, (2, page + 2, false), "that of a clock that was ahead, and the newest");
         assert_eq!(found(0).await, (page + 2, page + 2, false));
         assert_eq!(found(25 * HOUR_MS).await, (0, page, false), "none of the rest can be as young");
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

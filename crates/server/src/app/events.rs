@@ -359,97 +359,55 @@ pub fn next_attempt_at(event: &EventRow) -> Option<UnixMillis> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_store::contract::EndpointSettings;
-    use countersign_store::testing::Database;
-
     use super::*;
-    use crate::app::identity::{
-        NewApplication, NewMerchant, Standing, Switch, create_application, create_merchant, switch_callbacks,
-    };
-    use crate::clock::Clock;
-    use crate::config::{Config, Optional};
-    use crate::run;
+    use crate::app::fixtures::{Deployment, application, happening, happens, nobody};
+    use crate::app::identity::{Switch, switch_callbacks};
 
-    fn nobody() -> Actor {
-        Actor::system()
-    }
+    /// Where callbacks go out to.
+    const URL: Option<&str> = Some("https://example.com/callbacks");
 
-    /// An application whose callbacks go out.
-    async fn made(app: &App) -> String {
-        let merchant = NewMerchant {
-            merchant_id: Some("m".to_owned()),
-            name: "m".to_owned(),
-            standing: Standing::Merchant,
-            user_id: None,
-        };
-        create_merchant(app, &merchant, &|_| None, &nobody()).await.expect("is made");
-        let application = NewApplication {
-            merchant_id: "m".to_owned(),
-            name: "till".to_owned(),
-            callback_url: Some("https://example.com/callbacks".to_owned()),
-            endpoint: EndpointSettings::default(),
-        };
-        let made = create_application(app, &application, &|_| None, &nobody()).await.expect("is made");
-        made.application.client_id
-    }
-
-    /// An app on each store, with an application whose callbacks are paused.
-    async fn paused(is_shared: bool) -> (tempfile::TempDir, Option<Database>, App, String) {
-        let database = if is_shared { Some(Database::new().await) } else { None };
-        let folder = tempfile::tempdir().expect("a folder");
-        let database_url = Optional(database.as_ref().map(Database::url));
-        let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-        run::initialise(&config).await.expect("is made");
-        let app = run::open_app(&config, Clock::System, None).await.expect("opens");
-        let id = made(&app).await;
-        switch_callbacks(&app, &id, Switch::Pause, None, &|_| None, &nobody()).await.expect("pauses");
-        (folder, database, app, id)
-    }
-
-    fn happening(client_id: &str) -> Happening {
-        let [biz_type, biz_id, biz_status, data] = ["PAYMENT_ORDER", "1", "SUCCESS", "{}"].map(str::to_owned);
-        Happening { client_id: client_id.to_owned(), biz_type, biz_id, biz_status, data }
+    /// An application whose callbacks are paused.
+    async fn paused(app: &App) -> String {
+        let id = application(app, "till", URL).await;
+        switch_callbacks(app, &id, Switch::Pause, None, &|_| None, &nobody()).await.expect("pauses");
+        id
     }
 
     #[tokio::test]
     async fn an_event_that_is_held_waits_for_no_turn_of_its_application() {
-        for is_shared in [false, true] {
-            let (_folder, _database, app, id) = Box::pin(paused(is_shared)).await;
+        for deployment in Deployment::on_each_store().await.map(Deployment::in_real_time) {
+            let app = deployment.open().await;
+            let (id, is_shared) = (paused(&app).await, deployment.is_shared());
             let turn = app.turns.take(TurnKey::Application(id.clone())).await;
             for seq in 1..=3 {
-                let event = emit(&app, &happening(&id), &|_| None, &nobody()).await.expect("is written");
+                let event = happens(&app, &id).await;
                 assert_eq!((event.state, event.seq), (DeliveryState::Held, seq), "{is_shared}");
             }
             drop(turn);
-            run::close_store(&app.store).expect("closes");
+            Deployment::close(&app);
         }
     }
 
     #[tokio::test]
     async fn an_event_is_held_only_for_the_application_that_was_looked_at() {
-        for is_shared in [false, true] {
-            let (_folder, _database, app, id) = Box::pin(paused(is_shared)).await;
+        for deployment in Deployment::on_each_store().await.map(Deployment::in_real_time) {
+            let app = deployment.open().await;
+            let (id, is_shared) = (paused(&app).await, deployment.is_shared());
             let (looked_at, what) = (receiver(&app, &id).await.expect("is there"), happening(&id));
             switch_callbacks(&app, &id, Switch::Resume, None, &|_| None, &nobody()).await.expect("resumes");
             let late = write(&app, &looked_at, &what, &|_| None, &nobody()).await.expect("is tried");
             assert!(late.is_none(), "nobody would release it: {is_shared}");
-            let event = emit(&app, &what, &|_| None, &nobody()).await.expect("is written");
+            let event = happens(&app, &id).await;
             assert_eq!((event.state, event.seq), (DeliveryState::Pending, 1), "the late one left nothing: {is_shared}");
-            run::close_store(&app.store).expect("closes");
+            Deployment::close(&app);
         }
     }
 
     #[tokio::test]
     async fn an_application_is_taken_as_it_is_kept_only_where_its_callbacks_go_out_and_nobody_else_changes_it() {
-        let database = Database::new().await;
-        for url in [None, Some(database.url())] {
-            let is_shared = url.is_some();
-            let folder = tempfile::tempdir().expect("a folder");
-            let data = folder.path().join("data");
-            let config = Config { data, database_url: Optional(url), ..Config::default() };
-            run::initialise(&config).await.expect("is made");
-            let app = run::open_app(&config, Clock::System, None).await.expect("opens");
-            let id = made(&app).await;
+        for deployment in Deployment::on_each_store().await.map(Deployment::in_real_time) {
+            let app = deployment.open().await;
+            let (id, is_shared) = (application(&app, "till", URL).await, deployment.is_shared());
             let found = async || receiver(&app, &id).await.expect("is there");
             let before = found().await;
             assert_eq!((matches!(before, Receiver::Known(_)), before.goes_out()), (!is_shared, true), "{is_shared}");
@@ -459,7 +417,7 @@ mod tests {
             assert_eq!((matches!(after, Receiver::Read(_)), after.goes_out()), (true, false), "{is_shared}");
             let none = receiver(&app, "app_none").await;
             assert!(matches!(none, Err(AppError::NotFound(why)) if why.contains("app_none")), "{is_shared}");
-            run::close_store(&app.store).expect("closes");
+            Deployment::close(&app);
         }
     }
 }

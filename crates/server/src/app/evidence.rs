@@ -198,41 +198,32 @@ mod tests {
     use super::*;
     use crate::app::audit_log::{self, Which};
     use crate::app::fixtures::{Deployment, nobody};
-    use crate::clock::Clock;
-    use crate::config::{Config, Optional};
-    use crate::run::{backup, close_store, initialise, open_app};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_deployment_has_its_key_from_the_beginning_so_that_every_backup_has_it() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name);
-        let config = Config { data: path("data"), ..Config::default() };
-        initialise(&config).await.expect("is made");
+        let deployment = Deployment::on_sqlite().await.in_real_time();
         // Nobody has asked for evidence yet, nor served it.
-        backup::take(&config, &path("backup")).await.expect("is taken");
-        let key_file = Optional(Some(path("data/master.key")));
-        let restored = Config { data: path("restored"), master_key_file: key_file, ..Config::default() };
-        backup::restore(&restored, &path("backup")).await.expect("is whole");
+        let restored = deployment.restored().await;
         let mut keys = Vec::new();
-        for config in [config, restored] {
-            let app = open_app(&config, Clock::System, None).await.expect("opens");
+        for deployment in [&deployment, &restored] {
+            let app = deployment.open().await;
             keys.push(key(&app, &nobody()).await.expect("is there").public().to_hex());
-            close_store(&app.store).expect("closes");
+            Deployment::close(&app);
         }
         assert_eq!(keys[0], keys[1]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_deployment_of_a_program_that_made_no_key_gets_it_at_its_next_start_once() {
-        let deployment = Deployment::new().await;
-        deployment.database.tamper(Tampering::TakeEvidenceKey).await;
+        let deployment = Deployment::on_postgres().await;
+        deployment.database().tamper(Tampering::TakeEvidenceKey).await;
         for _ in 0..2 {
             let app = deployment.open().await;
             assert!(app.store.setting(EVIDENCE.setting).await.expect("reads").is_some());
             let which = Which { action: Some("evidence.make_key".to_owned()), ..Which::default() };
             let lines = audit_log::list(&app, &which, None, 9).await.expect("reads").rows;
             assert_eq!(lines.len(), 1, "{lines:?}");
-            Deployment::close(&[app]);
+            Deployment::close(&app);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What tests of the program's parts begin with: a merchant with an application, and what happens to it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use countersign_domain::delivery::{DeliveryState, Outcome};
@@ -19,35 +20,82 @@ use super::payment_orders::{Wanted, amount, create, currency};
 use super::{Actor, App};
 use crate::clock::Clock;
 use crate::config::{Config, Optional};
-use crate::run::{close_store, initialise, open_app};
+use crate::run::{backup, close_store, initialise, open_app};
 
-/// A deployment on a PostgreSQL of its own, whose time stands still until it is told to go on.
+/// A deployment in a file, or on a PostgreSQL of its own, whose time stands still until it is told to go on.
 pub struct Deployment {
-    pub database: Database,
     pub clock: Clock,
-    config: Config,
+    pub config: Config,
+    database: Option<Database>,
     _folder: TempDir,
 }
 
 impl Deployment {
-    pub async fn new() -> Self {
-        let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
-        let database_url = Optional(Some(database.url()));
+    pub async fn on_sqlite() -> Self {
+        Self::on(None).await
+    }
+
+    pub async fn on_postgres() -> Self {
+        Self::on(Some(Database::new().await)).await
+    }
+
+    /// Two deployments.
+    pub async fn on_each_store() -> [Self; 2] {
+        [Self::on_sqlite().await, Self::on_postgres().await]
+    }
+
+    async fn on(database: Option<Database>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let database_url = Optional(database.as_ref().map(Database::url));
         let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        Self { database, clock: Clock::manual(Clock::System.now()), config, _folder: folder }
+        Box::pin(initialise(&config)).await.expect("a deployment");
+        Self { clock: Clock::manual(Clock::System.now()), config, database, _folder: folder }
+    }
+
+    /// Its time stands still at another instant.
+    pub fn at(self, instant: UnixMillis) -> Self {
+        Self { clock: Clock::manual(instant), ..self }
+    }
+
+    /// Its time goes on, as that of a server.
+    pub fn in_real_time(self) -> Self {
+        Self { clock: Clock::System, ..self }
+    }
+
+    /// Whether several nodes may serve it.
+    pub fn is_shared(&self) -> bool {
+        self.database.is_some()
+    }
+
+    /// What it is on, unless that is a file.
+    pub fn database(&self) -> &Database {
+        self.database.as_ref().expect("it is on PostgreSQL")
+    }
+
+    /// What it is on, unless that is PostgreSQL.
+    pub fn file(&self) -> PathBuf {
+        self.config.data.join("countersign.db")
     }
 
     /// A process of it.
     pub async fn open(&self) -> Arc<App> {
-        Arc::new(open_app(&self.config, self.clock.clone(), None).await.expect("it opens"))
+        Arc::new(Box::pin(open_app(&self.config, self.clock.clone(), None)).await.expect("it opens"))
     }
 
-    /// The end of processes.
-    pub fn close(apps: &[Arc<App>]) {
-        for app in apps {
-            close_store(&app.store).expect("it closes");
-        }
+    /// The end of a process.
+    pub fn close(app: &App) {
+        close_store(&app.store).expect("it closes");
+    }
+
+    /// A backup of it, restored in a file elsewhere.
+    pub async fn restored(&self) -> Self {
+        let (folder, clock) = (tempfile::tempdir().expect("a folder"), self.clock.clone());
+        let [file, data] = ["backup", "data"].map(|name| folder.path().join(name));
+        backup::take(&self.config, &file).await.expect("a backup");
+        let master_key_file = Optional(Some(self.config.data.join("master.key")));
+        let config = Config { data, master_key_file, ..Config::default() };
+        backup::restore(&config, &file).await.expect("a restore");
+        Self { clock, config, database: None, _folder: folder }
     }
 }
 
@@ -74,7 +122,8 @@ pub async fn application(app: &App, name: &str, callback_url: Option<&str>) -> S
     create_application(app, &application, &|_| None, &nobody()).await.expect("is made").application.client_id
 }
 
-fn happening(client_id: &str) -> Happening {
+/// What happens of it.
+pub fn happening(client_id: &str) -> Happening {
     Happening {
         client_id: client_id.to_owned(),
         biz_type: "PAYMENT_ORDER".to_owned(),

@@ -71,28 +71,23 @@ mod tests {
     use countersign_store::testing::Tampering;
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{initialise, open_app};
+    use crate::app::fixtures::Deployment;
 
     const WEEK_MS: i64 = 7 * 86_400_000;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_crash_after_the_clock_was_ahead_is_told_until_that_time_has_come() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("is made");
         let now = UnixMillis(1_767_225_600_000);
-        let opened = async || open_app(&config, Clock::manual(now), None).await.expect("opens");
+        let deployment = Deployment::on_sqlite().await.at(now);
         let stamped_at = now.plus_ms(WEEK_MS);
         let claim = ClaimKey { tenant: TenantNo(1), application: ApplicationNo(1), nonce: "a".to_owned(), stamped_at };
-        let app = opened().await;
+        let app = deployment.open().await;
         assert_eq!(app.store.settle(claim).await.expect("answers"), Claimed::Fresh);
         assert_eq!(all_refused_through(&app, now), None, "nothing has crashed");
         drop(app);
-        Tampering::Crash(UnixMillis(0)).of_file(&config.data.join("countersign.db"));
+        Tampering::Crash(UnixMillis(0)).of_file(&deployment.file());
 
-        let app = opened().await;
+        let app = deployment.open().await;
         let through = all_refused_through(&app, now).expect("every request is refused");
         assert!(through >= stamped_at, "{}", through.0);
         let told = trouble(&app.store, now, 30_000).expect("is told");

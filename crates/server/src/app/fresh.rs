@@ -167,11 +167,8 @@ mod tests {
     use countersign_store::Write;
 
     use super::*;
-    use crate::app::fixtures::application;
+    use crate::app::fixtures::{Deployment, application};
     use crate::app::identity::find_application;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
 
     fn event(no: i64, body: usize) -> EventRow {
         EventRow {
@@ -264,10 +261,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn of_a_caller_that_goes_away_in_the_commit_the_application_is_rung_for_and_of_one_that_is_refused_not() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = open_app(&config, Clock::System, None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await.in_real_time();
+        let app = deployment.open().await;
         let client_id = application(&app, "till", Some("https://till.example/callback")).await;
         let of = find_application(&app, &client_id).await.expect("is there").application;
         let row = |no, id| {
@@ -299,6 +294,6 @@ mod tests {
         app.due.hold(LaneSet::NONE);
         expected.committed(Some(EventNumbers { seq: 3, sequence: 3 }));
         assert!(app.due.written().events.is_empty(), "its lane has gone meanwhile");
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

@@ -58,23 +58,18 @@ mod tests {
 
     use super::*;
     use crate::app::fixtures::Deployment;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_file_notes_the_tolerance_that_it_is_served_with_and_nodes_the_widest_of_them() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("is made");
+        let mut deployment = Deployment::on_sqlite().await.in_real_time();
         for ms in [30_000, 300_000, 60_000] {
-            let served = Config { timestamp_tolerance_ms: ms, ..config.clone() };
-            let app = open_app(&served, Clock::System, None).await.expect("opens");
+            deployment.config.timestamp_tolerance_ms = ms;
+            let app = deployment.open().await;
             assert_eq!(read(app.store.setting(TOLERANCE_NOTED).await.expect("reads").as_deref()), Some(ms));
-            close_store(&app.store).expect("closes");
+            Deployment::close(&app);
         }
 
-        let deployment = Deployment::new().await;
+        let deployment = Deployment::on_postgres().await;
         for (ms, widest) in [(30_000, 30_000), (300_000, 300_000), (60_000, 300_000)] {
             let mut app = deployment.open().await;
             Arc::get_mut(&mut app).expect("nobody else has it").policy.timestamp_tolerance_ms = ms;

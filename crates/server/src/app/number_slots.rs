@@ -72,7 +72,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn processes_that_start_at_once_draw_numbers_of_their_own_and_long_lived_ones_make_way() {
-        let deployment = Deployment::new().await;
+        let deployment = Deployment::on_postgres().await;
         let mut apps = Vec::new();
         for _ in 0..4 {
             apps.push(deployment.open().await);
@@ -95,10 +95,12 @@ mod tests {
         assert_eq!(first.chance.slot(), other.chance.slot() + 1);
 
         let only = format!("name <> '{SLOTS_TAKEN}' OR value = '{}'", first.chance.slot() + 1);
-        deployment.database.refuse_unless("setting", &only).await;
+        deployment.database().refuse_unless("setting", &only).await;
         begin(first).await;
         assert!(first.chance.slot() >= BY_CHANCE, "it serves all the same");
         assert!(renew(first).await.is_err(), "and goes on trying");
-        Deployment::close(&apps);
+        for app in &apps {
+            Deployment::close(app);
+        }
     }
 }

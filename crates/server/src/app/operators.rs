@@ -300,9 +300,8 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::{Config, Period};
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::Deployment;
+    use crate::config::Period;
 
     #[test]
     fn each_role_may_do_what_the_ones_below_may() {
@@ -329,9 +328,6 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_key_stands_for_its_call_over_midnight_and_a_change_of_the_setting_and_not_longer() {
         const DAY_MS: i64 = 86_400_000;
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("is made");
         // A moment before midnight.
         let midnight = UnixMillis(20_000 * DAY_MS);
         let call = |ms: i64, body| Keyed {
@@ -340,7 +336,8 @@ mod tests {
             body_digest: [body; 32],
             at: midnight.plus_ms(ms),
         };
-        let app = open_app(&config, Clock::manual(midnight), None).await.expect("opens");
+        let mut deployment = Deployment::on_sqlite().await.at(midnight);
+        let app = deployment.open().await;
         let keep = async |app: &App, call: &Keyed| {
             let write = Write::RememberAnswer(Box::new(call.answered(app, format!("{}", call.at.0))));
             app.store.commit(Batch(vec![write])).await
@@ -355,9 +352,9 @@ mod tests {
         assert!(matches!(taken, Err(CommitError::Conflict(Conflict::Taken(Key::Idempotency)))), "{taken:?}");
         assert!(matches!(recall(&app, &call(2, 9)).await, Err(AppError::IdempotencyKeyReused)));
         assert_eq!([told(&app, DAY_MS).await, told(&app, DAY_MS + 1).await], [Some(1), None]);
-        close_store(&app.store).expect("closes");
-        config.idempotency_life = Period(Duration::from_secs(2 * 86_400));
-        let longer = open_app(&config, Clock::manual(midnight), None).await.expect("opens again");
+        Deployment::close(&app);
+        deployment.config.idempotency_life = Period(Duration::from_secs(2 * 86_400));
+        let longer = deployment.open().await;
         assert_eq!([told(&longer, 2 * DAY_MS).await, told(&longer, 2 * DAY_MS + 1).await], [Some(1), None]);
         keep(&longer, &call(2 * DAY_MS + 1, 9)).await.expect("its next use");
         assert!(matches!(recall(&longer, &call(2 * DAY_MS + 2, 1)).await, Err(AppError::IdempotencyKeyReused)));
@@ -366,10 +363,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn all_answers_whose_life_is_over_are_forgotten_at_once_and_no_others() {
         const DAY_MS: i64 = 86_400_000;
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("is made");
-        let app = open_app(&config, Clock::manual(UnixMillis(20_000 * DAY_MS)), None).await.expect("opens");
+        let deployment = Deployment::on_sqlite().await.at(UnixMillis(20_000 * DAY_MS));
+        let app = deployment.open().await;
         let now = app.clock.now();
         let kept = |n: usize, at: UnixMillis| {
             let scope = "tok_1\nPOST /merchants".to_owned();

@@ -339,20 +339,14 @@ mod tests {
     use countersign_domain::lanes::Fence;
 
     use super::*;
-    use crate::app::fixtures::{application, claim, nobody, ordered};
+    use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
 
     /// Else the merchant would hear of it at the dispatcher's own next look.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn whoever_moves_an_order_rings_for_its_application_and_what_expires_did_so_at_its_time() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let clock = Clock::manual(Clock::System.now());
-        let app = open_app(&config, clock.clone(), None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
         let client_id = application(&app, "till", Some("https://till.example/callback")).await;
         let of = find_application(&app, &client_id).await.expect("is there");
         let (tenant, no) = (of.application.tenant, of.application.no);
@@ -372,7 +366,7 @@ mod tests {
         close(&app, &of.merchant, &named, &claim, &nobody()).await.expect("is closed");
         assert_eq!(rung(), HashMap::from([(no, tenant)]), "closed");
 
-        clock.advance_ms(late.order.expires_at.0 - clock.now().0 + 5_000);
+        app.clock.advance_ms(late.order.expires_at.0 - app.clock.now().0 + 5_000);
         expire(&app, &late, &Receivers::default(), Guard::Lane { application: no, fence: Fence(0) })
             .await
             .expect("is noted");
@@ -381,6 +375,6 @@ mod tests {
         assert_eq!(moves.iter().map(|step| step.at).collect::<Vec<_>>(), [late.order.expires_at]);
         let moves = show(&app, closed.order.prepay_id).await.expect("is there").moves;
         assert_eq!(moves.len(), 1);
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

@@ -330,18 +330,13 @@ mod tests {
     use tokio::runtime::Handle;
     use tokio::task::block_in_place;
 
-    use super::super::fixtures;
+    use super::super::fixtures::{self, Deployment};
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn who_stops_a_redelivery_is_told_how_far_it_came_also_where_it_goes_on_meanwhile() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        run::initialise(&config).await.expect("is made");
-        let app = run::open_app(&config, Clock::System, None).await.expect("opens");
+        let deployment = Deployment::on_sqlite().await.in_real_time();
+        let app = deployment.open().await;
         let client_id = fixtures::application(&app, "m", None).await;
         let view = application(&app, &client_id).await.expect("is there");
         let wish = Wish::every(DeliveryState::Dead, 1);
@@ -376,6 +371,6 @@ mod tests {
         assert_eq!(find(&app, id).await.expect("is there"), told);
         let again = stop(&app, id, &|_| None, &fixtures::nobody()).await.expect_err("is refused").to_string();
         assert!(again.contains("stopped before"), "{again}");
-        run::close_store(&app.store).expect("closes");
+        Deployment::close(&app);
     }
 }

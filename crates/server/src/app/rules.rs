@@ -240,7 +240,7 @@ mod tests {
     /// Whoever asked was told that it is in force.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_version_that_starts_while_an_upgrade_waits_is_replaced_and_not_invalidated() {
-        let deployment = Deployment::new().await;
+        let deployment = Deployment::on_postgres().await;
         let app = deployment.open().await;
         let bank = merchant(&app, "bank", Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO }).await;
         let sub = merchant(&app, "shop", Standing::SubAccountOf("bank".to_owned())).await;
@@ -265,9 +265,9 @@ mod tests {
         deployment.clock.advance_ms(1);
         upgrade("pending", 1_000).await.expect("is pending");
         deployment.clock.advance_ms(999);
-        let held = deployment.database.hold_rules().await;
+        let held = deployment.database().hold_rules().await;
         let waits = async {
-            deployment.database.somebody_waits().await;
+            deployment.database().somebody_waits().await;
             deployment.clock.advance_ms(1);
             drop(held);
         };
@@ -277,6 +277,6 @@ mod tests {
         let versions =
             app.store.rule_versions(sub.tenant, sub.no, Cursor { after: None, limit: 9 }).await.expect("reads");
         assert_eq!(versions.len(), 3);
-        Deployment::close(&[app]);
+        Deployment::close(&app);
     }
 }

@@ -142,24 +142,17 @@ mod tests {
     use countersign_store::batch::Batch;
     use countersign_store::payment_order::PaymentOrderRow;
     use countersign_store::testing::Damage;
-    use tempfile::TempDir;
 
     use super::*;
     use crate::app::App;
-    use crate::app::fixtures::{application, ordered};
+    use crate::app::fixtures::{Deployment, application, ordered};
     use crate::app::identity::find_application;
-    use crate::clock::Clock;
-    use crate::config::Config;
     use crate::dispatch::DispatchSettings;
-    use crate::run::{close_store, initialise, open_app};
 
     /// A deployment with so many orders, all of which have expired.
-    async fn expired(count: usize) -> (TempDir, Config, Arc<App>, Vec<PaymentOrderRow>) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let clock = Clock::manual(Clock::System.now());
-        let app = Arc::new(open_app(&config, clock.clone(), None).await.expect("it opens"));
+    async fn expired(count: usize) -> (Deployment, Arc<App>, Vec<PaymentOrderRow>) {
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
         let client_id = application(&app, "till", Some("https://till.example/callback")).await;
         let of = find_application(&app, &client_id).await.expect("is there");
         let mut orders = Vec::with_capacity(count);
@@ -167,12 +160,12 @@ mod tests {
             orders.push(ordered(&app, &of, &format!("T-{no}")).await);
         }
         let last = orders.last().expect("some").order.expires_at;
-        clock.advance_ms(last.0 - clock.now().0);
-        (folder, config, app, orders)
+        app.clock.advance_ms(last.0 - app.clock.now().0);
+        (deployment, app, orders)
     }
 
-    async fn damage(config: &Config, app: &App, what: Damage) {
-        what.file(&config.data.join("countersign.db"));
+    async fn damage(deployment: &Deployment, app: &App, what: Damage) {
+        what.file(&deployment.file());
         let seen = Write::PutSetting { name: "damaged".to_owned(), value: String::new() };
         app.store.commit(Batch(vec![seen])).await.expect("is committed");
     }
@@ -188,8 +181,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_page_of_orders_that_cannot_be_read_keeps_none_behind_it_waiting_and_slows_none() {
         let page = PAGE as usize;
-        let (_folder, config, app, orders) = expired(2 * page + 1).await;
-        damage(&config, &app, Damage::PaymentOrdersTo(orders[page - 1].order.prepay_id)).await;
+        let (deployment, app, orders) = expired(2 * page + 1).await;
+        damage(&deployment, &app, Damage::PaymentOrdersTo(orders[page - 1].order.prepay_id)).await;
         let dispatcher = dispatcher(&app);
         let (mut stuck, mut rounds) = (0, Vec::new());
         for _ in 0..4 {
@@ -202,18 +195,18 @@ mod tests {
         for row in &orders[page..] {
             assert_eq!(status(&app, row).await, PaymentStatus::Expired);
         }
-        damage(&config, &app, Damage::PaymentOrdersTo(orders[page - 1].order.prepay_id)).await;
+        damage(&deployment, &app, Damage::PaymentOrdersTo(orders[page - 1].order.prepay_id)).await;
         let round = dispatcher.expire_round(stuck).await.expect("the store reads");
         assert!(round.first_error.is_none() && round.stuck == 0, "{round:?}");
         assert_eq!(status(&app, &orders[0]).await, PaymentStatus::Expired);
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_panic_over_one_order_is_told_and_the_others_are_noted() {
-        let (_folder, config, app, orders) = expired(3).await;
+        let (deployment, app, orders) = expired(3).await;
         let odd = orders[0].order.prepay_id;
-        damage(&config, &app, Damage::LastRevision(odd)).await;
+        damage(&deployment, &app, Damage::LastRevision(odd)).await;
         let round = dispatcher(&app).expire_round(0).await.expect("the store reads");
         let told = round.first_error.expect("it is told");
         assert!(told.starts_with(&format!("noting payment order {odd} panicked: ")), "{told}");
@@ -221,6 +214,6 @@ mod tests {
         for row in &orders[1..] {
             assert_eq!(status(&app, row).await, PaymentStatus::Expired);
         }
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

@@ -172,48 +172,26 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
-    use countersign_store::contract::Asker;
-    use std::path::Path;
-    use std::sync::Arc;
-
     use countersign_domain::delivery::DeliveryState;
+    use countersign_store::contract::Asker;
     use countersign_store::testing::Damage;
 
     use super::*;
-    use crate::app::fixtures::{application, dead, happens, nobody};
+    use crate::app::delivery;
+    use crate::app::fixtures::{Deployment, application, dead, happens, nobody};
     use crate::app::redelivery::{self, Wish};
-    use crate::app::{App, delivery};
-    use crate::clock::Clock;
-    use crate::config::{Config, Optional};
     use crate::dispatch::DispatchSettings;
-    use crate::run::{backup, close_store, initialise, open_app};
-
-    async fn opened(config: &Config) -> Arc<App> {
-        Arc::new(open_app(config, Clock::System, None).await.expect("it opens"))
-    }
-
-    /// The same deployment after a backup and a restore.
-    async fn restored(config: &Config, app: Arc<App>, to: &Path) -> (Config, Arc<App>) {
-        let file = to.with_extension("backup");
-        backup::take(config, &file).await.expect("a backup");
-        close_store(&app.store).expect("it closes");
-        let master_key_file = Optional(Some(config.data.join("master.key")));
-        let restored = Config { data: to.to_owned(), master_key_file, ..Config::default() };
-        backup::restore(&restored, &file).await.expect("a restore");
-        let app = opened(&restored).await;
-        delivery::release(&app, &|_| None, &nobody()).await.expect("callbacks go");
-        (restored, app)
-    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn numbers_that_a_restore_left_out_are_passed_over_at_once() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = opened(&config).await;
+        let deployment = Deployment::on_sqlite().await.in_real_time();
+        let app = deployment.open().await;
         let client_id = application(&app, "till", Some("https://till.example/callback")).await;
         let mut all = vec![dead(&app, &client_id).await];
-        let (_, app) = restored(&config, app, &folder.path().join("restored")).await;
+        let restored = deployment.restored().await;
+        Deployment::close(&app);
+        let app = restored.open().await;
+        delivery::release(&app, &|_| None, &nobody()).await.expect("callbacks go");
         all.push(dead(&app, &client_id).await);
         assert!(all[0].seq == 1 && all[1].seq > 20_000_000, "{all:?}");
 
@@ -230,15 +208,13 @@ mod tests {
             let (now, _) = app.store.event(Asker::Operator, event.event_id).await.expect("reads").expect("is there");
             assert_eq!(now.state, DeliveryState::Pending);
         }
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn an_application_that_cannot_be_read_keeps_no_redelivery_of_another_one_waiting() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = opened(&config).await;
+        let deployment = Deployment::on_sqlite().await.in_real_time();
+        let app = deployment.open().await;
         let mut begun = Vec::new();
         for name in ["damaged", "other"] {
             let client_id = application(&app, name, Some("https://till.example/callback")).await;
@@ -247,7 +223,7 @@ mod tests {
             let row = redelivery::start(&app, &client_id, &wish, &|_| None, &nobody()).await.expect("it begins").begun;
             begun.push((client_id, row.expect("there is something to do").id));
         }
-        Damage::Application(begun[0].0.clone()).file(&config.data.join("countersign.db"));
+        Damage::Application(begun[0].0.clone()).file(&deployment.file());
         happens(&app, &begun[1].0).await;
         let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
         let (mut paces, mut first_error) = (Paces::new(), None);
@@ -256,7 +232,7 @@ mod tests {
         let row = redelivery::find(&app, begun[1].1).await.expect("it is there");
         assert!(row.ended_at.is_some() && row.done == 1, "{row:?}");
         assert!(paces.contains_key(&begun[0].1), "it is not tried again at once");
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 
     #[test]

@@ -8,26 +8,21 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::Fence;
 use countersign_store::nodes::Tended;
-use countersign_store::testing::Database;
 use countersign_store::{Batch, Write};
 
 use super::*;
 use crate::app::App;
-use crate::app::fixtures::{application, happens};
+use crate::app::fixtures::{Deployment, application, happens};
 use crate::app::trouble::NoChanges;
-use crate::clock::Clock;
-use crate::config::{Config, Optional};
 use crate::dispatch::DispatchSettings;
-use crate::run::{close_store, initialise, open_app};
 
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(60);
 /// Where nobody listens: each attempt fails at once.
 const NOWHERE: &str = "http://127.0.0.1:1/";
 
-async fn opened(config: &Config) -> (Arc<App>, Arc<Dispatcher>) {
-    initialise(config).await.expect("a deployment");
-    let app = Arc::new(open_app(config, Clock::System, None).await.expect("it opens"));
+async fn opened(deployment: &Deployment) -> (Arc<App>, Arc<Dispatcher>) {
+    let app = deployment.open().await;
     let look_every = Duration::from_millis(200);
     let settings = DispatchSettings { allow_private: true, look_every, ..DispatchSettings::default() };
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
@@ -35,22 +30,19 @@ async fn opened(config: &Config) -> (Arc<App>, Arc<Dispatcher>) {
 }
 
 /// On a file, with an application whose attempts fail at once, and every lane.
-async fn on_a_file() -> (tempfile::TempDir, Arc<App>, Arc<Dispatcher>, String) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = Config { data: folder.path().join("data"), ..Config::default() };
-    let (app, dispatcher) = opened(&config).await;
+async fn on_a_file() -> (Deployment, Arc<App>, Arc<Dispatcher>, String) {
+    let deployment = Deployment::on_sqlite().await.in_real_time();
+    let (app, dispatcher) = opened(&deployment).await;
     let client_id = application(&app, "till", Some(NOWHERE)).await;
     dispatcher.leases.tended(&every_lane(), Instant::now(), SOON);
-    (folder, app, dispatcher, client_id)
+    (deployment, app, dispatcher, client_id)
 }
 
 /// On a database that nodes share.
-async fn on_a_database() -> (tempfile::TempDir, Database, Arc<App>, Arc<Dispatcher>) {
-    let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
-    let database_url = Optional(Some(database.url()));
-    let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-    let (app, dispatcher) = opened(&config).await;
-    (folder, database, app, dispatcher)
+async fn on_a_database() -> (Deployment, Arc<App>, Arc<Dispatcher>) {
+    let deployment = Deployment::on_postgres().await.in_real_time();
+    let (app, dispatcher) = opened(&deployment).await;
+    (deployment, app, dispatcher)
 }
 
 fn every_lane() -> Tended {
@@ -63,10 +55,8 @@ async fn attempts(app: &App, event: &EventRow) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_may_begin_at_once_begins_in_several_passes() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = Config { data: folder.path().join("data"), ..Config::default() };
-    initialise(&config).await.expect("a deployment");
-    let app = Arc::new(open_app(&config, Clock::System, None).await.expect("it opens"));
+    let deployment = Deployment::on_sqlite().await.in_real_time();
+    let app = deployment.open().await;
     // Connections wait in its line for ever: no attempt ends.
     let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", hangs.local_addr().expect("is bound"));
@@ -94,12 +84,12 @@ async fn what_may_begin_at_once_begins_in_several_passes() {
     dispatcher.desk.lock().await.open = LaneSet::NONE;
     assert_eq!(dispatcher.wait().await, LOOK_EVERY, "it does not spin");
     dispatcher.desk.lock().await.tasks.shutdown().await;
-    close_store(&app.store).expect("it closes");
+    Deployment::close(&app);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_time() {
-    let (_folder, _database, app, dispatcher) = on_a_database().await;
+    let (_deployment, app, dispatcher) = on_a_database().await;
     let (quiet, model) = (application(&app, "quiet", Some(NOWHERE)).await, application(&app, "model", None).await);
     let view = app.store.application(&quiet).await.expect("reads").expect("is there");
     let model = happens(&app, &model).await;
@@ -133,12 +123,12 @@ async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_t
     }
     stop.send(true).expect("it runs");
     runs.await.expect("it ends");
-    close_store(&app.store).expect("it closes");
+    Deployment::close(&app);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
-    let (_folder, app, dispatcher, client_id) = on_a_file().await;
+    let (_deployment, app, dispatcher, client_id) = on_a_file().await;
     let pass = async || dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
     pass().await;
     let event = happens(&app, &client_id).await;
@@ -165,12 +155,12 @@ async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
         pass().await;
         sleep(Duration::from_millis(5)).await;
     }
-    close_store(&app.store).expect("it closes");
+    Deployment::close(&app);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_begins_while_the_store_takes_no_changes() {
-    let (_folder, app, dispatcher, client_id) = on_a_file().await;
+    let (_deployment, app, dispatcher, client_id) = on_a_file().await;
     let event = happens(&app, &client_id).await;
     app.trouble.found(Some(NoChanges::Refused));
     let begun = async || {
@@ -188,12 +178,12 @@ async fn nothing_begins_while_the_store_takes_no_changes() {
         begun().await;
         sleep(Duration::from_millis(5)).await;
     }
-    close_store(&app.store).expect("it closes");
+    Deployment::close(&app);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lanes_are_not_kept_by_a_node_whose_changes_are_not_taken() {
-    let (_folder, _database, app, dispatcher) = on_a_database().await;
+    let (_deployment, app, dispatcher) = on_a_database().await;
     let lease = dispatcher.settings.lease;
     dispatcher.beat().await;
     let (taken, open) = (Instant::now(), dispatcher.leases.open(Instant::now()));
@@ -204,5 +194,5 @@ async fn lanes_are_not_kept_by_a_node_whose_changes_are_not_taken() {
     app.trouble.found(None);
     dispatcher.beat().await;
     assert_eq!(dispatcher.leases.open(taken + lease), open);
-    close_store(&app.store).expect("it closes");
+    Deployment::close(&app);
 }

@@ -97,34 +97,22 @@ async fn forget_through(app: &App, through: UnixMillis) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_store::contract::Asker;
-    use std::path::PathBuf;
-
     use countersign_domain::ids::{ApplicationNo, TenantNo};
-    use countersign_store::contract::ClaimKey;
-    use countersign_store::testing::Database;
+    use countersign_store::contract::{Asker, ClaimKey};
     use countersign_store::{Batch, Write};
 
     use super::*;
+    use crate::app::fixtures::{self, Deployment};
     use crate::app::operators::Keyed;
-    use crate::app::{fixtures, retention};
-    use crate::clock::Clock;
-    use crate::config::{Config, Optional};
-    use crate::run::{initialise, open_app};
+    use crate::app::retention;
 
     const WEEK_MS: i64 = 7 * 86_400_000;
     const TOLERANCE_MS: i64 = 30_000;
 
-    async fn opened(data: PathBuf) -> App {
-        let config = Config { data, ..Config::default() };
-        initialise(&config).await.expect("is made");
-        open_app(&config, Clock::manual(Clock::System.now()), None).await.expect("opens")
-    }
-
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_clock_that_was_ahead_for_a_while_harms_only_where_something_was_signed_then() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let app = opened(folder.path().join("data")).await;
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
         let now = app.clock.now();
         let use_one = async |nonce: &str, stamped_at: UnixMillis| {
             let claim =
@@ -164,8 +152,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_clock_that_is_ahead_for_a_while_forgets_no_answer_and_frees_no_event() {
         const YEARS_MS: i64 = 1_000 * 86_400_000;
-        let folder = tempfile::tempdir().expect("a folder");
-        let app = opened(folder.path().join("data")).await;
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
         let client_id = fixtures::application(&app, "shop", None).await;
         // The last event of an application stays.
         let event = fixtures::dead(&app, &client_id).await;
@@ -194,14 +182,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn so_it_is_in_a_database_that_nodes_share() {
-        let (folder, database) = (tempfile::tempdir().expect("a folder"), Database::new().await);
-        let config = Config {
-            data: folder.path().join("data"),
-            database_url: Optional(Some(database.url())),
-            ..Config::default()
-        };
-        initialise(&config).await.expect("is made");
-        let app = open_app(&config, Clock::manual(Clock::System.now()), None).await.expect("opens");
+        let deployment = Deployment::on_postgres().await;
+        let app = deployment.open().await;
         let AnyStore::Postgres(store) = &app.store else { panic!("it is in a database") };
         let before = store.horizon();
         forget_nonces(&app).await;

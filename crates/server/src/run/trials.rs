@@ -85,16 +85,12 @@ async fn until_changes_are_taken(app: &App) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::Deployment;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn callbacks_are_rung_for_when_the_store_takes_changes_again() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = open_app(&config, Clock::System, None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await.in_real_time();
+        let app = deployment.open().await;
         app.due.take();
         until_changes_are_taken(&app).await;
         assert_eq!(app.due.take().lanes, LaneSet::NONE, "nothing was wrong");
@@ -102,6 +98,6 @@ mod tests {
         until_changes_are_taken(&app).await;
         assert_eq!(app.due.take().lanes, LaneSet::ALL);
         assert!(app.trouble.takes_changes());
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

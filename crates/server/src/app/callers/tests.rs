@@ -5,10 +5,7 @@ use countersign_domain::money::Amount;
 use countersign_store::contract::{EndpointSettings, MerchantKind, SignatureEncoding, Vocabulary};
 
 use super::*;
-use crate::app::fixtures::application;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::run::{close_store, initialise, open_app};
+use crate::app::fixtures::{Deployment, application};
 
 fn callers(is_shared: bool) -> Callers {
     Callers::new(&Chance::default(), &Vault::new(&zeroize::Zeroizing::new([7; 32])), is_shared)
@@ -132,19 +129,17 @@ fn after_all_were_forgotten_nothing_that_was_read_before_is_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_start_it_is_learnt_which_applications_there_are() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = Config { data: folder.path().join("data"), ..Config::default() };
-    initialise(&config).await.expect("is made");
-    let app = open_app(&config, Clock::System, None).await.expect("opens");
+    let deployment = Deployment::on_sqlite().await.in_real_time();
+    let app = deployment.open().await;
     let client_id = application(&app, "till", None).await;
     assert!(app.callers.existing.has(&client_id), "it was made here");
-    close_store(&app.store).expect("closes");
-    let mut again = open_app(&config, Clock::System, None).await.expect("opens again");
+    Deployment::close(&app);
+    let mut again = deployment.open().await;
     assert!(!again.callers.existing.has(&client_id));
     again.look_up_beside().await.expect("reads");
     assert!(again.callers.existing.has(&client_id) && !again.callers.existing.has("app_nobody"));
     // A look at the directory went back: whatever was made on another node may have been missed.
-    again.callers.existing = ExistingClients::default();
+    Arc::get_mut(&mut again).expect("nobody else has it").callers.existing = ExistingClients::default();
     again.look_up_beside().await.expect("reads");
     again.callers.forget_all();
     again.look_up_beside().await.expect("reads again, and waits for nobody");

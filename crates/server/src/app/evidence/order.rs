@@ -212,26 +212,20 @@ mod tests {
     use countersign_store::testing::Tampering;
 
     use super::*;
-    use crate::app::fixtures::{application, ordered};
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::{Deployment, application, ordered};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn an_order_without_one_of_its_moves_is_told_to_be_damaged_and_not_to_be_changing() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("is made");
-        let opened = async || open_app(&config, Clock::System, None).await.expect("opens");
-        let app = opened().await;
+        let deployment = Deployment::on_sqlite().await.in_real_time();
+        let app = deployment.open().await;
         let client_id = application(&app, "shop", None).await;
         let of = app.store.application(&client_id).await.expect("reads").expect("is there");
         let id = ordered(&app, &of, "T-1").await.order.prepay_id;
         assert_eq!(snapshot(&app, id).await.expect("it is whole").row.order.revision, 1);
-        close_store(&app.store).expect("closes");
-        Tampering::ReviseOrders.of_file(&config.data.join("countersign.db"));
+        Deployment::close(&app);
+        Tampering::ReviseOrders.of_file(&deployment.file());
 
-        let app = opened().await;
+        let app = deployment.open().await;
         match snapshot(&app, id).await.map(|_| ()) {
             Err(AppError::Store(StoreError::Corrupt { table: "payment_order_move", row })) => {
                 assert_eq!(row, id.to_string());

@@ -89,28 +89,20 @@ pub async fn expire(
 mod tests {
     use countersign_domain::delivery::DeliveryState;
     use countersign_store::contract::{Cursor, EventFilter};
-    use countersign_store::testing::Database;
 
     use super::*;
-    use crate::app::fixtures::{application, nobody, ordered};
+    use crate::app::fixtures::{Deployment, application, nobody, ordered};
     use crate::app::identity::{Switch, find_application, switch_callbacks};
-    use crate::clock::Clock;
-    use crate::config::{Config, Optional};
-    use crate::run::{close_store, initialise, open_app};
 
     #[tokio::test]
     async fn of_several_nodes_what_expires_is_told_to_the_application_as_it_stands() {
-        let (database, folder) = (Database::new().await, tempfile::tempdir().expect("a folder"));
-        let database_url = Optional(Some(database.url()));
-        let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let clock = Clock::manual(Clock::System.now());
-        let app = open_app(&config, clock.clone(), None).await.expect("it opens");
+        let deployment = Deployment::on_postgres().await;
+        let app = deployment.open().await;
         let client_id = application(&app, "till", Some("https://till.example/callback")).await;
         let of = async || find_application(&app, &client_id).await.expect("is there");
         let seen = of().await;
         let [first, second] = [ordered(&app, &seen, "first").await, ordered(&app, &seen, "second").await];
-        clock.advance_ms(second.order.expires_at.0 - clock.now().0);
+        app.clock.advance_ms(second.order.expires_at.0 - app.clock.now().0);
         let receivers = Receivers::default();
         let note = async |order: &PaymentOrderRow, receivers: &Receivers| {
             expire(&app, order, receivers, as_read(&of().await.application)).await
@@ -124,6 +116,6 @@ mod tests {
         let page = app.store.events(filter, Cursor { after: None, limit: 9 }, 99).await.expect("reads");
         let states: Vec<DeliveryState> = page.events.iter().map(|event| event.state).collect();
         assert_eq!(states, [DeliveryState::Held], "nobody would have released a pending one");
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

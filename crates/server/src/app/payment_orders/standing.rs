@@ -75,9 +75,6 @@ mod tests {
     use super::*;
     use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
 
     struct Shop {
         deployment: Deployment,
@@ -87,7 +84,7 @@ mod tests {
 
     impl Shop {
         async fn open() -> Self {
-            let deployment = Deployment::new().await;
+            let deployment = Deployment::on_postgres().await;
             let app = deployment.open().await;
             let client_id = application(&app, "till", Some("https://till.example/callback")).await;
             let of = find_application(&app, &client_id).await.expect("is there");
@@ -110,7 +107,7 @@ mod tests {
         let of = find_application(&shop.app, &shop.order.client_id).await.expect("is there");
         for by_merchant in [false, true] {
             shop.is_over(-1);
-            let held = shop.deployment.database.hold_orders().await;
+            let held = shop.deployment.database().hold_orders().await;
             let (app, id, of) = (shop.app.clone(), shop.order.order.prepay_id, of.clone());
             let moved = tokio::spawn(async move {
                 if by_merchant {
@@ -120,7 +117,7 @@ mod tests {
                 let step = Step { to: PaymentStatus::Paid, actual_amount: None, transact_at: None };
                 advance(&app, id, step, &|_| None, &nobody()).await.map(|_| ())
             });
-            shop.deployment.database.somebody_waits().await;
+            shop.deployment.database().somebody_waits().await;
             shop.is_over(0);
             drop(held);
             let refused = moved.await.expect("ends").expect_err("the order has expired");
@@ -128,7 +125,7 @@ mod tests {
         }
         let shown = show(&shop.app, shop.order.order.prepay_id).await.expect("is there");
         assert_eq!((shown.row.order.status, shown.moves), (PaymentStatus::Expired, Vec::new()));
-        Deployment::close(&[shop.app]);
+        Deployment::close(&shop.app);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +133,7 @@ mod tests {
         for looks in 0..3 {
             let shop = Shop::open().await;
             let of = find_application(&shop.app, &shop.order.client_id).await.expect("is there");
-            let held = shop.deployment.database.hold_orders().await;
+            let held = shop.deployment.database().hold_orders().await;
             shop.is_over(1);
             let (app, row) = (shop.app.clone(), shop.order.clone());
             let mut seen = tokio::spawn(async move {
@@ -154,23 +151,20 @@ mod tests {
             assert!(timeout(LOOK_PAUSE * 5, &mut seen).await.is_err(), "nobody knows yet");
             Database::close_orders(held).await;
             assert_eq!(seen.await.expect("ends"), PaymentStatus::Closed, "{looks}");
-            Deployment::close(&[shop.app]);
+            Deployment::close(&shop.app);
         }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn nobody_is_told_that_an_order_has_expired_while_changes_go_unanswered() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let clock = Clock::manual(Clock::System.now());
-        let app = open_app(&config, clock.clone(), None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
         let client_id = application(&app, "till", None).await;
         let of = find_application(&app, &client_id).await.expect("is there");
         let row = ordered(&app, &of, "late").await;
-        clock.advance_ms(row.order.expires_at.0 - clock.now().0);
+        app.clock.advance_ms(row.order.expires_at.0 - app.clock.now().0);
         // Whoever asks the store now whether a move is on its way is not answered that there is none.
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
         for (why, is_told) in [(NoChanges::Refused, true), (NoChanges::Unanswered, false)] {
             app.trouble.found(Some(why));
             assert_eq!(as_it_stands(&app, row.clone()).await.is_ok(), is_told, "{why:?}");

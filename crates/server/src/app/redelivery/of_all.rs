@@ -212,30 +212,26 @@ async fn meant(app: &App, wish: &Wish, of: (TenantNo, ApplicationNo)) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use countersign_domain::delivery::DeliveryState;
     use countersign_store::contract::{IdempotencyRow, NewAnswer};
     use countersign_store::testing::Damage;
-    use tempfile::TempDir;
 
     use super::*;
-    use crate::app::fixtures::{self, nobody};
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::{self, Deployment, nobody};
 
     /// A deployment with so many applications, each with a dead event.
     struct Ward {
-        folder: TempDir,
-        app: App,
+        deployment: Deployment,
+        app: Arc<App>,
         all: Vec<String>,
     }
 
     impl Ward {
         async fn of(count: usize) -> Self {
-            let folder = tempfile::tempdir().expect("a folder");
-            let config = Config { data: folder.path().join("data"), ..Config::default() };
-            Box::pin(initialise(&config)).await.expect("a deployment");
-            let app = Box::pin(open_app(&config, Clock::System, None)).await.expect("it opens");
+            let deployment = Deployment::on_sqlite().await.in_real_time();
+            let app = deployment.open().await;
             let mut all = Vec::new();
             for n in 0..count {
                 let client_id =
@@ -243,12 +239,12 @@ mod tests {
                 fixtures::dead(&app, &client_id).await;
                 all.push(client_id);
             }
-            Self { folder, app, all }
+            Self { deployment, app, all }
         }
 
         /// Readers look again after a commit of their own store.
         async fn damage(&self, what: Damage) {
-            what.file(&self.folder.path().join("data/countersign.db"));
+            what.file(&self.deployment.file());
             fixtures::happens(&self.app, &self.all[self.all.len() - 1]).await;
         }
 
@@ -257,7 +253,7 @@ mod tests {
         }
 
         fn end(self) {
-            close_store(&self.app.store).expect("it closes");
+            Deployment::close(&self.app);
         }
     }
 
