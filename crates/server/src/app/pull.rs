@@ -46,18 +46,13 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::app::fixtures::{application, happens};
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::{Deployment, application, happens};
 
     #[tokio::test]
     async fn who_sends_many_pulls_at_once_has_one_read_at_a_time_and_others_come_between() {
         const MANY: usize = 60;
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = open_app(&config, Clock::System, None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
         let mut of = Vec::new();
         for name in ["eager", "quiet"] {
             let client_id = application(&app, name, None).await;
@@ -65,7 +60,7 @@ mod tests {
             of.push(app.store.application(&client_id).await.expect("reads").expect("is there").application);
         }
         let [eager, quiet] = <[ApplicationRow; 2]>::try_from(of).expect("two applications");
-        let (app, read) = (Arc::new(app), Arc::new(AtomicUsize::new(0)));
+        let read = Arc::new(AtomicUsize::new(0));
         let mut pulls = JoinSet::new();
         for _ in 0..MANY {
             let (app, of, read) = (Arc::clone(&app), eager.clone(), Arc::clone(&read));
@@ -81,6 +76,6 @@ mod tests {
         let before = read.load(Ordering::Relaxed);
         assert!(before < MANY / 2, "{before} came first");
         assert_eq!((found.events.len(), pulls.join_all().await), (1, vec![1; MANY]));
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

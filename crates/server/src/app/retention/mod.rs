@@ -162,18 +162,13 @@ async fn portion(app: &App, write: Write) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::fixtures;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::{self, Deployment};
     use countersign_store::attempt_log::EVENTS_FORGOTTEN_MAX;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_later_round_visits_only_those_that_had_more_than_a_portion() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = open_app(&config, Clock::manual(UnixMillis(1_800_000_000_000)), None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
         let mut many = None;
         for (name, dead) in [("many", EVENTS_FORGOTTEN_MAX + 9), ("few", 3), ("one", 1)] {
             let client_id = fixtures::application(&app, name, Some("https://till.example/callback")).await;
@@ -181,7 +176,7 @@ mod tests {
             let known = app.known_application(&client_id).await.expect("reads").expect("is there");
             many.get_or_insert((known.application.tenant, known.application.no));
         }
-        let (before, mut next) = (UnixMillis(1_900_000_000_000), Round::All);
+        let (before, mut next) = (app.clock.now().plus_ms(86_400_000), Round::All);
         assert_eq!(
             round::<Events>(&app, before, &mut next).await.expect("frees"),
             2,
@@ -190,6 +185,6 @@ mod tests {
         assert_eq!(next, Round::Of(vec![many.expect("was made")]));
         assert_eq!(round::<Events>(&app, before, &mut next).await.expect("frees"), 1);
         assert!(next.is_over());
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }

@@ -151,10 +151,7 @@ async fn count_of<K: Kind>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::fixtures;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::run::{close_store, initialise, open_app};
+    use crate::app::fixtures::{self, Deployment};
 
     /// Rows of bytes, events and attempts, and whether each may be more.
     async fn counted(app: &App, within: Bounds) -> ([i64; 3], [bool; 3]) {
@@ -166,10 +163,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_is_old_is_counted_in_small_reads_and_up_to_a_bound() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = Config { data: folder.path().join("data"), ..Config::default() };
-        initialise(&config).await.expect("a deployment");
-        let app = open_app(&config, Clock::manual(UnixMillis(1_800_000_000_000)), None).await.expect("it opens");
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
         for (name, dead) in [("many", 8), ("few", 2), ("one", 1)] {
             let client_id = fixtures::application(&app, name, Some("https://till.example/callback")).await;
             for _ in 0..dead {
@@ -185,6 +180,6 @@ mod tests {
         // After a stretch of the first, or a page with the first.
         assert_eq!(counted(&app, Bounds { together: 9, few: 2, stretch: 3, most: 4 }).await, ([3, 3, 3], [true; 3]));
         assert_eq!(counted(&app, Bounds { together: 1, few: 9, stretch: 9, most: 4 }).await, ([8, 7, 7], [true; 3]));
-        close_store(&app.store).expect("it closes");
+        Deployment::close(&app);
     }
 }
