@@ -54,7 +54,11 @@ impl Clock {
     /// Itself, for who has to look at the time later.
     pub fn source(&self) -> TimeSource {
         let clock = self.clone();
-        TimeSource::new(move || clock.now())
+        let now = move || clock.now();
+        match self {
+            Self::Shared(_) => TimeSource::of_the_database(now),
+            Self::System | Self::Manual(_) => TimeSource::new(now),
+        }
     }
 
     /// Moves a manual clock; the others stay as they are.

@@ -290,7 +290,11 @@ impl Write {
             | Self::MoveSetting { .. }
             | Self::RewrapSecret { .. }
             | Self::Guard(
-                Guard::Setting { .. } | Guard::RuleHead { .. } | Guard::PaymentOrder { .. } | Guard::Before { .. },
+                Guard::Setting { .. }
+                | Guard::RuleHead { .. }
+                | Guard::PaymentOrder { .. }
+                | Guard::Before { .. }
+                | Guard::Reached { .. },
             ) => None,
         }
     }
@@ -350,34 +354,57 @@ pub enum Guard {
         /// What time it is when the batch is applied.
         time: TimeSource,
     },
+    /// An instant has come: what is said does not hold before it.
+    Reached {
+        /// The instant.
+        instant: UnixMillis,
+        /// What time it is when the batch is applied.
+        time: TimeSource,
+    },
+}
+
+impl Guard {
+    /// Whether the time that it is about is the database's own, so that nodes whose clocks differ are of one mind.
+    pub(crate) fn asks_the_database(&self) -> bool {
+        matches!(self, Self::Before { time, .. } | Self::Reached { time, .. } if time.is_the_database)
+    }
 }
 
 /// Who tells the time that decides. The store reads no clock by itself.
 #[derive(Clone)]
-pub struct TimeSource(Arc<dyn Fn() -> UnixMillis + Send + Sync>);
+pub struct TimeSource {
+    now: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
+    is_the_database: bool,
+}
 
 impl TimeSource {
     /// The time as this function tells it.
     pub fn new(now: impl Fn() -> UnixMillis + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
+        Self { now: Arc::new(now), is_the_database: false }
     }
 
-    /// What time it is.
-    pub(crate) fn now(&self) -> UnixMillis {
-        (self.0)()
+    /// The time of the database itself, where it has one; else as this function tells it.
+    pub fn of_the_database(now: impl Fn() -> UnixMillis + Send + Sync + 'static) -> Self {
+        Self { is_the_database: true, ..Self::new(now) }
+    }
+
+    /// What time it is. `database`: what the database says.
+    pub(crate) fn now(&self, database: Option<UnixMillis>) -> UnixMillis {
+        database.filter(|_| self.is_the_database).unwrap_or_else(|| (self.now)())
     }
 }
 
 impl fmt::Debug for TimeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TimeSource").field(&self.now()).finish()
+        let now = (self.now)();
+        f.debug_struct("TimeSource").field("now", &now).field("is_the_database", &self.is_the_database).finish()
     }
 }
 
 /// The same source, not one that tells the same.
 impl PartialEq for TimeSource {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.now, &other.now)
     }
 }
 
@@ -416,6 +443,8 @@ pub enum Conflict {
     Fenced(Lane),
     /// What was decided holds until this instant, and it has come.
     Late(UnixMillis),
+    /// What was to be said holds from this instant on, and it has not come.
+    Early(UnixMillis),
 }
 
 /// The row that a conflict was about.

@@ -61,9 +61,13 @@ fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::PutSetting { .. }
         | Write::MoveSetting { .. }
         | Write::RewrapSecret { .. }
-        | Write::Guard(Guard::Lane { .. } | Guard::Application { .. } | Guard::Setting { .. } | Guard::Before { .. }) => {
-            None
-        }
+        | Write::Guard(
+            Guard::Lane { .. }
+            | Guard::Application { .. }
+            | Guard::Setting { .. }
+            | Guard::Before { .. }
+            | Guard::Reached { .. },
+        ) => None,
     }
 }
 

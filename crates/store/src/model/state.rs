@@ -234,7 +234,8 @@ impl State {
                 let stored = rows.find(|row| is_it(row)).map(|row| row.order.revision);
                 guard(stored == Some(*revision), || Conflict::Moved(Key::PaymentOrder(*id)))
             }
-            Guard::Before { instant, time } => guard(time.now() < *instant, || Conflict::Late(*instant)),
+            Guard::Before { instant, time } => guard(time.now(None) < *instant, || Conflict::Late(*instant)),
+            Guard::Reached { instant, time } => guard(time.now(None) >= *instant, || Conflict::Early(*instant)),
         }
     }
 

@@ -126,7 +126,7 @@ fn in_order(batch: &Batch) -> impl Iterator<Item = &Write> {
     const fn place(write: &Write) -> u8 {
         match write {
             Write::RecordAudit(_) => 1,
-            Write::Guard(Guard::Before { .. }) => 2,
+            Write::Guard(Guard::Before { .. } | Guard::Reached { .. }) => 2,
             _ => 0,
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Ask {
     applications: Vec<i64>,
     /// Tenant, number, id.
     events: Vec<(i64, i64, [u8; 16])>,
+    /// What time it is.
+    time: bool,
 }
 
 /// Two columns of pairs.
@@ -80,8 +82,11 @@ impl Ask {
                     ask.payees.extend(write.paid_by_rule().map(|_| payee(write)));
                     ask.orders.add(write);
                 }
-                // Batches with the second run alone; the third is looked at in the end.
-                Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. } | Guard::Before { .. }) => {}
+                // Batches with the second run alone.
+                Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. }) => {}
+                Grouped::Guard(guard @ (Guard::Before { .. } | Guard::Reached { .. })) => {
+                    ask.time |= guard.asks_the_database();
+                }
                 Grouped::Guard(Guard::PaymentOrder { tenant, merchant, id, .. }) => {
                     ask.orders.add_guarded(*tenant, *merchant, *id);
                 }
@@ -104,6 +109,7 @@ impl Ask {
             deliveries: sorted(ask.deliveries),
             applications: sorted(ask.applications),
             events: sorted(ask.events),
+            time: ask.time,
         }
     }
 
@@ -140,6 +146,10 @@ impl Ask {
             let nos: Vec<i64> = self.events.iter().map(|(_, no, _)| *no).collect();
             let ids: Vec<&[u8]> = self.events.iter().map(|(_, _, id)| id.as_slice()).collect();
             all.push((Sql::EventsTaken, vec![Box::new(tenants) as Column<'_>, Box::new(nos), Box::new(ids)]));
+        }
+        // Behind all that may have had to wait.
+        if self.time {
+            all.push((Sql::DatabaseTime, Vec::new()));
         }
         all
     }
@@ -191,6 +201,11 @@ impl Ask {
                 seen.rows.event_ids.insert((tenant, u128::from_be_bytes(f.bytes()?)));
             }
         }
+        if self.time {
+            let row = next();
+            let row = row.first().ok_or_else(|| StoreError::Unfit("the database tells no time".to_owned()))?;
+            seen.now = Some(Fields::new(row, "clock", 0, 0).millis()?);
+        }
         Ok(seen)
     }
 }
@@ -229,6 +244,8 @@ pub(super) struct Seen {
     /// Claims that this transaction inserted, and their tenants.
     inserted: HashMap<ClaimHash, i64>,
     rows: Rows,
+    /// The database's time.
+    now: Option<UnixMillis>,
 }
 
 /// Judges the batches of a group, one after the other.
@@ -356,7 +373,12 @@ impl<'a> Judge<'a> {
                 let stored = seen.orders.revision(&changes.rows.orders, (tenant.0, merchant.0, id.number()));
                 guard(stored == Some(*revision), Conflict::Moved(Key::PaymentOrder(*id)))
             }
-            Grouped::Guard(Guard::Before { instant, time }) => guard(time.now() < *instant, Conflict::Late(*instant)),
+            Grouped::Guard(Guard::Before { instant, time }) => {
+                guard(time.now(self.seen.now) < *instant, Conflict::Late(*instant))
+            }
+            Grouped::Guard(Guard::Reached { instant, time }) => {
+                guard(time.now(self.seen.now) >= *instant, Conflict::Early(*instant))
+            }
             Grouped::Guard(Guard::Setting { name, .. }) => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
         }
     }

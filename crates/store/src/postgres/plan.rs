@@ -363,7 +363,8 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
             | Guard::Application { .. }
             | Guard::RuleHead { .. }
             | Guard::PaymentOrder { .. }
-            | Guard::Before { .. }),
+            | Guard::Before { .. }
+            | Guard::Reached { .. }),
         ) => Some(Grouped::Guard(guard)),
         Write::InsertMerchant(_)
         | Write::UpdateMerchant(_)

@@ -103,7 +103,7 @@ const fn family(write: &Write) -> u32 {
         Write::AddUses(_)
         | Write::RecordAudit(_)
         | Write::ForgetBytes { .. }
-        | Write::Guard(Guard::Lane { .. } | Guard::Before { .. }) => 0,
+        | Write::Guard(Guard::Lane { .. } | Guard::Before { .. } | Guard::Reached { .. }) => 0,
     }
 }
 

@@ -180,7 +180,8 @@ impl Applier<'_> {
                 let stored = self.revision(Sql::PaymentOrderRevision, "payment_order", of)?;
                 guard(stored == Some(*revision), Conflict::Moved(Key::PaymentOrder(*id)))
             }
-            Guard::Before { instant, time } => guard(time.now() < *instant, Conflict::Late(*instant)),
+            Guard::Before { instant, time } => guard(time.now(None) < *instant, Conflict::Late(*instant)),
+            Guard::Reached { instant, time } => guard(time.now(None) >= *instant, Conflict::Early(*instant)),
         }
     }
 

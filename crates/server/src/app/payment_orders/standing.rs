@@ -3,7 +3,7 @@
 //! Every answer says that a pending order has expired from its expire time on, whether that is noted already or not. A move that was decided in
 //! time may still be on its way then. So a move out of pending is applied only before the expire time ([`in_time`]), and whoever would say that an
 //! order has expired first sees that no move of it is on its way; who cannot see that within a second says so. Nothing is written for that, and
-//! nobody waits for a row. Of several nodes the one whose clock is behind another's may apply a move that many ms later.
+//! nobody waits for a row. For both the time is the database's where there is one: the clocks of nodes differ by some ms.
 
 use std::time::Duration;
 
@@ -50,9 +50,10 @@ pub(super) async fn as_it_stands(
         }
         let (tenant, merchant, id) = (row.tenant, row.merchant, row.order.prepay_id);
         let as_read = Guard::PaymentOrder { tenant, merchant, id, revision: row.order.revision };
-        match app.store.commit(Batch(vec![Write::Guard(as_read)])).await {
+        let is_over = Guard::Reached { instant: row.order.expires_at, time: app.clock.source() };
+        match app.store.commit(Batch(vec![Write::Guard(as_read), Write::Guard(is_over)])).await {
             Ok(_) => return Ok((row, now)),
-            // It has moved, or somebody is about to move it; or nobody knows whether nothing was written.
+            // It has moved, or somebody is about to move it, or may still; or nobody knows whether nothing was written.
             Err(CommitError::Conflict(_) | CommitError::Unknown) => sleep(LOOK_PAUSE * look).await,
             Err(error) => return Err(error.into()),
         }
@@ -65,6 +66,7 @@ pub(super) async fn as_it_stands(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Instant;
 
     use countersign_domain::payment_order::Step;
     use countersign_store::payment_order::Received;
@@ -75,6 +77,7 @@ mod tests {
     use super::*;
     use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
+    use crate::clock::Clock;
 
     struct Shop {
         deployment: Deployment,
@@ -153,6 +156,22 @@ mod tests {
             assert_eq!(seen.await.expect("ends"), PaymentStatus::Closed, "{looks}");
             Deployment::close(&shop.app);
         }
+    }
+
+    /// Another node, whose clock is right, may still move it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nobody_is_told_that_an_order_has_expired_before_it_has_by_the_database() {
+        let deployment = Deployment::on_postgres().await.in_real_time();
+        let app = deployment.open().await;
+        let Clock::Shared(time) = &app.clock else { panic!("nodes share a clock") };
+        let client_id = application(&app, "till", None).await;
+        let of = find_application(&app, &client_id).await.expect("is there");
+        let row = ordered(&app, &of, "late").await;
+        let shown = async || find(&app, &of.merchant, &NAMED).await;
+        assert_eq!(shown().await.expect("is there").order.status, PaymentStatus::Pending);
+        time.measured(Instant::now(), row.order.expires_at, Duration::ZERO);
+        assert!(matches!(shown().await, Err(AppError::Busy)), "the database has an hour to go");
+        Deployment::close(&app);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

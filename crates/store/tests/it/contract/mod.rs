@@ -194,6 +194,8 @@ contract! {
     payment_orders: [
         a_payment_order_is_seen_by_its_owner_only,
         what_holds_until_an_instant_is_refused_from_it_on,
+        what_holds_from_an_instant_on_is_refused_before_it,
+        the_time_of_the_database_decides_where_it_has_one,
         whoever_rests_on_an_order_is_refused_once_it_has_moved,
         a_trade_number_is_one_order_of_its_merchant_for_ever,
         of_64_that_add_one_trade_number_at_once_one_does,

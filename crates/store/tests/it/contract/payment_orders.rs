@@ -336,6 +336,39 @@ pub async fn what_holds_until_an_instant_is_refused_from_it_on(store: Any) {
     assert_eq!([stored(&store, &one).await, stored(&store, &other).await], [paid(&one), paid(&other)]);
 }
 
+pub async fn what_holds_from_an_instant_on_is_refused_before_it(store: Any) {
+    let row = payment_order(SUB, 7, "T-7");
+    commit(&*store, vec![insert_payment(row.clone())]).await;
+    let stands =
+        Write::Guard(Guard::PaymentOrder { tenant: TENANT, merchant: SUB, id: row.order.prepay_id, revision: 1 });
+    let reached = |now| Write::Guard(Guard::Reached { instant: at(50), time: TimeSource::new(move || at(now)) });
+    for rare in [vec![], vec![put("a", "1")]] {
+        let batch = [vec![stands.clone(), reached(49)], rare.clone()].concat();
+        assert_eq!(conflict(&*store, batch).await, Conflict::Early(at(50)), "{rare:?}");
+        for now in [50, 51] {
+            commit(&*store, [vec![stands.clone(), reached(now)], rare.clone()].concat()).await;
+        }
+    }
+}
+
+/// Nodes whose clocks differ are of one mind.
+pub async fn the_time_of_the_database_decides_where_it_has_one(store: Any) {
+    let instant = at(50);
+    let time = |now| TimeSource::of_the_database(move || at(now));
+    for rare in [vec![], vec![put("a", "1")]] {
+        let batch = |guard| [vec![audit("a"), Write::Guard(guard)], rare.clone()].concat();
+        // A node that takes it to be 1970 still.
+        let (before, reached) = (Guard::Before { instant, time: time(49) }, Guard::Reached { instant, time: time(49) });
+        let (holds, refused, why) = if store.is_shared() {
+            (reached, before, Conflict::Late(instant))
+        } else {
+            (before, reached, Conflict::Early(instant))
+        };
+        assert_eq!(conflict(&*store, batch(refused)).await, why, "{rare:?}");
+        commit(&*store, batch(holds)).await;
+    }
+}
+
 pub async fn whoever_rests_on_an_order_is_refused_once_it_has_moved(store: Any) {
     let row = payment_order(SUB, 7, "T-7");
     let rests_on = |tenant, merchant, revision| {
