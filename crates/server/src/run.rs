@@ -226,9 +226,12 @@ impl Running {
         self.certificate.as_ref().inspect(|renewal| renewal.asked.notify_one()).is_some()
     }
 
-    /// Waits until a part of the server has panicked: its name. The others go on, but the process should not.
+    /// Waits until a part of the server has broken: its name. The others go on, but the process should not.
     pub async fn broken(&self) -> &'static str {
-        self.tasks.broken().await
+        tokio::select! {
+            part = self.tasks.broken() => part,
+            () = self.app.store.broken() => "database file",
+        }
     }
 }
 

@@ -70,6 +70,14 @@ impl AnyStore {
             Self::Model(_) => false,
         }
     }
+
+    /// Waits until the store has lost what only a new start can mend; [`SqliteStore::sync_lost`].
+    pub async fn broken(&self) {
+        match self {
+            Self::Sqlite(store) => store.sync_lost().await,
+            Self::Postgres(_) | Self::Model(_) => std::future::pending().await,
+        }
+    }
 }
 
 impl ConvertStore for AnyStore {

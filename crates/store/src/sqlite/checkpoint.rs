@@ -1,13 +1,15 @@
 //! Moves committed pages from the log into the database file, on a thread and connection of its own, when the log has grown.
 
 use std::fs::File;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Error, ffi};
 
+use super::lost_sync::LostSync;
 use super::readers::Readers;
 
 /// How many pages the log holds, as the writer's commits report it.
@@ -46,20 +48,71 @@ impl LogSize {
     }
 }
 
-/// Checkpoints whenever it is told to, until the writer is gone.
-pub(super) fn run(conn: &Connection, readers: &Arc<Readers>, gate: &Mutex<()>, log: &LogSize, wanted: &Receiver<()>) {
+/// Why the log could not be copied.
+#[derive(Debug)]
+enum Failure {
+    /// Of what was copied some may never come to be on the disk.
+    Sync(String),
+    /// Nothing is lost: it can be tried again.
+    Copy(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::SqliteFailure(failure, _) if failure.extended_code == ffi::SQLITE_IOERR_FSYNC => {
+                Self::Sync(error.to_string())
+            }
+            _ => Self::Copy(error),
+        }
+    }
+}
+
+/// What the checkpointer shares with the rest of the store.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) readers: Arc<Readers>,
+    /// Held by the writer while a transaction is open.
+    pub(super) gate: Arc<Mutex<()>>,
+    pub(super) log: Arc<LogSize>,
+    pub(super) lost_sync: Arc<LostSync>,
+}
+
+/// Checkpoints whenever it is told to, until the writer is gone, and then once more.
+pub(super) fn run(conn: &Connection, shared: &Shared, wanted: &Receiver<()>) {
     let mut held_back = false;
     let mut file = opened(conn);
     while wanted.recv().is_ok() {
-        let emptied = once(conn, file.as_ref(), readers, gate, held_back).unwrap_or_else(|error| {
-            tracing::warn!(%error, "The database's log could not be copied into its file; it grows until it can");
-            false
-        });
-        held_back = !emptied;
-        log.checked(emptied);
+        held_back = !tried(conn, file.as_ref(), shared, held_back);
+        shared.log.checked(!held_back);
     }
+    // No connection does it as it closes: see `leave_log`. Where the log was removed, what is in it is saved by this.
+    tried(conn, file.as_ref(), shared, true);
     // The writer is gone.
     drop(file.take());
+}
+
+/// Whether the log is empty afterwards. Why it is not, is told.
+fn tried(conn: &Connection, file: Option<&File>, shared: &Shared, without_lists: bool) -> bool {
+    if shared.lost_sync.check().is_err() {
+        return false;
+    }
+    match once(conn, file, shared, without_lists) {
+        Ok(emptied) => emptied,
+        Err(Failure::Copy(error)) => {
+            tracing::warn!(%error, "The database's log could not be copied into its file; it grows until it can");
+            false
+        }
+        Err(Failure::Sync(error)) => {
+            shared.lost_sync.note();
+            tracing::error!(
+                error,
+                "The disk failed to take what was copied into the database file: {error}. Nothing is written any more. Nothing that was \
+                 acknowledged is lost, since the log still has it, and the next start copies it once more"
+            );
+            false
+        }
+    }
 }
 
 /// The database file, to be synced beside the writer. Whoever closes any descriptor of a file ends every POSIX lock that the process has on
@@ -70,21 +123,16 @@ fn opened(conn: &Connection) -> ManuallyDrop<Option<File>> {
 }
 
 /// Whether the log is empty afterwards. `without_lists`: long reads that overlap would hold the log back for ever, so they wait.
-fn once(
-    conn: &Connection,
-    file: Option<&File>,
-    readers: &Readers,
-    gate: &Mutex<()>,
-    without_lists: bool,
-) -> rusqlite::Result<bool> {
+fn once(conn: &Connection, file: Option<&File>, shared: &Shared, without_lists: bool) -> Result<bool, Failure> {
+    let Shared { readers, gate, lost_sync, .. } = shared;
     let _no_lists = without_lists.then(|| readers.hold_lists());
     // The bulk of it beside the writer. Old snapshots would stop it half way.
     readers.end_snapshots();
     checkpoint(conn, "PASSIVE")?;
     // SQLite syncs the file once it has caught up with the writer, which is below, with the writer held back: what is on the disk by then
-    // holds nobody up. A sync that fails here fails there, too, and is told there.
+    // holds nobody up.
     if let Some(file) = file {
-        file.sync_data().ok();
+        sync(file, lost_sync).map_err(|error| Failure::Sync(error.to_string()))?;
     }
     // The rest, and the return to the beginning of the log, between two commits. A snapshot that a reader opens after everything
     // was copied does not use the log, hence the second ending just before the last step.
@@ -92,7 +140,16 @@ fn once(
     readers.end_snapshots();
     checkpoint(conn, "PASSIVE")?;
     readers.end_snapshots();
-    checkpoint(conn, "RESTART")
+    Ok(checkpoint(conn, "RESTART")?)
+}
+
+#[cfg_attr(not(test), expect(unused_variables, reason = "a test lets it fail"))]
+fn sync(file: &File, lost_sync: &LostSync) -> io::Result<()> {
+    #[cfg(test)]
+    if lost_sync.syncs_fail.load(Ordering::Relaxed) {
+        return Err(io::Error::other("as a test wants it"));
+    }
+    file.sync_data()
 }
 
 /// Whether it could do all of it.
@@ -140,13 +197,15 @@ mod tests {
             has_begun.recv().expect("it begins");
             conn.execute_batch("INSERT INTO t VALUES (1)").expect("is written");
             let copier = connect(&path, 20).expect("opens");
-            assert!(
-                !once(&copier, opened(&copier).as_ref(), &readers, &Mutex::default(), false).expect("runs"),
-                "the list holds the log"
-            );
-            let holding = Arc::clone(&readers);
-            let checkpoint =
-                std::thread::spawn(move || once(&copier, opened(&copier).as_ref(), &holding, &Mutex::default(), true));
+            let shared = Shared {
+                readers: Arc::clone(&readers),
+                gate: Arc::default(),
+                log: Arc::new(LogSize::new(1)),
+                lost_sync: Arc::new(LostSync::new()),
+            };
+            let file = opened(&copier);
+            assert!(!once(&copier, file.as_ref(), &shared, false).expect("runs"), "the list holds the log");
+            let checkpoint = std::thread::spawn(move || once(&copier, opened(&copier).as_ref(), &shared, true));
             let deadline = Instant::now() + Duration::from_secs(10);
             while !readers.lists_are_held() {
                 assert!(Instant::now() < deadline, "the checkpointer waits for the list, and others for it");

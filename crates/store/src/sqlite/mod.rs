@@ -16,6 +16,7 @@ mod guards;
 mod heads;
 mod identities;
 mod journal;
+mod lost_sync;
 pub(crate) mod moving;
 mod nonces;
 mod open;
@@ -65,6 +66,7 @@ use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::steps::SchemaState;
 use crate::words::may_walk_far;
+use lost_sync::LostSync;
 use nonces::{Hold, MarkNeed, Nonces};
 use presence::Presence;
 use queries::Found;
@@ -91,6 +93,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     queue: SyncSender<Message>,
     pulse: Arc<Pulse>,
+    lost_sync: Arc<LostSync>,
     /// What lines of the audit log are linked with.
     chain: Arc<OnceLock<ChainKey>>,
     /// Empty once the writer has ended, for whatever reason.
@@ -140,6 +143,7 @@ impl SqliteStore {
             return Ok(());
         }
         self.nonces.close()?;
+        self.lost_sync.check()?;
         // A new file in its place would say that there never was a deployment.
         self.presence.check_database()?;
         open::note_clean_end(&self.path)
@@ -454,6 +458,7 @@ impl Store for SqliteStore {
         if self.writer_alive.strong_count() == 0 {
             return Err(writer::gone());
         }
+        self.lost_sync.check()?;
         self.readers.here(queries::ping)
     }
 

@@ -17,6 +17,7 @@ use super::SqliteStore;
 use super::checkpoint::{self, LogSize};
 use super::fault::fault;
 use super::journal::{Damaged, FILE_MODE, Journal};
+use super::lost_sync::LostSync;
 use super::nonces::Nonces;
 use super::options::SqliteOptions;
 use super::presence::Presence;
@@ -84,6 +85,12 @@ fn write_ahead(conn: &Connection, within: Duration) -> rusqlite::Result<String> 
             outcome => return outcome,
         }
     }
+}
+
+/// The log stays as it is when the connection closes. Else whoever is the last to close a file copies the log that lies beside it into it, and
+/// removes it, also where that is another file's, or has what the disk failed to take ([`LostSync`]). The checkpointer copies it before it ends.
+pub(super) fn leave_log(conn: &Connection) -> Result<(), StoreError> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map(|_| ()).map_err(fault)
 }
 
 /// A kept statement keeps its plan. Without this SQLite, built with STAT4 as ours is, prepares it anew whenever a parameter is bound
@@ -208,9 +215,14 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     let watched = Arc::downgrade(&alive);
 
     let copier = connect(path, CHECKPOINT_WAIT_MS)?;
+    for conn in [&conn, &copier] {
+        leave_log(conn)?;
+    }
+    let lost_sync = Arc::new(LostSync::new());
     let checkpointer = {
         let (readers, gate, log) = (Arc::clone(&readers), Arc::clone(&gate), Arc::clone(&log));
-        spawn("store-checkpoint", move || checkpoint::run(&copier, &readers, &gate, &log, &wanted))?
+        let shared = checkpoint::Shared { readers, gate, log, lost_sync: Arc::clone(&lost_sync) };
+        spawn("store-checkpoint", move || checkpoint::run(&copier, &shared, &wanted))?
     };
     let chain = Arc::new(OnceLock::new());
     let shared = Shared {
@@ -222,6 +234,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         group_max: group_max.max(1),
         pulse: Arc::clone(&pulse),
         presence: Arc::clone(&presence),
+        lost_sync: Arc::clone(&lost_sync),
         chain: Arc::clone(&chain),
     };
     let writer = spawn("store-writer", move || {
@@ -235,6 +248,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         readers,
         queue,
         pulse,
+        lost_sync,
         chain,
         writer_alive: watched,
         threads: Mutex::new(vec![writer, checkpointer]),

@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use super::fault::fault;
-use super::open::stable_plans;
+use super::open::{leave_log, stable_plans};
 use super::presence::Presence;
 use crate::asker::Asker;
 use crate::contract::StoreError;
@@ -162,12 +161,8 @@ impl Readers {
     fn open(&self) -> Result<Connection, StoreError> {
         self.presence.check()?;
         let conn = open(&self.path)?;
-        // Whoever is the last to close a file moves the log that lies beside it there, and removes it: not where the log is another file's.
-        let closes_without_log =
-            |yes| conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, yes).map_err(fault);
-        closes_without_log(true)?;
+        leave_log(&conn)?;
         self.presence.check()?;
-        closes_without_log(false)?;
         Ok(conn)
     }
 

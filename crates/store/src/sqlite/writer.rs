@@ -15,6 +15,7 @@ use super::apply::{Applier, Stop};
 use super::checkpoint::LogSize;
 use super::fault::{fault, may_be_done};
 use super::heads::Marks;
+use super::lost_sync::LostSync;
 use super::nonces::Nonces;
 use super::presence::Presence;
 use super::purge::delete_nonces;
@@ -85,6 +86,7 @@ pub(super) struct Shared {
     pub(super) group_max: usize,
     pub(super) pulse: Arc<Pulse>,
     pub(super) presence: Arc<Presence>,
+    pub(super) lost_sync: Arc<LostSync>,
     /// What lines of the audit log are linked with.
     pub(super) chain: Arc<OnceLock<ChainKey>>,
 }
@@ -154,7 +156,7 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
         return None;
     }
     shared.pulse.begin();
-    if let Err(gone) = shared.presence.check() {
+    if let Err(gone) = shared.presence.check().and_then(|()| shared.lost_sync.check()) {
         return answer(&shared.nonces, jobs.drain(..).map(|job| (job, Err(CommitError::Store(gone.clone())))));
     }
     match together(applier, shared, jobs) {
