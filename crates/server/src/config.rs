@@ -201,13 +201,6 @@ pub struct Retention {
     pub events: Life,
 }
 
-impl Retention {
-    /// For the use cases.
-    pub fn lives(&self) -> Lives {
-        Lives { attempt_bytes: self.attempt_bytes.0, events: self.events.0 }
-    }
-}
-
 /// Bounds on what one connection may ask.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -285,6 +278,12 @@ pub fn environment() -> Result<BTreeMap<String, String>, ConfigRefused> {
 }
 
 impl Config {
+    /// How long things are kept. A repeated call that emitted an event is answered by the event, which stays as long as the call's key.
+    pub fn lives(&self) -> Lives {
+        let Retention { attempt_bytes, events } = self.retention;
+        Lives { attempt_bytes: attempt_bytes.0, events: events.0.map(|life| life.max(self.idempotency_life.0)) }
+    }
+
     /// Lays defaults, file, environment and flags over each other, and checks the whole.
     pub fn load(
         file: Option<&Path>,

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::chance::{Chance, hex};
 use crate::vault::MASTER_KEY_BYTES;
+use crate::whole_file::{UnfinishedFile, folder_of, is_unfinished};
 
 /// A master key, wiped when dropped.
 pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
@@ -180,7 +181,9 @@ impl DataDir {
     fn something_else(&self) -> Result<Option<String>, DataRefused> {
         let names = std::fs::read_dir(&self.path).map_err(io(&self.path, "cannot be read"))?;
         let mut names = names.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-        let is_ours = |name: &str| OURS.contains(&name) || OURS_BEGIN.iter().any(|begin| name.starts_with(begin));
+        let is_ours = |name: &str| {
+            OURS.contains(&name) || OURS_BEGIN.iter().any(|begin| name.starts_with(begin)) || is_unfinished(name)
+        };
         Ok(names.find(|name| !is_ours(name)))
     }
 
@@ -392,27 +395,11 @@ pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> 
 
 /// Writes a line to a new file that only its owner may read; it is on the disk when this returns.
 fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
-    // Under another name until it is whole: a half-written key would stand in the way of every later `init`.
-    let unfinished = path.with_extension("unfinished");
-    match std::fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(&unfinished, "cannot be removed")(error)),
-        Ok(()) | Err(_) => {}
-    }
-    // New, or not at all: root does not follow a link, nor wait for a pipe, that whoever has the folder has put there.
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(KEY_MODE)
-        .open(&unfinished)
-        .map_err(io(path, "cannot be made"))?;
-    belong_to_owner_of(path, &file);
+    // A half-written key would stand in the way of every later `init`.
+    let mut file = UnfinishedFile::begin(path).map_err(io(path, "cannot be made"))?;
+    belong_to_owner_of(path, file.file());
     file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
-    file.sync_all().map_err(io(path, "cannot be written"))?;
-    // A link, not a rename: it never replaces a file that is there.
-    std::fs::hard_link(&unfinished, path).map_err(io(path, "cannot be made"))?;
-    std::fs::remove_file(&unfinished).map_err(io(&unfinished, "cannot be removed"))?;
-    let folder = folder_of(path);
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder, "cannot be written"))
+    file.name_new().map_err(io(path, "cannot be made"))
 }
 
 /// Root makes files for whoever has the folder: the service could not read one of root's. Where root may not give them away (a container without that
@@ -423,10 +410,6 @@ fn belong_to_owner_of(path: &Path, file: &File) {
     if let Some((uid, gid)) = folder.filter(|_| geteuid().is_root() && folder != own) {
         let _ = fchown(file, Some(uid), Some(gid));
     }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 pub(crate) fn parse_key(text: &str, origin: &str) -> Result<MasterKey, DataRefused> {

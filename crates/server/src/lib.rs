@@ -25,3 +25,4 @@ pub mod run;
 mod tls_fault;
 pub mod vault;
 mod visible;
+mod whole_file;

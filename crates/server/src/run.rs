@@ -270,7 +270,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         rate_limit_per_s: config.rate_limit_per_s,
         allow_private_callbacks: config.allow_private_callbacks,
         idempotency_life: config.idempotency_life.0,
-        retention: config.retention.lives(),
+        retention: config.lives(),
         prices: config.prices(),
     };
     // Where others may deliver, nothing is this node's until it has taken it.

@@ -121,7 +121,7 @@ fn in_memory(clock: Clock) -> Result<App> {
             rate_limit_per_s: config.rate_limit_per_s,
             allow_private_callbacks: config.allow_private_callbacks,
             idempotency_life: config.idempotency_life.0,
-            retention: config.retention.lives(),
+            retention: config.lives(),
             prices: config.prices(),
         },
         hints: Hints::default(),

@@ -1,7 +1,8 @@
 //! The use cases: read, decide with `domain`, commit one batch.
 //!
 //! Invariant: nothing here sees a type of HTTP. The edges (`merchant`, `operator`, `cli`) translate and call.
-//! Invariant: only this module and `dispatch` write to the store.
+//! Invariant: who serves writes to the store here and in `dispatch` alone; beside them a deployment's beginning and end do, with nobody served
+//! (`run/initialise.rs`, `run/recover.rs`, `run/backup`).
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

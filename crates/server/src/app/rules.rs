@@ -89,7 +89,11 @@ pub async fn change(
                     // The pending version has started meanwhile: the head is as it was read.
                     Conflict::Late(_) => hint = head,
                     // Another node was first: read again, decide again.
-                    _ => app.hints.moved_by_others(sub.no, app.clock.now()),
+                    Conflict::NonceUsed
+                    | Conflict::Taken(_)
+                    | Conflict::Moved(_)
+                    | Conflict::Fenced(_)
+                    | Conflict::Early(_) => app.hints.moved_by_others(sub.no, app.clock.now()),
                 }
             }
             Err(error) => return Err(error.into()),

@@ -3,10 +3,9 @@
 //! What is exported is checked before it gets its name, so a file that is there is whole. Checking needs no server, no token and no network.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufReader, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
@@ -16,10 +15,9 @@ use serde::Deserialize;
 
 use super::operator::{Call, Direct, OperatorArgs, accepted, escaped, table};
 use crate::evidence::{LINE_BYTES_MAX, PublicKey, Verified, Verifier, verify};
-use crate::run::backup::{beside, give_file_name, sync_folder};
+use crate::whole_file::UnfinishedFile;
 
 /// The merchant's answers are in it.
-const FILE_MODE: u32 = 0o600;
 /// A file that names a key is a line.
 const KEY_FILE_BYTES_MAX: u64 = 1024;
 
@@ -136,27 +134,13 @@ impl Evidence {
         let is_there = || format!("{} is there already, and is never replaced: name another file", output.display());
         ensure!(!output.exists(), is_there());
         let unnamed = || if output.exists() { is_there() } else { format!("{} cannot be made", output.display()) };
-        let unfinished = beside(output, &format!("{}.unfinished", std::process::id()))?;
-        let fetched = runtime.block_on(fetch_into(direct, id, key, &unfinished));
-        let named = fetched.and_then(|verified| {
-            give_file_name(&unfinished, output).with_context(unnamed)?;
-            Ok(verified)
-        });
-        let verified = named.inspect_err(|_| {
-            let _ = std::fs::remove_file(&unfinished);
-        })?;
-        sync_folder(output)?;
+        let unwritable = || format!("{} cannot be written", output.display());
+        let mut file = UnfinishedFile::begin_with_others(output).with_context(unwritable)?;
+        let write = |piece: &[u8]| file.write_all(piece).with_context(unwritable);
+        let verified = runtime.block_on(fetch(direct, id, key, write))?;
+        file.name_new().with_context(unnamed)?;
         super::say(&self.told(&verified)?)
     }
-}
-
-async fn fetch_into(direct: &Direct<'_>, id: &str, key: PublicKey, file: &Path) -> anyhow::Result<Verified> {
-    let unwritable = || format!("{} cannot be written", file.display());
-    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(file);
-    let mut made = made.with_context(unwritable)?;
-    let verified = fetch(direct, id, key, |piece| made.write_all(piece).with_context(unwritable)).await?;
-    made.sync_all().with_context(unwritable)?;
-    Ok(verified)
 }
 
 /// Writes what comes as it comes, and checks it line by line.

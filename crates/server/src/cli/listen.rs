@@ -30,6 +30,7 @@ use crate::cli::numbers::whole;
 use crate::clock::Clock;
 use crate::dispatch::DEADLINE;
 use crate::visible::for_terminals;
+use crate::whole_file::UnfinishedFile;
 
 /// Between two questions while nothing happens.
 const QUIET: Duration = Duration::from_secs(1);
@@ -360,14 +361,9 @@ fn locked(cursor: &Path) -> anyhow::Result<File> {
 /// Replaces the file whole: a cut leaves the old cursor or the new one.
 fn remember(file: &Path, seq: i64, client_id: &str) -> anyhow::Result<()> {
     let write = || {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut fresh = file.as_os_str().to_owned();
-        fresh.push(".unfinished");
-        let mut new = File::create(&fresh)?;
+        let mut new = UnfinishedFile::begin(file)?;
         writeln!(new, "{seq} {client_id}")?;
-        new.sync_all()?;
-        fs::rename(&fresh, file)?;
-        File::open(folder)?.sync_all()
+        new.replace()
     };
     write().with_context(|| format!("the cursor {} cannot be written", file.display()))
 }

@@ -3,9 +3,8 @@
 //! Invariant: a file is there only if the statement is there to its last record. One that breaks off leaves what there was before.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,9 +13,7 @@ use clap::{Args, ValueEnum};
 use hyper::Method;
 
 use super::operator::{Call, Direct, OperatorArgs, granted};
-
-/// What a merchant has earned is its owner's to read.
-const FILE_MODE: u32 = 0o600;
+use crate::whole_file::UnfinishedFile;
 
 /// Flags of `statement`.
 #[derive(Debug, Args)]
@@ -115,20 +112,10 @@ pub fn run(args: &StatementArgs, environment: &BTreeMap<String, String>) -> anyh
 
 fn into_file(direct: &Direct<'_>, call: &Call, format: StatementFormat, file: &Path) -> anyhow::Result<()> {
     may_be_replaced(file)?;
-    let beside = beside(file)?;
     let cannot = || format!("{} cannot be written", file.display());
-    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&beside);
-    let mut out = BufWriter::new(made.with_context(cannot)?);
-    let written = whole(direct, call, format, |part| out.write_all(part).with_context(cannot)).and_then(|()| {
-        let out = out.into_inner().with_context(cannot)?;
-        out.sync_all().with_context(cannot)?;
-        fs::rename(&beside, file).with_context(cannot)
-    });
-    if written.is_err() {
-        // It may be gone already, and the reason is told anyway.
-        let _ = fs::remove_file(&beside);
-    }
-    written
+    let mut out = BufWriter::new(UnfinishedFile::begin_with_others(file).with_context(cannot)?);
+    whole(direct, call, format, |part| out.write_all(part).with_context(cannot))?;
+    out.into_inner().with_context(cannot)?.replace().with_context(cannot)
 }
 
 /// A statement of last time gives way to a new one. Anything else that has the name was put there for a purpose: a name given to a file would take
@@ -152,15 +139,6 @@ fn may_be_replaced(file: &Path) -> anyhow::Result<()> {
         }
     );
     Ok(())
-}
-
-/// Where a file is made before it takes its name: in the same folder, under a name of this process.
-fn beside(file: &Path) -> anyhow::Result<PathBuf> {
-    let Some(name) = file.file_name() else { bail!("{} is no file", file.display()) };
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.part", std::process::id()));
-    Ok(file.with_file_name(hidden))
 }
 
 fn whole(

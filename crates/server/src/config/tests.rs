@@ -264,3 +264,15 @@ fn a_number_that_is_too_small_or_too_large_is_refused_with_its_setting_and_its_b
     let said = load("rate_limit_per_s = 99999999999999999999", &[], &[]).expect_err("is refused");
     assert!(said.ends_with("99999999999999999999 is further from 0 than any number that TOML has"), "{said}");
 }
+
+#[test]
+fn an_event_is_kept_as_long_as_the_key_of_the_call_that_emitted_it() {
+    for (settings, hours) in [
+        ("retention.events = \"1h\"", Some(24)),
+        ("idempotency_life = \"30m\"\nretention.events = \"1h\"", Some(1)),
+        ("retention.events = \"off\"", None),
+    ] {
+        let config = load(settings, &[], &[]).expect(settings);
+        assert_eq!(config.lives().events, hours.map(|hours| Duration::from_secs(3_600 * hours)), "{settings}");
+    }
+}

@@ -162,9 +162,8 @@ fn nothing_is_written_through_a_link_that_stands_where_a_file_is_to_be_made() {
     let (there, nowhere) = (data.path().join("victim"), data.path().join("nowhere"));
     std::fs::write(&there, "as it was").expect("is written");
     for target in [&there, &nowhere] {
-        let chain = data.chain_key_file().with_extension("unfinished");
-        for link in [chain, data.path().join("node.unfinished"), data.path().join("lock")] {
-            std::os::unix::fs::symlink(target, link).expect("is made");
+        for link in ["audit.chain.unfinished", "node.id.unfinished", "lock"] {
+            std::os::unix::fs::symlink(target, data.path().join(link)).expect("is made");
         }
         data.note_chain_key("f").expect("in the place of the link");
         data.node_id(&Chance::default()).expect("alike");

@@ -54,7 +54,34 @@ impl Failure {
     pub fn new(code: Code, sentence: impl Into<String>) -> Self {
         let (retry_after_s, nonce) = match code {
             Code::RateLimited | Code::ServiceUnavailable => (Some(1), NonceFate::Release),
-            _ => (None, NonceFate::Settle),
+            Code::InvalidParameter
+            | Code::InvalidSignature
+            | Code::TimestampOutOfRange
+            | Code::UnsupportedContentType
+            | Code::InvalidNonce
+            | Code::NonceReused
+            | Code::DuplicateTradeNo
+            | Code::OrderNotFound
+            | Code::MerchantNotAllowed
+            | Code::InvalidOrderStatus
+            | Code::InvalidCurrency
+            | Code::InvalidAmount
+            | Code::QuoteExpired
+            | Code::FeeRuleExists
+            | Code::SubMerchantNotFound
+            | Code::InvalidRulePeriod
+            | Code::ConfigIdNotAccepted
+            | Code::NotFound
+            | Code::MethodNotAllowed
+            | Code::EventsGone
+            | Code::BodyTooLarge
+            | Code::HeadersTooLarge
+            | Code::InternalError
+            | Code::Unauthenticated
+            | Code::RoleNotAllowed
+            | Code::AlreadyExists
+            | Code::IdempotencyKeyReused
+            | Code::SecretInUse => (None, NonceFate::Settle),
         };
         Self {
             code,
@@ -91,6 +118,7 @@ impl From<AppError> for Failure {
     fn from(error: AppError) -> Self {
         let failure = Self::new(error.code(), error.sentence());
         match &error {
+            // Whether something was done, or by whom, is not known.
             AppError::OutcomeUnknown | AppError::NonceReused => Self { nonce: NonceFate::Leave, ..failure },
             // A line for each would fill a disk that is full already: see `app::trouble`.
             AppError::Store(StoreError::Unavailable(cause)) => Self { trouble: Some(cause.clone()), ..failure },
@@ -98,7 +126,29 @@ impl From<AppError> for Failure {
                 tracing::error!(error = %cause, "The store could not answer: {cause}");
                 failure
             }
-            _ => failure,
+            AppError::InvalidParameter(_)
+            | AppError::InvalidAmount(_)
+            | AppError::InvalidCurrency(_)
+            | AppError::Quote(_)
+            | AppError::DuplicateTradeNo(_)
+            | AppError::NoRate
+            | AppError::InvalidRulePeriod(_)
+            | AppError::FeeRuleExists
+            | AppError::SubMerchantNotFound
+            | AppError::OrderNotFound
+            | AppError::MerchantNotAllowed(_)
+            | AppError::InvalidOrderStatus(_)
+            | AppError::InvalidPaymentOrderStatus(_)
+            | AppError::NotFound(_)
+            | AppError::AlreadyExists(_)
+            | AppError::IdempotencyKeyReused
+            | AppError::SecretInUse(_)
+            | AppError::NotRedeliverable(_)
+            | AppError::CallbackNotTestable(_)
+            | AppError::EventsGone { .. }
+            | AppError::Busy
+            | AppError::Crowded(_)
+            | AppError::LacksMasterKey(_) => failure,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::io::{BufReader, ErrorKind, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use aws_lc_rs::digest;
 use countersign_domain::time::rfc3339;
 use countersign_store::sqlite::MoveMark;
@@ -24,6 +24,7 @@ use crate::app::sealed;
 use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::whole_file::{beside, give_name, sync_folder_of};
 
 mod restoring;
 #[cfg(test)]
@@ -127,8 +128,8 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
         sha256: String::new(),
     };
     let trailer = end(unfinished, trailer).with_context(unwritable)?;
-    give_file_name(unfinished, to).with_context(|| format!("{} cannot be made", to.display()))?;
-    sync_folder(to)?;
+    give_name(unfinished, to).with_context(|| format!("{} cannot be made", to.display()))?;
+    sync_folder_of(to).with_context(|| format!("the folder of {} cannot be written", to.display()))?;
     Ok(trailer)
 }
 
@@ -193,27 +194,6 @@ fn refuse_moved(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Gives a file that is whole its name, which nobody has.
-pub(crate) fn give_file_name(unfinished: &Path, to: &Path) -> std::io::Result<()> {
-    // A link, not a rename: it never replaces a file that is there.
-    give_name_by(|from, to| std::fs::hard_link(from, to), unfinished, to)
-}
-
-fn give_name_by(
-    link: impl FnOnce(&Path, &Path) -> std::io::Result<()>,
-    unfinished: &Path,
-    to: &Path,
-) -> std::io::Result<()> {
-    match link(unfinished, to) {
-        Ok(()) => std::fs::remove_file(unfinished),
-        // Not every file system has links. There a lock keeps other backups away from the name, and nothing keeps away who does not look.
-        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) && !to.exists() => {
-            std::fs::rename(unfinished, to)
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// The name of a backup is this process's until this is dropped: another one to the same name would write into the same unfinished file.
 #[derive(Debug)]
 struct NameLock {
@@ -252,14 +232,6 @@ impl Drop for NameLock {
     }
 }
 
-/// The name of a file that is not whole yet.
-pub(crate) fn beside(file: &Path, what: &str) -> anyhow::Result<PathBuf> {
-    let name = file.file_name().ok_or_else(|| anyhow!("{} names no file", file.display()))?;
-    let mut name = name.to_owned();
-    name.push(format!(".{what}"));
-    Ok(file.with_file_name(name))
-}
-
 /// Removes a database that was not finished, with what SQLite may have left beside it.
 fn remove(database: &Path) {
     for end in ["", "-journal", "-wal", "-shm"] {
@@ -268,14 +240,6 @@ fn remove(database: &Path) {
         // It need not be there.
         let _ = std::fs::remove_file(name);
     }
-}
-
-/// The folder of a file with its names is on stable storage.
-pub(crate) fn sync_folder(of: &Path) -> anyhow::Result<()> {
-    let folder = of.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .with_context(|| format!("{} cannot be written", folder.display()))
 }
 
 /// SHA-256 of the next bytes, in hexadecimal; each chunk is handed on, too.

@@ -201,15 +201,31 @@ impl Journal {
         ticket.outcome()
     }
 
-    /// Removes files whose every record is at or before `horizon`.
+    /// Removes files whose every record is at or before `horizon`. What cannot be removed is tried again the next time.
     pub(super) fn forget(&self, horizon: i64) -> io::Result<()> {
-        let mut files = self.files();
-        if let Some(current) = files.current.take_if(|current| current.segment.newest <= horizon) {
-            files.older.push(current.segment);
+        let gone = {
+            let mut files = self.files();
+            if let Some(current) = files.current.take_if(|current| current.segment.newest <= horizon) {
+                files.older.push(current.segment);
+            }
+            let (gone, kept) = std::mem::take(&mut files.older).into_iter().partition(|s| s.newest <= horizon);
+            files.older = kept;
+            gone
+        };
+        // Whoever settles a nonce meanwhile does not wait for the file system.
+        let (mut left, mut outcome) = (Vec::new(), Ok(()));
+        for segment in gone {
+            match fs::remove_file(&segment.path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    outcome = Err(named(&segment.path)(error));
+                    left.push(segment);
+                }
+            }
         }
-        let (gone, kept) = std::mem::take(&mut files.older).into_iter().partition(|s: &Segment| s.newest <= horizon);
-        files.older = kept;
-        gone.iter().try_for_each(|segment| fs::remove_file(&segment.path))
+        self.files().older.append(&mut left);
+        outcome
     }
 
     /// Takes no more records and puts all files on stable storage.

@@ -15,7 +15,7 @@ use countersign_store::moving::{self, Move, MoveError, ROWS_PER_PORTION};
 use countersign_store::sqlite::{MoveMark, Revival};
 use countersign_store::{PostgresOptions, PostgresStore, SqliteStore};
 
-use super::{FILE_MODE, Trailer, other_keys, read_trailer, sum, sync_folder};
+use super::{FILE_MODE, Trailer, other_keys, read_trailer, sum};
 use crate::app::delivery::DELIVERY_HELD;
 use crate::app::noted_tolerance::{self, TOLERANCE_NOTED};
 use crate::app::restored::{RESTORED_AT, RESTORED_FROM};
@@ -26,6 +26,7 @@ use crate::datadir::DataDir;
 use crate::keys;
 use crate::run::{Database, postgres_options, sqlite_options};
 use crate::vault::Vault;
+use crate::whole_file::{UnfinishedFile, sync_folder_of};
 
 /// Where a restore works, in the data folder, and in that the database and the trailer of the backup it is from.
 const FOLDER: &str = "restoring";
@@ -118,7 +119,9 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
             (Some(report.place), report.horizon.unwrap_or(UnixMillis(now.0 + tolerance_ms + END_MARGIN_MS)))
         }
     };
-    std::fs::remove_dir_all(&work.folder).with_context(|| format!("{} cannot be removed", work.folder.display()))?;
+    let left =
+        || format!("all is restored, and only {} cannot be removed: remove it, and serve", work.folder.display());
+    std::fs::remove_dir_all(&work.folder).with_context(left)?;
     Ok(Restored { trailer, place, refused_through, has_key: vault.is_some(), other_keys })
 }
 
@@ -145,7 +148,7 @@ pub(super) fn give_name(
             continue;
         }
         std::fs::rename(copy, database).with_context(unwritable)?;
-        sync_folder(database)?;
+        sync_folder_of(database).with_context(unwritable)?;
         if now() <= end {
             return Ok(horizon);
         }
@@ -227,7 +230,8 @@ impl Work {
         }
         DirBuilder::new().mode(0o700).create(folder).with_context(unwritable)?;
         // Before the copy, and so before anything is there to go on with.
-        std::fs::write(&self.of, serde_json::to_vec(trailer)?).with_context(unwritable)?;
+        let mut of = UnfinishedFile::begin(&self.of).with_context(unwritable)?;
+        of.write_all(&serde_json::to_vec(trailer)?).and_then(|()| of.name_new()).with_context(unwritable)?;
         let file =
             OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(copy).with_context(unwritable)?;
         let mut to = BufWriter::new(file);

@@ -336,22 +336,6 @@ async fn where_a_restore_was_cut_off_nothing_else_begins_and_it_is_run_again() {
     demand_database(&config, &data).expect("it is served");
 }
 
-#[test]
-fn where_there_are_no_links_a_name_is_given_all_the_same_and_never_taken_away() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
-    std::fs::write(&one, "1").expect("it can be written");
-    std::fs::write(&two, "2").expect("it can be written");
-    give_file_name(&one, &two).expect_err("somebody has the name");
-    assert_eq!(std::fs::read(&two).expect("it is there"), b"2");
-    let refuses = |_: &Path, _: &Path| Err(ErrorKind::PermissionDenied.into());
-    give_name_by(refuses, &one, &two).expect_err("somebody has the name");
-    assert_eq!(std::fs::read(&two).expect("it is there"), b"2");
-    let three = folder.path().join("three");
-    give_name_by(refuses, &one, &three).expect("nobody has it");
-    assert!(!one.exists() && three.exists());
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_copy_that_a_move_left_is_not_backed_up_unless_it_is_served() {
     let (mut place, database) = (Place::new().await, Fresh::new().await);
