@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 use crate::config::Config;
 use crate::keys::master_key;
+use crate::whole_file::beside;
 
 fn folder() -> (tempfile::TempDir, DataDir) {
     let temporary = tempfile::tempdir().expect("a temporary folder can be made");
@@ -162,8 +163,10 @@ fn nothing_is_written_through_a_link_that_stands_where_a_file_is_to_be_made() {
     let (there, nowhere) = (data.path().join("victim"), data.path().join("nowhere"));
     std::fs::write(&there, "as it was").expect("is written");
     for target in [&there, &nowhere] {
-        for link in ["audit.chain.unfinished", "node.id.unfinished", "lock"] {
-            std::os::unix::fs::symlink(target, data.path().join(link)).expect("is made");
+        let begun = [data.chain_key_file(), data.path().join("node.id")];
+        let begun = begun.map(|file| beside(&file, "unfinished").expect("it has a name"));
+        for link in begun.iter().chain([&data.path().join("lock")]) {
+            std::os::unix::fs::symlink(target, link).expect("is made");
         }
         data.note_chain_key("f").expect("in the place of the link");
         data.node_id(&Chance::default()).expect("alike");

@@ -359,27 +359,30 @@ impl<'a> Judge<'a> {
                 Ok(())
             }
             Grouped::Audit(_) => Ok(()),
-            Grouped::Guard(Guard::Lane { application, fence }) => self.lane_at(*application, *fence),
-            Grouped::Guard(Guard::Application { application, client_id, revision }) => {
+            Grouped::Guard(guard) => self.guard(&changes.rows, guard),
+        }
+    }
+
+    fn guard(&self, changed: &Rows, about: &Guard) -> Result<(), CommitError> {
+        let seen = &self.seen.rows;
+        match about {
+            Guard::Lane { application, fence } => self.lane_at(*application, *fence),
+            Guard::Application { application, client_id, revision } => {
                 let stored = seen.applications.get(&application.0);
                 guard(stored == Some(revision), Conflict::Moved(Key::Application(client_id.clone())))
             }
-            Grouped::Guard(Guard::RuleHead { tenant, merchant, version_no }) => {
+            Guard::RuleHead { tenant, merchant, version_no } => {
                 let key = (tenant.0, merchant.0);
-                let head = changes.rows.heads.get(&key).or_else(|| seen.heads.get(&key));
+                let head = changed.heads.get(&key).or_else(|| seen.heads.get(&key));
                 guard(head.map_or(0, |(no, _)| *no) == *version_no, Conflict::Moved(Key::RuleHead(*merchant)))
             }
-            Grouped::Guard(Guard::PaymentOrder { tenant, merchant, id, revision }) => {
-                let stored = seen.orders.revision(&changes.rows.orders, (tenant.0, merchant.0, id.number()));
+            Guard::PaymentOrder { tenant, merchant, id, revision } => {
+                let stored = seen.orders.revision(&changed.orders, (tenant.0, merchant.0, id.number()));
                 guard(stored == Some(*revision), Conflict::Moved(Key::PaymentOrder(*id)))
             }
-            Grouped::Guard(Guard::Before { instant, time }) => {
-                guard(time.now(self.seen.now) < *instant, Conflict::Late(*instant))
-            }
-            Grouped::Guard(Guard::Reached { instant, time }) => {
-                guard(time.now(self.seen.now) >= *instant, Conflict::Early(*instant))
-            }
-            Grouped::Guard(Guard::Setting { name, .. }) => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
+            Guard::Before { instant, time } => guard(time.now(self.seen.now) < *instant, Conflict::Late(*instant)),
+            Guard::Reached { instant, time } => guard(time.now(self.seen.now) >= *instant, Conflict::Early(*instant)),
+            Guard::Setting { name, .. } => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
         }
     }
 
