@@ -256,8 +256,9 @@ impl Client {
         if !is_for_its_time {
             return Ok(first);
         }
+        let refused_at_ms = (self.shared.ambient.now_ms)();
         // Refused before anything was done: to repeat it, with another nonce, is safe.
-        if self.learn_offset(&first).await {
+        if self.learn_offset(&first, refused_at_ms).await {
             self.send(method, path_and_query, body, Signed::At(self.server_ms())).await
         } else {
             Ok(first)
@@ -276,19 +277,20 @@ impl Client {
 
     /// Asks for the server's time; where that fails, the date of the refusal must do. Whether anything was learned: a time that no
     /// timestamp can say is not, or all clones would send it from then on.
-    async fn learn_offset(&self, refused: &Answer) -> bool {
+    async fn learn_offset(&self, refused: &Answer, refused_at_ms: i64) -> bool {
         let now_ms = || (self.shared.ambient.now_ms)();
         let before = now_ms();
         let asked = self.call_unsigned(endpoint::time::METHOD, endpoint::time::PATH).await;
-        let after = now_ms();
-        let told = asked.and_then(|answer| answer.data::<endpoint::time::Response>()).map(|time| time.server_time);
-        let date = refused.date_ms.map(|at| at.saturating_add(500)); // A date is cut to its second: take the middle.
-        let server_ms = told.ok().into_iter().chain(date).find(|ms| is_timestamp(*ms));
-        if let Some(server_ms) = server_ms {
-            let ours_ms = before.saturating_add(after.saturating_sub(before) / 2);
+        let middle = before.saturating_add(now_ms().saturating_sub(before) / 2);
+        let told = asked.and_then(|answer| answer.data::<endpoint::time::Response>());
+        let told = told.ok().map(|time| (time.server_time, middle));
+        // A date is cut to its second: take the middle. It is of when the refusal came, however long the question went unanswered.
+        let date = refused.date_ms.map(|at| (at.saturating_add(500), refused_at_ms));
+        let found = told.into_iter().chain(date).find(|(server_ms, _)| is_timestamp(*server_ms));
+        if let Some((server_ms, ours_ms)) = found {
             self.shared.offset_ms.store(server_ms.saturating_sub(ours_ms), Ordering::Relaxed);
         }
-        server_ms.is_some()
+        found.is_some()
     }
 
     async fn send(&self, method: &str, path_and_query: &str, body: &[u8], signed: Signed) -> Result<Answer, Error> {
@@ -406,11 +408,10 @@ impl Answer {
         let (http_status, request_id) = (self.http_status, self.request_id.clone());
         let known = envelope.known_code();
         let Envelope { code, label, error_message: message, .. } = envelope;
+        let retry_after_s = self.retry_after_s;
         match known {
-            Some(code) => {
-                Error::Refused { code, label, message, http_status, request_id, retry_after_s: self.retry_after_s }
-            }
-            None => Error::RefusedNewly { code, label, message, http_status, request_id },
+            Some(code) => Error::Refused { code, label, message, http_status, request_id, retry_after_s },
+            None => Error::RefusedNewly { code, label, message, http_status, request_id, retry_after_s },
         }
     }
 

@@ -42,6 +42,8 @@ pub enum Error {
         http_status: u16,
         /// Finds the request in the server's logs.
         request_id: Option<String>,
+        /// When to come again, in seconds, where the server says so.
+        retry_after_s: Option<u32>,
     },
     /// An answer came that is not of this service: a proxy's page, or something broken.
     #[error("the answer (HTTP {http_status}) cannot be read: {why}")]

@@ -64,6 +64,20 @@ async fn the_date_of_the_refusal_must_do_where_the_time_cannot_be_asked() {
 const FIRST_MS: i64 = 1_000_000_000_000;
 const LAST_MS: i64 = 9_999_999_999_999;
 
+/// The question took a minute, as where it ran into a generous time-out.
+#[tokio::test]
+async fn the_date_is_of_when_the_refusal_came_however_long_the_time_is_asked_for() {
+    let stub = Stub::start().await;
+    // Read for the first stamp, for the refusal, before and after the question, and for the second stamp.
+    let reads = AtomicI64::new(0);
+    let now = move || if reads.fetch_add(1, Ordering::Relaxed) < 3 { NOW_MS } else { NOW_MS + 60_000 };
+    let client = stub.client().clock(now).build().expect("a client");
+    let not_there = failure(Code::NotFound, "no such path");
+    stub.answers([refused().with("date", "Wed, 31 Dec 2025 23:00:00 GMT"), not_there, done()]);
+    client.call("GET", "/x", b"").await.expect("an answer").data::<Value>().expect("done");
+    assert_eq!(client.clock_offset_ms(), -3_600_000 + 500);
+}
+
 #[tokio::test]
 async fn a_time_that_no_timestamp_can_say_is_not_learned() {
     for absurd in [i64::MIN, -NOW_MS, 0, FIRST_MS - 1, LAST_MS + 1, i64::MAX] {

@@ -49,10 +49,11 @@ async fn a_code_of_tomorrow_is_a_refusal_too() {
     let stub = Stub::start().await;
     let client = stub.client().build().expect("a client");
     let body = r#"{"status":"FAIL","code":"499999","label":"BRAND_NEW","errorMessage":"not yet known","data":null}"#;
-    stub.answers([page(409, body)]);
+    stub.answers([page(409, body).with("retry-after", "7")]);
     let error = ask(&client).await;
     assert_eq!((error.code(), error.may_have_been_done()), (None, false));
-    assert!(matches!(error, Error::RefusedNewly { code, label, .. } if code == "499999" && label == "BRAND_NEW"));
+    let Error::RefusedNewly { code, label, retry_after_s, .. } = error else { panic!("{error:?}") };
+    assert_eq!((code.as_str(), label.as_str(), retry_after_s), ("499999", "BRAND_NEW", Some(7)));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! bounded for each application.
 
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use countersign_domain::ids::ApplicationNo;
 use countersign_store::attempt_log::AttemptBytes;
@@ -14,16 +15,20 @@ const FURTHER_BYTES_PER_S: NonZeroU32 = NonZeroU32::new(4 * 1024).expect("not 0"
 const FURTHER_BYTES_AT_ONCE: NonZeroU32 = NonZeroU32::new(4 * 1024 * 1024).expect("not 0");
 /// With so many applications those whose quota is whole again are forgotten.
 const KNOWN_MAX: usize = 10_000;
+/// Long answers between two looks whether any can be forgotten.
+const LOOK_EACH: u64 = 1_024;
 
 /// What the answers of all applications may take.
 #[derive(Debug)]
 pub(super) struct AnswerQuotas {
     further: DefaultKeyedRateLimiter<i64>,
+    long_answers: AtomicU64,
 }
 
 impl AnswerQuotas {
     pub(super) fn new() -> Self {
-        Self { further: RateLimiter::keyed(Quota::per_second(FURTHER_BYTES_PER_S).allow_burst(FURTHER_BYTES_AT_ONCE)) }
+        let quota = Quota::per_second(FURTHER_BYTES_PER_S).allow_burst(FURTHER_BYTES_AT_ONCE);
+        Self { further: RateLimiter::keyed(quota), long_answers: AtomicU64::new(0) }
     }
 
     /// Of what went over the wire in an attempt, what is kept. Answers of an ordinary length cost neither a look nor a lock.
@@ -31,7 +36,9 @@ impl AnswerQuotas {
         let beyond = |part: &[u8]| part.len().saturating_sub(ALWAYS_BYTES);
         let further = u32::try_from(beyond(&bytes.answer_head) + beyond(&bytes.answer_body)).unwrap_or(u32::MAX);
         let Some(further) = NonZeroU32::new(further) else { return bytes };
-        if self.further.len() >= KNOWN_MAX {
+        // A look at all of them for each would cost more than it saves where none of them can be forgotten yet.
+        let is_time_to_look = self.long_answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EACH);
+        if is_time_to_look && self.further.len() >= KNOWN_MAX {
             self.further.retain_recent();
         }
         if !matches!(self.further.check_key_n(&application.0, further), Ok(Ok(()))) {

@@ -153,7 +153,7 @@ pub fn postgres_options(config: &Config, url: &str) -> anyhow::Result<PostgresOp
     } else if let Ok(cores) = std::thread::available_parallelism() {
         options.readers = cores.get();
     }
-    if url.contains("sslmode=require") {
+    if options.demands_tls() {
         options.tls = Some(authorities(config)?);
     }
     Ok(options)

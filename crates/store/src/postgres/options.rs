@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
+
 use crate::asker::Asker;
 
 /// How a PostgreSQL store is opened. [`PostgresOptions::new`] has the shipped settings.
@@ -50,6 +53,11 @@ impl PostgresOptions {
         }
     }
 
+    /// Whether the address asks for `sslmode=require`, so that `tls` is needed. Not where it cannot be read; opening says so.
+    pub fn demands_tls(&self) -> bool {
+        self.url.parse::<Config>().is_ok_and(|config| config.get_ssl_mode() == SslMode::Require)
+    }
+
     /// Connections that a node with a store opened like this may have at once.
     pub const fn connections(&self) -> usize {
         /// For nonces, leases, signals and announcements, and a few that come and go: start, housekeeping, questions about the server.
@@ -68,5 +76,25 @@ impl fmt::Debug for PostgresOptions {
             .field("group_by_tenant", &self.group_by_tenant)
             .field("queue_max", &self.queue_max)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_an_address_spells_it_tls_is_asked_for() {
+        for (url, demands) in [
+            ("postgres://u@h/d?sslmode=require", true),
+            ("postgres://u@h/d?application_name=a&sslmode=%72equire", true),
+            ("host=h user=u sslmode = 'require'", true),
+            ("postgres://u@h/d?sslmode=prefer", false),
+            ("postgres://u@h/d?application_name=sslmode%3Drequire", false),
+            ("host=h application_name='sslmode=require'", false),
+            ("no address", false),
+        ] {
+            assert_eq!(PostgresOptions::new(url, [0; 16], [0; 16]).demands_tls(), demands, "{url}");
+        }
     }
 }
