@@ -21,6 +21,7 @@ pub mod paid_order;
 mod payment_listing;
 pub mod payment_order;
 pub mod postgres;
+pub mod public_ids;
 pub mod redelivery;
 pub mod rows;
 pub mod sqlite;

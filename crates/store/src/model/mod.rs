@@ -8,6 +8,7 @@ mod conversion;
 mod deliveries;
 mod paid_orders;
 mod payment_orders;
+mod public_ids;
 mod redeliveries;
 mod state;
 

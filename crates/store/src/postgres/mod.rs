@@ -32,6 +32,7 @@ mod paid_order;
 mod payment_order;
 mod payment_sql;
 mod plan;
+mod public_ids;
 mod purge;
 mod queries;
 mod readers;

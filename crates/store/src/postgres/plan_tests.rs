@@ -168,6 +168,7 @@ async fn merchants_and_applications_are_listed_by_their_indexes_whatever_is_know
         ("ApplicationsOf", "application_of_merchant on application", "100000, 51, NULL, 7"),
         ("ApplicationsPaused", "application_paused on application", "0, 51"),
         ("Applications", "application_pkey on application", "0, 51, NULL"),
+        ("ClientIds", "application_pkey on application", "0, 51"),
         ("ApplicationsLock", "application_tenant_no_application_no_key on application", "2"),
         ("ApplicationsLockOf", "application_of_merchant on application", "2, 500"),
         ("DeliveriesTurnOf", "application_of_merchant on application", "2, 500, 1"),

@@ -36,6 +36,9 @@ statements! {
          (SELECT client_id FROM application ORDER BY application_no LIMIT 1) d LEFT JOIN application f ON f.client_id = $1))"
     );
     Applications: identity::APPLICATIONS;
+    ClientIds: "SELECT application_no, client_id FROM application WHERE application_no > $1 ORDER BY application_no LIMIT $2";
+    TenantIds: "SELECT m.merchant_no, m.merchant_id FROM unnest($1::bigint[]) AS t (tenant_no)
+                JOIN merchant m ON m.tenant_no = t.tenant_no AND m.merchant_no = t.tenant_no";
     ApplicationsOf: identity::APPLICATIONS_OF;
     ApplicationsPaused: identity::APPLICATIONS_PAUSED;
     SecretsNotUnder: "SELECT s.application_no, s.secret_id, s.key_id, s.sealed, s.fingerprint, s.last4, s.signs_callbacks, s.created_at,

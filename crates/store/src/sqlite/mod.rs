@@ -25,6 +25,7 @@ mod owed;
 mod paid_order;
 mod payment_order;
 mod presence;
+mod public_ids;
 mod purge;
 mod queries;
 mod readers;

@@ -20,6 +20,7 @@ use countersign_store::contract::{
 use countersign_store::conversion::ConvertOrderFilter;
 use countersign_store::paid_order::{PaidOrders as _, PaidSpan, Payee};
 use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
+use countersign_store::public_ids::PublicIds as _;
 use countersign_store::redelivery::Redeliveries;
 use countersign_store::{ConvertStore as _, SqliteStore, Store};
 use rusqlite::Connection;
@@ -74,6 +75,8 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
     read!(
         store.application("app_one"),
         store.applications(Asker::Operator, ApplicationFilter::default(), all()),
+        store.client_ids(all()),
+        store.tenant_ids(vec![TENANT]),
         store.merchant("inst"),
         store.merchant("sub-a"),
         store.merchants(None, None, all()),

@@ -8,8 +8,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use countersign_store::contract::{ApplicationFilter, Asker, Cursor};
-use countersign_store::{Store, StoreError};
+use countersign_store::StoreError;
+use countersign_store::contract::Cursor;
+use countersign_store::public_ids::PublicIds as _;
 use tokio::sync::Notify;
 
 use super::App;
@@ -47,6 +48,11 @@ impl ExistingClients {
         }
     }
 
+    /// Whether no more are remembered.
+    fn is_full(&self) -> bool {
+        self.hashes.read().unwrap_or_else(PoisonError::into_inner).len() >= REMEMBERED_MAX
+    }
+
     /// Has it looked up beside, if it is there.
     pub(super) fn want(&self, client_id: &str) {
         if !self.has(client_id) {
@@ -72,15 +78,15 @@ impl App {
         self.callers.existing.is_learnt.store(true, Ordering::Release);
         let mut after = None;
         loop {
-            let page = self
-                .store
-                .applications(Asker::Server, ApplicationFilter::default(), Cursor { after, limit: PAGE })
-                .await;
+            let page = self.store.client_ids(Cursor { after, limit: PAGE }).await;
             let page = page.inspect_err(|_| self.callers.existing.is_learnt.store(false, Ordering::Release))?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = Some(last.application.no.0);
-            for view in &page {
-                self.callers.existing.add(&view.application.client_id);
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.0);
+            for (_, client_id) in &page {
+                self.callers.existing.add(client_id);
+            }
+            if self.callers.existing.is_full() {
+                return Ok(());
             }
         }
     }

@@ -88,6 +88,7 @@ contract! {
         an_application_changes_by_revision,
         what_cannot_change_in_an_application_stays,
         applications_are_listed_by_number,
+        public_ids_are_read_by_the_numbers_behind_them,
         secret_ids_are_new,
         a_secret_changes_only_if_it_is_there,
         a_secret_is_sealed_again_once,

@@ -10,6 +10,7 @@ use countersign_store::contract::{
     ApplicationFilter, ApplicationRow, Asker, Cursor, EndpointSettings, MerchantKind, Role, SecretRow,
     SignatureEncoding, TokenRow, Vocabulary,
 };
+use countersign_store::public_ids::PublicIds as _;
 use countersign_store::{AnyStore, Store};
 
 use crate::fixtures::*;
@@ -139,6 +140,31 @@ pub async fn applications_are_listed_by_number(store: Any) {
     assert_eq!(ids(list(Some(SUB), Some(false), None, 10).await), everything[2..3]);
     assert!(list(Some(SUB), Some(true), None, 10).await.is_empty());
     assert!(list(Some(INSTITUTION), Some(false), None, 10).await.is_empty());
+}
+
+pub async fn public_ids_are_read_by_the_numbers_behind_them(store: Any) {
+    let third = application(ApplicationNo(150), "app_three", INSTITUTION, TENANT);
+    commit(&*store, vec![Write::InsertApplication(Box::new(third))]).await;
+    let clients = async |after, limit| {
+        let found = store.client_ids(Cursor { after, limit }).await.expect("reads");
+        found.into_iter().map(|(no, id)| (no.0, id)).collect::<Vec<_>>()
+    };
+    let all = [(APP.0, "app_one"), (150, "app_three"), (OTHER_APP.0, "app_two")].map(|(no, id)| (no, id.to_owned()));
+    assert_eq!(clients(None, 10).await, all);
+    assert_eq!(clients(None, 2).await, all[..2]);
+    assert_eq!(clients(Some(all[0].0), 1).await, all[1..2]);
+    assert!(clients(Some(all[2].0), 10).await.is_empty());
+
+    let named = async |tenants: &[TenantNo]| store.tenant_ids(tenants.to_vec()).await.expect("reads");
+    let merchant_of = async |id: &str| store.merchant(id).await.expect("reads").expect("is there");
+    let (institution, sub) = (merchant_of("inst").await, merchant_of("sub-a").await);
+    assert_eq!(institution.tenant, sub.tenant);
+    // A sub-account is no tenant, and nobody has the last number.
+    let asked = [institution.tenant, OTHER_TENANT, TenantNo(sub.no.0), TenantNo(999_999)];
+    let found = named(&asked).await;
+    assert_eq!(found.keys().copied().collect::<Vec<_>>(), [TENANT, OTHER_TENANT]);
+    assert_eq!(found[&TENANT], "inst");
+    assert!(named(&[]).await.is_empty());
 }
 
 pub async fn secret_ids_are_new(store: Any) {

@@ -1,0 +1,25 @@
+//! Public ids.
+
+use std::collections::BTreeMap;
+
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+
+use super::PostgresStore;
+use super::queries::{Found, many};
+use super::statements::Sql;
+use crate::asker::Asker;
+use crate::contract::Cursor;
+use crate::public_ids::{PublicIds, client_id, tenant_id};
+
+impl PublicIds for PostgresStore {
+    async fn client_ids(&self, page: Cursor) -> Found<Vec<(ApplicationNo, String)>> {
+        let (after, limit) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit));
+        many(self.lists(Asker::Server), Sql::ClientIds, &[&after, &limit], client_id).await
+    }
+
+    async fn tenant_ids(&self, tenants: Vec<TenantNo>) -> Found<BTreeMap<TenantNo, String>> {
+        let tenants: Vec<i64> = tenants.into_iter().map(|tenant| tenant.0).collect();
+        let found = many(self.lists(Asker::Operator), Sql::TenantIds, &[&tenants], tenant_id).await?;
+        Ok(found.into_iter().collect())
+    }
+}

@@ -1,0 +1,30 @@
+//! Public ids.
+
+use std::collections::BTreeMap;
+
+use countersign_domain::ids::{ApplicationNo, TenantNo};
+use rusqlite::params;
+
+use super::SqliteStore;
+use super::queries::{Found, many, one};
+use crate::asker::Asker;
+use crate::contract::Cursor;
+use crate::public_ids::{PublicIds, client_id, tenant_id};
+
+impl PublicIds for SqliteStore {
+    async fn client_ids(&self, page: Cursor) -> Found<Vec<(ApplicationNo, String)>> {
+        let sql = "SELECT application_no, client_id FROM application WHERE application_no > ?1 ORDER BY application_no LIMIT ?2";
+        let read =
+            move |conn: &_| many(conn, sql, params![page.after.unwrap_or(i64::MIN), page.limit], |row| client_id(row));
+        self.readers.away(Asker::Server, read).await
+    }
+
+    async fn tenant_ids(&self, tenants: Vec<TenantNo>) -> Found<BTreeMap<TenantNo, String>> {
+        let sql = "SELECT merchant_no, merchant_id FROM merchant WHERE merchant_no = ?1 AND tenant_no = ?1";
+        let read = move |conn: &_| {
+            let found = tenants.iter().map(|tenant| one(conn, sql, [tenant.0], |row| tenant_id(row)));
+            found.filter_map(Result::transpose).collect()
+        };
+        self.readers.away(Asker::Operator, read).await
+    }
+}
