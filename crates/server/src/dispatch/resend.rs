@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::hold_release::HeldLane;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
+use crate::app::endpoint::Flow;
 use crate::app::events::as_read;
 use crate::app::trouble::RepeatedWarning;
 
@@ -111,7 +112,8 @@ impl Dispatcher {
         let Some(fence) = self.leases.begin(lane, now) else { return Ok(later) };
         let _held = HeldLane { leases: &self.leases, lane };
         let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(later) };
-        if !view.goes_out() {
+        // What would be made pending now would go out all at once as soon as it may.
+        if Flow::of(&self.app, &view) != Flow::Enabled {
             return Ok(later);
         }
         let most = portion(row.rate_per_s);
@@ -174,12 +176,13 @@ impl Dispatcher {
 mod tests {
     use countersign_domain::delivery::DeliveryState;
     use countersign_store::contract::Asker;
+    use countersign_store::redelivery::RedeliveryState;
     use countersign_store::testing::Damage;
 
     use super::*;
-    use crate::app::delivery;
     use crate::app::fixtures::{Deployment, application, dead, happens, nobody};
     use crate::app::redelivery::{self, Wish};
+    use crate::app::{delivery, identity};
     use crate::dispatch::DispatchSettings;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -232,6 +235,32 @@ mod tests {
         let row = redelivery::find(&app, begun[1].1).await.expect("it is there");
         assert!(row.ended_at.is_some() && row.done == 1, "{row:?}");
         assert!(paces.contains_key(&begun[0].1), "it is not tried again at once");
+        Deployment::close(&app);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_redelivery_waits_while_no_secret_is_live_that_could_sign() {
+        let deployment = Deployment::on_sqlite().await.in_real_time();
+        let app = deployment.open().await;
+        let client_id = application(&app, "till", Some("https://till.example/callback")).await;
+        dead(&app, &client_id).await;
+        let wish = Wish::every(DeliveryState::Dead, 9);
+        let begun = redelivery::start(&app, &client_id, &wish, &|_| None, &nobody()).await.expect("it begins");
+        let id = begun.begun.expect("there is something to do").id;
+        let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
+        let row = async || {
+            dispatcher.resend_round(&mut Paces::new(), &mut None).await.expect("a look");
+            redelivery::find(&app, id).await.expect("it is there")
+        };
+        let secrets = identity::list_secrets(&app, &client_id).await.expect("are read");
+        let [only] = &secrets[..] else { panic!("one is made with an application: {secrets:?}") };
+        let secret_id = only.row.secret_id.clone();
+        identity::revoke_secret(&app, &client_id, &secret_id, &|_| None, &nobody()).await.expect("is revoked");
+        let waits = row().await;
+        assert_eq!((waits.state, waits.done, waits.cursor_seq), (RedeliveryState::Running, 0, 0));
+        identity::rotate_secret(&app, &client_id, 60, &|_| None, &nobody()).await.expect("another one is made");
+        let goes_on = row().await;
+        assert_eq!((goes_on.state, goes_on.done), (RedeliveryState::Done, 1));
         Deployment::close(&app);
     }
 
