@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_domain::delivery::{DeliveryState, Outcome, Verdict, after_attempt};
+use countersign_domain::delivery::{DeliveryState, Outcome, Over, Verdict, after_attempt};
 use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
@@ -94,10 +94,9 @@ impl Dispatcher {
         let schedule = self.schedule_of(row);
         let mut verdict =
             after_attempt(count, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
-        if verdict == Verdict::Dead && event.by_hand {
-            match Box::pin(self.was_delivered(event)).await {
-                Some(true) => verdict = Verdict::StaysDelivered,
-                Some(false) => {}
+        if event.by_hand && report.outcome != Outcome::Delivered {
+            match Box::pin(self.how_it_was_over(event)).await {
+                Some(over) => verdict = verdict.of_sent_again(over),
                 None => return Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
             }
         }
@@ -116,21 +115,23 @@ impl Dispatcher {
         }
     }
 
-    /// None: the store was away for as long as a record waits for it. Where its attempts cannot be read back nobody can tell, and it is not said.
-    async fn was_delivered(&self, event: &EventRow) -> Option<bool> {
+    /// How an event had ended that is sent again by hand: what an attempt has delivered never dies. None: the store was away for as long as a record
+    /// waits for it. Where its attempts cannot be read back nobody can tell, and it is not said that it was delivered.
+    async fn how_it_was_over(&self, event: &EventRow) -> Option<Over> {
         let mut tries = Tries::within(COMMIT_FOR);
         loop {
             let error = match self.app.store.event(Asker::Server, event.event_id).await {
                 Ok(found) => {
                     let mut attempts = found.into_iter().flat_map(|(_, attempts)| attempts);
-                    return Some(attempts.any(|attempt| attempt.outcome == Outcome::Delivered));
+                    let was_delivered = attempts.any(|attempt| attempt.outcome == Outcome::Delivered);
+                    return Some(if was_delivered { Over::Delivered } else { Over::Dead });
                 }
                 Err(error) => error,
             };
             let is_away = matches!(error, StoreError::Unavailable(_));
             if !is_away || !tries.again().await {
                 tracing::warn!(%error, "Whether a callback was delivered before could not be read");
-                return (!is_away).then_some(false);
+                return (!is_away).then_some(Over::Dead);
             }
         }
     }
