@@ -275,6 +275,11 @@ async fn send(
 
 pub(super) fn broken(error: &hyper::Error, progress: &mut Progress) -> Ending {
     progress.end();
+    // On a connection that was used before, the handshake went well.
+    let is_new = progress.watch.phases.reused != Some(true);
+    if let Some(detail) = faults::alert(error).filter(|_| is_new) {
+        return ending(Outcome::TlsFailed, detail);
+    }
     let (outcome, detail) = faults::no_head(error, !progress.heads.heard.is_empty());
     ending(outcome, detail)
 }
