@@ -110,6 +110,12 @@ async fn an_endpoint_is_told_with_what_waits_and_what_keeps_it() {
     house.app.due.pause(true);
     let held = callbacks(&house, &client_id).await;
     assert_eq!((&held["state"], &held["next_attempt_at"]), (&json!("held_since_restore"), &json!(null)));
+    let listed = house.get(&format!("/events?client_id={client_id}&state=pending")).await.ok().json();
+    let shown =
+        house.get(&format!("/events/{}", listed["items"][0]["event_id"].as_str().expect("an id"))).await.ok().json();
+    for event in [&listed["items"][0], &listed["items"][1], &shown] {
+        assert_eq!((&event["state"], &event["next_attempt_at"]), (&json!("pending"), &json!(null)), "{event}");
+    }
     house.get("/applications/app_nobody/callbacks").await.refused(404, "400404", "app_nobody");
 }
 
