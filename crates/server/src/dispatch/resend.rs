@@ -13,10 +13,11 @@ use countersign_domain::ids::SortedId;
 use countersign_domain::lanes::{Fence, Lane};
 use countersign_store::batch::{Conflict, Guard};
 use countersign_store::contract::ApplicationView;
-use countersign_store::redelivery::{Redeliveries, RedeliveryRow, RedeliveryWrite, Sought, Span};
+use countersign_store::redelivery::{Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use super::endpoint_settings::VIEW_FOR;
 use super::hold_release::HeldLane;
 use super::lineup::Takes;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
@@ -188,6 +189,28 @@ impl Dispatcher {
 }
 
 impl Dispatcher {
+    /// For what a redelivery waits that is running, as far as this node knows; none: for nothing but its rate.
+    pub async fn waits_for(&self, row: &RedeliveryRow) -> Result<Option<&'static str>, StoreError> {
+        let application = row.sought.application;
+        if row.state != RedeliveryState::Running {
+            return Ok(None);
+        }
+        let flow = self.app.store.application(&row.client_id).await?.map(|view| Flow::of(&self.app, &view));
+        if let Some(flow) = flow.filter(|flow| *flow != Flow::Enabled) {
+            return Ok(Some(flow.name()));
+        }
+        if !self.leases.open(Instant::now()).contains(Lane::of(application)) {
+            return Ok(None);
+        }
+        let Ok(desk) = timeout(VIEW_FOR, self.desk.lock()).await else { return Ok(None) };
+        let few = portion(row.rate_per_s) as usize / 2;
+        Ok(match desk.lineup.takes(application, few, self.app.clock.now()) {
+            Takes::Portion => None,
+            Takes::One | Takes::Nothing if desk.lineup.is_open(application) => Some("breaker"),
+            Takes::One | Takes::Nothing => Some("endpoint"),
+        })
+    }
+
     /// Where a stretch that was looked through ends: numbers behind it that no event has belong to it. A restore leaves out millions.
     async fn end_of(&self, row: &RedeliveryRow, through: i64) -> Result<i64, StoreError> {
         if through >= row.through_seq {
@@ -205,7 +228,6 @@ mod tests {
 
     use countersign_domain::delivery::{DeliveryState, Schedule};
     use countersign_store::contract::Asker;
-    use countersign_store::redelivery::RedeliveryState;
     use countersign_store::testing::Damage;
 
     use super::*;
@@ -288,6 +310,7 @@ mod tests {
         identity::revoke_secret(&app, &client_id, &secret_id, &|_| None, &nobody()).await.expect("is revoked");
         let waits = row().await;
         assert_eq!((waits.state, waits.done, waits.cursor_seq), (RedeliveryState::Running, 0, 0));
+        assert_eq!(dispatcher.waits_for(&waits).await.expect("is read"), Some("no_secret"));
         identity::rotate_secret(&app, &client_id, 60, &|_| None, &nobody()).await.expect("another one is made");
         let goes_on = row().await;
         assert_eq!((goes_on.state, goes_on.done), (RedeliveryState::Done, 1));
@@ -328,6 +351,11 @@ mod tests {
             redelivery::find(&self.app, self.id).await.expect("it is there").done
         }
 
+        async fn waits_for(&self) -> Option<&'static str> {
+            let row = redelivery::find(&self.app, self.id).await.expect("it is there");
+            self.dispatcher.waits_for(&row).await.expect("is read")
+        }
+
         /// Attempts that are made after so many ms more.
         async fn deliver_after(&self, ms: i64) -> usize {
             self.deployment.clock.advance_ms(ms);
@@ -341,7 +369,9 @@ mod tests {
         assert_eq!(walk.done(&mut Paces::new()).await, 2);
         assert_eq!((walk.deliver_after(0).await, walk.done(&mut Paces::new()).await), (1, 4), "one is left");
         assert_eq!((walk.deliver_after(1_000).await, walk.done(&mut Paces::new()).await), (1, 4), "two are left");
-        assert_eq!((walk.deliver_after(1_000).await, walk.done(&mut Paces::new()).await), (1, 6));
+        assert_eq!(walk.waits_for().await, Some("endpoint"));
+        assert_eq!((walk.deliver_after(1_000).await, walk.waits_for().await), (1, None));
+        assert_eq!(walk.done(&mut Paces::new()).await, 6);
         Deployment::close(&walk.app);
     }
 
@@ -353,7 +383,7 @@ mod tests {
             events::emit(&walk.app, &what, &|_| None, &nobody()).await.expect("is written");
         }
         assert_eq!(walk.deliver_after(0).await, 10, "the breaker opens");
-        assert_eq!(walk.done(&mut Paces::new()).await, 0);
+        assert_eq!((walk.done(&mut Paces::new()).await, walk.waits_for().await), (0, Some("breaker")));
         for _ in 0..2 {
             assert_eq!(
                 (walk.deliver_after(10_000).await, walk.done(&mut Paces::new()).await),
