@@ -257,6 +257,29 @@ impl Verdict {
     }
 }
 
+/// How a delivery had ended that is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The merchant had it.
+    Delivered,
+    /// It was dead.
+    Dead,
+}
+
+impl Verdict {
+    /// What becomes of a delivery that had ended so and is sent again, where the schedule would have it so. One that was dead has one attempt,
+    /// whatever the schedule has left by now: it may have been made longer since.
+    #[must_use]
+    pub const fn of_sent_again(self, over: Over) -> Self {
+        match (self, over) {
+            (Self::Retry { .. } | Self::Dead, Over::Dead) => Self::Dead,
+            (Self::Dead, Over::Delivered) => Self::StaysDelivered,
+            (Self::Retry { .. }, Over::Delivered)
+            | (Self::Delivered | Self::StaysDelivered | Self::DisableEndpoint, Over::Delivered | Over::Dead) => self,
+        }
+    }
+}
+
 /// What becomes of a delivery after an attempt that ended at `now`.
 ///
 /// The next attempt is due a delay of the schedule later, plus 0 to 20 % by `spread` (chance, 0 to 65535), never earlier.

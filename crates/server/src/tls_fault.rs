@@ -2,11 +2,20 @@
 
 use std::io::{self, ErrorKind};
 
-use rustls::{CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error};
+
+/// Whether the other side has ended TLS with an alert.
+pub(crate) fn is_alert(error: &io::Error) -> bool {
+    matches!(fault(error), Some(Error::AlertReceived(_)))
+}
+
+fn fault(error: &io::Error) -> Option<&Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())
+}
 
 /// What the handshake ended with.
 pub(crate) fn words(error: &io::Error) -> String {
-    let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+    let Some(fault) = fault(error) else {
         return match error.kind() {
             ErrorKind::UnexpectedEof => "the endpoint closed the connection in the handshake".to_owned(),
             ErrorKind::ConnectionReset => "the endpoint reset the connection in the handshake".to_owned(),
@@ -22,7 +31,12 @@ pub(crate) fn words(error: &io::Error) -> String {
         Error::AlertReceived(alert) => {
             let name = format!("{alert:?}");
             let name = if name.contains('(') { u8::from(*alert).to_string() } else { apart(&name) };
-            format!("the endpoint ended the handshake with the alert {name}")
+            let wanted = if *alert == AlertDescription::CertificateRequired {
+                ": it wants a certificate of its client"
+            } else {
+                ""
+            };
+            format!("the endpoint ended the handshake with the alert {name}{wanted}")
         }
         other => other.to_string(),
     }
@@ -74,7 +88,7 @@ fn apart(name: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use rustls::{AlertDescription, OtherError};
+    use rustls::OtherError;
 
     use super::*;
 
@@ -99,6 +113,10 @@ mod tests {
         assert_eq!(
             told(Error::AlertReceived(AlertDescription::Unknown(7))),
             "the endpoint ended the handshake with the alert 7"
+        );
+        assert_eq!(
+            told(Error::AlertReceived(AlertDescription::CertificateRequired)),
+            "the endpoint ended the handshake with the alert certificate required: it wants a certificate of its client"
         );
         let closed = io::Error::from(ErrorKind::UnexpectedEof);
         assert_eq!(words(&closed), "the endpoint closed the connection in the handshake");

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::TLS13;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
@@ -142,7 +144,7 @@ impl Receiver {
 
     /// HTTPS with a certificate of its own for these names.
     pub async fn start_tls_as(names: Vec<String>) -> Result<Self> {
-        Self::start_tls_with(&rcgen::CertificateParams::new(names)?).await
+        Self::start_tls_with(&rcgen::CertificateParams::new(names)?, &Clients::All).await
     }
 
     /// The same as [`Receiver::start_tls`] with a certificate that ended in 2020.
@@ -150,11 +152,17 @@ impl Receiver {
         let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
         params.not_before = rcgen::date_time_ymd(2019, 1, 1);
         params.not_after = rcgen::date_time_ymd(2020, 1, 1);
-        Self::start_tls_with(&params).await
+        Self::start_tls_with(&params, &Clients::All).await
     }
 
-    async fn start_tls_with(params: &rcgen::CertificateParams) -> Result<Self> {
-        let (acceptor, pem) = acceptor(params)?;
+    /// The same as [`Receiver::start_tls`], but TLS 1.3 alone, and whoever comes needs a certificate, too.
+    pub async fn start_tls_for_known_clients() -> Result<Self> {
+        let params = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        Self::start_tls_with(&params, &Clients::Known).await
+    }
+
+    async fn start_tls_with(params: &rcgen::CertificateParams, clients: &Clients) -> Result<Self> {
+        let (acceptor, pem) = acceptor(params, clients)?;
         Self::listen(Some(acceptor), Some(pem)).await
     }
 
@@ -165,7 +173,7 @@ impl Receiver {
 
     /// HTTPS there, with a certificate of its own for these names.
     pub fn start_tls_on(listener: TcpListener, names: Vec<String>) -> Result<Self> {
-        let (acceptor, pem) = acceptor(&rcgen::CertificateParams::new(names)?)?;
+        let (acceptor, pem) = acceptor(&rcgen::CertificateParams::new(names)?, &Clients::All)?;
         Self::listen_on(listener, Some(acceptor), Some(pem))
     }
 
@@ -265,16 +273,30 @@ impl Receiver {
     }
 }
 
+/// Whom a receiver speaks to.
+enum Clients {
+    All,
+    /// Who has a certificate of its authority.
+    Known,
+}
+
 /// A certificate made for this, and what trusts it.
-fn acceptor(params: &rcgen::CertificateParams) -> Result<(TlsAcceptor, String)> {
+fn acceptor(params: &rcgen::CertificateParams, clients: &Clients) -> Result<(TlsAcceptor, String)> {
     let pair = rcgen::KeyPair::generate()?;
     let cert = params.self_signed(&pair)?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pair.serialize_der()));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], key)?;
+    let config = ServerConfig::builder_with_provider(provider.clone());
+    let config = match clients {
+        Clients::All => config.with_safe_default_protocol_versions()?.with_no_client_auth(),
+        Clients::Known => {
+            let mut roots = RootCertStore::empty();
+            roots.add(cert.der().clone())?;
+            let known = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+            config.with_protocol_versions(&[&TLS13])?.with_client_cert_verifier(known)
+        }
+    };
+    let config = config.with_single_cert(vec![cert.der().clone()], key)?;
     Ok((TlsAcceptor::from(Arc::new(config)), cert.pem()))
 }
 

@@ -1,5 +1,5 @@
 use countersign_domain::delivery::{
-    DeliveryState, Outcome, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt, due,
+    DeliveryState, Outcome, Over, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt, due,
 };
 use countersign_domain::time::UnixMillis;
 
@@ -48,6 +48,22 @@ fn every_outcome_but_delivered_is_retried_and_410_disables_the_endpoint() {
     }
     assert_eq!(wait(13, 410, None, 0), Err(Verdict::DisableEndpoint), "also after the last attempt");
     assert_eq!(after_attempt(99, Outcome::Delivered, Some(200), None, &schedule, NOW, 0), Verdict::Delivered);
+}
+
+#[test]
+fn what_was_dead_has_one_attempt_and_what_was_delivered_never_dies() {
+    let again = Verdict::Retry { due_at: NOW };
+    let table = [
+        (again, Verdict::Dead, again),
+        (Verdict::Dead, Verdict::Dead, Verdict::StaysDelivered),
+        (Verdict::Delivered, Verdict::Delivered, Verdict::Delivered),
+        (Verdict::StaysDelivered, Verdict::StaysDelivered, Verdict::StaysDelivered),
+        (Verdict::DisableEndpoint, Verdict::DisableEndpoint, Verdict::DisableEndpoint),
+    ];
+    for (verdict, was_dead, was_delivered) in table {
+        let becomes = [Over::Dead, Over::Delivered].map(|over| verdict.of_sent_again(over));
+        assert_eq!(becomes, [was_dead, was_delivered], "{verdict:?}");
+    }
 }
 
 #[test]

@@ -42,7 +42,8 @@ impl Flow {
         }
     }
 
-    fn of(app: &App, view: &ApplicationView) -> Self {
+    /// Of an application as it is now.
+    pub(crate) fn of(app: &App, view: &ApplicationView) -> Self {
         let row = &view.application;
         if app.due.is_paused() {
             Self::HeldSinceRestore

@@ -224,7 +224,7 @@ fn audit(event: &EventRow, actor: &Actor) -> countersign_store::contract::AuditR
 pub async fn find(app: &App, event_id: SortedId) -> Result<(EventRow, Vec<AttemptRow>), AppError> {
     let (event, attempts) = app.store.event(Asker::Operator, event_id).await?.ok_or_else(|| no_event(event_id))?;
     let goes_out = is_open(event.state) && goes_out(app, &event.client_id).await?;
-    Ok((as_it_stands(event, goes_out, app.clock.now()), attempts))
+    Ok((as_it_stands(app, event, goes_out), attempts))
 }
 
 /// An attempt at an event, with what went over the wire as far as that is kept.
@@ -257,11 +257,12 @@ async fn goes_out(app: &App, client_id: &str) -> Result<bool, AppError> {
 }
 
 /// An open event as it stands: pending, and due by now where its row is late; or held. What is open goes by its application as it is now: a large
-/// backlog is held or released in portions, and some rows are late.
-fn as_it_stands(event: EventRow, goes_out: bool, now: UnixMillis) -> EventRow {
+/// backlog is held or released in portions, and some rows are late. While callbacks are held since a restore nobody knows when what is pending is due.
+fn as_it_stands(app: &App, event: EventRow, goes_out: bool) -> EventRow {
     let state = event.state.standing(goes_out);
     let due_at = match state {
-        DeliveryState::Pending => event.due_at.or(Some(now)),
+        DeliveryState::Pending if app.due.is_paused() => None,
+        DeliveryState::Pending => event.due_at.or(Some(app.clock.now())),
         DeliveryState::Held => None,
         DeliveryState::Delivered | DeliveryState::Dead => event.due_at,
     };
@@ -275,10 +276,9 @@ fn no_event(event_id: SortedId) -> AppError {
 /// Events, newest first. `after`: the number of the last one seen, which age may have freed since.
 pub async fn list(app: &App, filter: EventFilter, after: Option<i64>, limit: u32) -> Result<EventPage, AppError> {
     let EventPage { events, next } = app.store.events(filter, Cursor { after, limit }, LOOKED_MAX).await?;
-    let now = app.clock.now();
     let stands = |row: EventRow| {
         let goes_out = row.state == DeliveryState::Pending;
-        as_it_stands(row, goes_out, now)
+        as_it_stands(app, row, goes_out)
     };
     Ok(EventPage { events: events.into_iter().map(stands).collect(), next })
 }

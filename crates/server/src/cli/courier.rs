@@ -353,8 +353,6 @@ fn said(body: &[u8]) -> String {
 fn unreadable(body: &[u8], detail: &str) -> String {
     if body.trim_ascii_start().starts_with(b"<") {
         "an HTML page instead of a JSON object with a returnCode".to_owned()
-    } else if std::str::from_utf8(body).is_err_and(|error| error.error_len().is_some()) {
-        format!("{detail}: its text is not UTF-8")
     } else {
         detail.to_owned()
     }

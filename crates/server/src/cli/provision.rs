@@ -1,6 +1,6 @@
 //! Provisioning and daily business: each subcommand is one call of the operator API.
 
-use clap::{Subcommand, ValueEnum};
+use clap::{ArgGroup, Subcommand, ValueEnum};
 use hyper::Method;
 
 use super::Usage;
@@ -111,15 +111,16 @@ pub enum Event {
         event_id: String,
     },
     /// Deliver many events of an application again, or dead ones of all, the oldest first, dead ones once each; count them before with --preview
+    #[command(group(ArgGroup::new("whose").required(true).args(["client_id", "all_applications"])))]
     RedeliverMany {
         /// Of which application
-        #[arg(long, required_unless_present = "all_applications")]
+        #[arg(long)]
         client_id: Option<String>,
         /// Dead ones of all applications, 200 of them at once
-        #[arg(long, conflicts_with_all = ["client_id", "state"])]
+        #[arg(long, conflicts_with = "state")]
         all_applications: bool,
         /// With --all-applications: next of the answer before
-        #[arg(long, value_name = "CLIENT_ID", requires = "all_applications")]
+        #[arg(long, value_name = "CLIENT_ID", requires = "all_applications", conflicts_with = "client_id")]
         after: Option<String>,
         /// Those that are in this state: dead or delivered [default: dead]
         #[arg(long)]

@@ -23,6 +23,7 @@ use super::faults::{self, Stage};
 use super::retry_after::retry_after_ms;
 use super::stopwatch::{Stopwatch, micros};
 use super::tape::{Heads, Tape};
+use super::unreadable;
 
 /// Kept of an answer's body, in bytes. Of one whose status says no, more is not even read.
 const BODY_BYTES_KEPT: usize = 16 * 1024;
@@ -217,13 +218,14 @@ pub(super) async fn hear(
         return Ok(ending(Outcome::HttpStatus, format!("answered {}{further}", status.as_u16())));
     }
     progress.watch.enter(Stage::Body);
+    let is_encoded = unreadable::is_encoded(response.headers());
     works.until(read(response, ACKNOWLEDGEMENT_BYTES_MAX, &mut progress.body)).await?;
     progress.end();
     progress.ended = Some(Instant::now());
     Ok(match read_acknowledgement(&progress.body.bytes) {
         Acknowledgement::Success => ending(Outcome::Delivered, ""),
         Acknowledgement::Fail { .. } => ending(Outcome::Fail, "the answer's returnCode is not SUCCESS"),
-        Acknowledgement::Unreadable => ending(Outcome::Unreadable, "the answer is no JSON object with a returnCode"),
+        Acknowledgement::Unreadable => ending(Outcome::Unreadable, unreadable::words(&progress.body.bytes, is_encoded)),
     })
 }
 
@@ -275,6 +277,11 @@ async fn send(
 
 pub(super) fn broken(error: &hyper::Error, progress: &mut Progress) -> Ending {
     progress.end();
+    // On a connection that was used before, the handshake went well.
+    let is_new = progress.watch.phases.reused != Some(true);
+    if let Some(detail) = faults::alert(error).filter(|_| is_new) {
+        return ending(Outcome::TlsFailed, detail);
+    }
     let (outcome, detail) = faults::no_head(error, !progress.heads.heard.is_empty());
     ending(outcome, detail)
 }

@@ -22,7 +22,7 @@ use crate::app::error::AppError;
 use crate::app::trouble::RepeatedWarning;
 
 /// How long somebody who asks how an endpoint stands waits for the dispatcher.
-const VIEW_FOR: Duration = Duration::from_millis(500);
+pub(super) const VIEW_FOR: Duration = Duration::from_millis(500);
 
 impl Dispatcher {
     /// What an endpoint may have at the most: its own settings before the deployment's.

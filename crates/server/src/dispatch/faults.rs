@@ -59,6 +59,12 @@ pub(super) fn tls(error: &io::Error) -> String {
     format!("TLS failed: {}", tls_fault::words(error))
 }
 
+/// What the endpoint has ended TLS with in place of an answer: by TLS 1.3 the handshake is over for us before the endpoint has seen that there is no
+/// certificate of ours.
+pub(super) fn alert(error: &hyper::Error) -> Option<String> {
+    io_error(error).filter(|io| tls_fault::is_alert(io)).map(tls)
+}
+
 /// A connection that gave no answer's head. `has_begun`: a part of it came.
 pub(super) fn no_head(error: &hyper::Error, has_begun: bool) -> (Outcome, String) {
     let when = if has_begun { "in the middle of the head of the answer" } else { "before an answer" };
@@ -86,12 +92,16 @@ fn is_reset(error: &hyper::Error) -> bool {
     io_kind(error) == Some(ErrorKind::ConnectionReset)
 }
 
-/// What the system, or whoever reads in its words, says at the bottom of a fault.
 fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
+    io_error(error).map(io::Error::kind)
+}
+
+/// What the system, or whoever reads in its words, says at the bottom of a fault.
+fn io_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut inner = Some(error);
     while let Some(cause) = inner {
         if let Some(io) = cause.downcast_ref::<io::Error>() {
-            return Some(io.kind());
+            return Some(io);
         }
         inner = cause.source();
     }

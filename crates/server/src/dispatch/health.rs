@@ -21,7 +21,7 @@ const STRIKES_SUSPECT: u32 = 3;
 const TAKEN_LATELY_MS: i64 = 22_500;
 /// First and longest pause, in ms.
 const PAUSE_MS_MIN: i64 = 1_000;
-const PAUSE_MS_MAX: i64 = 10_000;
+pub(super) const PAUSE_MS_MAX: i64 = 10_000;
 
 /// What an attempt says of its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

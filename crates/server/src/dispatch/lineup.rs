@@ -30,8 +30,10 @@ use super::queue::Queue;
 use super::timetable::Timetable;
 
 mod rests;
+mod takes;
 
 pub(super) use super::permits::Bounds;
+pub(super) use takes::Takes;
 
 /// Applications that are read at once.
 const READ_APPLICATIONS_MAX: usize = 16;

@@ -64,6 +64,7 @@ mod stopwatch;
 mod tape;
 mod timetable;
 mod trial;
+mod unreadable;
 mod unsigned;
 
 pub(crate) use attempt::Report;

@@ -319,6 +319,12 @@ impl Place {
         self.kinds.iter().any(|kind| kind.has_more || !kind.ready.is_empty())
     }
 
+    /// Whether so many at the most wait for their turn.
+    pub(super) fn has_at_most(&self, few: usize) -> bool {
+        let ready: usize = self.ready_of_each().iter().sum();
+        ready <= few && self.kinds.iter().all(|kind| !kind.has_more)
+    }
+
     /// Whether nothing of it is in memory, or on its way.
     pub(super) fn is_idle(&self) -> bool {
         let waits = !self.in_flight.is_empty() || !self.unrecorded.is_empty() || !self.awaited.is_empty();

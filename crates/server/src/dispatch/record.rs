@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_domain::delivery::{DeliveryState, Outcome, Verdict, after_attempt};
+use countersign_domain::delivery::{DeliveryState, Outcome, Over, Verdict, after_attempt};
 use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
 use super::flight::Flight;
-use super::health::Sign;
+use super::health::{PAUSE_MS_MAX, Sign};
 use super::records::Record;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, dead_and_disabled};
 use crate::app::Actor;
@@ -34,6 +34,9 @@ const COMMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
 pub(super) const COMMIT_FOR: Duration = Duration::from_secs(30);
 /// As long where changes of the application wait for it.
 const COMMIT_IN_TURN_FOR: Duration = Duration::from_secs(4);
+
+/// An event that has had so many attempts is dead after the next one that fails, also where that was to try an endpoint whose breaker is open.
+const SPARED_ATTEMPTS_MAX: i64 = 100;
 
 /// What became of a batch.
 pub(super) enum Fate {
@@ -94,16 +97,15 @@ impl Dispatcher {
         let schedule = self.schedule_of(row);
         let mut verdict =
             after_attempt(count, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
-        if verdict == Verdict::Dead && event.by_hand {
-            match Box::pin(self.was_delivered(event)).await {
-                Some(true) => verdict = Verdict::StaysDelivered,
-                Some(false) => {}
+        let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
+        if event.by_hand && report.outcome != Outcome::Delivered {
+            match Box::pin(self.of_sent_again(event, verdict, sign, now)).await {
+                Some(of_sent_again) => verdict = of_sent_again,
                 None => return Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
             }
         }
         self.meters.ended(&report);
         tell(event, known, number, &report, verdict, now);
-        let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
         let bytes = report.bytes.take().map(|bytes| self.answer_quotas.of(event.application, bytes));
         let made = Made::of(event, fence, began, report, bytes);
         match verdict {
@@ -116,21 +118,32 @@ impl Dispatcher {
         }
     }
 
-    /// None: the store was away for as long as a record waits for it. Where its attempts cannot be read back nobody can tell, and it is not said.
-    async fn was_delivered(&self, event: &EventRow) -> Option<bool> {
+    /// What becomes of an event that is sent again by hand, in vain. Where its attempt was to try an endpoint whose breaker is open, and has found it as
+    /// it was, that says nothing of the event: it does not use up the one attempt of what was dead.
+    async fn of_sent_again(&self, event: &EventRow, verdict: Verdict, sign: Sign, now: UnixMillis) -> Option<Verdict> {
+        let verdict = verdict.of_sent_again(self.how_it_was_over(event).await?);
+        let is_ill = matches!(sign, Sign::Ill | Sign::Bad) && event.attempts < SPARED_ATTEMPTS_MAX;
+        let is_spared = verdict == Verdict::Dead && is_ill && self.desk.lock().await.lineup.is_open(event.application);
+        Some(if is_spared { Verdict::Retry { due_at: now.plus_ms(PAUSE_MS_MAX) } } else { verdict })
+    }
+
+    /// How an event had ended that is sent again by hand: what an attempt has delivered never dies. None: the store was away for as long as a record
+    /// waits for it. Where its attempts cannot be read back nobody can tell, and it is not said that it was delivered.
+    async fn how_it_was_over(&self, event: &EventRow) -> Option<Over> {
         let mut tries = Tries::within(COMMIT_FOR);
         loop {
             let error = match self.app.store.event(Asker::Server, event.event_id).await {
                 Ok(found) => {
                     let mut attempts = found.into_iter().flat_map(|(_, attempts)| attempts);
-                    return Some(attempts.any(|attempt| attempt.outcome == Outcome::Delivered));
+                    let was_delivered = attempts.any(|attempt| attempt.outcome == Outcome::Delivered);
+                    return Some(if was_delivered { Over::Delivered } else { Over::Dead });
                 }
                 Err(error) => error,
             };
             let is_away = matches!(error, StoreError::Unavailable(_));
             if !is_away || !tries.again().await {
                 tracing::warn!(%error, "Whether a callback was delivered before could not be read");
-                return (!is_away).then_some(false);
+                return (!is_away).then_some(Over::Dead);
             }
         }
     }

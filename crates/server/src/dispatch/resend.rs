@@ -1,4 +1,7 @@
-//! Makes the events of redeliveries pending, portion by portion, as fast as was asked for.
+//! Makes the events of redeliveries pending, portion by portion, as fast as was asked for, and no faster than their endpoint takes them.
+//!
+//! What is pending goes out as fast as the endpoint stands, so what is too much for it is not made pending: a portion waits while the breaker is
+//! not closed, and until most of the one before has gone. Otherwise all of it would go out at once when the endpoint is mended.
 //!
 //! The node that holds the application's lane does it. A portion and the place that it leads to are one batch, guarded by the place where
 //! it began: whoever dies in between leaves both undone, and the next holder of the lane goes on from there. So no event is taken twice.
@@ -7,14 +10,18 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use countersign_domain::ids::SortedId;
-use countersign_domain::lanes::Lane;
+use countersign_domain::lanes::{Fence, Lane};
 use countersign_store::batch::{Conflict, Guard};
-use countersign_store::redelivery::{Redeliveries, RedeliveryRow, RedeliveryWrite, Sought, Span};
+use countersign_store::contract::ApplicationView;
+use countersign_store::redelivery::{Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought, Span};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use super::endpoint_settings::VIEW_FOR;
 use super::hold_release::HeldLane;
+use super::lineup::Takes;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
+use crate::app::endpoint::Flow;
 use crate::app::events::as_read;
 use crate::app::trouble::RepeatedWarning;
 
@@ -106,15 +113,37 @@ impl Dispatcher {
 
     /// One portion of a redelivery: when the next one may follow; none: it has ended.
     async fn resend(&self, row: &RedeliveryRow, now: Instant) -> Result<Option<Instant>, StoreError> {
-        let Sought { tenant, application, state: was, .. } = row.sought;
+        let application = row.sought.application;
         let (lane, later) = (Lane::of(application), Some(now + LOOK_EVERY));
+        let portion = portion(row.rate_per_s);
+        let takes = self.desk.lock().await.lineup.takes(application, portion as usize / 2, self.app.clock.now());
+        let most = match takes {
+            Takes::Portion => portion,
+            Takes::One => 1,
+            Takes::Nothing => return Ok(Some(now + pause(portion as usize, row.rate_per_s))),
+        };
         let Some(fence) = self.leases.begin(lane, now) else { return Ok(later) };
         let _held = HeldLane { leases: &self.leases, lane };
         let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(later) };
-        if !view.goes_out() {
+        // What would be made pending now would go out all at once as soon as it may.
+        if Flow::of(&self.app, &view) != Flow::Enabled {
             return Ok(later);
         }
-        let most = portion(row.rate_per_s);
+        let next = self.advance(row, &view, fence, most, now).await?;
+        // What becomes of the one is seen before another one follows.
+        Ok(next.map(|next| if takes == Takes::One { next.max(now + LOOK_EVERY) } else { next }))
+    }
+
+    /// Makes at most so many pending: when more may follow; none: it has ended.
+    async fn advance(
+        &self,
+        row: &RedeliveryRow,
+        view: &ApplicationView,
+        fence: Fence,
+        most: u32,
+        now: Instant,
+    ) -> Result<Option<Instant>, StoreError> {
+        let Sought { tenant, application, state: was, .. } = row.sought;
         let through = row.through_seq.min(row.cursor_seq.saturating_add(STRETCH));
         let span = Span { of: row.sought.clone(), after: row.cursor_seq, through, most };
         let found = self.app.store.sought(span).await?;
@@ -139,26 +168,49 @@ impl Dispatcher {
             Write::Guard(as_read(&view.application)),
             Write::Redelivery(Box::new(advance)),
         ];
+        let next = now + pause(found.len(), row.rate_per_s);
         match self.app.store.commit(Batch(writes)).await {
             Ok(_) => {
                 if !found.is_empty() {
                     self.app.due.ring(tenant, application);
                 }
-                Ok((to < row.through_seq).then(|| now + pause(found.len(), row.rate_per_s)))
+                Ok((to < row.through_seq).then_some(next))
             }
             Err(CommitError::Conflict(Conflict::Fenced(lane))) => {
                 self.leases.lose(lane, fence);
-                Ok(later)
+                Ok(Some(now + LOOK_EVERY))
             }
             // It was stopped, something has changed meanwhile, or nobody knows: the row says what is left to do. Where the portion was
             // made pending after all, its pace is kept.
-            Err(CommitError::Conflict(_) | CommitError::Unknown) => Ok(Some(now + pause(found.len(), row.rate_per_s))),
+            Err(CommitError::Conflict(_) | CommitError::Unknown) => Ok(Some(next)),
             Err(CommitError::Store(error)) => Err(error),
         }
     }
 }
 
 impl Dispatcher {
+    /// For what a redelivery waits that is running, as far as this node knows; none: for nothing but its rate.
+    pub async fn waits_for(&self, row: &RedeliveryRow) -> Result<Option<&'static str>, StoreError> {
+        let application = row.sought.application;
+        if row.state != RedeliveryState::Running {
+            return Ok(None);
+        }
+        let flow = self.app.store.application(&row.client_id).await?.map(|view| Flow::of(&self.app, &view));
+        if let Some(flow) = flow.filter(|flow| *flow != Flow::Enabled) {
+            return Ok(Some(flow.name()));
+        }
+        if !self.leases.open(Instant::now()).contains(Lane::of(application)) {
+            return Ok(None);
+        }
+        let Ok(desk) = timeout(VIEW_FOR, self.desk.lock()).await else { return Ok(None) };
+        let few = portion(row.rate_per_s) as usize / 2;
+        Ok(match desk.lineup.takes(application, few, self.app.clock.now()) {
+            Takes::Portion => None,
+            Takes::One | Takes::Nothing if desk.lineup.is_open(application) => Some("breaker"),
+            Takes::One | Takes::Nothing => Some("endpoint"),
+        })
+    }
+
     /// Where a stretch that was looked through ends: numbers behind it that no event has belong to it. A restore leaves out millions.
     async fn end_of(&self, row: &RedeliveryRow, through: i64) -> Result<i64, StoreError> {
         if through >= row.through_seq {
@@ -172,14 +224,17 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
-    use countersign_domain::delivery::DeliveryState;
+    use std::sync::Arc;
+
+    use countersign_domain::delivery::{DeliveryState, Schedule};
     use countersign_store::contract::Asker;
     use countersign_store::testing::Damage;
 
     use super::*;
-    use crate::app::delivery;
-    use crate::app::fixtures::{Deployment, application, dead, happens, nobody};
+    use crate::app::events::Happening;
+    use crate::app::fixtures::{Deployment, application, dead, dead_many, happening, happens, nobody};
     use crate::app::redelivery::{self, Wish};
+    use crate::app::{App, delivery, events, identity};
     use crate::dispatch::DispatchSettings;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -233,6 +288,118 @@ mod tests {
         assert!(row.ended_at.is_some() && row.done == 1, "{row:?}");
         assert!(paces.contains_key(&begun[0].1), "it is not tried again at once");
         Deployment::close(&app);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_redelivery_waits_while_no_secret_is_live_that_could_sign() {
+        let deployment = Deployment::on_sqlite().await.in_real_time();
+        let app = deployment.open().await;
+        let client_id = application(&app, "till", Some("https://till.example/callback")).await;
+        dead(&app, &client_id).await;
+        let wish = Wish::every(DeliveryState::Dead, 9);
+        let begun = redelivery::start(&app, &client_id, &wish, &|_| None, &nobody()).await.expect("it begins");
+        let id = begun.begun.expect("there is something to do").id;
+        let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
+        let row = async || {
+            dispatcher.resend_round(&mut Paces::new(), &mut None).await.expect("a look");
+            redelivery::find(&app, id).await.expect("it is there")
+        };
+        let secrets = identity::list_secrets(&app, &client_id).await.expect("are read");
+        let [only] = &secrets[..] else { panic!("one is made with an application: {secrets:?}") };
+        let secret_id = only.row.secret_id.clone();
+        identity::revoke_secret(&app, &client_id, &secret_id, &|_| None, &nobody()).await.expect("is revoked");
+        let waits = row().await;
+        assert_eq!((waits.state, waits.done, waits.cursor_seq), (RedeliveryState::Running, 0, 0));
+        assert_eq!(dispatcher.waits_for(&waits).await.expect("is read"), Some("no_secret"));
+        identity::rotate_secret(&app, &client_id, 60, &|_| None, &nobody()).await.expect("another one is made");
+        let goes_on = row().await;
+        assert_eq!((goes_on.state, goes_on.done), (RedeliveryState::Done, 1));
+        Deployment::close(&app);
+    }
+
+    /// A redelivery of twenty dead events, two in a portion, to where nobody listens.
+    struct Walk {
+        deployment: Deployment,
+        app: Arc<App>,
+        dispatcher: Arc<Dispatcher>,
+        client_id: String,
+        id: SortedId,
+    }
+
+    impl Walk {
+        async fn begin(per_application_per_s: Option<u32>) -> Self {
+            let deployment = Deployment::on_sqlite().await;
+            let app = deployment.open().await;
+            let client_id = application(&app, "till", Some("http://127.0.0.1:1/callback")).await;
+            dead_many(&app, &client_id, 20).await;
+            // None of them waits for another one by now.
+            deployment.clock.advance_ms(3_600_000);
+            let schedule = Schedule::parse(&["2h"]).expect("a schedule");
+            let default = DispatchSettings { allow_private: true, ..DispatchSettings::default() };
+            let settings = DispatchSettings { schedule, per_application_per_s, ..default };
+            let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
+            let wish = Wish::every(DeliveryState::Dead, 8);
+            let begun =
+                redelivery::start(&app, &client_id, &wish, &|_| None, &nobody()).await.expect("it begins").begun;
+            let id = begun.expect("there is something to do").id;
+            Self { deployment, app, dispatcher, client_id, id }
+        }
+
+        /// How many were made pending when its time has come once more.
+        async fn done(&self, paces: &mut Paces) -> i64 {
+            self.dispatcher.resend_round(paces, &mut None).await.expect("a look");
+            redelivery::find(&self.app, self.id).await.expect("it is there").done
+        }
+
+        async fn waits_for(&self) -> Option<&'static str> {
+            let row = redelivery::find(&self.app, self.id).await.expect("it is there");
+            self.dispatcher.waits_for(&row).await.expect("is read")
+        }
+
+        /// Attempts that are made after so many ms more.
+        async fn deliver_after(&self, ms: i64) -> usize {
+            self.deployment.clock.advance_ms(ms);
+            self.dispatcher.deliver_due(self.app.clock.now()).await
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_portion_follows_when_most_of_the_one_before_has_gone() {
+        let walk = Walk::begin(Some(1)).await;
+        assert_eq!(walk.done(&mut Paces::new()).await, 2);
+        assert_eq!((walk.deliver_after(0).await, walk.done(&mut Paces::new()).await), (1, 4), "one is left");
+        assert_eq!((walk.deliver_after(1_000).await, walk.done(&mut Paces::new()).await), (1, 4), "two are left");
+        assert_eq!(walk.waits_for().await, Some("endpoint"));
+        assert_eq!((walk.deliver_after(1_000).await, walk.waits_for().await), (1, None));
+        assert_eq!(walk.done(&mut Paces::new()).await, 6);
+        Deployment::close(&walk.app);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn while_a_breaker_is_open_one_event_at_a_time_is_made_pending_where_nothing_else_tries_the_endpoint() {
+        let walk = Walk::begin(None).await;
+        for n in 0..12 {
+            let what = Happening { biz_id: format!("new {n}"), ..happening(&walk.client_id) };
+            events::emit(&walk.app, &what, &|_| None, &nobody()).await.expect("is written");
+        }
+        assert_eq!(walk.deliver_after(0).await, 10, "the breaker opens");
+        assert_eq!((walk.done(&mut Paces::new()).await, walk.waits_for().await), (0, Some("breaker")));
+        for _ in 0..2 {
+            assert_eq!(
+                (walk.deliver_after(10_000).await, walk.done(&mut Paces::new()).await),
+                (1, 0),
+                "a new one tries"
+            );
+        }
+        assert_eq!((walk.deliver_after(10_000).await, walk.done(&mut Paces::new()).await), (0, 1), "there is none");
+        assert_eq!((walk.deliver_after(0).await, walk.done(&mut Paces::new()).await), (1, 1), "it is left alone again");
+        let mut paces = Paces::new();
+        walk.deployment.clock.advance_ms(10_000);
+        let before = Instant::now();
+        assert_eq!(walk.done(&mut paces).await, 2);
+        let next = paces.get(&walk.id).copied();
+        assert!(next >= Some(before + LOOK_EVERY), "before it is seen what became of that one no other one follows");
+        Deployment::close(&walk.app);
     }
 
     #[test]

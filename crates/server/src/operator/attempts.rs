@@ -34,6 +34,16 @@ impl From<&[u8]> for Bytes {
     }
 }
 
+impl Bytes {
+    /// Of an answer. A cut may fall inside of its last character: that is left off.
+    fn of_answer(bytes: &[u8], is_cut: bool) -> Self {
+        match std::str::from_utf8(bytes) {
+            Err(error) if is_cut && error.error_len().is_none() => bytes[..error.valid_up_to()].into(),
+            Ok(_) | Err(_) => bytes.into(),
+        }
+    }
+}
+
 /// An attempt with what went over the wire, byte for byte.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AttemptWithBytes {
@@ -62,8 +72,8 @@ impl AttemptWithBytes {
             attempt,
             sent_head: sent.map(|bytes| bytes.sent_head.as_slice().into()),
             sent_body: sent.map(|_| body.into()),
-            answer_head: answer.map(|bytes| bytes.answer_head.as_slice().into()),
-            answer_body: answer.map(|bytes| bytes.answer_body.as_slice().into()),
+            answer_head: answer.map(|bytes| Bytes::of_answer(&bytes.answer_head, bytes.is_cut)),
+            answer_body: answer.map(|bytes| Bytes::of_answer(&bytes.answer_body, bytes.is_cut)),
             answer_body_bytes: answer.map(|bytes| bytes.answer_length),
             answer_body_is_cut: answer.is_some_and(|bytes| bytes.is_cut),
         }
@@ -94,5 +104,22 @@ mod tests {
         assert_eq!(of("ü".as_bytes()), ("text", "ü".to_owned()));
         assert_eq!(of(&[0xff, 0]), ("base64", "/wA=".to_owned()));
         assert_eq!(of(b""), ("text", String::new()));
+    }
+
+    #[test]
+    fn of_a_text_that_was_cut_inside_of_a_character_the_rest_is_shown() {
+        let of = |bytes: &[u8], is_cut| {
+            let Bytes { encoding, content } = Bytes::of_answer(bytes, is_cut);
+            (encoding, content)
+        };
+        for whole in ["a\u{fc}", "a\u{5931}", "a\u{1f600}"] {
+            for end in 2..whole.len() {
+                let cut = &whole.as_bytes()[..end];
+                assert_eq!(of(cut, true), ("text", "a".to_owned()), "{cut:?}");
+                assert_eq!(of(cut, false).0, "base64", "{cut:?}: the endpoint has ended so");
+            }
+            assert_eq!(of(whole.as_bytes(), true), ("text", whole.to_owned()));
+        }
+        assert_eq!(of(b"\xff, and more", true).0, "base64", "it is no text");
     }
 }

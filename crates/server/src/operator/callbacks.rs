@@ -89,7 +89,7 @@ pub struct CallbacksAnswer {
     pub dead_is_at_least: bool,
     /// When the oldest event was written that is pending or held (of those that were counted); null: there is none.
     pub oldest_open_at: Option<String>,
-    /// When the next attempt may go: when it is due, or when the breaker lets one go, whichever is later; null: none is due, or nothing goes out now.
+    /// When the next attempt may go: when it is due, when the breaker lets one go, or now, whichever is latest; null: none is due, or nothing goes out now. What may go now waits for its turn only: for the endpoint's rate and its attempts at once.
     pub next_attempt_at: Option<String>,
     /// Callbacks in a second, its own or the deployment's; null: as many as there are.
     pub rate_per_s: Option<u32>,
@@ -114,9 +114,15 @@ pub struct CallbacksAnswer {
 }
 
 impl CallbacksAnswer {
-    fn of(endpoint: &Endpoint, rate_per_s: Option<u32>, schedule: &Schedule, view: Option<&EndpointView>) -> Self {
+    fn of(
+        endpoint: &Endpoint,
+        rate_per_s: Option<u32>,
+        schedule: &Schedule,
+        view: Option<&EndpointView>,
+        now: UnixMillis,
+    ) -> Self {
         let breaker_until = view.and_then(|view| until(view.breaker));
-        let next = may_go_at(endpoint.flow, endpoint.next_attempt_at, breaker_until);
+        let next = may_go_at(endpoint.flow, endpoint.next_attempt_at, breaker_until, now);
         let last = view.and_then(|view| view.last);
         Self {
             client_id: endpoint.view.application.client_id.clone(),
@@ -151,10 +157,15 @@ const fn until(breaker: BreakerState) -> Option<UnixMillis> {
     }
 }
 
-/// When something goes that is due at this instant; none where nothing does.
-fn may_go_at(flow: Flow, due: Option<UnixMillis>, breaker_until: Option<UnixMillis>) -> Option<UnixMillis> {
+/// When something may go that is due at this instant, now at the earliest; none where nothing does.
+fn may_go_at(
+    flow: Flow,
+    due: Option<UnixMillis>,
+    breaker_until: Option<UnixMillis>,
+    now: UnixMillis,
+) -> Option<UnixMillis> {
     let due = due.filter(|_| flow == Flow::Enabled)?;
-    Some(breaker_until.map_or(due, |until| due.max(until)))
+    Some(breaker_until.map_or(due, |until| due.max(until)).max(now))
 }
 
 fn reason(body: &[u8]) -> Result<Option<String>, Problem> {
@@ -182,7 +193,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>
     let (dispatcher, row) = (&desk.settings.dispatcher, &endpoint.view.application);
     let view = dispatcher.view(row).await;
     let (rate, schedule) = (dispatcher.rate_of(row), dispatcher.schedule_of(row));
-    Ok(json(&CallbacksAnswer::of(&endpoint, rate, schedule, view.as_ref())))
+    Ok(json(&CallbacksAnswer::of(&endpoint, rate, schedule, view.as_ref(), desk.app.clock.now())))
 }
 
 /// An endpoint that did not take what it got last, as the node that delivers for it sees it.
@@ -275,13 +286,14 @@ mod tests {
 
     #[test]
     fn nothing_goes_before_the_breaker_lets_it_or_while_something_keeps_it() {
-        let (early, late) = (Some(UnixMillis(1)), Some(UnixMillis(2)));
-        assert_eq!(may_go_at(Flow::Enabled, early, None), early);
-        assert_eq!(may_go_at(Flow::Enabled, early, late), late);
-        assert_eq!(may_go_at(Flow::Enabled, late, early), late);
-        assert_eq!(may_go_at(Flow::Enabled, None, late), None);
+        let (now, early, late) = (UnixMillis(1), Some(UnixMillis(1)), Some(UnixMillis(2)));
+        assert_eq!(may_go_at(Flow::Enabled, early, None, now), early);
+        assert_eq!(may_go_at(Flow::Enabled, early, late, now), late);
+        assert_eq!(may_go_at(Flow::Enabled, late, early, now), late);
+        assert_eq!(may_go_at(Flow::Enabled, None, late, now), None);
+        assert_eq!(may_go_at(Flow::Enabled, early, late, UnixMillis(3)), Some(UnixMillis(3)), "never in the past");
         for flow in [Flow::HeldSinceRestore, Flow::MerchantDisabled, Flow::Paused, Flow::NoUrl, Flow::NoSecret] {
-            assert_eq!(may_go_at(flow, early, None), None, "{flow:?}");
+            assert_eq!(may_go_at(flow, early, None, now), None, "{flow:?}");
         }
     }
 }

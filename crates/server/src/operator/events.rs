@@ -86,7 +86,7 @@ pub struct Event {
     /// Attempts made.
     #[serde(rename = "attempt_count")]
     pub attempt_count: i64,
-    /// When the next attempt is due; null unless pending.
+    /// When the next attempt is due; null unless pending, and while callbacks are held since a restore.
     #[serde(rename = "next_attempt_at")]
     pub next_attempt_at: Option<String>,
     /// When it was written, RFC 3339.

@@ -19,6 +19,7 @@ use super::fields::{checked_text, chosen_id, in_order, instant, whole};
 use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::App;
+use crate::app::error::AppError;
 use crate::app::redelivery::of_all::{self, Fate, Share, Shares};
 use crate::app::redelivery::{self, Outcomes, Prospect, Wish, parse_public_id, public_id};
 
@@ -196,6 +197,16 @@ pub struct Redelivery {
     pub ended_at: Option<String>,
 }
 
+/// A redelivery, how far it is, and what it waits for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RedeliveryNow {
+    /// The redelivery.
+    #[serde(flatten)]
+    pub redelivery: Redelivery,
+    /// For what it waits where it is running: what keeps callbacks of the application from going out, as `state` of its callbacks says; `breaker`: its endpoint fails, and is left alone; `endpoint`: what is due has not gone out yet. Null: for nothing but its rate, or another node delivers.
+    pub waits_for: Option<&'static str>,
+}
+
 impl From<&RedeliveryRow> for Redelivery {
     fn from(row: &RedeliveryRow) -> Self {
         Self {
@@ -358,12 +369,14 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     Ok(json(&asked.page(rows, &MARK, |row| row.id, |row| Redelivery::from(row))))
 }
 
-/// One redelivery and how far it is.
+/// One redelivery, how far it is, and what it waits for.
 #[utoipa::path(get, path = "/operator/v1/redeliveries/{redelivery_id}", tag = "Events", operation_id = "show_redelivery",
     params(("redelivery_id" = String, Path, description = "The redelivery")),
-    responses((status = 200, body = Redelivery), (status = 404, body = ProblemDocument)))]
+    responses((status = 200, body = RedeliveryNow), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Reply {
-    Ok(json(&Redelivery::from(&redelivery::find(&desk.app, redelivery_id(&id)?).await?)))
+    let row = redelivery::find(&desk.app, redelivery_id(&id)?).await?;
+    let waits_for = desk.settings.dispatcher.waits_for(&row).await.map_err(AppError::from)?;
+    Ok(json(&RedeliveryNow { redelivery: Redelivery::from(&row), waits_for }))
 }
 
 /// How the events of a redelivery stand now.

@@ -39,6 +39,8 @@ const HTTP2: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const TOO_NEW: &[u8] = &[21, 3, 2, 0, 2, 2, 70];
 
 const NO_JSON: &str = "the answer is no JSON object with a returnCode";
+const EMPTY: &str = "the answer is empty";
+const MORE: &str = "the answer has something behind its JSON object";
 const NO_HTTP: &str = "the answer is not HTTP";
 const NOT_SUCCESS: &str = "the answer's returnCode is not SUCCESS";
 const TOO_LARGE: &str = "the answer is larger than 64 KiB";
@@ -175,13 +177,19 @@ fn bodies() -> Vec<Behaviour> {
         behaves("chunks without end", chunks, Unreadable, Some(200), TOO_LARGE),
         behaves("a body without end", endless, Unreadable, Some(200), TOO_LARGE),
         behaves("a length that is too long", Does::Say(too_long), Unreadable, Some(200), BROKEN_OFF),
-        behaves("a length that is too short", Does::Say(too_short), Unreadable, Some(200), NO_JSON),
+        behaves(
+            "a length that is too short",
+            Does::Say(too_short),
+            Unreadable,
+            Some(200),
+            "the answer's JSON ends in the middle",
+        ),
         behaves(
             "a gzip bomb",
             answer("200 OK", "Content-Encoding: gzip\r\n", GZIP.repeat(400)),
             Unreadable,
             Some(200),
-            NO_JSON,
+            "the answer has a Content-Encoding, and is not decoded",
         ),
         behaves("64 KiB exactly", answer("200 OK", "", padded(65_536)), Delivered, Some(200), ""),
         behaves("64 KiB and a byte", answer("200 OK", "", padded(65_537)), Unreadable, Some(200), TOO_LARGE),
@@ -199,8 +207,8 @@ fn statuses() -> Vec<Behaviour> {
     let redirect =
         |name, line, code, detail| behaves(name, answer(line, elsewhere, SUCCESS), HttpStatus, Some(code), detail);
     vec![
-        behaves("204 without a body", say("HTTP/1.1 204 No Content\r\n\r\n"), Unreadable, Some(204), NO_JSON),
-        behaves("200 and nothing", answer("200 OK", "", ""), Unreadable, Some(200), NO_JSON),
+        behaves("204 without a body", say("HTTP/1.1 204 No Content\r\n\r\n"), Unreadable, Some(204), EMPTY),
+        behaves("200 and nothing", answer("200 OK", "", ""), Unreadable, Some(200), EMPTY),
         redirect("301", "301 Moved Permanently", 301, "answered 301; redirects are not followed"),
         redirect("302", "302 Found", 302, "answered 302; redirects are not followed"),
         redirect("307", "307 Temporary Redirect", 307, "answered 307; redirects are not followed"),
@@ -231,11 +239,21 @@ fn acknowledgements() -> Vec<Behaviour> {
         behaves("SUCCESS with 201", answer("201 Created", "", SUCCESS), Delivered, Some(201), ""),
         says("an honest FAIL", r#"{"returnCode":"FAIL","returnMessage":"not today"}"#, Fail, NOT_SUCCESS),
         says("success in small letters", r#"{"returnCode":"success"}"#, Fail, NOT_SUCCESS),
-        says("a returnCode that is a number", r#"{"returnCode":0}"#, Unreadable, NO_JSON),
-        says("SUCCESS and garbage behind it", r#"{"returnCode":"SUCCESS"} and more"#, Unreadable, NO_JSON),
+        says(
+            "a returnCode that is a number",
+            r#"{"returnCode":0}"#,
+            Unreadable,
+            "the answer's returnCode is not a text",
+        ),
+        says("SUCCESS and garbage behind it", r#"{"returnCode":"SUCCESS"} and more"#, Unreadable, MORE),
         says("SUCCESS without JSON", "SUCCESS", Unreadable, NO_JSON),
-        says("a byte order mark before it", "\u{feff}{\"returnCode\":\"SUCCESS\"}", Unreadable, NO_JSON),
-        says("NUL bytes behind it", nul, Unreadable, NO_JSON),
+        says(
+            "a byte order mark before it",
+            "\u{feff}{\"returnCode\":\"SUCCESS\"}",
+            Unreadable,
+            "the answer begins with a byte order mark",
+        ),
+        says("NUL bytes behind it", nul, Unreadable, MORE),
         says("an HTML page", "<html><body>OK</body></html>", Unreadable, NO_JSON),
     ]
 }

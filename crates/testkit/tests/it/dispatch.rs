@@ -35,6 +35,7 @@ mod outcomes;
 mod queued;
 mod routes;
 mod running;
+mod sent_again;
 mod settings;
 mod signatures;
 mod trials;

@@ -221,6 +221,17 @@ fn numbers_are_plain_json_numbers() {
 }
 
 #[test]
+fn whose_events_are_sent_again_is_said_and_both_ways_to_say_it_are_named() {
+    let refused = |more: &[&str]| {
+        let words = ["countersign", "event", "redeliver-many"].iter().chain(more);
+        Cli::try_parse_from(words).expect_err("it is refused").to_string()
+    };
+    assert!(refused(&[]).contains("<--client-id <CLIENT_ID>|--all-applications>"), "{}", refused(&[]));
+    refused(&["--client-id", "A", "--all-applications"]);
+    refused(&["--client-id", "A", "--after", "B"]);
+}
+
+#[test]
 fn an_update_that_changes_nothing_is_refused() {
     let cli = Cli::try_parse_from(["countersign", "application", "update", "A"]).expect("clap takes it");
     let Command::Application(group) = &cli.command else { panic!("it is an application command") };

@@ -87,7 +87,8 @@ async fn an_endpoint_that_is_not_reached_says_why() {
     let (old, silent) = (Receiver::start_tls_expired().await.expect("a loopback port"), silent().await);
     let misnamed = Receiver::start_tls_as(vec!["other.example".to_owned()]).await.expect("a loopback port");
     let strange = Receiver::start_tls().await.expect("a loopback port");
-    let roots = [old.ca_pem(), misnamed.ca_pem()].concat();
+    let picky = Receiver::start_tls_for_known_clients().await.expect("a loopback port");
+    let roots = [old.ca_pem(), misnamed.ca_pem(), picky.ca_pem()].concat();
     let bench = Bench::with(DispatchSettings { extra_roots: roots, ..settings() }).await;
     let plain = receiver().await;
     let refusing = Refusing::take().expect("a loopback port");
@@ -99,6 +100,7 @@ async fn an_endpoint_that_is_not_reached_says_why() {
         (old.url(), Outcome::TlsFailed, "TLS failed: the certificate has expired"),
         (misnamed.url(), Outcome::TlsFailed, "TLS failed: the certificate is for another name"),
         (strange.url(), Outcome::TlsFailed, "TLS failed: the signature of the certificate is not its authority's"),
+        (picky.url(), Outcome::TlsFailed, "the alert certificate required: it wants a certificate of its client"),
         (silent, Outcome::Timeout, "the deadline of 1.5s passed while in the TLS handshake"),
         ("http://no-such-name.invalid/".to_owned(), Outcome::DnsFailed, "the name cannot be looked up"),
         (

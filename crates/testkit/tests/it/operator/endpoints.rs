@@ -80,8 +80,8 @@ async fn an_endpoint_is_told_with_what_waits_and_what_keeps_it() {
     dies(&house, &client_id, Outcome::Timeout, None).await;
     let seen = callbacks(&house, &client_id).await;
     assert_eq!(told(&seen), ("enabled", [2, 0, 1]));
-    assert_eq!((&seen["oldest_open_at"], &seen["next_attempt_at"]), (&seen["oldest_open_at"], &seen["oldest_open_at"]));
     assert_eq!(seen["oldest_open_at"], "2026-01-01T00:00:00.000Z");
+    assert_eq!(seen["next_attempt_at"], "2026-01-01T00:00:05.000Z", "it is due, and that is now");
     assert_eq!((&seen["pending_is_at_least"], &seen["dead_is_at_least"]), (&json!(false), &json!(false)));
     assert_eq!(of_node(&seen), known_here(&house, 8));
     assert_eq!(
@@ -110,6 +110,12 @@ async fn an_endpoint_is_told_with_what_waits_and_what_keeps_it() {
     house.app.due.pause(true);
     let held = callbacks(&house, &client_id).await;
     assert_eq!((&held["state"], &held["next_attempt_at"]), (&json!("held_since_restore"), &json!(null)));
+    let listed = house.get(&format!("/events?client_id={client_id}&state=pending")).await.ok().json();
+    let shown =
+        house.get(&format!("/events/{}", listed["items"][0]["event_id"].as_str().expect("an id"))).await.ok().json();
+    for event in [&listed["items"][0], &listed["items"][1], &shown] {
+        assert_eq!((&event["state"], &event["next_attempt_at"]), (&json!("pending"), &json!(null)), "{event}");
+    }
     house.get("/applications/app_nobody/callbacks").await.refused(404, "400404", "app_nobody");
 }
 

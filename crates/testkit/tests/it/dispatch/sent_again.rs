@@ -1,0 +1,113 @@
+//! What becomes of events that an operator sends again.
+
+use countersign::app::identity::EndpointChange;
+use countersign_domain::delivery::Schedule;
+use countersign_testkit::receiver::Reply;
+
+use super::*;
+
+impl Bench {
+    async fn set_delays(&self, owner: &Owner, delays: &[&str]) {
+        let schedule = Set::To(Schedule::parse(delays).expect("a schedule"));
+        let endpoint = EndpointChange { schedule, ..EndpointChange::default() };
+        self.change(owner, ApplicationChange { endpoint, ..ApplicationChange::default() }).await;
+    }
+
+    /// An event that has had so many attempts in vain.
+    async fn emit_dead(&self, owner: &Owner, biz_id: &str) -> EventRow {
+        let event = self.emit(owner, biz_id).await;
+        self.deliver().await;
+        while self.state(&event).await == DeliveryState::Pending {
+            assert_eq!(self.deliver_next(&event).await, 1);
+        }
+        assert_eq!(self.state(&event).await, DeliveryState::Dead);
+        event
+    }
+
+    /// Its endpoint fails new events until its breaker is open, and none of them is due for days.
+    async fn open_breaker(&self, owner: &Owner, endpoint: &Receiver) {
+        endpoint.answer_with(Reply::Status(503));
+        self.set_delays(owner, &["2d"]).await;
+        for n in 0..12 {
+            self.emit(owner, &n.to_string()).await;
+        }
+        assert!(self.deliver().await < 12, "it is open");
+        self.clock.advance_ms(10_000);
+        while self.deliver().await > 0 {
+            self.clock.advance_ms(10_000);
+        }
+    }
+
+    async fn send_again(&self, event: &EventRow) {
+        events::redeliver(&self.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_event_has_one_attempt_where_the_schedule_was_made_longer_since() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Fail);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    bench.set_delays(&owner, &["1s"]).await;
+    let event = bench.emit_dead(&owner, "order").await;
+    bench.set_delays(&owner, &["1s"; 8]).await;
+    for attempts in [3, 4] {
+        bench.send_again(&event).await;
+        assert_eq!(bench.deliver().await, 1);
+        let row = bench.row(&event).await;
+        assert_eq!((row.state, row.attempts), (DeliveryState::Dead, attempts));
+    }
+    // What was delivered has what the schedule has left.
+    endpoint.answer_with(Reply::Success);
+    bench.send_again(&event).await;
+    assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Delivered));
+    endpoint.answer_with(Reply::Fail);
+    bench.send_again(&event).await;
+    assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Pending));
+}
+
+#[tokio::test]
+async fn an_attempt_that_tries_an_endpoint_whose_breaker_is_open_does_not_use_up_that_of_a_dead_event() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Fail);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    bench.set_delays(&owner, &["1s"]).await;
+    let [brought_back, given_up] = [bench.emit_dead(&owner, "a").await, bench.emit_dead(&owner, "b").await];
+    bench.open_breaker(&owner, &endpoint).await;
+    bench.send_again(&brought_back).await;
+    assert_eq!(bench.deliver().await, 1);
+    let row = bench.row(&brought_back).await;
+    let due_in = row.due_at.map(|at| at.0 - bench.clock.now().0);
+    assert_eq!((row.state, row.attempts, due_in), (DeliveryState::Pending, 3, Some(10_000)));
+
+    bench.send_again(&given_up).await;
+    bench.clock.advance_ms(1_000);
+    assert_eq!(bench.deliver().await, 1);
+    assert_eq!(bench.state(&given_up).await, DeliveryState::Pending);
+    endpoint.answer_with(Reply::Success);
+    assert_eq!(bench.deliver_next(&brought_back).await, 1);
+    assert_eq!(bench.state(&brought_back).await, DeliveryState::Delivered);
+    endpoint.answer_with(Reply::Status(503));
+    assert_eq!(bench.deliver_next(&given_up).await, 1);
+    assert_eq!(bench.state(&given_up).await, DeliveryState::Dead, "the breaker is closed: it was its one attempt");
+}
+
+#[tokio::test]
+async fn a_dead_event_tries_an_endpoint_whose_breaker_is_open_a_hundred_times_at_the_most() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Fail);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    bench.set_delays(&owner, &["1s"]).await;
+    let event = bench.emit_dead(&owner, "a").await;
+    bench.open_breaker(&owner, &endpoint).await;
+    bench.send_again(&event).await;
+    while bench.state(&event).await == DeliveryState::Pending {
+        bench.clock.advance_ms(10_000);
+        assert_eq!(bench.deliver().await, 1);
+    }
+    let row = bench.row(&event).await;
+    assert_eq!((row.state, row.attempts), (DeliveryState::Dead, 101));
+}
