@@ -3,7 +3,8 @@
 use countersign_store::contract::Asker;
 use std::sync::Arc;
 
-use countersign::app::events::{events_after, parse_public_id};
+use countersign::app::events::parse_public_id;
+use countersign::app::pull::pull;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
 use countersign_store::attempt_log::Phases;
@@ -351,10 +352,10 @@ async fn an_application_pulls_its_own_events_in_order() {
         emit(&house, client_id, "A").await;
     }
     let known = house.app.known_application(&client_id).await.expect("a store").expect("known");
-    let pulled = events_after(&house.app, &known.application, 0, 2).await.expect("events");
+    let pulled = pull(&house.app, &known.application, 0, 2).await.expect("events");
     assert_eq!((pulled.events.iter().map(|e| e.seq).collect::<Vec<_>>(), pulled.next), (vec![1, 2], 2));
-    let pulled = events_after(&house.app, &known.application, pulled.next, 2).await.expect("events");
+    let pulled = pull(&house.app, &known.application, pulled.next, 2).await.expect("events");
     assert_eq!((pulled.events.len(), pulled.next), (1, 3));
-    let pulled = events_after(&house.app, &known.application, 3, 2).await.expect("events");
+    let pulled = pull(&house.app, &known.application, 3, 2).await.expect("events");
     assert_eq!((pulled.events.len(), pulled.next), (0, 3), "nothing new: ask again after the same number");
 }

@@ -4,7 +4,8 @@ use countersign_store::contract::Asker;
 use std::sync::Arc;
 
 use countersign::app::error::AppError;
-use countersign::app::events::{events_after, parse_public_id};
+use countersign::app::events::parse_public_id;
+use countersign::app::pull::pull;
 use countersign::app::retention::{self, Freed};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
@@ -155,9 +156,9 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
     house.get(&format!("/events/{}", ids[3])).await.ok();
     let known = house.app.known_application(&client_id).await.expect("a store").expect("known");
     for after in [0, 2] {
-        let gone = events_after(&house.app, &known.application, after, 10).await;
+        let gone = pull(&house.app, &known.application, after, 10).await;
         assert!(matches!(gone, Err(AppError::EventsGone { oldest: 4 })), "{gone:?}");
     }
-    let pulled = events_after(&house.app, &known.application, 3, 10).await.expect("events");
+    let pulled = pull(&house.app, &known.application, 3, 10).await.expect("events");
     assert_eq!((pulled.events.len(), pulled.next), (1, 4));
 }
