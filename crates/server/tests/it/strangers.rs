@@ -62,3 +62,17 @@ fn a_command_that_somebody_else_answers_has_not_done_what_it_was_asked() {
         }
     }
 }
+
+#[test]
+fn a_call_that_somebody_else_answers_shows_nothing_that_a_terminal_obeys() {
+    let place = Place::fresh();
+    for (body, shown) in [
+        ("<b>\u{1b}[2J\u{9b}31m\n\u{202e}it works</b>", "<b>\u{fffd}[2J\u{fffd}31m\n\u{fffd}it works</b>\n"),
+        ("{\"a\":\"\u{9b}2J\u{202e}\u{7f}\"}", "{\"a\": \"\\u009b2J\\u202e\\u007f\"}\n"),
+    ] {
+        let mut command = place.command(&["call", "GET", "/v1/time", "--url", &stranger("text/html", body)]);
+        let out = command.env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "s").output().expect("runs");
+        assert_eq!(String::from_utf8_lossy(&out.stdout), format!("HTTP 200 OK\n{shown}"));
+        assert_eq!(out.status.code(), Some(1), "it is no envelope");
+    }
+}
