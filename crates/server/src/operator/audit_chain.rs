@@ -107,5 +107,5 @@ fn asked_for(body: &[u8]) -> Result<audit_chain::VerifyRequest, Problem> {
 pub async fn verify(call: Call) -> Reply {
     let asked = asked_for(&call.body)?;
     let app = call.app();
-    Ok(json(&app.walks.verify(app, asked).await?))
+    Ok(json(&app.walks.verify(app, &call.actor, asked).await?))
 }
