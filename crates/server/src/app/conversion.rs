@@ -234,7 +234,7 @@ fn writes(
         "convert_order.create",
         &subject,
         String::new(),
-        describe_whole(order),
+        describe_whole(owner, order),
     );
     let (client_req_id, order) = (asked.client_req_id.clone(), order.clone());
     vec![

@@ -30,8 +30,6 @@ pub struct AuditHead {
 /// A line with its link.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditLink {
-    /// The institution or plain merchant; null for the system's own lines.
-    pub merchant_id: Option<String>,
     /// The line.
     #[serde(flatten)]
     pub line: AuditLine,
@@ -41,7 +39,7 @@ pub struct AuditLink {
 
 impl From<&NamedLine> for AuditLink {
     fn from(line: &NamedLine) -> Self {
-        Self { merchant_id: line.merchant_id.clone(), line: AuditLine::from(&line.row), link: line.link.clone() }
+        Self { line: AuditLine::of(line.merchant_id.clone(), &line.row), link: line.link.clone() }
     }
 }
 
