@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::visible::for_terminals;
 
 mod audit;
+mod authorities;
 mod backup;
 mod certify;
 mod completions;

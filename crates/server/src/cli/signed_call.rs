@@ -12,10 +12,10 @@ use countersign_protocol::signing::Encoding;
 use hyper::Method;
 use serde::Deserialize;
 
-use super::Usage;
 use super::http::{self, Answer, Ask};
 use super::pretty::{Layout, pretty};
 use super::sign::{self, Signed, body_of, header_names, signed};
+use super::{Usage, authorities};
 
 /// Flags of `call`.
 #[derive(Debug, Args)]
@@ -98,6 +98,7 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
     http::address(&args.url).map_err(|error| error.context("--url"))?;
+    authorities::demand(&args.url, environment)?;
     ensure!(args.path.starts_with('/'), Usage("the path must begin with a slash".to_owned()));
     let method = match args.method.to_ascii_uppercase().as_str() {
         "GET" => Method::GET,
