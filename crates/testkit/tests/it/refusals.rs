@@ -76,6 +76,7 @@ fn assert_refusal(answer: &Answer, status: u16, code: &str, case: &str) {
         .as_object()
         .unwrap_or_else(|| panic!("{case}: no envelope: {} {}", answer.head, String::from_utf8_lossy(&answer.body)));
     assert_eq!((answer.status, json["code"].as_str()), (status, Some(code)), "{case}: {json}");
+    assert_eq!(answer.header("www-authenticate"), (status == 401).then_some("Signature"), "{case}: {}", answer.head);
     let mut keys: Vec<_> = object.keys().map(String::as_str).collect();
     keys.sort_unstable();
     assert_eq!(keys, ["code", "data", "errorMessage", "label", "status"], "{case}");
