@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use thiserror::Error;
 use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaFormat, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 /// Most digits that a number may be written with, before and after the point together.
@@ -23,7 +23,7 @@ pub enum NumberRefused {
     #[error("must be a JSON number")]
     Form,
     /// Written with an exponent.
-    #[error("must be written without an exponent")]
+    #[error("must be written without an exponent: 0.00005 and not 5e-05")]
     Exponent,
     /// More than 20 digits.
     #[error("must have at most 20 digits")]
@@ -97,6 +97,7 @@ impl PartialSchema for Exact {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::Number)
+            .format(Some(SchemaFormat::Custom("decimal".to_owned())))
             .description(Some("exact decimal, at most 20 digits, no exponent"))
             .into()
     }

@@ -28,7 +28,7 @@ pub struct Gap {
     pub first: i64,
     /// The last one; none where the server does not say so.
     pub last: Option<i64>,
-    /// Whether the server says that it no longer keeps them. Else they were left out of its answer, which should not happen: ask the
+    /// Whether the server says so: it no longer keeps them, or left their numbers out when it was restored. Else they were left out of its answer, which should not happen: ask the
     /// operator, and quote the numbers.
     pub is_forgotten: bool,
 }
@@ -36,7 +36,11 @@ pub struct Gap {
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first, last, is_forgotten } = self;
-        let why = if *is_forgotten { "are no longer kept by the server" } else { "are missing in the server's answer" };
+        let why = if *is_forgotten {
+            "are not there: the server no longer keeps them, or a restore left their numbers out"
+        } else {
+            "are missing in the server's answer"
+        };
         match last {
             Some(last) => write!(f, "events of seq {first} to {last} {why}"),
             None => write!(f, "events from seq {first} on {why}"),

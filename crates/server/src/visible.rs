@@ -1,5 +1,7 @@
 //! Characters that make a text look like another one, or like none: for names that are set, and for texts that a terminal shows.
 
+use std::fmt::Write as _;
+
 /// Is not seen, and changes how others are: embeddings, overrides and isolates of the direction of writing, separators of lines and paragraphs, and
 /// what else is of no width and in no word. Marks of direction (U+200E, U+200F, U+061C) stay: keyboards put them into Hebrew and Arabic text, and
 /// they turn nothing around. So do joiners and non-joiners: Persian, the languages of India and many emoji are not written without them.
@@ -55,7 +57,30 @@ pub fn misleading(text: &str) -> Option<char> {
 
 /// Somebody else's text for a terminal, in one line: what would turn it around, move in it or hide in it stands as a replacement.
 pub fn for_terminals(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || misleads(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_unsafe(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The same for a text of several lines, which stay.
+pub fn lines_for_terminals(text: &str) -> String {
+    text.split('\n').map(for_terminals).collect::<Vec<_>>().join("\n")
+}
+
+/// JSON for a terminal: such characters are written as escapes, so it says what it said. Between tokens there is none but white space.
+pub fn json_for_terminals(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut out, c| {
+        if is_unsafe(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+        out
+    })
+}
+
+fn is_unsafe(c: char) -> bool {
+    c.is_control() || misleads(c)
 }
 
 #[cfg(test)]
@@ -84,6 +109,17 @@ mod tests {
             assert_eq!(misleading(&format!("a{c}b")), Some(c), "{c:?}");
         }
         assert_eq!(misleading("\u{1f3f4}a\u{e0041}"), Some('\u{e0041}'), "the flag is over");
+    }
+
+    #[test]
+    fn json_says_the_same_without_a_character_that_a_terminal_obeys() {
+        let said = "a\u{7f}\u{80}\u{9b}2J\u{9f}\u{202a}\u{202e}\u{2066}\u{2069}\u{200b}\u{feff}\u{e0041}\u{e9}\u{200d}";
+        let json = serde_json::to_string(&said).expect("a text");
+        let shown = json_for_terminals(&json);
+        assert!(!shown.chars().any(|c| c.is_control() || misleads(c)), "{shown:?}");
+        assert_eq!(serde_json::from_str::<String>(&shown).expect("JSON"), said);
+        assert!(shown.contains("\\u009b2J") && shown.contains("\u{e9}\u{200d}"), "{shown:?}");
+        assert_eq!(lines_for_terminals("a\u{1b}[2J\r\n\u{202e}b\n"), "a\u{fffd}[2J\u{fffd}\n\u{fffd}b\n");
     }
 
     #[test]

@@ -15,17 +15,20 @@ pub const LIMIT_DEFAULT: u32 = 100;
 /// Most events in one answer.
 pub const LIMIT_MAX: u32 = 500;
 
-/// How the sentence of an EVENTS_GONE begins; the oldest `seq` that is kept follows, and ends it.
-const GONE: &str = "events up to this `after` are no longer kept; the oldest seq is ";
+/// How the sentence of an EVENTS_GONE begins.
+const GONE: &str =
+    "what followed this `after` is not there: its time was over, or a restore of the service left numbers out";
+/// How it ends, for ever: with this and the oldest `seq` that is there.
+const OLDEST: &str = "; the oldest seq is ";
 
 /// The sentence of an EVENTS_GONE.
 pub fn gone(oldest: i64) -> String {
-    format!("{GONE}{oldest}")
+    format!("{GONE}{OLDEST}{oldest}")
 }
 
-/// The oldest `seq` that is kept, of such a sentence; none where it is another one.
+/// The oldest `seq` that is there, of such a sentence, however it begins; none where it is another one.
 pub fn oldest_kept(sentence: &str) -> Option<i64> {
-    sentence.strip_prefix(GONE)?.parse().ok().filter(|oldest| *oldest >= 1)
+    sentence.rsplit_once(OLDEST)?.1.parse().ok().filter(|oldest| *oldest >= 1)
 }
 
 /// What is asked for.
@@ -116,6 +119,7 @@ mod tests {
     fn the_oldest_seq_is_read_back_from_the_sentence_that_tells_it() {
         for oldest in [1, 4, i64::MAX] {
             assert_eq!(oldest_kept(&gone(oldest)), Some(oldest));
+            assert_eq!(oldest_kept(&format!("in other words; the oldest seq is {oldest}")), Some(oldest));
         }
         for other in
             ["", "4", "the oldest seq is 4", &gone(0), &gone(-1), &(gone(4) + "."), &gone(4).replace('4', "four")]

@@ -141,6 +141,43 @@ fn the_callback_in_the_example_is_one() {
 }
 
 #[test]
+fn the_callback_in_the_example_tells_of_a_payment_and_its_signatures_can_be_recomputed() {
+    let line = PAGE.lines().find(|line| line.starts_with(r#"{"bizType""#)).expect("the callback is there");
+    let body: CallbackBody = serde_json::from_str(line).expect("a callback");
+    let pulled: events::Response = example(Endpoint::Events);
+    let event = &pulled.events[0];
+    let told = [&event.biz_type, &event.biz_id, &event.biz_status, &event.client_id, &event.data];
+    assert_eq!(told, [&body.biz_type, &body.biz_id, &body.biz_status, &body.client_id, &body.data], "the same event");
+    let order: order_query::Response = example(Endpoint::OrderQuery);
+    let order = serde_json::to_value(&order).expect("answers serialize");
+    let data: Value = serde_json::from_str(&body.data).expect("JSON as text");
+    let names = "`merchantTradeNo`, `prepayId`, `currency`, `orderAmount`, `actualAmount`, `status`, `createTime`, `transactTime`";
+    assert!(PAGE.contains(&format!("its `data` holds {names}")));
+    let wanted: serde_json::Map<String, Value> = names
+        .split(", ")
+        .map(|name| name.trim_matches('`'))
+        .map(|name| (name.to_owned(), order[name].clone()))
+        .collect();
+    assert_eq!((data, body.biz_id.as_str()), (Value::Object(wanted), order["prepayId"].as_str().expect("a number")));
+
+    let sent = |name: &str| {
+        let callback = PAGE.split("POST /your/path").nth(1).expect("the callback is there");
+        let header = callback.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        header.expect("it has the header").to_owned()
+    };
+    let (timestamp, nonce) = (sent("X-Service-Timestamp"), sent("X-Service-Nonce"));
+    let signed = |secret: &str| {
+        let key = SigningKey::new(secret.as_bytes());
+        encode_signature(&key.sign(&timestamp, &nonce, line.as_bytes()), Encoding::Hex)
+    };
+    let second = PAGE.split("With the second secret\n`").nth(1).and_then(|rest| rest.split('`').next());
+    for secret in ["demo-secret-not-for-production-0123456789ABCDEFabcdef", second.expect("it is there")] {
+        assert!(PAGE.contains(&format!("\n`{}`.", signed(secret))), "{}", signed(secret));
+    }
+    assert!(PAGE.contains(&format!("body has {} bytes and no line feed", line.len())));
+}
+
+#[test]
 fn the_worked_example_can_be_recomputed() {
     let cell = |name: &str| {
         let row = rows().find(|row| row[0] == name && row.len() == 2).expect("the row is there");

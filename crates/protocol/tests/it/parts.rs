@@ -294,3 +294,11 @@ fn a_payer_is_a_short_text_or_a_whole_number_and_told_by_its_fault() {
     let long = format!("\"{}\"", "x".repeat(65));
     assert_eq!(payer(&long), Err("field merchantUserId: must be at most 64 characters".to_owned()));
 }
+
+#[test]
+fn a_number_with_an_exponent_is_told_how_to_be_written() {
+    let fields = Fields::parse(br#"{"r_markup":5e-05,"written":0.00005}"#).expect("an object");
+    let told = fields.required_number("r_markup").expect_err("an exponent").to_string();
+    assert_eq!(told, "field r_markup: must be written without an exponent: 0.00005 and not 5e-05");
+    assert_eq!(fields.required_number("written").expect("the same number").to_string(), "0.00005");
+}

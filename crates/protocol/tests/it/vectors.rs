@@ -8,13 +8,15 @@ use countersign_protocol::body::Fields;
 use countersign_protocol::callback::{self, Acknowledgement, CallbackRefused};
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::{
-    RequestRefused, convert_order, events, rule_create, rule_list, rule_query, rule_upgrade,
+    RequestRefused, convert, convert_currency, convert_order, convert_pair, convert_preview, events, payment_order,
+    rule_create, rule_list, rule_query, rule_upgrade,
 };
 use countersign_protocol::envelope::{self, Envelope};
 use countersign_protocol::headers::Prefixes;
 use countersign_protocol::signing::{Encoding, SigningKey, decode_signature, encode_signature};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 #[derive(Deserialize)]
@@ -260,7 +262,7 @@ struct RequestCaseRefused {
     field: String,
 }
 
-/// Reads a request and writes it again as our clients do.
+/// Reads a request and writes it again as our clients do. Endpoints have the names that the OpenAPI document gives operations.
 fn rewrite(endpoint: &str, input: &str) -> Result<String, RequestRefused> {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("bodies are UTF-8");
     match endpoint {
@@ -270,15 +272,37 @@ fn rewrite(endpoint: &str, input: &str) -> Result<String, RequestRefused> {
         "rule_query" => rule_query::Request::parse(input).map(|request| request.to_query()),
         "convert_order" => convert_order::Request::parse(input).map(|request| request.to_query()),
         "events" => events::Request::parse(input).map(|request| request.to_query()),
+        "convert_currency" => convert_currency::Request::parse(input).map(|request| request.to_query()),
+        "convert_pair" => convert_pair::Request::parse(input).map(|request| request.to_query()),
+        "convert_preview" => convert_preview::Request::parse(input.as_bytes()).map(|request| text(request.to_body())),
+        "convert" => convert::Request::parse(input.as_bytes()).map(|request| text(request.to_body())),
+        "order_create" | "order_native" => {
+            payment_order::Request::parse(input.as_bytes()).map(|request| text(request.to_body()))
+        }
+        "order_query" | "order_close" => {
+            payment_order::Name::parse(input.as_bytes()).map(|request| text(request.to_body()))
+        }
         other => panic!("{other} has no requests"),
     }
 }
 
 #[test]
+fn every_endpoint_that_is_asked_something_has_request_vectors() {
+    let cases = cases::<RequestCase>(include_str!("../../vectors/requests.json"), 246);
+    let covered: BTreeSet<&str> = cases.iter().map(|case| case.endpoint.as_str()).collect();
+    let document: Value = serde_json::from_str(include_str!("../../../../docs/openapi/merchant.json")).expect("JSON");
+    let paths = document["paths"].as_object().expect("paths").values();
+    let operations = paths.flat_map(|path| path.as_object().expect("methods").values());
+    let asked = operations.filter_map(|operation| operation["operationId"].as_str()).filter(|id| *id != "time");
+    assert_eq!(covered, asked.collect());
+}
+
+#[test]
 fn every_request_vector_is_accepted_or_refused() {
-    for case in cases::<RequestCase>(include_str!("../../vectors/requests.json"), 104) {
+    for case in cases::<RequestCase>(include_str!("../../vectors/requests.json"), 246) {
         match (rewrite(&case.endpoint, &case.input), case.canonical, case.refused) {
-            (Ok(written), Some(canonical), None) => {
+            // Well-formed. Where it is refused all the same, the server's tests see to that: this crate knows no meanings.
+            (Ok(written), Some(canonical), _) => {
                 assert_eq!(written, canonical, "{}", case.name);
                 assert_eq!(rewrite(&case.endpoint, &canonical), Ok(canonical), "{}", case.name);
             }
@@ -298,10 +322,12 @@ fn every_request_vector_is_accepted_or_refused() {
 struct Callback {
     name: String,
     secret: String,
+    second_secret: Option<String>,
     timestamp: String,
     nonce: String,
     body: String,
     signature: String,
+    signature_next: Option<String>,
     now_ms: i64,
     tolerance_ms: i64,
     verdict: String,
@@ -309,17 +335,19 @@ struct Callback {
 
 #[test]
 fn every_callback_vector_gets_its_verdict() {
-    for case in cases::<Callback>(include_str!("../../vectors/callbacks.json"), 20) {
-        let key = SigningKey::new(case.secret.as_bytes());
-        let verdict = match callback::verify(
-            &key,
-            &case.timestamp,
-            &case.nonce,
-            case.body.as_bytes(),
-            &case.signature,
-            case.now_ms,
-            case.tolerance_ms,
-        ) {
+    for case in cases::<Callback>(include_str!("../../vectors/callbacks.json"), 32) {
+        let keys: Vec<SigningKey> = std::iter::once(&case.secret)
+            .chain(&case.second_secret)
+            .map(|secret| SigningKey::new(secret.as_bytes()))
+            .collect();
+        let (timestamp, nonce, body) = (&case.timestamp, &case.nonce, case.body.as_bytes());
+        let judge = |signature: &String, key: &SigningKey| {
+            callback::verify(key, timestamp, nonce, body, signature, case.now_ms, case.tolerance_ms)
+        };
+        let signatures = std::iter::once(&case.signature).chain(&case.signature_next);
+        let each: Vec<_> = signatures.flat_map(|signature| keys.iter().map(|key| judge(signature, key))).collect();
+        // Any that fits is enough; else what is wrong with the first.
+        let verdict = match each.iter().find(|one| one.is_ok()).unwrap_or(&each[0]) {
             Ok(()) => "accepted",
             Err(CallbackRefused::TimestampMalformed) => "timestamp_malformed",
             Err(CallbackRefused::NonceMalformed) => "nonce_malformed",

@@ -64,7 +64,9 @@ async fn events_that_are_no_longer_kept_are_told_with_their_numbers() {
     assert_eq!(missing(&mut walk).await, Gap { first: 2, last: Some(7), is_forgotten: true });
     let endless = missing(&mut walk).await;
     assert_eq!(endless, Gap { first: 2, last: None, is_forgotten: true });
-    assert_eq!(endless.to_string(), "events from seq 2 on are no longer kept by the server");
+    let said =
+        "events from seq 2 on are not there: the server no longer keeps them, or a restore left their numbers out";
+    assert_eq!(endless.to_string(), said);
     assert!(!walk.step_over(&endless) && walk.after() == 1);
 }
 

@@ -178,6 +178,15 @@ impl Names {
     }
 }
 
+/// Lines, each behind the public id of its tenant.
+pub async fn named(store: &AnyStore, rows: Vec<AuditRow>) -> Result<Vec<(Option<String>, AuditRow)>, AppError> {
+    let (mut names, mut all) = (Names::default(), Vec::with_capacity(rows.len()));
+    for row in rows {
+        all.push((names.of(store, row.tenant).await?, row));
+    }
+    Ok(all)
+}
+
 /// A page of heads, each behind the number of its tenant, which `after` is too.
 pub async fn named_heads(store: &AnyStore, after: Option<i64>, limit: u32) -> Result<Vec<(i64, KeptHead)>, AppError> {
     let mut all = Vec::new();

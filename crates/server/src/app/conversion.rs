@@ -182,8 +182,8 @@ async fn made_before(
 ) -> Result<Option<ConvertOrder>, AppError> {
     let found = app.store.convert_request(owner.tenant, owner.no, &asked.client_req_id).await?;
     let Some(order) = found else { return Ok(None) };
-    if terms_of(&order) != asked.terms {
-        return Err(AppError::DuplicateTradeNo("clientReqId"));
+    if let Some(differs) = first_difference(&order, &asked.terms) {
+        return Err(AppError::DuplicateTradeNo { name: "clientReqId", differs });
     }
     match app.store.commit(Batch(vec![Write::ClaimNonce(claim.clone())])).await {
         Ok(_) => Ok(Some(order)),
@@ -192,15 +192,18 @@ async fn made_before(
     }
 }
 
-/// What an order was asked to be.
-fn terms_of(order: &ConvertOrder) -> Terms {
-    Terms {
-        quote_id: order.quote_id.clone(),
-        sell_currency: order.sell_currency.clone(),
-        buy_currency: order.buy_currency.clone(),
-        sell_amount: order.sell_amount,
-        buy_amount: order.buy_amount,
-    }
+/// The first field in which an order is not what is asked for; none where it is.
+fn first_difference(order: &ConvertOrder, asked: &Terms) -> Option<&'static str> {
+    let Terms { quote_id, sell_currency, buy_currency, sell_amount, buy_amount } = asked;
+    [
+        (*quote_id == order.quote_id, "quoteId"),
+        (*sell_currency == order.sell_currency, "sellCurrency"),
+        (*buy_currency == order.buy_currency, "buyCurrency"),
+        (*sell_amount == order.sell_amount, "sellAmount"),
+        (*buy_amount == order.buy_amount, "buyAmount"),
+    ]
+    .into_iter()
+    .find_map(|(is_same, name)| (!is_same).then_some(name))
 }
 
 fn order_of(app: &App, owner: &MerchantRow, quote: Quote, now: UnixMillis) -> Result<ConvertOrder, AppError> {
@@ -234,7 +237,7 @@ fn writes(
         "convert_order.create",
         &subject,
         String::new(),
-        describe_whole(order),
+        describe_whole(owner, order),
     );
     let (client_req_id, order) = (asked.client_req_id.clone(), order.clone());
     vec![

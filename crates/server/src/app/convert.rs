@@ -2,6 +2,7 @@
 
 use countersign_domain::convert::{self, ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
+use countersign_domain::time::rfc3339;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{CommitError, Cursor, MerchantRow, NewAnswer};
 use countersign_store::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage};
@@ -33,7 +34,7 @@ pub async fn insert(
         "convert_order.create",
         &subject,
         String::new(),
-        describe_whole(order),
+        describe_whole(owner, order),
     );
     let mut writes = vec![
         Write::InsertConvertOrder { tenant: owner.tenant, merchant: owner.no, order: Box::new(order.clone()) },
@@ -103,9 +104,11 @@ fn describe(order: &ConvertOrder) -> String {
     format!(r#"{{"status":{},"revision":{}}}"#, order.status.code(), order.revision)
 }
 
-/// The same of one that was just made, with all that never changes.
-pub(super) fn describe_whole(order: &ConvertOrder) -> String {
+/// The same of one that was just made, with whose it is and all that never changes.
+pub(super) fn describe_whole(owner: &MerchantRow, order: &ConvertOrder) -> String {
     json!({
+        "merchant_id": owner.merchant_id,
+        "user_id": order.user_id,
         "sell_currency": order.sell_currency.as_str(),
         "buy_currency": order.buy_currency.as_str(),
         "sell_amount": order.sell_amount.to_string(),
@@ -114,6 +117,7 @@ pub(super) fn describe_whole(order: &ConvertOrder) -> String {
         "quote_id": order.quote_id,
         "status": order.status.code(),
         "revision": order.revision,
+        "created_at": rfc3339(order.created_at),
     })
     .to_string()
 }

@@ -24,9 +24,14 @@ pub enum AppError {
     /// A quote that cannot be carried out as it is asked.
     #[error(transparent)]
     Quote(#[from] QuoteRefused),
-    /// A name that stands for something else for ever; the text is the field.
-    #[error("{}", of_field(.0, format_args!("stands for another request; send the same content again, or another {}", .0)))]
-    DuplicateTradeNo(&'static str),
+    /// A name that stands for something else for ever.
+    #[error("{}", of_field(.name, format_args!("stands for another request, whose {differs} is not the same; send the same content again, or another {name}")))]
+    DuplicateTradeNo {
+        /// The field of the name.
+        name: &'static str,
+        /// The first field of the content that differs.
+        differs: &'static str,
+    },
     /// No rate is fresh enough for a price.
     #[error(
         "there is no current rate for this pair now, and nothing was done; GET /v1/pay/convert/pair says which pairs there are, and a rate may come later"
@@ -42,9 +47,7 @@ pub enum AppError {
     #[error("no sub-account of this institution has this sub_merchant_id")]
     SubMerchantNotFound,
     /// Not there, or not yours.
-    #[error(
-        "no order of this merchant has this number (both numbers, where two are sent); for one of a sub-account send On-Behalf-Of"
-    )]
+    #[error("no order of this merchant has this number")]
     OrderNotFound,
     /// `MerchantId` or `On-Behalf-Of` names somebody this key does not speak for.
     #[error("{0}")]
@@ -109,7 +112,7 @@ impl AppError {
             Self::InvalidAmount(_) | Self::Quote(QuoteRefused::Amounts) => Code::InvalidAmount,
             Self::InvalidCurrency(_) | Self::Quote(QuoteRefused::Currencies) => Code::InvalidCurrency,
             Self::Quote(QuoteRefused::Expired) => Code::QuoteExpired,
-            Self::DuplicateTradeNo(_) => Code::DuplicateTradeNo,
+            Self::DuplicateTradeNo { .. } => Code::DuplicateTradeNo,
             Self::InvalidRulePeriod(_) => Code::InvalidRulePeriod,
             Self::FeeRuleExists => Code::FeeRuleExists,
             Self::SubMerchantNotFound => Code::SubMerchantNotFound,

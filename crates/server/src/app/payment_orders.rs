@@ -88,8 +88,8 @@ pub async fn create(
     loop {
         let name = OrderName::TradeNo(wanted.trade_no.clone());
         if let Some(there) = app.store.payment_order(owner.tenant, owner.no, name).await? {
-            if there.order.content != wanted.content {
-                return Err(AppError::DuplicateTradeNo("merchantTradeNo"));
+            if let Some(differs) = first_difference(&there.order.content, &wanted.content) {
+                return Err(AppError::DuplicateTradeNo { name: "merchantTradeNo", differs });
             }
             // Before the nonce is used up: what fails may be repeated.
             let (there, _) = as_it_stands(app, there).await?;
@@ -113,6 +113,22 @@ pub async fn create(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// The first field in which two contents differ; none where they are the same.
+fn first_difference(one: &Content, other: &Content) -> Option<&'static str> {
+    let Content { kind, currency, amount, merchant_user_id, channel_id, goods_name, goods_detail } = one;
+    [
+        (*kind == other.kind, "operation"),
+        (*currency == other.currency, "currency"),
+        (*amount == other.amount, "orderAmount"),
+        (*merchant_user_id == other.merchant_user_id, "merchantUserId"),
+        (*channel_id == other.channel_id, "channelId"),
+        (*goods_name == other.goods_name, "goods.goodsName"),
+        (*goods_detail == other.goods_detail, "goods.goodsDetail"),
+    ]
+    .into_iter()
+    .find_map(|(is_same, name)| (!is_same).then_some(name))
 }
 
 fn new_order(

@@ -31,6 +31,8 @@ pub enum TurnKey {
     RuleList(i64),
     /// Pulls of the events of an application.
     Pull(i64),
+    /// Walks over the audit log that one token asks for.
+    AuditWalk(String),
     /// A convert order.
     ConvertOrder(i64),
     /// The rate of a pair.

@@ -22,10 +22,10 @@ use countersign_sdk::{Client, Error, EventWalk, Gap, PullError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use super::Usage;
 use super::courier::{Courier, Letter};
 use super::http;
 use super::sign::{self, SignatureForm, header_names};
+use super::{Usage, authorities};
 use crate::cli::numbers::whole;
 use crate::clock::Clock;
 use crate::dispatch::DEADLINE;
@@ -78,6 +78,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.forward, &names, client_id, secret, args.encoding.into(), DEADLINE)?;
     http::demand_nobody(&args.url).map_err(|error| error.context("--url"))?;
+    authorities::demand(&args.url, environment)?;
     let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build();
     let client = client.map_err(|error| match error {
         // Nothing else that was given to it can be wrong here.
@@ -85,6 +86,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
         other => other.into(),
     })?;
     http::address(&args.url).map_err(|error| error.context("--url"))?;
+    authorities::demand(&args.forward, environment)?;
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
     let cursor = args.cursor.as_deref().map(behind_links);
     let args = &ListenArgs { cursor, ..args.clone() };

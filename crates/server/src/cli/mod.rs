@@ -8,12 +8,14 @@ use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use thiserror::Error;
 
 use crate::visible::for_terminals;
 
 mod audit;
+mod authorities;
 mod backup;
 mod certify;
 mod completions;
@@ -148,7 +150,7 @@ pub fn main() -> ExitCode {
         Err(error) => match environment {
             // clap reads some of the variables itself, and does not say which one it cannot read.
             Err(refused) if error.kind() == clap::error::ErrorKind::InvalidUtf8 => Err(refused),
-            Ok(_) | Err(_) => return told(&error),
+            Ok(_) | Err(_) => return told(&with_plain_usage(error)),
         },
     };
     match outcome {
@@ -168,6 +170,21 @@ fn last_line(error: &anyhow::Error) -> String {
 
 fn code_of(error: &anyhow::Error) -> ExitCode {
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// Flags that the environment may give in their place. A usage line would show them as if they were wanted wherever it does.
+const FROM_ENVIRONMENT: [&str; 2] = [" --operator-url <URL>", " --url <URL>"];
+
+/// An error whose usage line has only what is wanted.
+fn with_plain_usage(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) {
+        let usage = usage.to_string();
+        let plain = FROM_ENVIRONMENT.iter().fold(usage.clone(), |usage, flag| usage.replace(flag, ""));
+        if plain != usage {
+            error.insert(ContextKind::Usage, ContextValue::StyledStr(plain.into()));
+        }
+    }
+    error
 }
 
 /// Help and the version, which are asked for, or what is wrong with the words.

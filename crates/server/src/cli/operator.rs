@@ -10,10 +10,10 @@ use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use super::Usage;
 use super::http::{self, Answer, Arriving, Ask};
 use super::tables::Members;
 pub use super::tables::table;
+use super::{Usage, authorities};
 use crate::chance::Chance;
 use crate::cli::numbers::whole;
 use crate::operator::KEY_BYTES_MAX;
@@ -271,6 +271,7 @@ impl<'a> Direct<'a> {
             );
         }
         http::address(&operator.operator_url).map_err(|error| error.context("--operator-url"))?;
+        authorities::demand(&operator.operator_url, environment)?;
         Ok(Self { url: &operator.operator_url, token })
     }
 

@@ -1,6 +1,9 @@
 //! JSON for people: indented again, every figure and letter as it came.
 //!
-//! Reading numbers and writing them anew would lose digits, so only the white space between tokens changes.
+//! Reading numbers and writing them anew would lose digits, so only the white space between tokens changes; and what a terminal would obey, or
+//! not show, stands as an escape.
+
+use crate::visible::{json_for_terminals, lines_for_terminals};
 
 /// A list or object that does not fit on a line of so many characters is broken.
 const LINE_CHARS_MAX: usize = 100;
@@ -14,13 +17,13 @@ pub enum Layout {
     Filled,
 }
 
-/// Indents a JSON text by `margin` spaces. What is no JSON comes back as it is.
+/// Indents a JSON text by `margin` spaces. What is no JSON comes back line by line as it is, but for what a terminal would obey.
 pub fn pretty(text: &str, margin: usize, layout: Layout) -> String {
     if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
-        return text.to_owned();
+        return lines_for_terminals(text);
     }
     let mut out = String::with_capacity(text.len() * 2);
-    write_value(&compact(text), margin, layout, &mut out);
+    write_value(&json_for_terminals(&compact(text)), margin, layout, &mut out);
     out
 }
 
@@ -179,9 +182,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_comes_back_as_it_is() {
+    fn what_a_terminal_would_obey_is_an_escape() {
+        let text = "{\"a\u{9b}31m\":[\"\u{202e}\u{7f}\"],\"b\":\"\\u001b\"}";
+        let shown = pretty(text, 0, Layout::Filled);
+        assert_eq!(shown, r#"{"a\u009b31m": ["\u202e\u007f"], "b": "\u001b"}"#);
+        let value = |text| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        assert_eq!(value(&shown), value(text));
+    }
+
+    #[test]
+    fn what_is_no_json_comes_back_as_it_is_but_for_what_a_terminal_would_obey() {
         for text in ["", "<html>", "{\"a\":1", "ok\n"] {
             assert_eq!(pretty(text, 2, Layout::Tall), text);
         }
+        assert_eq!(pretty("<b>\n\u{1b}[2J\u{9b}\n", 0, Layout::Tall), "<b>\n\u{fffd}[2J\u{fffd}\n");
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use countersign_protocol::callback;
 use countersign_protocol::headers::{
-    CLIENT_ID_CHARS_MAX, Header, HeaderNames, Prefixes, RESERVED_NONCE_PREFIX, is_nonce,
+    CLIENT_ID_CHARS_MAX, Header, HeaderNames, Prefixes, RESERVED_NONCE_PREFIX, is_name, is_nonce,
 };
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 
@@ -56,6 +56,12 @@ pub struct SignArgs {
     /// Nonce [default: 32 random hex digits]
     #[arg(long)]
     nonce: Option<String>,
+    /// MerchantId header: the institution, for fee rules
+    #[arg(long, value_name = "ID")]
+    merchant_id: Option<String>,
+    /// On-Behalf-Of header: a sub-account of the institution
+    #[arg(long, value_name = "ID")]
+    on_behalf_of: Option<String>,
     /// How the signature is written
     #[arg(long, value_enum, default_value = "hex")]
     encoding: SignatureForm,
@@ -76,6 +82,9 @@ pub struct VerifyArgs {
     /// The callback's Signature header
     #[arg(long)]
     signature: String,
+    /// The callback's Signature-Next header, where it has one: a secret is being replaced
+    #[arg(long, value_name = "SIGNATURE")]
+    signature_next: Option<String>,
     /// File with the callback's body, byte for byte as it came; - is standard input
     #[arg(long, value_name = "FILE")]
     body: PathBuf,
@@ -179,6 +188,13 @@ fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyh
             "--nonce: 1 to 64 of A-Z a-z 0-9 . _ - are wanted, and not `{RESERVED_NONCE_PREFIX}` at the beginning, which only callbacks have"
         )));
     }
+    let merchants = [
+        ("--merchant-id", Header::MerchantId, args.merchant_id.as_deref()),
+        ("--on-behalf-of", Header::OnBehalfOf, args.on_behalf_of.as_deref()),
+    ];
+    for (flag, _, id) in merchants {
+        ensure!(id.is_none_or(is_name), Usage(format!("{flag}: 1 to 64 of A-Z a-z 0-9 _ - are wanted")));
+    }
     let body = body_of(args.body.as_deref())?;
     let names = header_names(&args.prefix)?;
     let signed = signed(secret, &body, args.timestamp.clone(), args.nonce.clone(), args.encoding.into());
@@ -188,9 +204,11 @@ fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyh
         (Header::Nonce, &signed.nonce),
         (Header::Signature, &signed.signature),
     ];
+    let merchants = merchants.into_iter().filter_map(|(_, header, id)| Some((header, id?)));
     let mut text = lines
-        .iter()
-        .fold(String::new(), |text, (header, value)| text + &format!("{}: {value}\n", names.display(*header)));
+        .into_iter()
+        .chain(merchants)
+        .fold(String::new(), |text, (header, value)| text + &format!("{}: {value}\n", names.display(header)));
     if !body.is_empty() {
         text.push_str("Content-Type: application/json\n");
     }
@@ -212,8 +230,22 @@ fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) 
         .map_err(|_| anyhow!("the timestamp {:?} is no Unix time in milliseconds", args.timestamp))?;
     let (compared_with, tolerance) = args.tolerance_ms.map_or((stamped, 0), |tolerance| (now, i64::from(tolerance)));
     let key = SigningKey::new(secret.as_bytes());
-    callback::verify(&key, &args.timestamp, &args.nonce, &body, args.signature.trim(), compared_with, tolerance)
-        .map_err(|refused| anyhow!("this callback is not good: {refused}"))?;
+    let judge = |body: &[u8], signature: &str| {
+        callback::verify(&key, &args.timestamp, &args.nonce, body, signature.trim(), compared_with, tolerance)
+    };
+    let next = args.signature_next.as_deref();
+    let (is_next, refused) = match (judge(&body, &args.signature), next.map(|next| judge(&body, next))) {
+        (Ok(()), _) => (false, None),
+        (Err(_), Some(Ok(()))) => (true, None),
+        (Err(refused), Some(Err(_)) | None) => (false, Some(refused)),
+    };
+    if let Some(refused) = refused {
+        let fits = |body: &[u8]| {
+            std::iter::once(args.signature.as_str()).chain(next).any(|signature| judge(body, signature).is_ok())
+        };
+        let cause = likely_cause(&body, fits).map_or_else(String::new, |cause| format!(". A likely cause: {cause}"));
+        bail!("this callback is not good: {refused}{cause}");
+    }
     let away_s = (now - stamped).unsigned_abs() / 1000;
     let stands = if stamped > now { format!("{away_s} s ahead of this clock") } else { format!("{away_s} s old") };
     let age = if (now - stamped).abs() > AGE_MS_RECOMMENDED {
@@ -223,9 +255,25 @@ fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) 
         format!("Its timestamp is {stands}.\n")
     };
     let whom = for_another(&body, environment).unwrap_or_default();
+    let which = if is_next {
+        "It is that of Signature-Next: this secret is the one that does not sign callbacks now.\n"
+    } else {
+        ""
+    };
     Ok(format!(
-        "The signature is right: this body was signed with this secret, and nobody changed it since.\n{age}{whom}"
+        "The signature is right: this body was signed with this secret, and nobody changed it since.\n{which}{age}{whom}"
     ))
+}
+
+/// What happened to a body on its way into a file, where that is why no signature fits it.
+fn likely_cause(body: &[u8], fits: impl Fn(&[u8]) -> bool) -> Option<&'static str> {
+    let has_more = "the file ends with a line feed that the body did not have, as editors and echo add one";
+    let less = [b"\r\n".as_slice(), b"\n"].into_iter().filter_map(|end| body.strip_suffix(end));
+    if less.into_iter().any(&fits) {
+        return Some(has_more);
+    }
+    fits(&[body, b"\n"].concat())
+        .then_some("the body ended with a line feed that is not in the file, as $(...) and curl -d take it away")
 }
 
 /// A sentence where the variable names another application than the body does.
@@ -257,6 +305,8 @@ mod tests {
             body: None,
             timestamp: Some(timestamp.to_owned()),
             nonce: Some("abc123".to_owned()),
+            merchant_id: None,
+            on_behalf_of: None,
             encoding: SignatureForm::Hex,
             prefix: "X-Other-".to_owned(),
         }
@@ -282,6 +332,21 @@ mod tests {
             environment.insert(SECRET_VARIABLE.to_owned(), nothing.to_owned());
             let refused = header_lines(&sign_args(TIMESTAMP), &environment).expect_err("nothing is in it").to_string();
             assert_eq!(refused, "set COUNTERSIGN_SECRET in the environment", "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn sign_names_whom_a_request_is_for() {
+        let named = |merchant_id: &str| SignArgs {
+            merchant_id: Some(merchant_id.to_owned()),
+            on_behalf_of: Some("shop-1".to_owned()),
+            ..sign_args(TIMESTAMP)
+        };
+        let text = header_lines(&named("10001"), &environment()).expect("it signs");
+        assert!(text.ends_with("X-Other-MerchantId: 10001\nX-Other-On-Behalf-Of: shop-1\n"), "{text}");
+        for id in ["", "a b", "a\nX-Other: 1", &"x".repeat(65)] {
+            let refused = header_lines(&named(id), &environment()).expect_err("no header").to_string();
+            assert_eq!(refused, "--merchant-id: 1 to 64 of A-Z a-z 0-9 _ - are wanted");
         }
     }
 
@@ -337,6 +402,7 @@ mod tests {
             timestamp: timestamp.to_owned(),
             nonce: nonce.to_owned(),
             signature: signature.clone(),
+            signature_next: None,
             body: path.clone(),
             tolerance_ms,
         };
@@ -362,6 +428,38 @@ mod tests {
         }
         std::fs::write(&path, r#"{"bizId":"2"}"#).expect("it can be written");
         assert!(verdict(&args(TIMESTAMP, nonce, None), &environment(), now).is_err(), "the body was changed");
+    }
+
+    #[test]
+    fn verify_knows_a_rotation_and_what_becomes_of_a_body_in_a_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let path = folder.path().join("body.json");
+        let nonce = "callback0123456789abcdef01234567";
+        let of = |secret: &str, body: &str| {
+            let (timestamp, nonce) = (Some(TIMESTAMP.to_owned()), Some(nonce.to_owned()));
+            signed(secret, body.as_bytes(), timestamp, nonce, Encoding::Hex).signature
+        };
+        let said = |written: &str, signature: String, signature_next: Option<String>| {
+            std::fs::write(&path, written).expect("it can be written");
+            let (timestamp, nonce, body) = (TIMESTAMP.to_owned(), nonce.to_owned(), path.clone());
+            let args = VerifyArgs { timestamp, nonce, signature, signature_next, body, tolerance_ms: None };
+            verdict(&args, &environment(), 1_700_000_000_000).map_err(|error| error.to_string())
+        };
+        let next = said("{}", of("another", "{}"), Some(of(SECRET, "{}"))).expect("one of both fits");
+        assert!(next.contains("It is that of Signature-Next"), "{next}");
+        let first = said("{}", of(SECRET, "{}"), Some("cut short".to_owned())).expect("one of both fits");
+        assert!(!first.contains("Signature-Next"), "{first}");
+        let mismatch =
+            "this callback is not good: the signature of the callback does not fit its timestamp, nonce and body";
+        assert_eq!(said("{}", of("another", "{}"), Some(of("a third", "{}"))), Err(mismatch.to_owned()));
+        let more =
+            ". A likely cause: the file ends with a line feed that the body did not have, as editors and echo add one";
+        for written in ["{}\n", "{}\r\n"] {
+            assert_eq!(said(written, of(SECRET, "{}"), None), Err(format!("{mismatch}{more}")));
+            assert_eq!(said(written, of("x", "{}"), Some(of(SECRET, "{}"))), Err(format!("{mismatch}{more}")));
+        }
+        let less = said("{}", of(SECRET, "{}\n"), None).expect_err("a line feed is missing");
+        assert!(less.contains(". A likely cause: the body ended with a line feed that is not in the file"), "{less}");
     }
 
     #[test]

@@ -6,16 +6,17 @@ use std::process::ExitCode;
 
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
+use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::headers::{Header, HeaderNames};
 use countersign_protocol::query::encode;
 use countersign_protocol::signing::Encoding;
 use hyper::Method;
 use serde::Deserialize;
 
-use super::Usage;
 use super::http::{self, Answer, Ask};
 use super::pretty::{Layout, pretty};
 use super::sign::{self, Signed, body_of, header_names, signed};
+use super::{Usage, authorities};
 
 /// Flags of `call`.
 #[derive(Debug, Args)]
@@ -85,6 +86,12 @@ fn in_a_request(path: &str) -> String {
     sent
 }
 
+/// Whether the operation at this path is answered without a signature.
+fn is_for_anybody(path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or(path);
+    Endpoint::ALL.iter().any(|endpoint| endpoint.path() == path && !endpoint.is_signed())
+}
+
 #[derive(Deserialize)]
 struct EnvelopeHead {
     status: String,
@@ -94,10 +101,15 @@ struct EnvelopeHead {
 
 /// Makes the call and shows status line and envelope. A FAIL is exit code 1.
 pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-    let client_id = sign::client_id(environment)?;
-    let secret = sign::secret(environment)?;
+    // What needs no signature needs nobody who signs.
+    let who = if is_for_anybody(&args.path) {
+        None
+    } else {
+        Some((sign::client_id(environment)?, sign::secret(environment)?))
+    };
     let names = header_names(&args.prefix)?;
     http::address(&args.url).map_err(|error| error.context("--url"))?;
+    authorities::demand(&args.url, environment)?;
     ensure!(args.path.starts_with('/'), Usage("the path must begin with a slash".to_owned()));
     let method = match args.method.to_ascii_uppercase().as_str() {
         "GET" => Method::GET,
@@ -105,18 +117,25 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
         _ => bail!(Usage(format!("{:?} is no method of the merchant API: GET or POST", args.method))),
     };
     let body = body_of(args.body.as_deref())?;
-    let signed = signed(secret, &body, None, None, Encoding::Hex);
-    let caller = Caller {
-        client_id,
-        names: &names,
-        merchant_id: args.merchant_id.as_deref(),
-        on_behalf_of: args.on_behalf_of.as_deref(),
+    let path = in_a_request(&args.path);
+    let ask = match who {
+        Some((client_id, secret)) => {
+            let caller = Caller {
+                client_id,
+                names: &names,
+                merchant_id: args.merchant_id.as_deref(),
+                on_behalf_of: args.on_behalf_of.as_deref(),
+            };
+            let signed = signed(secret, &body, None, None, Encoding::Hex);
+            ask(&caller, method, &path, body, &signed)
+        }
+        None => Ask { method, path, headers: Vec::new(), body: (!body.is_empty()).then_some(body) },
     };
-    let ask = ask(&caller, method, &in_a_request(&args.path), body, &signed);
     let answer = super::small_runtime()?.block_on(http::exchange(&args.url, &ask));
     let then = "look before you do it again";
     let answer = answer.map_err(|error| http::lost(error, &ask.method, "the merchant API did not answer", then))?;
-    super::say(&format!("HTTP {}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
+    let named = answer.request_id.as_ref().map_or_else(String::new, |id| format!(", request {id}"));
+    super::say(&format!("HTTP {}{named}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
     success(&answer).map_err(|error| match &answer.request_id {
         Some(id) => anyhow!("{error}; its operator learns more with `countersign explain {id}`"),
         None => error,

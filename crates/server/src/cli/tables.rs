@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::operator::Call;
 use super::pretty::{Layout, pretty};
-use crate::visible::for_terminals;
+use crate::visible::{for_terminals, json_for_terminals};
 
 pub(super) type Members<'a> = BTreeMap<&'a str, &'a RawValue>;
 
@@ -120,7 +120,7 @@ fn unquoted(value: &str) -> String {
     match serde_json::from_str::<String>(value) {
         Ok(text) => for_terminals(&text),
         Err(_) if value == "null" => "-".to_owned(),
-        Err(_) => value.to_owned(),
+        Err(_) => json_for_terminals(value),
     }
 }
 
@@ -181,5 +181,18 @@ mod tests {
         let text = table(&call, r#"{"name":"A\u001b[31m\u202e","merchant_id":"m1","gone":null,"n":0.10}"#);
         assert_eq!(text, "name         A\u{fffd}[31m\u{fffd}\nmerchant_id  m1\ngone         -\nn            0.10\n");
         assert_eq!(table(&call, ""), "done\n");
+    }
+
+    #[test]
+    fn what_is_inside_of_a_thing_moves_no_cursor_either() {
+        let call = Call::new(Method::GET, "/events/evt_1/attempts/1");
+        let inside = "{\"answer\":{\"body\":\"\u{9b}2J\u{202e}\u{2066}\u{7f}\"},\"half\":\"\\ud800\u{202e}\"}";
+        let wanted = "answer  {\"body\": \"\\u009b2J\\u202e\\u2066\\u007f\"}\nhalf    \"\\ud800\\u202e\"\n";
+        assert_eq!(table(&call, inside), wanted);
+        let list = Call::list("/events", &["answer"]);
+        let page = format!("{{\"items\":[{inside}],\"next\":null}}");
+        let shown = table(&list, &page) + &one_by_one(&list, &page);
+        assert!(!shown.chars().any(|c| c != '\n' && for_terminals(&c.to_string()) != c.to_string()), "{shown:?}");
+        assert_eq!(table(&call, "<b>\u{1b}[2J</b>"), "<b>\u{fffd}[2J</b>\n", "somebody else's answer");
     }
 }

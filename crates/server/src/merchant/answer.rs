@@ -9,11 +9,16 @@ use countersign_protocol::{envelope, sentence};
 use countersign_store::StoreError;
 use http_body_util::Full;
 use hyper::body::Body as _;
-use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use crate::app::error::AppError;
+
+/// How requests are authenticated, as a 401 names it: by the headers of docs/PROTOCOL.md, which no registered scheme has.
+const SCHEME: &str = "Signature";
 
 /// What becomes of the nonce of a request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +191,10 @@ pub fn response(
         headers.insert(request_id_header.clone(), id);
     }
     if let Some(failure) = failure {
+        // RFC 9110, 15.5.2: clients that know how to authenticate themselves take a 401 without it for a fault of the server.
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(SCHEME));
+        }
         if let Some(seconds) = failure.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -196,7 +196,16 @@ impl Edge {
         let acts_for = self.identity(trace, O::ENDPOINT, &caller, headers).await?;
         let request = O::parse(input).map_err(|r| Failure::new(r.code, r.sentence))?;
         let signed = Signed { caller, acts_for, claim, trace, request };
-        O::handle(&self.app, &signed).await
+        let outcome = O::handle(&self.app, &signed).await;
+        outcome.map_err(|failure| {
+            if failure.code != Code::OrderNotFound {
+                return failure;
+            }
+            let on_behalf_of = self.settings.prefixes.all()[headers.prefix_index].display(Header::OnBehalfOf);
+            let may_act = signed.caller.merchant.kind == MerchantKind::Institution;
+            let hint = (may_act && signed.acts_for.is_none()).then_some(on_behalf_of.as_str());
+            Failure { sentence: no_order(O::ENDPOINT, signed.acts_for.is_some(), hint), ..failure }
+        })
     }
 
     /// `MerchantId` and `On-Behalf-Of`. They are not signed, so they never widen rights.
@@ -321,6 +330,20 @@ fn over_budget(reason: &'static str, grid: Duration) -> Failure {
     Failure { grid: Some(grid), ..Failure::new(Code::RateLimited, sentence).because(reason) }
 }
 
+/// What is said of an order that is not there, or somebody else's, in the words of the operation. `hint`: the header that a key of an institution
+/// leaves out.
+fn no_order(endpoint: Endpoint, acts_for: bool, hint: Option<&str>) -> String {
+    let whose = if acts_for { "this sub-account" } else { "this merchant" };
+    let which = if endpoint == Endpoint::ConvertOrder {
+        format!("no convert order of {whose} has this orderId")
+    } else {
+        format!(
+            "no payment order of {whose} has this prepayId or merchantTradeNo (where both are sent, both must be of one order)"
+        )
+    };
+    hint.map_or_else(|| which.clone(), |header| format!("{which}; for one of a sub-account send {header}"))
+}
+
 /// As much of a name as the log keeps.
 fn beginning(name: &str) -> String {
     let end = name.char_indices().nth(NAME_CHARS_KEPT).map_or(name.len(), |(end, _)| end);
@@ -366,6 +389,24 @@ mod tests {
         assert_eq!(name_of("app_1", "10001", None), "application:app_1");
         let both = name_of("app_1", "10001", Some("10002"));
         assert_eq!(both, "application:app_1 merchant:10001 on_behalf_of:10002");
+    }
+
+    #[test]
+    fn an_order_that_is_not_there_is_told_in_the_words_of_the_operation_and_of_the_key() {
+        let both = "has this prepayId or merchantTradeNo (where both are sent, both must be of one order)";
+        for (endpoint, acts_for, hint, said) in [
+            (Endpoint::ConvertOrder, false, None, "no convert order of this merchant has this orderId".to_owned()),
+            (Endpoint::ConvertOrder, true, None, "no convert order of this sub-account has this orderId".to_owned()),
+            (Endpoint::OrderQuery, false, None, format!("no payment order of this merchant {both}")),
+            (
+                Endpoint::OrderClose,
+                false,
+                Some("X-On-Behalf-Of"),
+                format!("no payment order of this merchant {both}; for one of a sub-account send X-On-Behalf-Of"),
+            ),
+        ] {
+            assert_eq!(no_order(endpoint, acts_for, hint), said);
+        }
     }
 
     #[test]

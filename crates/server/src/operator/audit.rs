@@ -15,11 +15,14 @@ use super::call::{Reply, json};
 use super::filters::Filters;
 use super::paging::{Asked, Mark, NUMBER, Page};
 use super::problem::{Problem, ProblemDocument};
+use crate::app::audit_chain;
 use crate::app::audit_log::{self, Which};
 
 /// Who did what, when and from where.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditLine {
+    /// The institution or plain merchant in whose chain it is; null for the system's own lines.
+    pub merchant_id: Option<String>,
     /// Its number: from 1 without gap for each institution and plain merchant, and for the system itself.
     pub no: i64,
     /// When, RFC 3339.
@@ -42,10 +45,12 @@ pub struct AuditLine {
     pub request_id: String,
 }
 
-impl From<&AuditRow> for AuditLine {
-    fn from(row: &AuditRow) -> Self {
+impl AuditLine {
+    /// `merchant_id`: of whom its tenant is.
+    pub fn of(merchant_id: Option<String>, row: &AuditRow) -> Self {
         let document = |text: &str| RawValue::from_string(text.to_owned()).ok();
         Self {
+            merchant_id,
             no: row.no,
             at: rfc3339(row.at),
             actor: row.actor.clone(),
@@ -111,9 +116,11 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     }
     let _place = if which.is_everything() { None } else { Some(desk.searches.take()?) };
     let lines = audit_log::list(&desk.app, &which, after, asked.limit).await?;
+    let next = lines.next.as_ref().map(MARK.write);
+    let named = audit_chain::named(&desk.app.store, lines.rows).await?;
     Ok(json(&Page {
-        items: lines.rows.iter().map(AuditLine::from).collect(),
-        next: lines.next.as_ref().map(MARK.write),
+        items: named.into_iter().map(|(merchant_id, row)| AuditLine::of(merchant_id, &row)).collect(),
+        next,
     }))
 }
 

@@ -30,8 +30,6 @@ pub struct AuditHead {
 /// A line with its link.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditLink {
-    /// The institution or plain merchant; null for the system's own lines.
-    pub merchant_id: Option<String>,
     /// The line.
     #[serde(flatten)]
     pub line: AuditLine,
@@ -41,7 +39,7 @@ pub struct AuditLink {
 
 impl From<&NamedLine> for AuditLink {
     fn from(line: &NamedLine) -> Self {
-        Self { merchant_id: line.merchant_id.clone(), line: AuditLine::from(&line.row), link: line.link.clone() }
+        Self { line: AuditLine::of(line.merchant_id.clone(), &line.row), link: line.link.clone() }
     }
 }
 
@@ -107,5 +105,5 @@ fn asked_for(body: &[u8]) -> Result<audit_chain::VerifyRequest, Problem> {
 pub async fn verify(call: Call) -> Reply {
     let asked = asked_for(&call.body)?;
     let app = call.app();
-    Ok(json(&app.walks.verify(app, asked).await?))
+    Ok(json(&app.walks.verify(app, &call.actor, asked).await?))
 }

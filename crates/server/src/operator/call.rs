@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, Response};
 use axum::response::IntoResponse;
 use countersign_protocol::code::Code;
+use countersign_protocol::query::encode;
 use countersign_protocol::sentence::of_header;
 use countersign_store::contract::{IdempotencyRow, NewAnswer};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -119,9 +120,28 @@ impl FromRequest<Arc<Desk>> for Call {
     }
 }
 
-/// Token and route. The path as it was sent: the same key for another merchant is another call.
+/// Token and route, with the parts of the path: the same key for another merchant is another call.
 fn scope(caller: &Caller, method: &Method, path: &str) -> String {
-    format!("{} {method} {path}", caller.token_id)
+    format!("{} {method} {}", caller.token_id, in_one_spelling(path))
+}
+
+/// A path as it is spelt where nothing is percent-encoded that need not be: `%61pp_1` names what `app_1` does.
+fn in_one_spelling(path: &str) -> String {
+    let parts = path.split('/').map(|part| decoded(part).map_or_else(|| part.to_owned(), |name| encode(&name)));
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// A part of a path; none: it is no UTF-8, and names nothing.
+fn decoded(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let pair = after.get(..2).filter(|pair| byte == b'%' && pair.iter().all(u8::is_ascii_hexdigit));
+        let pair = pair.and_then(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+        bytes.push(pair.unwrap_or(byte));
+        rest = if pair.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).ok()
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
@@ -199,6 +219,23 @@ fn json_text(text: String) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_path_has_one_spelling_and_another_has_another() {
+        for (sent, spelt) in [
+            ("/merchants/m-1_2.a~", "/merchants/m-1_2.a~"),
+            ("/applications/%61pp_%58", "/applications/app_X"),
+            ("/a/b%2fc", "/a/b%2Fc"),
+            ("/a/b/c", "/a/b/c"),
+            ("/a/b%2561", "/a/b%2561"),
+            ("/a/100%", "/a/100%25"),
+            ("/a/%+1", "/a/%25%2B1"),
+            ("/a/:%3a%c3%a9", "/a/%3A%3A%C3%A9"),
+            ("/a/%ff%61", "/a/%ff%61"),
+        ] {
+            assert_eq!(in_one_spelling(sent), spelt);
+        }
+    }
 
     #[test]
     fn a_key_that_another_node_used_for_another_body_is_a_conflict_and_not_a_reason_to_repeat() {

@@ -2,6 +2,7 @@
 
 mod absent;
 mod addresses;
+mod calls;
 mod commands;
 mod desk;
 mod full;

@@ -62,3 +62,47 @@ fn a_command_that_somebody_else_answers_has_not_done_what_it_was_asked() {
         }
     }
 }
+
+#[test]
+fn a_call_that_somebody_else_answers_shows_nothing_that_a_terminal_obeys() {
+    let place = Place::fresh();
+    for (body, shown) in [
+        ("<b>\u{1b}[2J\u{9b}31m\n\u{202e}it works</b>", "<b>\u{fffd}[2J\u{fffd}31m\n\u{fffd}it works</b>\n"),
+        ("{\"a\":\"\u{9b}2J\u{202e}\u{7f}\"}", "{\"a\": \"\\u009b2J\\u202e\\u007f\"}\n"),
+    ] {
+        let mut command = place.command(&["call", "GET", "/v1/time", "--url", &stranger("text/html", body)]);
+        let out = command.env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "s").output().expect("runs");
+        assert_eq!(String::from_utf8_lossy(&out.stdout), format!("HTTP 200 OK\n{shown}"));
+        assert_eq!(out.status.code(), Some(1), "it is no envelope");
+    }
+}
+
+#[test]
+fn a_file_of_authorities_that_is_of_no_use_is_named_before_anything_is_sent() {
+    let place = Place::fresh();
+    let file = place.path("ca.pem");
+    let callers = [
+        "call GET /v1/time --url https://127.0.0.1:1",
+        "listen --url https://127.0.0.1:1 --forward http://127.0.0.1:1",
+        "listen --url http://127.0.0.1:1 --forward https://127.0.0.1:1",
+        "certify https://127.0.0.1:1",
+        "merchant list --operator-url https://127.0.0.1:1",
+    ];
+    let said = |words: &str| {
+        let mut command = place.command(&words.split(' ').collect::<Vec<_>>());
+        command.env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "s");
+        command.env("COUNTERSIGN_OPERATOR_TOKEN", "cso_x").env("SSL_CERT_FILE", &file);
+        let out = command.output().expect("runs");
+        assert_eq!(out.status.code(), Some(1), "{words}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    for words in callers {
+        let wanted =
+            format!("countersign: SSL_CERT_FILE names {:?}, which cannot be read: ", file.display().to_string());
+        assert!(said(words).starts_with(&wanted), "{words}: {}", said(words));
+    }
+    std::fs::write(&file, "no certificate").expect("can be written");
+    for words in callers {
+        assert!(said(words).contains("which holds no certificate that can be used"), "{words}: {}", said(words));
+    }
+}

@@ -205,7 +205,7 @@ impl History {
                     same(order, before)?;
                     self.counts.repeats += 1;
                 }
-                Err(AppError::DuplicateTradeNo(_)) if before.terms != terms => self.counts.other_content += 1,
+                Err(AppError::DuplicateTradeNo { .. }) if before.terms != terms => self.counts.other_content += 1,
                 other => bail!("the name stands for {before:?}, and the answer is {other:?}"),
             }
             return Ok(());

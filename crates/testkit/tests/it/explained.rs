@@ -3,6 +3,7 @@
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::testing::Tampering;
 use countersign_testkit::backing::StoreKind;
+use countersign_testkit::operator::OperatorAccess;
 use countersign_testkit::wire::{Answer, fresh_nonce};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
@@ -232,6 +233,34 @@ async fn the_audit_log_holds_is_exported_whole_and_against_heads_that_were_kept(
     other[1]["link"] = json!("00".repeat(32));
     let changed = verify(json!({ "heads": other })).await;
     assert_eq!((&changed["holds"], &changed["fault"]["no"]), (&json!(false), &heads[1]["no"]), "{changed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_token_has_one_walk_over_the_audit_log_and_others_find_a_place() {
+    let world = World::start().await.expect("starts");
+    world.access.institution("bank", 1, None).await.expect("is made");
+    let made =
+        world.access.provision("POST", "/tokens", json!({"name": "V", "role": "viewer"})).await.expect("answers");
+    let viewer = OperatorAccess::new(world.access.address, made["token"].as_str().expect("a token").to_owned());
+    let verify = async |body: Value| {
+        let answer = viewer.call("POST", "/operator/v1/audit/verify", Some(body)).await.expect("answers");
+        (answer.status, answer.json())
+    };
+    let (status, first) = verify(json!({"limit": 1})).await;
+    assert_eq!((status, first["next"].is_string()), (200, true), "{first}");
+    for _ in 0..4 {
+        let (status, refused) = verify(json!({"limit": 1})).await;
+        let detail = refused["detail"].as_str().unwrap_or_default();
+        assert!(
+            status == 503 && detail.starts_with("a walk of this token over the audit log is under way"),
+            "{refused}"
+        );
+    }
+    let whole = world.access.provision("POST", "/audit/verify", json!({})).await.expect("somebody else finds a place");
+    assert_eq!(whole["holds"], true, "{whole}");
+    // Its own walk is there as before, and when it is at its end there is room for another.
+    assert_eq!(verify(json!({"after": first["next"]})).await.1["holds"], true);
+    assert_eq!(verify(json!({"limit": 1})).await.0, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

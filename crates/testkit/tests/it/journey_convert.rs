@@ -107,7 +107,11 @@ async fn a_quote_is_carried_out_once_and_its_order_is_the_merchants() {
     {
         let mut other = carry_out("r-1", &quote);
         other[name] = json!(value);
-        assert_eq!(code(&world, &signer, CONVERT, &other).await, "400201", "{name}");
+        let refused = call(&world, &signer, "POST", CONVERT, &other).await;
+        let said = format!(
+            "field clientReqId: stands for another request, whose {name} is not the same; send the same content again, or another clientReqId"
+        );
+        assert_eq!((&refused["code"], &refused["errorMessage"]), (&json!("400201"), &json!(said)));
     }
 }
 

@@ -68,17 +68,22 @@ async fn an_institution_sees_a_sub_accounts_order_on_its_behalf_and_nobody_elses
         let draft = world.draft(signer, "GET", &target(&order), "").with("X-Service-On-Behalf-Of", of);
         world.send(&draft).await.expect("an answer").code()
     };
-    assert_eq!(
-        call(&world, &signer, "GET", &target(&order), &Value::Null).await["code"],
-        "400202",
-        "not its own order"
-    );
+    let refused = call(&world, &signer, "GET", &target(&order), &Value::Null).await;
+    assert_eq!(refused["code"], "400202", "not its own order");
+    let said =
+        "no convert order of this merchant has this orderId; for one of a sub-account send X-Service-On-Behalf-Of";
+    assert_eq!(refused["errorMessage"], said);
     assert_eq!(on_behalf(&signer, "bank-1").await, "000000");
     assert_eq!(on_behalf(&signer, "bank-2").await, "400202");
     for nobody in ["bank", "nobody", "other-1"] {
         assert_eq!(on_behalf(&signer, nobody).await, "400203", "{nobody}");
     }
     let sub = world.access.application("bank-1", None).await.expect("an application");
+    let refused = call(&world, &sub, "GET", &target("999999999999999999"), &Value::Null).await;
+    assert_eq!(
+        refused["errorMessage"], "no convert order of this merchant has this orderId",
+        "it acts for nobody else"
+    );
     assert_eq!(call(&world, &sub, "GET", &target(&order), &Value::Null).await["code"], "000000", "its own order");
     assert_eq!(on_behalf(&sub, "bank-1").await, "400203", "a sub-account has no sub-accounts");
     let named = Signer { merchant_id: Some("bank".to_owned()), ..sub };

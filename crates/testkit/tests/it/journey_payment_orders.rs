@@ -141,17 +141,27 @@ async fn the_same_number_is_the_same_order_for_ever_and_other_content_is_a_dupli
     assert_eq!(expired, with(made.clone(), "status", json!("EXPIRED")), "as it is now");
     let other_app = world.access.application("bank", None).await.expect("made");
     assert_eq!(good(&world, &other_app, "POST", CREATE, &again).await["prepayId"], made["prepayId"]);
-    for (field, value) in [
-        ("orderAmount", json!("10.500001")),
-        ("currency", json!("GT")),
-        ("channelId", json!("c")),
-        ("merchantUserId", json!("7")),
-        ("goods", json!({"goodsName": "Tea"})),
-        ("goods", json!({"goodsDetail": ""})),
+    let differs = async |path: &str, other: &Value| {
+        let refused = call(&world, &signer, "POST", path, other).await;
+        assert_eq!(refused["code"], DUPLICATE, "{refused}");
+        let said = refused["errorMessage"].as_str().expect("a sentence").to_owned();
+        let named = said.strip_prefix("field merchantTradeNo: stands for another request, whose ");
+        named.and_then(|named| named.split_once(" is not the same; ")).expect("it says what differs").0.to_owned()
+    };
+    for (field, value, named) in [
+        ("orderAmount", json!("10.500001"), "orderAmount"),
+        ("currency", json!("GT"), "currency"),
+        ("channelId", json!("c"), "channelId"),
+        ("channelId", json!(""), "channelId"),
+        ("merchantUserId", json!("7"), "merchantUserId"),
+        ("goods", json!({"goodsName": "Tea"}), "goods.goodsName"),
+        ("goods", json!({"goodsDetail": ""}), "goods.goodsDetail"),
     ] {
-        refused(&world, &signer, CREATE, &with(again.clone(), field, value), DUPLICATE).await;
+        assert_eq!(differs(CREATE, &with(again.clone(), field, value)).await, named);
     }
-    refused(&world, &signer, NATIVE, &order("T-1"), DUPLICATE).await;
+    let both = with(with(again.clone(), "currency", json!("GT")), "channelId", json!("c"));
+    assert_eq!(differs(CREATE, &both).await, "currency", "the first of them");
+    assert_eq!(differs(NATIVE, &order("T-1")).await, "operation");
     // Of another merchant it is another number.
     let plain = {
         world.access.provision("POST", "/merchants", json!({"name": "m", "merchant_id": "m"})).await.expect("made");

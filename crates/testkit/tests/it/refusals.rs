@@ -1,12 +1,14 @@
 //! Every door is tested shut: each endpoint against each kind of spoiled request.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::signing::SigningKey;
 use countersign_testkit::wire::{Answer, Connection, Draft, Signer};
 use countersign_testkit::world::World;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::journey_convert::{PREVIEW, carry_out, put_rate};
 use crate::journey_rule_upgrade::good;
@@ -76,6 +78,7 @@ fn assert_refusal(answer: &Answer, status: u16, code: &str, case: &str) {
         .as_object()
         .unwrap_or_else(|| panic!("{case}: no envelope: {} {}", answer.head, String::from_utf8_lossy(&answer.body)));
     assert_eq!((answer.status, json["code"].as_str()), (status, Some(code)), "{case}: {json}");
+    assert_eq!(answer.header("www-authenticate"), (status == 401).then_some("Signature"), "{case}: {}", answer.head);
     let mut keys: Vec<_> = object.keys().map(String::as_str).collect();
     keys.sort_unstable();
     assert_eq!(keys, ["code", "data", "errorMessage", "label", "status"], "{case}");
@@ -273,4 +276,59 @@ async fn a_secret_is_revoked_at_once_also_where_the_operator_hangs_up() {
         }
         assert_eq!(status, 401, "a revoked secret is accepted");
     }
+}
+
+#[derive(Deserialize)]
+struct Vectors {
+    cases: Vec<Vector>,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    endpoint: String,
+    input: String,
+    refused: Option<Refused>,
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    code: String,
+    field: String,
+}
+
+/// The protocol's own tests know forms. What a well-formed request is refused for is told by a server.
+#[tokio::test]
+async fn every_request_vector_that_is_refused_is_refused_by_a_server_in_the_same_words() {
+    let doors = Doors::open().await;
+    let document: Value = serde_json::from_str(include_str!("../../../../docs/openapi/merchant.json")).expect("JSON");
+    let operations: BTreeMap<String, (String, String)> = document["paths"]
+        .as_object()
+        .expect("paths")
+        .iter()
+        .flat_map(|(path, methods)| {
+            let named = |(method, operation): (&String, &Value)| {
+                let id = operation["operationId"].as_str().expect("an operation has its id").to_owned();
+                (id, (method.to_ascii_uppercase(), path.clone()))
+            };
+            methods.as_object().expect("methods").iter().map(named)
+        })
+        .collect();
+    let vectors: Vectors =
+        serde_json::from_str(include_str!("../../../protocol/vectors/requests.json")).expect("vectors");
+    let mut sent = 0;
+    for Vector { name, endpoint, input, refused } in vectors.cases {
+        let (Some(Refused { code, field }), (method, path)) = (refused, &operations[&endpoint]) else { continue };
+        let (target, body) =
+            if method == "GET" { (format!("{path}?{input}"), "") } else { (path.clone(), input.as_str()) };
+        let answer =
+            doors.world.send(&doors.world.draft(&doors.signer, method, &target, body)).await.expect("an answer");
+        let envelope = answer.json();
+        let said = envelope["errorMessage"].as_str().expect("a sentence");
+        assert_eq!(envelope["code"], code, "{name}: {said}");
+        let named = said.starts_with(&format!("field {field}: ")) || field == "body" && said.starts_with("body: ");
+        assert!(named, "{name}: {said}");
+        sent += 1;
+    }
+    assert!(sent > 100, "{sent}");
 }

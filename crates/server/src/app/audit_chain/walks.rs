@@ -1,6 +1,7 @@
 //! Walks over the log that are asked for by calls: each call walks for some seconds, and the next one goes on.
 //!
-//! Invariant: one walk reads at a time on a node, and a few wait to be gone on with. So nobody can keep a node busy with them.
+//! Invariant: one walk reads at a time on a node, and a few wait to be gone on with, one for each who asks. So nobody can keep a node busy with
+//! them, or keep others from theirs.
 
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use tokio::time::{Instant, timeout};
 
 use super::verifying::without_key;
 use super::{KeptHead, Portion, Verified, Verifying, key};
-use crate::app::App;
 use crate::app::error::AppError;
+use crate::app::turns::TurnKey;
+use crate::app::{Actor, App};
 
 /// How long one call walks.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
@@ -34,6 +36,8 @@ pub struct Walks(Mutex<Vec<Parked>>);
 #[derive(Debug)]
 struct Parked {
     id: String,
+    /// Who began it.
+    owner: String,
     since: Instant,
     verifying: Verifying,
 }
@@ -53,21 +57,26 @@ pub struct VerifyRequest {
 
 impl Walks {
     /// Walks on, or begins.
-    pub async fn verify(&self, app: &App, asked: VerifyRequest) -> Result<Verified, AppError> {
+    pub async fn verify(&self, app: &App, actor: &Actor, asked: VerifyRequest) -> Result<Verified, AppError> {
+        // However many calls one makes at once, those of others wait for one of them and not for all.
+        let own_turn = app.turns.take_soon(TurnKey::AuditWalk(actor.name.clone())).await;
+        let _own_turn = own_turn.map_err(|_| {
+            AppError::Crowded("another call of this token walks over the audit log: repeat this one".to_owned())
+        })?;
         let Ok(mut parked) = timeout(TURN_TIME_MAX, self.0.lock()).await else { return Err(waited()) };
         let now = Instant::now();
         parked.retain(|walk| now.duration_since(walk.since) < KEPT_FOR);
         let mut gives_way = None;
-        let (id, mut verifying) = match asked.after {
+        let (id, owner, mut verifying) = match asked.after {
             Some(id) => {
                 let at = parked.iter().position(|walk| walk.id == id);
                 let walk = parked.swap_remove(at.ok_or_else(gone)?);
-                (id, walk.verifying)
+                (id, walk.owner, walk.verifying)
             }
             None => match key(&app.vault, &app.store).await? {
                 Some(key) => {
-                    gives_way = room(&parked, now)?;
-                    (app.chance.hex(ID_BYTES), Verifying::new(key))
+                    gives_way = room(&parked, &actor.name, now)?;
+                    (app.chance.hex(ID_BYTES), actor.name.clone(), Verifying::new(key))
                 }
                 None => return Ok(without_key()),
             },
@@ -91,7 +100,7 @@ impl Walks {
             parked.swap_remove(at);
         }
         let so_far = Verified::so_far(verifying.lines(), id.clone());
-        parked.push(Parked { id, since: Instant::now(), verifying });
+        parked.push(Parked { id, owner, since: Instant::now(), verifying });
         Ok(so_far)
     }
 }
@@ -103,15 +112,25 @@ fn gone() -> AppError {
     ))
 }
 
-/// Whether there is room for one more, and which one gives way to it: of as many as may be kept the one that was left alone longest, if that
-/// was long enough.
-fn room(parked: &[Parked], now: Instant) -> Result<Option<usize>, AppError> {
+/// Whether there is room for one more of `owner`, and which one gives way to it: its own, or of as many as may be kept the one that was left alone
+/// longest, if that was long enough.
+fn room(parked: &[Parked], owner: &str, now: Instant) -> Result<Option<usize>, AppError> {
+    let is_ripe = |walk: &Parked| now.duration_since(walk.since) >= RIPE_AFTER;
+    if let Some(own) = parked.iter().position(|walk| walk.owner == owner) {
+        return if is_ripe(&parked[own]) { Ok(Some(own)) } else { Err(has_one()) };
+    }
     if parked.len() < KEPT_MAX {
         return Ok(None);
     }
     let longest = parked.iter().enumerate().min_by_key(|(_, walk)| walk.since);
-    let ripe = longest.filter(|(_, walk)| now.duration_since(walk.since) >= RIPE_AFTER);
-    ripe.map(|(at, _)| Some(at)).ok_or_else(crowded)
+    longest.filter(|(_, walk)| is_ripe(walk)).map(|(at, _)| Some(at)).ok_or_else(crowded)
+}
+
+fn has_one() -> AppError {
+    let soon = RIPE_AFTER.as_secs();
+    AppError::Crowded(format!(
+        "a walk of this token over the audit log is under way already: go on with it by its next, or begin another in {soon} seconds"
+    ))
 }
 
 fn waited() -> AppError {
@@ -134,6 +153,7 @@ mod tests {
     fn parked(now: Instant, ages: &[u64]) -> Vec<Parked> {
         let of = |age: &u64| Parked {
             id: age.to_string(),
+            owner: format!("of {age}"),
             since: now - Duration::from_secs(*age),
             verifying: Verifying::new(ChainKey::new(&[1; LINK_BYTES])),
         };
@@ -141,9 +161,13 @@ mod tests {
     }
 
     fn left(ages: &[u64]) -> Option<Vec<String>> {
+        left_to("somebody else", ages)
+    }
+
+    fn left_to(owner: &str, ages: &[u64]) -> Option<Vec<String>> {
         let now = Instant::now() + KEPT_FOR;
         let mut parked = parked(now, ages);
-        if let Some(at) = room(&parked, now).ok()? {
+        if let Some(at) = room(&parked, owner, now).ok()? {
             parked.swap_remove(at);
         }
         let mut left: Vec<_> = parked.into_iter().map(|walk| walk.id).collect();
@@ -157,5 +181,12 @@ mod tests {
         assert_eq!(left(&[1, 45, 50, 3]).expect("one has waited long enough"), ["1", "3", "45"]);
         assert_eq!(left(&[40, 1, 2, 3]).expect("just long enough"), ["1", "2", "3"]);
         assert_eq!(left(&[39, 18, 17, 16]), None);
+    }
+    #[test]
+    fn nobody_has_two_walks_and_ones_own_gives_way_when_it_was_left_alone() {
+        assert_eq!(left_to("of 3", &[1, 3]), None, "gone on with a moment ago");
+        assert_eq!(left_to("of 39", &[39]), None);
+        assert_eq!(left_to("of 40", &[50, 40]).expect("left alone"), ["50"], "an older one of somebody else stays");
+        assert_eq!(left_to("of 4", &[1, 2, 3]).expect("there is room"), ["1", "2", "3"]);
     }
 }

@@ -9,7 +9,7 @@ use countersign_store::contract::{
     ApplicationFilter, ApplicationRow, ApplicationView, Asker, CommitError, Cursor, EndpointSettings, MerchantRow,
     SecretRow, SignatureEncoding, Vocabulary,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::merchants::find_merchant;
 use super::secrets::{new_secret, seals_now};
@@ -67,7 +67,7 @@ pub async fn create_application(
             "application.create",
             &row.client_id,
             String::new(),
-            describe(row),
+            describe_made(&made),
         );
         let mut writes = vec![
             Write::InsertApplication(Box::new(row.clone())),
@@ -331,6 +331,19 @@ pub(super) async fn decide_and_commit<T: Send>(
 
 /// An application as a JSON text for the audit log.
 fn describe(row: &ApplicationRow) -> String {
+    described(row).to_string()
+}
+
+/// The same of one that was just made, with whose it is and its first secret.
+fn describe_made(made: &MadeApplication) -> String {
+    let mut after = described(&made.application);
+    after["merchant_id"] = json!(made.merchant.merchant_id);
+    after["secret_id"] = json!(made.secret.secret_id);
+    after["fingerprint"] = json!(made.secret.fingerprint);
+    after.to_string()
+}
+
+fn described(row: &ApplicationRow) -> Value {
     json!({
         "name": row.name,
         "enabled": row.enabled,
@@ -344,5 +357,4 @@ fn describe(row: &ApplicationRow) -> String {
         "callback_concurrency": row.endpoint.concurrency,
         "callback_schedule": row.endpoint.schedule.as_ref().map(Schedule::texts),
     })
-    .to_string()
 }

@@ -66,8 +66,8 @@ pub async fn create_merchant(
     };
     for _ in 0..NUMBER_TRIES_MAX {
         let row = new_row(app, ask, institution.as_ref());
-        let mut writes =
-            vec![Write::InsertMerchant(Box::new(row.clone())), Write::RecordAudit(Box::new(audit(&row, actor)))];
+        let audit = audit(&row, institution.as_ref(), actor);
+        let mut writes = vec![Write::InsertMerchant(Box::new(row.clone())), Write::RecordAudit(Box::new(audit))];
         writes.extend(kept(keep, &row));
         match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok(row),
@@ -113,14 +113,17 @@ fn made_user_id(app: &App) -> i64 {
     i64::try_from(USER_ID_MIN + app.chance.bits64() % (9 * USER_ID_MIN)).unwrap_or(i64::MAX)
 }
 
-fn audit(row: &MerchantRow, actor: &Actor) -> AuditRow {
-    let after = json!({
+fn audit(row: &MerchantRow, institution: Option<&MerchantRow>, actor: &Actor) -> AuditRow {
+    let mut after = json!({
         "merchant_id": row.merchant_id,
         "kind": kind_name(row.kind),
         "name": row.name,
         "base_rate": { "r_total": row.base_r.to_string(), "f_total": row.base_f.to_string() },
         "user_id": row.user_id,
     });
+    if let Some(institution) = institution {
+        after["institution_id"] = json!(institution.merchant_id);
+    }
     let action = match row.kind {
         MerchantKind::Institution => "institution.create",
         MerchantKind::Merchant => "merchant.create",

@@ -68,12 +68,12 @@ pub(super) fn change(
 pub(super) fn made(row: &PaymentOrderRow, actor: &Actor) -> AuditRow {
     let (order, content) = (&row.order, &row.order.content);
     let after = format!(
-        r#"{{"merchantTradeNo":"{}","kind":"{}","currency":"{}","orderAmount":"{}","expireTime":{}}}"#,
+        r#"{{"merchantTradeNo":"{}","kind":"{}","currency":"{}","orderAmount":"{}","expire_at":"{}"}}"#,
         order.trade_no,
         content.kind.name(),
         content.currency.as_str(),
         content.amount,
-        order.expires_at.0,
+        rfc3339(order.expires_at),
     );
     let subject = order.prepay_id.to_string();
     actor.did(Some(row.tenant), order.created_at, "payment_order.create", &subject, String::new(), after)

@@ -10,9 +10,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::Usage;
 use super::courier::{Courier, Subject};
 use super::sign::{self, SignatureForm, body_of, header_names};
+use super::{Usage, authorities};
 use crate::operator::events;
 
 mod catalogue;
@@ -139,6 +139,7 @@ pub fn run(args: &CertifyArgs, environment: &BTreeMap<String, String>) -> anyhow
     let timeout = Duration::from_secs(args.timeout);
     let courier = Courier::new(&args.url, &names, client_id, secret, args.encoding.into(), timeout)?;
     let courier = courier.telling_of(subject(args)?);
+    authorities::demand(&args.url, environment)?;
     let (mut head, mut unsaid) = (Some(format!("The receiver at {}\n\n", args.url)), None);
     let mut tell = |finding: &Finding| {
         // Some checks take seconds: each is told when it is done. What cannot be written is told at the end.

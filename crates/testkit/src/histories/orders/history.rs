@@ -156,7 +156,7 @@ impl History {
                 self.counts.found += 1;
                 self.same(&row, clock)
             }
-            (Err(AppError::DuplicateTradeNo(_)), Making::Duplicate) => {
+            (Err(AppError::DuplicateTradeNo { .. }), Making::Duplicate) => {
                 self.counts.duplicates += 1;
                 settle(app, &claim).await
             }

@@ -48,6 +48,8 @@ async fn a_key_belongs_to_its_token_and_its_route() {
         house.post_keyed("k", "/merchants/m1/applications", body).await.ok().text_of("client_id"),
         house.post_keyed("k", "/merchants/m2/applications", body).await.ok().text_of("client_id"),
     ];
+    let spelt_otherwise = house.post_keyed("k", "/merchants/%6d1/applications", body).await.ok();
+    assert_eq!(spelt_otherwise.text_of("client_id"), made[0], "%6d is m");
     let other = house.token(Role::Security, None).await;
     let request = request_by(&other, "POST", "/merchants/m1/applications", Some(body), &[("idempotency-key", "k")]);
     made.push(house.send(request).await.ok().text_of("client_id"));
@@ -162,6 +164,19 @@ async fn every_change_is_in_the_audit_log_with_who_when_and_from_where_and_no_se
     }
     let update = lines.iter().find(|l| l["action"] == "application.update").expect("a line");
     assert_eq!((&update["before"]["enabled"], &update["after"]["enabled"]), (&json!(true), &json!(false)));
+    let of = |action: &str| lines.iter().find(|l| l["action"] == action).expect("a line");
+    let made_by = &of("application.create")["after"];
+    let secrets = house.get(&format!("{path}/secrets")).await.ok().json();
+    let first = secrets["items"].as_array().expect("secrets").last().expect("the first").clone();
+    assert_eq!(made_by["merchant_id"], "m");
+    assert_eq!((&made_by["secret_id"], &made_by["fingerprint"]), (&first["secret_id"], &first["fingerprint"]));
+    let sub_account = of("sub_account.create");
+    assert_eq!((&sub_account["merchant_id"], &sub_account["after"]["institution_id"]), (&json!("i"), &json!("i")));
+    let owner = house.get("/merchants/m").await.ok().json();
+    let converted = &of("convert_order.create")["after"];
+    assert_eq!((&converted["merchant_id"], &converted["user_id"]), (&json!("m"), &owner["user_id"]));
+    assert_eq!(converted["created_at"], "2026-01-01T00:00:00.008Z");
+    assert_eq!((&of("event.emit")["merchant_id"], &of("token.create")["merchant_id"]), (&json!("m"), &Value::Null));
     let text = json!(lines).to_string();
     assert_eq!(shown.len(), 3);
     assert!(shown.iter().all(|secret| !text.contains(secret.as_str())) && !text.contains("matter"));

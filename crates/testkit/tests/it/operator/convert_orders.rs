@@ -28,7 +28,8 @@ async fn an_order_is_kept_and_answered_with_the_fields_of_the_merchant_api() {
     assert_eq!(
         house.audit().await[0]["after"],
         json!({"sell_currency": "USDT", "buy_currency": "EUR", "sell_amount": "100", "buy_amount": "91.5", "rate": "0.915",
-            "quote_id": "PAY-0a1b2c3d", "status": 1, "revision": 1}),
+            "quote_id": "PAY-0a1b2c3d", "status": 1, "revision": 1,
+            "merchant_id": "m", "user_id": 42, "created_at": "2026-01-01T00:00:00.001Z"}),
         "all that never changes"
     );
     house.post("/merchants/m/convert-orders", order()).await.refused(409, "400803", "900000000000000001");

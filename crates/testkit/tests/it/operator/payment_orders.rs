@@ -4,7 +4,7 @@ use countersign::app::Actor;
 use countersign::app::payment_orders::{Wanted, amount, create, currency};
 use countersign_domain::ids::ApplicationNo;
 use countersign_domain::payment_order::{Content, PaymentKind};
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store as _;
 use countersign_store::contract::ClaimKey;
 use countersign_store::payment_order::Received;
@@ -139,5 +139,8 @@ async fn a_move_is_made_once_under_its_key_and_has_its_history_its_audit_line_an
     let about: Vec<_> =
         lines.iter().filter(|line| line["subject"] == id.as_str()).map(|line| line["action"].clone()).collect();
     assert_eq!(about, ["payment_order.move", "payment_order.move", "payment_order.create"]);
+    let made = lines.iter().find(|line| line["action"] == "payment_order.create").expect("its making");
+    let expire_at = rfc3339(UnixMillis(shown["expireTime"].as_i64().expect("a time")));
+    assert_eq!((&made["after"]["expire_at"], &made["after"]["expireTime"]), (&json!(expire_at), &Value::Null));
     assert_eq!(UnixMillis(shown["createTime"].as_i64().expect("a time")), START);
 }
