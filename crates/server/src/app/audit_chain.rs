@@ -5,13 +5,14 @@
 //! Invariant: no program begins a chain by itself where there are lines. Who can write to the database could take links and key away, and would
 //! have their log signed by the next start. A deployment from before the chain is begun by a command ([`begin`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_domain::ids::TenantNo;
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::chain::{ChainHead, ChainKey, ChainLine, ChainPlace, LINK_BYTES};
 use countersign_store::contract::{AuditRow, Cursor};
+use countersign_store::public_ids::PublicIds as _;
 use countersign_store::{AnyStore, Store as _, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -153,57 +154,55 @@ pub struct NamedLine {
     pub link: Option<String>,
 }
 
-/// The public id of a tenant. One that is nobody's is named by its number: somebody has changed it.
+/// The public id of a tenant.
 async fn name(store: &AnyStore, tenant: Option<TenantNo>) -> Result<Option<String>, StoreError> {
-    let Some(tenant) = tenant else { return Ok(None) };
-    let page = Cursor { after: Some(tenant.0.saturating_sub(1)), limit: 1 };
-    let found = store.merchants(Some(tenant), None, page).await?;
-    let found = found.into_iter().next().filter(|merchant| merchant.no.0 == tenant.0);
-    Ok(Some(found.map_or_else(|| format!("tenant number {}", tenant.0), |merchant| merchant.merchant_id)))
+    Ok(Names::of([tenant].into_iter(), store).await?.name(tenant))
 }
 
-/// Names that were looked up for one page.
-#[derive(Default)]
-struct Names(BTreeMap<TenantNo, Option<String>>);
+/// The public ids of the tenants of a page, read at once.
+struct Names(BTreeMap<TenantNo, String>);
 
 impl Names {
-    async fn of(&mut self, store: &AnyStore, tenant: Option<TenantNo>) -> Result<Option<String>, StoreError> {
-        let Some(no) = tenant else { return Ok(None) };
-        if let Some(known) = self.0.get(&no) {
-            return Ok(known.clone());
+    async fn of(tenants: impl Iterator<Item = Option<TenantNo>>, store: &AnyStore) -> Result<Self, StoreError> {
+        let tenants: BTreeSet<TenantNo> = tenants.flatten().collect();
+        if tenants.is_empty() {
+            return Ok(Self(BTreeMap::new()));
         }
-        let found = name(store, tenant).await?;
-        self.0.insert(no, found.clone());
-        Ok(found)
+        store.tenant_ids(tenants.into_iter().collect()).await.map(Self)
+    }
+
+    /// One that is nobody's is named by its number: somebody has changed it.
+    fn name(&self, tenant: Option<TenantNo>) -> Option<String> {
+        let tenant = tenant?;
+        Some(self.0.get(&tenant).cloned().unwrap_or_else(|| format!("tenant number {}", tenant.0)))
     }
 }
 
 /// Lines, each behind the public id of its tenant.
 pub async fn named(store: &AnyStore, rows: Vec<AuditRow>) -> Result<Vec<(Option<String>, AuditRow)>, AppError> {
-    let (mut names, mut all) = (Names::default(), Vec::with_capacity(rows.len()));
-    for row in rows {
-        all.push((names.of(store, row.tenant).await?, row));
-    }
-    Ok(all)
+    let names = Names::of(rows.iter().map(|row| row.tenant), store).await?;
+    Ok(rows.into_iter().map(|row| (names.name(row.tenant), row)).collect())
 }
 
 /// A page of heads, each behind the number of its tenant, which `after` is too.
 pub async fn named_heads(store: &AnyStore, after: Option<i64>, limit: u32) -> Result<Vec<(i64, KeptHead)>, AppError> {
-    let mut all = Vec::new();
-    for head in store.audit_heads(Cursor { after, limit }).await? {
-        let merchant_id = name(store, head.tenant).await?;
-        let head_of = KeptHead { merchant_id, no: head.no, link: head.link.map(|link| hex(&link)) };
-        all.push((head.tenant.map_or(0, |tenant| tenant.0), head_of));
-    }
-    Ok(all)
+    let heads = store.audit_heads(Cursor { after, limit }).await?;
+    let names = Names::of(heads.iter().map(|head| head.tenant), store).await?;
+    let named = heads.into_iter().map(|head| {
+        let link = head.link.map(|link| hex(&link));
+        let of = KeptHead { merchant_id: names.name(head.tenant), no: head.no, link };
+        (head.tenant.map_or(0, |tenant| tenant.0), of)
+    });
+    Ok(named.collect())
 }
 
 /// A page of lines.
 pub async fn named_lines(store: &AnyStore, after: Option<ChainPlace>, limit: u32) -> Result<Vec<NamedLine>, AppError> {
-    let (mut names, mut all) = (Names::default(), Vec::new());
-    for ChainLine { place, row, link } in lines(store, after, limit).await? {
-        let merchant_id = names.of(store, row.tenant).await?;
-        all.push(NamedLine { place, merchant_id, row, link: link.map(|link| hex(&link)) });
-    }
-    Ok(all)
+    let lines = lines(store, after, limit).await?;
+    let names = Names::of(lines.iter().map(|line| line.row.tenant), store).await?;
+    let named = lines.into_iter().map(|ChainLine { place, row, link }| {
+        let merchant_id = names.name(row.tenant);
+        NamedLine { place, merchant_id, row, link: link.map(|link| hex(&link)) }
+    });
+    Ok(named.collect())
 }

@@ -135,7 +135,7 @@ impl From<AppError> for Failure {
             | AppError::InvalidAmount(_)
             | AppError::InvalidCurrency(_)
             | AppError::Quote(_)
-            | AppError::DuplicateTradeNo(_)
+            | AppError::DuplicateTradeNo { .. }
             | AppError::NoRate
             | AppError::InvalidRulePeriod(_)
             | AppError::FeeRuleExists

@@ -16,7 +16,7 @@ async fn a_host_that_is_none_is_told_by_name_on_both_listeners() {
     let world = World::start().await.expect("a world starts");
     for (address, path) in [(world.listen(), "/v1/time"), (world.access.address, "/healthz")] {
         for (version, host, fits) in [
-            ("1.1", "", false),
+            ("1.1", "", true),
             ("1.1", "Host:\r\n", true),
             ("1.1", "Host: a b/@\r\n", false),
             ("1.1", "Host: a, b\r\n", false),
