@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::testing::Database;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -16,7 +15,7 @@ use crate::books::{check_acknowledged, check_versions};
 use crate::kill::load::{Aim, Broken, Load, Sent};
 use crate::patience::until;
 use crate::process::{Deployment, Server};
-use crate::wire::{Connection, once, wall_ms};
+use crate::wire::{Connection, once};
 
 /// Sub-accounts that upgrades are spread over.
 const SUB_ACCOUNTS: usize = 16;
@@ -214,19 +213,17 @@ async fn sends_when_told(server: &Server) -> Result<()> {
 /// Whether any callback may go by now: it is due, and waits for no earlier one of its bizId.
 async fn is_due(server: &Server) -> Result<bool> {
     let events = items(server, "/events").await?;
-    let mut first: HashMap<(&str, &str), (i64, &str)> = HashMap::new();
-    // Of a bizId the first is the only one that is certain to go. Where callbacks do not go out, an open one is shown without a time.
+    let mut first: HashMap<(&str, &str), (i64, bool)> = HashMap::new();
+    // Of a bizId the first is the only one that is certain to go. While all callbacks are held no event has a time: one that was never tried is
+    // due since it was made.
     for event in events.iter().filter(|event| event["state"] == "pending") {
         let text = |key: &str| event[key].as_str().with_context(|| format!("an event's {key}: {event}"));
         let sequence = event["sequence"].as_i64().context("a sequence")?;
-        let this = (sequence, text("next_attempt_at")?);
+        let this = (sequence, event["attempt_count"] == 0);
         let known = first.entry((text("client_id")?, text("bizId")?)).or_insert(this);
         *known = this.min(*known);
     }
-    let due = first.values().map(|(_, at)| *at);
-    let now = rfc3339(UnixMillis(wall_ms()));
-    // Both are of one form, so that they compare as texts.
-    Ok(due.min().is_some_and(|first| first < now.as_str()))
+    Ok(first.values().any(|(_, is_new)| *is_new))
 }
 
 /// Prints a report.

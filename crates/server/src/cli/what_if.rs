@@ -1,6 +1,7 @@
 //! `fee-rule what-if`: a rule that is not made yet, tried on what was paid. Says how far it is, then what it came to, and draws it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,7 +16,6 @@ use serde_json::value::RawValue;
 
 use super::operator::{Call, Direct, Group, granted};
 use super::provision::FeeRule;
-use crate::whole_file::UnfinishedFile;
 
 mod picture;
 mod report;
@@ -90,13 +90,7 @@ impl WhatIfArgs {
 }
 
 fn draw(report: &Report, file: &Path) -> anyhow::Result<()> {
-    let svg = picture::svg(report)?;
-    let write = || {
-        let mut new = UnfinishedFile::begin_with_others(file)?;
-        new.write_all(svg.as_bytes())?;
-        new.replace()
-    };
-    write().with_context(|| format!("{} cannot be written", file.display()))
+    fs::write(file, picture::svg(report)?).with_context(|| format!("{} cannot be written", file.display()))
 }
 
 /// A line of the answer.

@@ -116,7 +116,8 @@ impl Dispatcher {
         let application = row.sought.application;
         let (lane, later) = (Lane::of(application), Some(now + LOOK_EVERY));
         let portion = portion(row.rate_per_s);
-        let takes = self.desk.lock().await.lineup.takes(application, portion as usize / 2, self.app.clock.now());
+        let takes =
+            self.desk.lock().await.lineup.takes(application, (portion as usize / 2).max(1), self.app.clock.now());
         let most = match takes {
             Takes::Portion => portion,
             Takes::One => 1,

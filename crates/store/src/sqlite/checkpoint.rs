@@ -86,10 +86,13 @@ pub(super) fn run(conn: &Connection, shared: &Shared, wanted: &Receiver<()>) {
         held_back = !tried(conn, file.as_ref(), shared, held_back);
         shared.log.checked(!held_back);
     }
-    // No connection does it as it closes: see `leave_log`. Where the log was removed, what is in it is saved by this.
-    tried(conn, file.as_ref(), shared, true);
-    // The writer is gone.
-    drop(file.take());
+    // No connection does it as it closes: see `leave_log`. Where the log was removed, what is in it is saved by this. It waits for no list: what
+    // stays in the log is copied by whoever opens the file next.
+    let is_whole = tried(conn, file.as_ref(), shared, false) || shared.lost_sync.check().is_ok();
+    // The writer is gone. Where a sync has failed the locks stay as long as the process.
+    if is_whole {
+        drop(file.take());
+    }
 }
 
 /// Whether the log is empty afterwards. Why it is not, is told.
@@ -104,7 +107,9 @@ fn tried(conn: &Connection, file: Option<&File>, shared: &Shared, without_lists:
             false
         }
         Err(Failure::Sync(error)) => {
-            shared.lost_sync.note();
+            if let Err(error) = shared.lost_sync.note() {
+                tracing::error!(%error, "The next start cannot be told that the disk failed to take what was copied into the database file");
+            }
             tracing::error!(
                 error,
                 "The disk failed to take what was copied into the database file: {error}. Nothing is written any more. Nothing that was \
@@ -201,7 +206,7 @@ mod tests {
                 readers: Arc::clone(&readers),
                 gate: Arc::default(),
                 log: Arc::new(LogSize::new(1)),
-                lost_sync: Arc::new(LostSync::new()),
+                lost_sync: Arc::new(LostSync::new(&path)),
             };
             let file = opened(&copier);
             assert!(!once(&copier, file.as_ref(), &shared, false).expect("runs"), "the list holds the log");
@@ -217,5 +222,14 @@ mod tests {
         .await
         .expect("holds");
         assert_eq!(list.await.expect("ends").expect("reads"), 0);
+    }
+
+    #[test]
+    fn of_a_failed_sync_something_may_be_lost_and_of_no_other_failure() {
+        let failed = |code| Failure::from(Error::SqliteFailure(ffi::Error::new(code), None));
+        assert!(matches!(failed(ffi::SQLITE_IOERR_FSYNC), Failure::Sync(_)));
+        for other in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_READ, ffi::SQLITE_BUSY] {
+            assert!(matches!(failed(other), Failure::Copy(_)), "{other}");
+        }
     }
 }

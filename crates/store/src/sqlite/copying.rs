@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, ToSql, Transaction, params, params_from_it
 
 use super::SqliteStore;
 use super::fault::fault;
-use super::open::connect;
+use super::open::{connect, leave_log};
 use super::schema::{self, look, migrate, state};
 use crate::contract::StoreError;
 use crate::moving::{Cell, Table};
@@ -83,6 +83,7 @@ impl SqliteStore {
         }
         let to = to.to_str().ok_or_else(|| StoreError::Unfit(format!("{} is not UTF-8", to.display())))?;
         let conn = connect(from, BUSY_MS)?;
+        leave_log(&conn)?;
         conn.execute("VACUUM INTO ?1", [to]).map(|_| ()).map_err(|error| match error.sqlite_error_code() {
             // Nothing is written but the copy.
             Some(ErrorCode::DiskFull) => StoreError::Unavailable(format!("no room for {to}: the disk is full")),

@@ -117,6 +117,7 @@ impl SqliteStore {
 
     /// Brings the schema of a file up to date, makes the file where there is none, and opens nothing.
     pub fn migrate(path: &Path) -> Found<SchemaState> {
+        lost_sync::recover(path)?;
         schema::migrate(&mut open::connect(path, 5000)?)
     }
 

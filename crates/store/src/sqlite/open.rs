@@ -17,7 +17,7 @@ use super::SqliteStore;
 use super::checkpoint::{self, LogSize};
 use super::fault::fault;
 use super::journal::{Damaged, FILE_MODE, Journal};
-use super::lost_sync::LostSync;
+use super::lost_sync::{self, LostSync};
 use super::nonces::Nonces;
 use super::options::SqliteOptions;
 use super::presence::Presence;
@@ -194,6 +194,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<thread::Joi
 
 pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
     let SqliteOptions { group_max, queue_max, window_key, boot_id, checkpoint_pages, mends_journal, busy_ms } = options;
+    lost_sync::recover(path)?;
     let mut conn = connect(path, u64::from(busy_ms))?;
     schema::migrate(&mut conn)?;
     let replay = replay(&mut conn, window_key, &boot_id)?;
@@ -218,7 +219,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     for conn in [&conn, &copier] {
         leave_log(conn)?;
     }
-    let lost_sync = Arc::new(LostSync::new());
+    let lost_sync = Arc::new(LostSync::new(path));
     let checkpointer = {
         let (readers, gate, log) = (Arc::clone(&readers), Arc::clone(&gate), Arc::clone(&log));
         let shared = checkpoint::Shared { readers, gate, log, lost_sync: Arc::clone(&lost_sync) };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use super::fault::fault;
+use super::open::leave_log;
 use crate::contract::StoreError;
 use crate::steps::{Applied, SchemaState, Step, pending, sha256};
 
@@ -202,6 +203,7 @@ pub(super) fn unchained(conn: &Connection) -> Result<Vec<String>, StoreError> {
 pub(super) fn look(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(fault)?;
+    leave_log(&conn)?;
     conn.busy_timeout(Duration::from_secs(5)).map_err(fault)?;
     conn.pragma_update(None, "query_only", true).map_err(fault)?;
     Ok(conn)

@@ -76,7 +76,9 @@ pub async fn expire(
     if app.store.is_shared() {
         change.writes.push(Write::Guard(as_read(receiver.application())));
     }
-    change.writes.push(Write::Guard(rests_on));
+    // A node whose clock is ahead would else end an order that another node may still be paying.
+    let is_over = Guard::Reached { instant: before.order.expires_at, time: app.clock.source() };
+    change.writes.extend([Write::Guard(rests_on), Write::Guard(is_over)]);
     let outcome = fresh::commit(app, change.event, Batch(change.writes)).await.map(|_| ());
     if let Err(CommitError::Conflict(Conflict::Moved(Key::Application(_)))) = &outcome {
         // The others of the page are told as it stands now.
@@ -87,12 +89,15 @@ pub async fn expire(
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use countersign_domain::delivery::DeliveryState;
     use countersign_store::contract::{Cursor, EventFilter};
 
     use super::*;
     use crate::app::fixtures::{Deployment, application, nobody, ordered};
     use crate::app::identity::{Switch, find_application, switch_callbacks};
+    use crate::clock::Clock;
 
     #[tokio::test]
     async fn of_several_nodes_what_expires_is_told_to_the_application_as_it_stands() {
@@ -116,6 +121,21 @@ mod tests {
         let page = app.store.events(filter, Cursor { after: None, limit: 9 }, 99).await.expect("reads");
         let states: Vec<DeliveryState> = page.events.iter().map(|event| event.state).collect();
         assert_eq!(states, [DeliveryState::Held], "nobody would have released a pending one");
+        Deployment::close(&app);
+    }
+
+    /// Another node, whose clock is right, may still see it paid.
+    #[tokio::test]
+    async fn no_order_is_noted_as_expired_before_it_has_by_the_database() {
+        let deployment = Deployment::on_postgres().await.in_real_time();
+        let app = deployment.open().await;
+        let Clock::Shared(time) = &app.clock else { panic!("nodes share a clock") };
+        let client_id = application(&app, "till", None).await;
+        let of = find_application(&app, &client_id).await.expect("is there");
+        let order = ordered(&app, &of, "late").await;
+        time.measured(Instant::now(), order.order.expires_at, Duration::ZERO);
+        let refused = expire(&app, &order, &Receivers::default(), as_read(&of.application)).await;
+        assert!(matches!(refused, Err(CommitError::Conflict(Conflict::Early(_)))), "{refused:?}");
         Deployment::close(&app);
     }
 }
