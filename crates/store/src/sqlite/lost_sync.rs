@@ -80,8 +80,11 @@ impl LostSync {
 
     /// An error: the next start is not told.
     pub(super) fn note(&self) -> io::Result<()> {
+        // First: whoever waits for the other may end the process.
+        let marked =
+            fs::write(&self.mark, "the disk failed to take what was copied into the database; see docs/RUNBOOK.md\n");
         self.is_lost.send_replace(true);
-        fs::write(&self.mark, "the disk failed to take what was copied into the database; see docs/RUNBOOK.md\n")
+        marked
     }
 
     /// `Unavailable` once it has.
