@@ -39,6 +39,11 @@ const STRETCH: i64 = 5_000;
 /// When each redelivery goes on.
 type Paces = HashMap<SortedId, Instant>;
 
+/// So many that are due may still wait when a portion follows: one at the least, which may be a callback of this moment.
+fn few(rate_per_s: i64) -> usize {
+    (portion(rate_per_s) as usize / 2).max(1)
+}
+
 /// How many events one portion takes.
 fn portion(rate_per_s: i64) -> u32 {
     u32::try_from(rate_per_s.div_euclid(PORTIONS_PER_S).clamp(1, 500)).unwrap_or(1)
@@ -116,8 +121,7 @@ impl Dispatcher {
         let application = row.sought.application;
         let (lane, later) = (Lane::of(application), Some(now + LOOK_EVERY));
         let portion = portion(row.rate_per_s);
-        let takes =
-            self.desk.lock().await.lineup.takes(application, (portion as usize / 2).max(1), self.app.clock.now());
+        let takes = self.desk.lock().await.lineup.takes(application, few(row.rate_per_s), self.app.clock.now());
         let most = match takes {
             Takes::Portion => portion,
             Takes::One => 1,
@@ -204,8 +208,7 @@ impl Dispatcher {
             return Ok(None);
         }
         let Ok(desk) = timeout(VIEW_FOR, self.desk.lock()).await else { return Ok(None) };
-        let few = portion(row.rate_per_s) as usize / 2;
-        Ok(match desk.lineup.takes(application, few, self.app.clock.now()) {
+        Ok(match desk.lineup.takes(application, few(row.rate_per_s), self.app.clock.now()) {
             Takes::Portion => None,
             Takes::One | Takes::Nothing if desk.lineup.is_open(application) => Some("breaker"),
             Takes::One | Takes::Nothing => Some("endpoint"),
@@ -401,6 +404,14 @@ mod tests {
         let next = paces.get(&walk.id).copied();
         assert!(next >= Some(before + LOOK_EVERY), "before it is seen what became of that one no other one follows");
         Deployment::close(&walk.app);
+    }
+
+    #[test]
+    fn the_next_portion_waits_for_most_of_the_one_before_and_never_for_a_single_callback() {
+        assert_eq!(
+            [1, 7, 8, 40, 1_000].map(|rate| (portion(rate), few(rate))),
+            [(1, 1), (1, 1), (2, 1), (10, 5), (250, 125)]
+        );
     }
 
     #[test]

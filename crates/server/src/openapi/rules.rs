@@ -100,7 +100,7 @@ pub fn of_merchants() -> Vec<Ruled> {
 pub fn of_merchants_parameters() -> Vec<Ruled> {
     vec![
         ("", "X-Service-Timestamp", Form("^[1-9][0-9]{12}$")),
-        ("", "X-Service-Nonce", Form("^(?!callback)[A-Za-z0-9._-]{1,64}$")),
+        ("", "X-Service-Nonce", Form("^[A-Za-z0-9._-]{1,64}$")),
         ("", "X-Service-MerchantId", Form(ID)),
         ("", "X-Service-On-Behalf-Of", Form(ID)),
         (rule_query::PATH, "sub_merchant_id", Form(ID)),

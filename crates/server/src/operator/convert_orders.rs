@@ -186,12 +186,12 @@ fn status_of(code: &str) -> Option<ConvertStatus> {
 /// Convert orders in the descending order of their numbers: those that were made by the server stand newest first. `state=1` are those that the
 /// back end has not carried out yet. A page may hold fewer orders than `limit` and yet have a `next`: so many are looked at for a page, and no more.
 #[utoipa::path(get, path = "/operator/v1/convert-orders", tag = "Convert orders", operation_id = "list_convert_orders",
-    params(("state" = Option<String>, Query, description = "Only in this state: 1 created, 3 success, 6 failed"),
+    params(("state" = Option<String>, Query, description = "Only in this state: 1 created, 3 success, 6 failed; `status` is the same"),
         ("merchant_id" = Option<String>, Query, description = "Only of this merchant or sub-account"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<ConvertOrderView>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let status = asked.filters.read("state", status_of, STATUS_RULE)?;
+    let status = asked.filters.status(status_of, STATUS_RULE)?;
     let after = asked.after(&MARK)?;
     let of = match asked.filters.id("merchant_id")? {
         Some(merchant_id) => Some(identity::find_merchant(&desk.app, &merchant_id).await?),

@@ -58,6 +58,15 @@ impl Filters {
         read(&text).map(Some).ok_or_else(|| Problem::field(name, rule))
     }
 
+    /// The `state` of orders, which is their member `status`: whoever filters by that name is not shown all of them.
+    pub fn status<T>(&self, read: impl Fn(&str) -> Option<T>, rule: &str) -> Result<Option<T>, Problem> {
+        match (self.text("state")?, self.text("status")?) {
+            (Some(_), Some(_)) => Err(Problem::field("status", "must not stand beside state, which is the same")),
+            (None, Some(_)) => self.read("status", read, rule),
+            (_, None) => self.read("state", read, rule),
+        }
+    }
+
     /// `from` (in) and `to` (out), which must leave something between them.
     pub fn span(&self) -> Result<(Option<UnixMillis>, Option<UnixMillis>), Problem> {
         let at = |name| self.text(name)?.map(|text| instant(name, &text)).transpose();

@@ -150,7 +150,7 @@ fn step(body: &[u8]) -> Result<Step, Problem> {
 }
 
 async fn filter(app: &App, filters: &Filters) -> Result<PaymentOrderFilter, Problem> {
-    let status = filters.read("state", PaymentStatus::from_name, STATUS_RULE)?;
+    let status = filters.status(PaymentStatus::from_name, STATUS_RULE)?;
     let known = |text: &str| is_trade_no(text).then(|| text.to_owned());
     let trade_no = filters.read("merchantTradeNo", known, "must be 1 to 100 of A-Z a-z 0-9 _ -")?;
     let (from, to) = filters.span()?;
@@ -165,7 +165,7 @@ async fn filter(app: &App, filters: &Filters) -> Result<PaymentOrderFilter, Prob
 
 /// Payment orders, newest first. A page may hold fewer orders than `limit` and yet have a `next`: so many are looked at for a page, and no more.
 #[utoipa::path(get, path = "/operator/v1/payment-orders", tag = "Payment orders", operation_id = "list_payment_orders",
-    params(("state" = Option<String>, Query, description = "Only in this state: PENDING, PROCESS, PAID, EXPIRED or CLOSED"),
+    params(("state" = Option<String>, Query, description = "Only in this state: PENDING, PROCESS, PAID, EXPIRED or CLOSED; `status` is the same"),
         ("merchant_id" = Option<String>, Query, description = "Only of this merchant or sub-account"),
         ("merchantTradeNo" = Option<String>, Query, description = "Only with this trade number, whoever's"),
         ("from" = Option<String>, Query, description = "Only those made at this instant or later, RFC 3339"),

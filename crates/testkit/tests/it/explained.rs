@@ -236,7 +236,7 @@ async fn the_audit_log_holds_is_exported_whole_and_against_heads_that_were_kept(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_token_has_one_walk_over_the_audit_log_and_others_find_a_place() {
+async fn one_token_has_two_walks_over_the_audit_log_and_others_find_a_place() {
     let world = World::start().await.expect("starts");
     world.access.institution("bank", 1, None).await.expect("is made");
     let made =
@@ -248,17 +248,18 @@ async fn one_token_has_one_walk_over_the_audit_log_and_others_find_a_place() {
     };
     let (status, first) = verify(json!({"limit": 1})).await;
     assert_eq!((status, first["next"].is_string()), (200, true), "{first}");
+    assert_eq!(verify(json!({"limit": 1})).await.0, 200, "whoever broke one off may begin again");
     for _ in 0..4 {
         let (status, refused) = verify(json!({"limit": 1})).await;
         let detail = refused["detail"].as_str().unwrap_or_default();
         assert!(
-            status == 503 && detail.starts_with("a walk of this token over the audit log is under way"),
+            status == 503 && detail.starts_with("2 walks of this token over the audit log are under way"),
             "{refused}"
         );
     }
     let whole = world.access.provision("POST", "/audit/verify", json!({})).await.expect("somebody else finds a place");
     assert_eq!(whole["holds"], true, "{whole}");
-    // Its own walk is there as before, and when it is at its end there is room for another.
+    // Its own walks are there as before, and when it is at its end there is room for another.
     assert_eq!(verify(json!({"after": first["next"]})).await.1["holds"], true);
     assert_eq!(verify(json!({"limit": 1})).await.0, 200);
 }

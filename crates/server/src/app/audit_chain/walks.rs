@@ -1,6 +1,6 @@
 //! Walks over the log that are asked for by calls: each call walks for some seconds, and the next one goes on.
 //!
-//! Invariant: one walk reads at a time on a node, and a few wait to be gone on with, one for each who asks. So nobody can keep a node busy with
+//! Invariant: one walk reads at a time on a node, and a few wait to be gone on with, two for each who asks. So nobody can keep a node busy with
 //! them, or keep others from theirs.
 
 use std::time::Duration;
@@ -22,6 +22,8 @@ const TURN_TIME_MAX: Duration = Duration::from_secs(15);
 /// How long a walk is kept for the next call, and how many are.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 const KEPT_MAX: usize = 4;
+/// How many of them are one token's: whoever breaks a walk off may begin another, and leaves places to others.
+const OWN_MAX: usize = 2;
 /// One that nobody has gone on with for so long makes room for a new one: somebody may wait for his turn twice.
 const RIPE_AFTER: Duration = Duration::from_secs(40);
 const _: () = assert!(2 * TURN_TIME_MAX.as_secs() < RIPE_AFTER.as_secs() && RIPE_AFTER.as_secs() < KEPT_FOR.as_secs());
@@ -112,24 +114,25 @@ fn gone() -> AppError {
     ))
 }
 
-/// Whether there is room for one more of `owner`, and which one gives way to it: its own, or of as many as may be kept the one that was left alone
-/// longest, if that was long enough.
+/// Whether there is room for one more of `owner`, and which one gives way to it: of its own, or of all, as many as may be kept, the one that was left
+/// alone longest, if that was long enough.
 fn room(parked: &[Parked], owner: &str, now: Instant) -> Result<Option<usize>, AppError> {
-    let is_ripe = |walk: &Parked| now.duration_since(walk.since) >= RIPE_AFTER;
-    if let Some(own) = parked.iter().position(|walk| walk.owner == owner) {
-        return if is_ripe(&parked[own]) { Ok(Some(own)) } else { Err(has_one()) };
-    }
-    if parked.len() < KEPT_MAX {
+    let own = || parked.iter().enumerate().filter(|(_, walk)| walk.owner == owner);
+    let (longest, refused): (_, fn() -> AppError) = if own().count() >= OWN_MAX {
+        (own().min_by_key(|(_, walk)| walk.since), has_enough)
+    } else if parked.len() >= KEPT_MAX {
+        (parked.iter().enumerate().min_by_key(|(_, walk)| walk.since), crowded)
+    } else {
         return Ok(None);
-    }
-    let longest = parked.iter().enumerate().min_by_key(|(_, walk)| walk.since);
-    longest.filter(|(_, walk)| is_ripe(walk)).map(|(at, _)| Some(at)).ok_or_else(crowded)
+    };
+    let ripe = longest.filter(|(_, walk)| now.duration_since(walk.since) >= RIPE_AFTER);
+    ripe.map(|(at, _)| Some(at)).ok_or_else(refused)
 }
 
-fn has_one() -> AppError {
+fn has_enough() -> AppError {
     let soon = RIPE_AFTER.as_secs();
     AppError::Crowded(format!(
-        "a walk of this token over the audit log is under way already: go on with it by its next, or begin another in {soon} seconds"
+        "{OWN_MAX} walks of this token over the audit log are under way already: go on with one by its next, or begin another in {soon} seconds"
     ))
 }
 
@@ -183,10 +186,15 @@ mod tests {
         assert_eq!(left(&[39, 18, 17, 16]), None);
     }
     #[test]
-    fn nobody_has_two_walks_and_ones_own_gives_way_when_it_was_left_alone() {
-        assert_eq!(left_to("of 3", &[1, 3]), None, "gone on with a moment ago");
-        assert_eq!(left_to("of 39", &[39]), None);
-        assert_eq!(left_to("of 40", &[50, 40]).expect("left alone"), ["50"], "an older one of somebody else stays");
+    fn nobody_has_three_walks_and_ones_own_gives_way_when_it_was_left_alone() {
+        assert_eq!(
+            left_to("of 3", &[1, 3]).expect("there is room"),
+            ["1", "3"],
+            "whoever broke one off may begin again"
+        );
+        assert_eq!(left_to("of 3", &[1, 3, 3]), None, "gone on with a moment ago");
+        assert_eq!(left_to("of 39", &[50, 39, 39]), None, "an older one of somebody else stays");
+        assert_eq!(left_to("of 40", &[50, 40, 40]).expect("left alone"), ["40", "50"]);
         assert_eq!(left_to("of 4", &[1, 2, 3]).expect("there is room"), ["1", "2", "3"]);
     }
 }

@@ -74,6 +74,7 @@ async fn orders_are_listed_with_whose_they_are_by_state_and_merchant() {
     let of = |found: &[(&str, &str)]| found.iter().map(|(id, of)| ((*id).to_owned(), json!(of))).collect::<Vec<_>>();
     assert_eq!(list("").await, of(&[("900", "m"), ("15", "m"), ("14", "n"), ("13", "m"), ("12", "n"), ("11", "m")]));
     assert_eq!(list("?state=1").await, of(&[("15", "m"), ("12", "n"), ("11", "m")]));
+    assert_eq!(list("?status=1").await, list("?state=1").await, "the member's own name");
     assert_eq!(list("?merchant_id=n").await, of(&[("14", "n"), ("12", "n")]));
     assert_eq!(list("?merchant_id=m&state=6").await, of(&[("900", "m")]));
     let first = house.get("/convert-orders?limit=1").await.ok();

@@ -74,6 +74,8 @@ async fn orders_are_listed_newest_first_by_filter_and_page() {
     assert_eq!(list("").await, ["T-1", "T-5", "T-4", "T-3", "T-2", "T-1"]);
     assert_eq!(list("?merchant_id=m").await, ["T-5", "T-3", "T-1"]);
     assert_eq!(list("?state=PAID").await, ["T-1"]);
+    assert_eq!(list("?status=PAID").await, ["T-1"], "the member's own name");
+    house.get("/payment-orders?status=PAID&state=PAID").await.refused(400, "400001", "status");
     assert_eq!(list("?state=PENDING&merchant_id=n").await, ["T-4", "T-2"]);
     assert_eq!(list("?merchantTradeNo=T-1").await, ["T-1", "T-1"]);
     assert_eq!(list("?amount_from=2&amount_to=4").await, ["T-4", "T-3", "T-2"]);
