@@ -28,7 +28,8 @@ pub struct Gap {
     pub first: i64,
     /// The last one; none where the server does not say so.
     pub last: Option<i64>,
-    /// Whether the server says so: it no longer keeps them, or left their numbers out when it was restored. Else they were left out of its answer, which should not happen: ask the
+    /// Whether the server says so: it no longer keeps them, or left their numbers out when it was restored. Else they were left out of its answer,
+    /// which should not happen: ask the
     /// operator, and quote the numbers.
     pub is_forgotten: bool,
 }

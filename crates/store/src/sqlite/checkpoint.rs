@@ -88,9 +88,9 @@ pub(super) fn run(conn: &Connection, shared: &Shared, wanted: &Receiver<()>) {
     }
     // No connection does it as it closes: see `leave_log`. Where the log was removed, what is in it is saved by this. It waits for no list: what
     // stays in the log is copied by whoever opens the file next.
-    let is_whole = tried(conn, file.as_ref(), shared, false) || shared.lost_sync.check().is_ok();
+    tried(conn, file.as_ref(), shared, false);
     // The writer is gone. Where a sync has failed the locks stay as long as the process.
-    if is_whole {
+    if shared.lost_sync.check().is_ok() {
         drop(file.take());
     }
 }
