@@ -239,6 +239,7 @@ pub(crate) fn application<R: Columns>(row: &R) -> Result<(ApplicationRow, usize)
         enabled: f.flag()?,
         callback_url: f.opt_text()?,
         callback_enabled: f.flag()?,
+        callback_gone_at: f.opt_millis()?,
         callback_encoding: f.word(words::encoding)?,
         callback_vocabulary: f.word(words::vocabulary)?,
         timestamp_tolerance_ms: f.opt_int()?,

@@ -104,6 +104,8 @@ pub struct ApplicationRow {
     pub callback_url: Option<String>,
     /// Whether callbacks go out.
     pub callback_enabled: bool,
+    /// When the endpoint answered 410, if that turned callbacks off: see [`Self::gone_at`].
+    pub callback_gone_at: Option<UnixMillis>,
     /// How callbacks are signed.
     pub callback_encoding: SignatureEncoding,
     /// Which words they use.
@@ -122,6 +124,13 @@ pub struct ApplicationRow {
     pub revision: i64,
     /// When it was made.
     pub created_at: UnixMillis,
+}
+
+impl ApplicationRow {
+    /// When the endpoint answered 410, if that is why callbacks do not go out. A node of an older version turns them on and leaves the time.
+    pub fn gone_at(&self) -> Option<UnixMillis> {
+        self.callback_gone_at.filter(|_| !self.callback_enabled)
+    }
 }
 
 /// A Payment API Secret, sealed under the master key.

@@ -21,8 +21,10 @@ pub enum Flow {
     HeldSinceRestore,
     /// Its merchant, or the institution over that, is disabled.
     MerchantDisabled,
-    /// They are turned off: by hand, or since the endpoint answered 410.
+    /// They are turned off by hand.
     Paused,
+    /// They are turned off since the endpoint answered 410, Gone.
+    Gone,
     /// There is no URL.
     NoUrl,
     /// No secret is live that could sign them.
@@ -37,6 +39,7 @@ impl Flow {
             Self::HeldSinceRestore => "held_since_restore",
             Self::MerchantDisabled => "merchant_disabled",
             Self::Paused => "paused",
+            Self::Gone => "gone",
             Self::NoUrl => "no_url",
             Self::NoSecret => "no_secret",
         }
@@ -50,7 +53,7 @@ impl Flow {
         } else if !view.merchant_is_enabled() {
             Self::MerchantDisabled
         } else if !row.callback_enabled {
-            Self::Paused
+            if row.gone_at().is_some() { Self::Gone } else { Self::Paused }
         } else if row.callback_url.is_none() {
             Self::NoUrl
         } else if !view.secrets.iter().any(|secret| secret.is_live(app.clock.now())) {

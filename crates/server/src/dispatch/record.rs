@@ -299,6 +299,7 @@ fn batch_of_disabling(event: &EventRow, made: &Made, mut row: ApplicationRow, no
     let mut writes = Vec::with_capacity(5);
     if row.callback_enabled {
         row.callback_enabled = false;
+        row.callback_gone_at = Some(now);
         row.revision += 1;
         let system = Actor::system();
         let before = r#"{"callback_enabled":true}"#.to_owned();

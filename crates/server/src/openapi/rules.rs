@@ -159,7 +159,7 @@ fn of_applications() -> Vec<Ruled> {
         (
             "CallbacksAnswer",
             "state",
-            Words(vec!["enabled", "held_since_restore", "merchant_disabled", "paused", "no_url", "no_secret"]),
+            Words(vec!["enabled", "held_since_restore", "merchant_disabled", "paused", "gone", "no_url", "no_secret"]),
         ),
         ("CallbacksAnswer", "breaker", Words(vec!["closed", "open", "half_open"])),
         ("CallbacksAnswer", "last_outcome", outcomes()),

@@ -109,6 +109,8 @@ pub struct Application {
     pub callback_url: Option<String>,
     /// Whether callbacks go out.
     pub callback_enabled: bool,
+    /// When the endpoint answered 410, if that is why they do not go out; RFC 3339.
+    pub callback_gone_at: Option<String>,
     /// `hex` or `base64`.
     pub callback_encoding: &'static str,
     /// `standard` or `family`.
@@ -138,6 +140,7 @@ impl From<&ApplicationView> for Application {
             merchant_enabled: view.merchant_is_enabled(),
             callback_url: row.callback_url.clone(),
             callback_enabled: row.callback_enabled,
+            callback_gone_at: row.gone_at().map(rfc3339),
             callback_encoding: encoding_name(row.callback_encoding),
             callback_vocabulary: vocabulary_name(row.callback_vocabulary),
             timestamp_tolerance_ms: row.timestamp_tolerance_ms,

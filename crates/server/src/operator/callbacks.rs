@@ -73,7 +73,7 @@ impl From<&Tried> for TestAnswer {
 pub struct CallbacksAnswer {
     /// The application.
     pub client_id: String,
-    /// `enabled`: they go out. Else what keeps them: `held_since_restore`, `merchant_disabled`, `paused` (by hand, or since the endpoint answered 410), `no_url`, or `no_secret`: none is live that could sign them.
+    /// `enabled`: they go out. Else what keeps them: `held_since_restore`, `merchant_disabled`, `paused` by hand, `gone` since the endpoint answered 410, `no_url`, or `no_secret`: none is live that could sign them.
     pub state: &'static str,
     /// Events that wait for their next attempt.
     pub pending: i64,
@@ -292,7 +292,9 @@ mod tests {
         assert_eq!(may_go_at(Flow::Enabled, late, early, now), late);
         assert_eq!(may_go_at(Flow::Enabled, None, late, now), None);
         assert_eq!(may_go_at(Flow::Enabled, early, late, UnixMillis(3)), Some(UnixMillis(3)), "never in the past");
-        for flow in [Flow::HeldSinceRestore, Flow::MerchantDisabled, Flow::Paused, Flow::NoUrl, Flow::NoSecret] {
+        for flow in
+            [Flow::HeldSinceRestore, Flow::MerchantDisabled, Flow::Paused, Flow::Gone, Flow::NoUrl, Flow::NoSecret]
+        {
             assert_eq!(may_go_at(flow, early, None, now), None, "{flow:?}");
         }
     }

@@ -124,6 +124,7 @@ pub(crate) const TABLES: &[Table] = &[
             flag("enabled"),
             text("callback_url"),
             flag("callback_enabled"),
+            int("callback_gone_at"),
             text("callback_encoding"),
             text("callback_vocabulary"),
             int("timestamp_tolerance_ms"),

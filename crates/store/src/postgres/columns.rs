@@ -66,7 +66,7 @@ macro_rules! application_select {
     ($from:literal) => {
         concat!(
             "SELECT a.tenant_no, a.application_no, a.client_id, a.merchant_no, a.name, a.enabled, a.callback_url, \
-             a.callback_enabled, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, \
+             a.callback_enabled, a.callback_gone_at, a.callback_encoding, a.callback_vocabulary, a.timestamp_tolerance_ms, \
              a.tolerance_before_ms, a.tolerance_raised_at, a.rate_limit_per_s, a.callback_rate_per_s, a.callback_concurrency, \
              a.callback_schedule, a.revision, a.created_at, ",
             merchant_columns!(),

@@ -57,28 +57,26 @@ pub(super) async fn setting(from: &Readers, name: &str) -> Found<Option<String>>
 
 /// Where the ClientId stands among an application's columns.
 const CLIENT_ID: usize = 2;
-/// Where a secret's columns begin: after the application's 19, the merchant's 11, the tenant's id and whether it is enabled.
-const SECRET: usize = 32;
 
 /// Applications, each made of all its rows: they come together, one for each secret.
 fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
     let mut views: Vec<ApplicationView> = Vec::new();
     for row in found {
         let (application, next) = rows::application(row)?;
+        let mut rest = rows::Fields::new(row, "application", next, 1);
+        if rest.opt_int()?.is_none() {
+            return Err(rest.corrupt());
+        }
+        let (merchant, next) = rows::merchant(row, next)?;
+        let mut tenant = rows::Fields::new(row, "application", next, 1);
+        let (tenant_id, tenant_enabled) = (tenant.text()?, tenant.flag()?);
         if views.last().is_none_or(|last| last.application.no != application.no) {
-            let mut rest = rows::Fields::new(row, "application", next, 1);
-            if rest.opt_int()?.is_none() {
-                return Err(rest.corrupt());
-            }
-            let (merchant, next) = rows::merchant(row, next)?;
-            let mut tenant = rows::Fields::new(row, "application", next, 1);
-            let (tenant_id, tenant_enabled) = (tenant.text()?, tenant.flag()?);
             views.push(ApplicationView { application, merchant, tenant_id, tenant_enabled, secrets: Vec::new() });
         }
-        if let (Some(_), Some(view)) =
-            (rows::Fields::new(row, "secret", SECRET, SECRET + 1).opt_int()?, views.last_mut())
-        {
-            view.secrets.push(rows::secret_at(row, SECRET)?);
+        let secret = tenant.next();
+        let is_there = rows::Fields::new(row, "secret", secret, secret + 1).opt_int()?.is_some();
+        if let Some(view) = views.last_mut().filter(|_| is_there) {
+            view.secrets.push(rows::secret_at(row, secret)?);
         }
     }
     Ok(views)

@@ -46,6 +46,7 @@ pub(super) const STEPS: &[Step] = &[
         name: "redelivery_outcomes",
         sql: include_str!("../../migrations/postgres/0021_redelivery_outcomes.sql"),
     },
+    Step { number: 22, name: "gone", sql: include_str!("../../migrations/postgres/0022_gone.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

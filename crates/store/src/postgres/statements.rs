@@ -225,16 +225,16 @@ statements! {
     DeliveriesTurn: identity::TURN;
     DeliveriesTurnOf: identity::TURN_OF;
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
-                        callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
+                        callback_url, callback_enabled, callback_gone_at, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
                         tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, callback_rate_per_s, callback_concurrency, callback_schedule,
                         revision, created_at)
-                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
                         ON CONFLICT DO NOTHING RETURNING 1::bigint";
-    ApplicationUpdate: "UPDATE application SET name = $2, enabled = $3, callback_url = $4, callback_enabled = $5,
-                        callback_encoding = $6, callback_vocabulary = $7, timestamp_tolerance_ms = $8,
-                        tolerance_before_ms = $9, tolerance_raised_at = $10, rate_limit_per_s = $11, callback_rate_per_s = $12,
-                        callback_concurrency = $13, callback_schedule = $14, revision = $15::bigint
-                        WHERE application_no = $1 AND revision = $15::bigint - 1 RETURNING 1::bigint";
+    ApplicationUpdate: "UPDATE application SET name = $2, enabled = $3, callback_url = $4, callback_enabled = $5, callback_gone_at = $6,
+                        callback_encoding = $7, callback_vocabulary = $8, timestamp_tolerance_ms = $9,
+                        tolerance_before_ms = $10, tolerance_raised_at = $11, rate_limit_per_s = $12, callback_rate_per_s = $13,
+                        callback_concurrency = $14, callback_schedule = $15, revision = $16::bigint
+                        WHERE application_no = $1 AND revision = $16::bigint - 1 RETURNING 1::bigint";
     SecretInsert: "INSERT INTO secret (application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks,
                    created_at, not_after, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
                    ON CONFLICT DO NOTHING RETURNING 1::bigint";

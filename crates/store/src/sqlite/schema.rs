@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
         sql: include_str!("../../migrations/sqlite/0021_redelivery_outcomes.sql"),
     },
     Step { number: 22, name: "big_stores", sql: include_str!("../../migrations/sqlite/0022_big_stores.sql") },
+    Step { number: 23, name: "gone", sql: include_str!("../../migrations/sqlite/0023_gone.sql") },
 ];
 
 fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {

@@ -77,14 +77,14 @@ statements! {
     ApplicationOfTenant: "SELECT 1 FROM application WHERE application_no = ?1 AND tenant_no = ?2";
     ApplicationRevision: "SELECT revision FROM application WHERE application_no = ?1";
     ApplicationInsert: "INSERT INTO application (tenant_no, application_no, client_id, merchant_no, name, enabled,
-                        callback_url, callback_enabled, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
+                        callback_url, callback_enabled, callback_gone_at, callback_encoding, callback_vocabulary, timestamp_tolerance_ms,
                         tolerance_before_ms, tolerance_raised_at, rate_limit_per_s, callback_rate_per_s, callback_concurrency, callback_schedule,
                         revision, created_at)
-                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
-    ApplicationUpdate: "UPDATE application SET name = ?2, enabled = ?3, callback_url = ?4, callback_enabled = ?5,
-                        callback_encoding = ?6, callback_vocabulary = ?7, timestamp_tolerance_ms = ?8,
-                        tolerance_before_ms = ?9, tolerance_raised_at = ?10, rate_limit_per_s = ?11, callback_rate_per_s = ?12,
-                        callback_concurrency = ?13, callback_schedule = ?14, revision = ?15
+                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+    ApplicationUpdate: "UPDATE application SET name = ?2, enabled = ?3, callback_url = ?4, callback_enabled = ?5, callback_gone_at = ?6,
+                        callback_encoding = ?7, callback_vocabulary = ?8, timestamp_tolerance_ms = ?9,
+                        tolerance_before_ms = ?10, tolerance_raised_at = ?11, rate_limit_per_s = ?12, callback_rate_per_s = ?13,
+                        callback_concurrency = ?14, callback_schedule = ?15, revision = ?16
                         WHERE application_no = ?1";
 
     SecretThere: "SELECT 1 FROM secret WHERE secret_id = ?1";

@@ -50,7 +50,7 @@ impl Tampering {
                 "DROP INDEX IF EXISTS secret_in_force; DROP INDEX IF EXISTS application_of_tenant; DROP INDEX IF EXISTS redelivery_of_application;
                  DROP TABLE last_paid; DROP TABLE IF EXISTS node_program; ALTER TABLE delivery DROP COLUMN redelivery_id;
                  ALTER TABLE redelivery DROP COLUMN from_seq; ALTER TABLE redelivery DROP COLUMN of_outcome;
-                 ALTER TABLE redelivery DROP COLUMN of_http_status; DELETE FROM schema_step WHERE number >= 18"
+                 ALTER TABLE redelivery DROP COLUMN of_http_status; ALTER TABLE application DROP COLUMN callback_gone_at; DELETE FROM schema_step WHERE number >= 18"
                     .to_owned()
             }
             Self::StepAhead => "INSERT INTO schema_step VALUES (99, 'later', 'x')".to_owned(),

@@ -137,6 +137,7 @@ pub fn application(no: ApplicationNo, client_id: &str, merchant: MerchantNo, ten
         enabled: true,
         callback_url: Some("https://example.com/callback".to_owned()),
         callback_enabled: true,
+        callback_gone_at: None,
         callback_encoding: SignatureEncoding::Hex,
         callback_vocabulary: Vocabulary::Standard,
         timestamp_tolerance_ms: None,

@@ -96,6 +96,7 @@ fn people(of: i64, key: &str, writes: &mut Vec<Write>) -> Result<()> {
         enabled: of % 3 != 0,
         callback_url: (of % 2 == 0).then(|| "https://shop.example/callbacks".to_owned()),
         callback_enabled: true,
+        callback_gone_at: (of % 4 == 0).then_some(at(of)),
         callback_encoding: SignatureEncoding::Hex,
         callback_vocabulary: Vocabulary::Standard,
         timestamp_tolerance_ms: None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign::app::endpoint::{self, Flow};
 use countersign::app::events::{self, Happening};
 use countersign::app::identity::{self, ApplicationChange, NewApplication, NewMerchant, Set, Standing};
 use countersign::app::{Actor, App};
@@ -133,6 +134,11 @@ impl Bench {
 
     async fn enable(&self, owner: &Owner, enabled: bool) {
         self.change(owner, ApplicationChange { callback_enabled: Some(enabled), ..ApplicationChange::default() }).await;
+    }
+
+    /// Whether callbacks go out, or what keeps them.
+    async fn flow(&self, owner: &Owner) -> Flow {
+        endpoint::look(&self.app, &owner.client_id).await.expect("an endpoint").flow
     }
 
     /// Attempts made at the clock's instant.

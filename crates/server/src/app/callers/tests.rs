@@ -22,6 +22,7 @@ fn known(revision: i64) -> Arc<KnownApplication> {
         enabled: true,
         callback_url: None,
         callback_enabled: true,
+        callback_gone_at: None,
         callback_encoding: SignatureEncoding::Hex,
         callback_vocabulary: Vocabulary::Standard,
         timestamp_tolerance_ms: None,

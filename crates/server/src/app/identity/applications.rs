@@ -101,6 +101,7 @@ fn new_row(app: &App, ask: &NewApplication, merchant: &MerchantRow) -> Applicati
         enabled: true,
         callback_url: ask.callback_url.clone(),
         callback_enabled: true,
+        callback_gone_at: None,
         callback_encoding: SignatureEncoding::Hex,
         callback_vocabulary: Vocabulary::Standard,
         timestamp_tolerance_ms: None,
@@ -208,11 +209,15 @@ impl ApplicationChange {
         let tolerance = self.timestamp_tolerance_ms.of(row.timestamp_tolerance_ms.as_ref());
         let (tolerance_before_ms, tolerance_raised_at) = raised(row, tolerance, now, deployment_ms);
         let sets_url = matches!(self.callback_url, Set::To(_));
+        let callback_enabled = self.callback_enabled.unwrap_or(row.callback_enabled || sets_url);
+        // Whoever turns the switch decides from here on, also one who pauses what was gone.
+        let stays_gone = !callback_enabled && self.callback_enabled.is_none();
         ApplicationRow {
             name: self.name.clone().unwrap_or_else(|| row.name.clone()),
             enabled: self.enabled.unwrap_or(row.enabled),
             callback_url: self.callback_url.of(row.callback_url.as_ref()),
-            callback_enabled: self.callback_enabled.unwrap_or(row.callback_enabled || sets_url),
+            callback_enabled,
+            callback_gone_at: row.callback_gone_at.filter(|_| stays_gone),
             callback_encoding: self.callback_encoding.unwrap_or(row.callback_encoding),
             callback_vocabulary: self.callback_vocabulary.unwrap_or(row.callback_vocabulary),
             timestamp_tolerance_ms: tolerance,

@@ -17,6 +17,7 @@ const APPLICATION_COLUMNS: &[&str] = &[
     "merchant_enabled",
     "callback_url",
     "callback_enabled",
+    "callback_gone_at",
     "created_at",
 ];
 

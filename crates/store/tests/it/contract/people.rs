@@ -81,6 +81,7 @@ pub async fn an_application_changes_by_revision(store: Any) {
         enabled: false,
         callback_url: None,
         callback_enabled: false,
+        callback_gone_at: Some(at(77)),
         callback_encoding: SignatureEncoding::Base64,
         callback_vocabulary: Vocabulary::Family,
         timestamp_tolerance_ms: Some(30_000),

@@ -184,6 +184,7 @@ fn people() -> (MerchantRow, ApplicationRow) {
         enabled: true,
         callback_url: None,
         callback_enabled: true,
+        callback_gone_at: None,
         callback_encoding: SignatureEncoding::Hex,
         callback_vocabulary: Vocabulary::Standard,
         timestamp_tolerance_ms: None,

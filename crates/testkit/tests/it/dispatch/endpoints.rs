@@ -54,6 +54,12 @@ async fn gone_disables_the_endpoint_and_holds_its_events_until_callbacks_are_ena
     assert_eq!(bench.state(&of_neighbour).await, DeliveryState::Delivered);
     let view = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");
     assert!(!view.application.callback_enabled && view.application.callback_url == Some(gone.url()));
+    assert_eq!(bench.flow(&owner).await, Flow::Gone);
+    bench.clock.advance_ms(5_000);
+    bench.change(&owner, ApplicationChange { name: Some("renamed".to_owned()), ..ApplicationChange::default() }).await;
+    assert_eq!(bench.flow(&owner).await, Flow::Gone, "a change of something else leaves it");
+    bench.enable(&owner, false).await;
+    assert_eq!(bench.flow(&owner).await, Flow::Paused, "whoever turns the switch decides");
     let seen = bench.dispatcher.view(&view.application).await.expect("this node delivers");
     assert_eq!(seen.last.map(|(_, outcome)| outcome), Some(Outcome::HttpStatus), "what disabled it is told");
     let audit = bench.app.store.audit(Cursor { after: None, limit: 100 }).await.expect("the audit log");
@@ -65,6 +71,7 @@ async fn gone_disables_the_endpoint_and_holds_its_events_until_callbacks_are_ena
     bench.clock.advance_ms(86_400_000);
     assert_eq!((bench.deliver().await, bench.state(&third).await), (0, DeliveryState::Held));
     bench.enable(&owner, true).await;
+    assert_eq!(bench.flow(&owner).await, Flow::Enabled);
     assert_eq!(bench.deliver().await, 3);
     assert_eq!(gone.received().len(), 4);
     let second_attempt = gone.received().into_iter().find(|r| r.need("x-service-attempt") == "2");

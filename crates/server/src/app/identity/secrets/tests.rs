@@ -32,6 +32,7 @@ fn secrets_are_written_in_the_order_in_which_their_uses_are_noted() {
         enabled: true,
         callback_url: None,
         callback_enabled: true,
+        callback_gone_at: None,
         callback_encoding: SignatureEncoding::Hex,
         callback_vocabulary: Vocabulary::Standard,
         timestamp_tolerance_ms: None,
