@@ -230,7 +230,7 @@ impl Running {
     pub async fn broken(&self) -> &'static str {
         tokio::select! {
             part = self.tasks.broken() => part,
-            () = self.app.store.broken() => "database file",
+            part = self.app.store.broken() => part,
         }
     }
 }

@@ -71,11 +71,19 @@ impl AnyStore {
         }
     }
 
-    /// Waits until the store has lost what only a new start can mend; [`SqliteStore::sync_lost`].
-    pub async fn broken(&self) {
+    /// Waits until something has happened to the store that only a new start can mend: [`SqliteStore::sync_lost`], [`PostgresStore::replaced`].
+    /// In words.
+    pub async fn broken(&self) -> &'static str {
         match self {
-            Self::Sqlite(store) => store.sync_lost().await,
-            Self::Postgres(_) | Self::Model(_) => std::future::pending().await,
+            Self::Sqlite(store) => {
+                store.sync_lost().await;
+                "database file"
+            }
+            Self::Postgres(store) => {
+                store.replaced().await;
+                "database, which was replaced"
+            }
+            Self::Model(_) => std::future::pending().await,
         }
     }
 }

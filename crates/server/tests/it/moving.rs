@@ -1,5 +1,9 @@
 //! `move`, called as an operator calls it.
 
+use std::fs::File;
+use std::process::Stdio;
+use std::time::Duration;
+
 use countersign_store::testing::{Database, Tampering};
 use serde_json::Value;
 
@@ -187,4 +191,31 @@ fn while_a_move_is_not_finished_neither_side_is_served_and_it_can_be_ended() {
     assert_eq!(place.serve(&[]).terminate(), Some(0), "the move was ended");
     let sentence = refused(&place, &["move", "--from", "data", "--to", &url]);
     assert!(sentence.contains("another deployment"), "{sentence}");
+}
+
+/// `serve` of a database, with its log in a file.
+fn serve_database(place: &Place, data: &str, url: &str, log: &str) -> Serving {
+    let words = ["serve", "--data", data, "--database-url", url, "--listen", "127.0.0.1:0", "--operator-listen"];
+    let mut command = place.command(&words);
+    command.arg("127.0.0.1:0").stdout(Stdio::piped()).stderr(File::create(place.path(log)).expect("a log"));
+    Serving::started(command)
+}
+
+#[test]
+fn a_node_whose_database_gives_way_to_a_restored_copy_ends_and_sends_nothing_when_it_is_started_again() {
+    let (place, one, copy) = (Place::fresh(), Target::new(), Target::new());
+    place.ends(&["init", "--data", "one", "--database-url", &one.url()], 0);
+    let mut node = serve_database(&place, "one", &one.url(), "first");
+    place.ends(&["backup", "backup", "--data", "one", "--database-url", &one.url()], 0);
+    place.ends(&["restore", "backup", "--data", "two", "--database-url", &copy.url()], 0);
+
+    one.runtime.block_on(one.database.give_way_to(copy.database));
+    assert_eq!(node.ends_within(Duration::from_secs(30)), Some(1));
+    let said = std::fs::read_to_string(place.path("first")).expect("a log");
+    assert!(said.contains("holds another deployment than the one that was served, or a copy of it"), "{said}");
+    assert!(said.contains("a part of the server broke: database, which was replaced"), "{said}");
+    let again = serve_database(&place, "one", &one.url(), "second");
+    assert_eq!(again.terminate(), Some(0));
+    let said = std::fs::read_to_string(place.path("second")).expect("a log");
+    assert!(said.contains("Callbacks are held since"), "{said}");
 }

@@ -13,10 +13,11 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::fault::{Failure, fault};
+use super::pipeline::in_order;
 use super::queries::{Found, many};
 use super::readers::Readers;
 use super::rows::Fields;
-use super::session::{Dial, Session, in_order};
+use super::session::{Dial, Session};
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;

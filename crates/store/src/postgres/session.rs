@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -19,10 +18,12 @@ use tokio_postgres::{
     AsyncMessage, Client, Config, Error, NoTls, Notification, Row, RowStream, Socket, Statement, Transaction,
 };
 
-use super::fault::{Failure, words};
+use super::fault::{Failure, fault, words};
 use super::hosts::{each_host, guarded};
 use super::incumbent::{Incumbent, Office};
 use super::limits::Limits;
+use super::pipeline::each_in_order;
+use super::served::Served;
 use super::statements::{Sql, TEXTS};
 use super::tls::MakeTls;
 use crate::contract::StoreError;
@@ -103,6 +104,7 @@ pub(super) struct Dial {
     limits: Limits,
     failed: Mutex<Option<(Instant, String)>>,
     incumbent: Incumbent,
+    served: Served,
 }
 
 impl std::fmt::Debug for Dial {
@@ -148,6 +150,7 @@ impl Dial {
             limits,
             failed: Mutex::default(),
             incumbent: Incumbent::new(),
+            served: Served::new(),
         })
     }
 
@@ -164,6 +167,15 @@ impl Dial {
     /// Whether a connection goes to the server that takes the deployment's writes, as far as anybody here has seen.
     pub(super) fn is_in_office(&self, session: &Session) -> bool {
         self.incumbent.is_in_office(session.term)
+    }
+
+    /// From now on connections are made only to the deployment that the database holds now.
+    pub(super) async fn settle(&self) -> Result<(), StoreError> {
+        self.served.settle(self.session().await?.client()).await.map_err(fault)
+    }
+
+    pub(super) const fn served(&self) -> &Served {
+        &self.served
     }
 
     /// Hosts and database in words, without user and password.
@@ -247,11 +259,11 @@ impl Dial {
                 continue;
             }
             match timeout(self.asked.max(self.limits.connect()), self.connect_to(host, purpose)).await {
-                Ok(Ok(Some(session))) => {
+                Ok(Ok(Ok(session))) => {
                     self.last.store(host, Ordering::Relaxed);
                     return Ok(session);
                 }
-                Ok(Ok(None)) => why = unreached(LEFT_BEHIND),
+                Ok(Ok(Err(refused))) => why = unreached(refused),
                 Ok(Err(error)) => why = refusal(&error).unwrap_or_else(|| unreached(&words(&error))),
                 Err(_) => why = unreached("it takes connections, but does not answer"),
             }
@@ -259,8 +271,8 @@ impl Dial {
         Err(why)
     }
 
-    /// None where another server has taken over from that one.
-    async fn connect_to(&self, host: usize, purpose: Purpose) -> Result<Option<Session>, Error> {
+    /// Or why it must not be used: another server has taken over from that one, or it holds another deployment.
+    async fn connect_to(&self, host: usize, purpose: Purpose) -> Result<Result<Session, &'static str>, Error> {
         let config = &self.hosts[host];
         let warned = Arc::new(AtomicBool::new(false));
         let (client, connection) = match &self.tls {
@@ -268,10 +280,10 @@ impl Dial {
             None => connect(config, NoTls, Arc::clone(&warned)).await?,
         };
         let kept = TEXTS.iter().map(|_| OnceCell::new()).collect();
-        let Some(term) = self.incumbent.meets(Office::of(&client).await) else { return Ok(None) };
+        let Some(term) = self.incumbent.meets(Office::of(&client).await) else { return Ok(Err(LEFT_BEHIND)) };
         let session = Session { client, kept, host, term, connection, warned };
         session.client.batch_execute(&settings(purpose, self.limits)).await?;
-        Ok(Some(session))
+        Ok(self.served.meets(&session.client).await?.map(|()| session))
     }
 }
 
@@ -450,35 +462,6 @@ impl Session {
     pub(super) fn word<'a>(&'a self, word: &'static str) -> Step<'a> {
         Box::pin(async move { self.client.batch_execute(word).await.map(|()| Vec::new()) })
     }
-}
-
-/// Sends all steps in this order without waiting, then waits for all: the rows of each, or the first error and which step it was.
-/// Their statements must have been prepared.
-pub(super) async fn in_order(steps: Vec<Step<'_>>) -> Result<Vec<Vec<Row>>, (usize, Error)> {
-    let found = each_in_order(steps).await;
-    found.into_iter().enumerate().map(|(at, rows)| rows.map_err(|error| (at, error))).collect()
-}
-
-/// The same for steps of several transactions: what became of each.
-pub(super) async fn each_in_order(steps: Vec<Step<'_>>) -> Vec<Result<Vec<Row>, Error>> {
-    let mut waiting: Vec<Option<Step<'_>>> = steps.into_iter().map(Some).collect();
-    let mut found: Vec<Option<Result<Vec<Row>, Error>>> = waiting.iter().map(|_| None).collect();
-    std::future::poll_fn(|cx| {
-        let mut open = false;
-        for (step, found) in waiting.iter_mut().zip(&mut found) {
-            let Some(future) = step else { continue };
-            match future.as_mut().poll(cx) {
-                Poll::Ready(rows) => {
-                    *found = Some(rows);
-                    *step = None;
-                }
-                Poll::Pending => open = true,
-            }
-        }
-        if open { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    found.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -91,6 +91,25 @@ impl Database {
         server.batch_execute(&format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name)).await.expect("is back");
     }
 
+    /// Another one takes its name, and everybody has to connect anew.
+    pub async fn give_way_to(&self, other: Self) {
+        let server = connect(&self.folder, "postgres").await;
+        for name in [&self.name, &other.name] {
+            let end = format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'");
+            server.batch_execute(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).await.expect("is shut");
+            server.batch_execute(&end).await.expect("connections end");
+        }
+        let (name, other) = (&self.name, &other.name);
+        // What had the name before goes with the other one.
+        let swap = format!(
+            "ALTER DATABASE {name} RENAME TO {name}_before; ALTER DATABASE {other} RENAME TO {name}; \
+             ALTER DATABASE {name}_before RENAME TO {other}; ALTER DATABASE {name} ALLOW_CONNECTIONS true"
+        );
+        for statement in swap.split(';') {
+            server.batch_execute(statement).await.expect("is renamed");
+        }
+    }
+
     /// How many rows one of its tables has.
     pub async fn count(&self, table: &str) -> i64 {
         let counted = self.client().await.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;

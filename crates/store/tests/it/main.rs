@@ -18,6 +18,7 @@ mod postgres;
 mod property;
 mod proxy;
 mod schemas;
+mod served;
 mod sqlite;
 mod sqlite_files;
 mod tenancy;

@@ -1,0 +1,102 @@
+//! Which deployment the database holds, as far as this process has seen.
+//!
+//! A database can be dropped under nodes that run, or renamed, and another one be filled from a backup and take its name. The nodes connect anew by
+//! themselves; but what they know is of the one before: whether callbacks are held, which nonces are used, where audit chains end.
+//!
+//! Invariant: no statement is run for a store on a connection to another deployment than the one that it was opened with, nor to one that a
+//! move or a restore is filling.
+
+use std::sync::OnceLock;
+
+use tokio::sync::watch;
+use tokio_postgres::{Client, Error};
+
+use super::PostgresStore;
+
+/// When the deployment was made; the move or restore that filled this database, if one did, and when that was complete. A copy has the first of its
+/// original and the others of its own.
+const WHICH: &str = "SELECT (SELECT value FROM setting WHERE name = 'initialised_at'), move_id, completed_at
+                     FROM (SELECT 1) one LEFT JOIN move_record ON true";
+/// SQLSTATE of a table that is not there.
+const NO_TABLE: &str = "42P01";
+const NO_TABLES: &str = "it has no tables of ours any more, or not yet";
+const NONE: &str = "it holds no deployment";
+const UNDER_WAY: &str = "a move or a restore into it is not finished";
+const ANOTHER: &str = "another deployment, or a restored copy, is in the place of the one that was served";
+
+/// A deployment in a database.
+#[derive(Debug, PartialEq, Eq)]
+struct Deployment {
+    initialised_at: String,
+    filled: Option<(String, i64)>,
+}
+
+/// The deployment that is served.
+#[derive(Debug)]
+pub(super) struct Served {
+    known: OnceLock<Deployment>,
+    is_replaced: watch::Sender<bool>,
+}
+
+impl Served {
+    pub(super) fn new() -> Self {
+        Self { known: OnceLock::new(), is_replaced: watch::Sender::new(false) }
+    }
+
+    /// From now on it is the one that this connection goes to, if there is one: where a deployment is being made there is none yet.
+    pub(super) async fn settle(&self, client: &Client) -> Result<(), Error> {
+        if let Ok(found) = which(client).await? {
+            // Whoever opens a store does so once.
+            let _ = self.known.set(found);
+        }
+        Ok(())
+    }
+
+    /// Whether a connection goes to the deployment that is served, or why it must not be used.
+    pub(super) async fn meets(&self, client: &Client) -> Result<Result<(), &'static str>, Error> {
+        let Some(known) = self.known.get() else { return Ok(Ok(())) };
+        Ok(match which(client).await? {
+            Ok(found) if found == *known => Ok(()),
+            Ok(_) => {
+                if !self.is_replaced.send_replace(true) {
+                    tracing::error!(
+                        "The database holds another deployment than the one that was served, or a copy of it that was restored: nothing is done in it before a new start"
+                    );
+                }
+                Err(ANOTHER)
+            }
+            Err(why) => Err(why),
+        })
+    }
+
+    /// Waits until another deployment was met.
+    pub(super) async fn replaced(&self) {
+        // The sender lives as long as this does.
+        let _ = self.is_replaced.subscribe().wait_for(|is| *is).await;
+    }
+}
+
+async fn which(client: &Client) -> Result<Result<Deployment, &'static str>, Error> {
+    let row = match client.query_one(WHICH, &[]).await {
+        Ok(row) => row,
+        Err(error) if error.code().is_some_and(|code| code.code() == NO_TABLE) => {
+            return Ok(Err(NO_TABLES));
+        }
+        Err(error) => return Err(error),
+    };
+    let filled = match (row.try_get(1)?, row.try_get(2)?) {
+        (Some(_), None) => return Ok(Err(UNDER_WAY)),
+        (Some(by), Some(at)) => Some((by, at)),
+        (None, _) => None,
+    };
+    let initialised_at: Option<String> = row.try_get(0)?;
+    Ok(initialised_at.map(|initialised_at| Deployment { initialised_at, filled }).ok_or(NONE))
+}
+
+impl PostgresStore {
+    /// Waits until the database holds another deployment than the one that was opened, or a copy of it that was restored. From then on nothing is read
+    /// or written.
+    pub async fn replaced(&self) {
+        self.dial.served().replaced().await;
+    }
+}
