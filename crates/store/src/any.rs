@@ -71,6 +71,14 @@ impl AnyStore {
         }
     }
 
+    /// Whether the store's disk has room again, where a change is no proof of it: [`PostgresStore::has_room`].
+    pub async fn has_room(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Postgres(store) => store.has_room().await,
+            Self::Sqlite(_) | Self::Model(_) => Ok(()),
+        }
+    }
+
     /// Waits until something has happened to the store that only a new start can mend: [`SqliteStore::sync_lost`], [`PostgresStore::replaced`].
     /// In words.
     pub async fn broken(&self) -> &'static str {

@@ -107,7 +107,8 @@ impl Trouble {
 /// Whether a change can be made at all, by making one that tells nobody anything.
 pub async fn try_a_change(app: &App) -> Result<(), CommitError> {
     let value = rfc3339(app.clock.now());
-    app.store.commit(Batch(vec![Write::PutSetting { name: TRIAL.to_owned(), value }])).await.map(|_| ())
+    app.store.commit(Batch(vec![Write::PutSetting { name: TRIAL.to_owned(), value }])).await?;
+    Ok(app.store.has_room().await?)
 }
 
 #[cfg(test)]

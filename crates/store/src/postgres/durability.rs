@@ -3,6 +3,7 @@
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
+use super::PostgresStore;
 use super::fault::fault;
 use super::session::Dial;
 use crate::contract::StoreError;
@@ -87,8 +88,15 @@ async fn ask(dial: &Dial, query: &str) -> Result<Row, StoreError> {
     }
 }
 
+impl PostgresStore {
+    /// What would survive the loss of the primary, as it is now.
+    pub async fn durability(&self) -> Result<Durability, StoreError> {
+        durability(&self.dial).await
+    }
+}
+
 /// What would survive the loss of the primary.
-pub(super) async fn durability(dial: &Dial) -> Result<Durability, StoreError> {
+async fn durability(dial: &Dial) -> Result<Durability, StoreError> {
     let row = ask(dial, DURABILITY).await?;
     let read = || {
         Ok(Durability {

@@ -7,6 +7,9 @@ use tokio_postgres::error::{Severity, SqlState};
 
 use crate::contract::StoreError;
 
+/// SQLSTATE of a disk without room, as [`words`] quote it.
+pub(super) const FULL: &str = "(53100)";
+
 /// What can be done about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {

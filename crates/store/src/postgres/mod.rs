@@ -39,6 +39,7 @@ mod queries;
 mod readers;
 mod redelivery;
 mod redelivery_texts;
+mod room;
 mod rows;
 mod schema;
 mod served;
@@ -85,6 +86,7 @@ use nodes::Aside;
 use nonces::{Nonces, Settling};
 use queries::Found;
 use readers::Readers;
+use room::Room;
 use session::Dial;
 use settler::Settler;
 use signals::Herald;
@@ -116,6 +118,7 @@ pub struct PostgresStore {
     herald: Arc<Herald>,
     /// Where what is heard goes; made by whoever asks first.
     heard: OnceLock<broadcast::Sender<Signal>>,
+    room: Room,
     /// Ends what would go on for ever.
     endless: Mutex<Vec<AbortHandle>>,
     /// For what is done now and then.
@@ -194,6 +197,7 @@ impl PostgresStore {
             chain,
             herald,
             heard: OnceLock::new(),
+            room: Room::default(),
             endless: Mutex::new(vec![calling]),
         })
     }
@@ -201,11 +205,6 @@ impl PostgresStore {
     /// Where lists are read.
     fn lists(&self, asker: Asker) -> &Readers {
         &self.lists[asker as usize]
-    }
-
-    /// What would survive the loss of the primary, as it is now.
-    pub async fn durability(&self) -> Found<Durability> {
-        durability::durability(&self.dial).await
     }
 
     /// The lane of a batch: those of one tenant, and those that guard the same row, meet in one group instead of waiting for each
@@ -237,7 +236,7 @@ async fn answered(waiting: oneshot::Receiver<Answer>) -> Answer {
 
 impl Store for PostgresStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        answered(self.send(batch)?).await
+        answered(self.send(batch)?).await.map_err(|refused| self.room.heed(refused))
     }
 
     async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {
@@ -245,7 +244,7 @@ impl Store for PostgresStore {
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
             answers.push(match sent {
-                Ok(waiting) => answered(waiting).await,
+                Ok(waiting) => answered(waiting).await.map_err(|refused| self.room.heed(refused)),
                 Err(error) => Err(error),
             });
         }
@@ -257,7 +256,7 @@ impl Store for PostgresStore {
     }
 
     async fn settle(&self, claim: ClaimKey) -> Found<Claimed> {
-        nonces::settle(&self.nonces, &self.settling, &claim).await
+        nonces::settle(&self.nonces, &self.settling, &claim).await.map_err(|refused| self.room.heed(refused))
     }
 
     fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {

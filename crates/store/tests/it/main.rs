@@ -17,6 +17,7 @@ mod patience;
 mod postgres;
 mod property;
 mod proxy;
+mod room;
 mod schemas;
 mod served;
 mod sqlite;

@@ -1,0 +1,74 @@
+//! Whether the database's disk has room again, once a change was refused because it has none.
+//!
+//! A small change is no proof: it is written beside the row before it, on a page that is there, while all that grow are refused. So room is asked for, and
+//! given back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::PostgresStore;
+use super::fault::{FULL, fault};
+use super::session::Dial;
+use crate::contract::{CommitError, StoreError};
+
+/// A table of one MiB that nobody else sees, and that is gone with its transaction. Its rows are too short to be compressed.
+const ASK: &str = "BEGIN;
+    CREATE TEMPORARY TABLE countersign_room ON COMMIT DROP AS SELECT repeat(md5(n::text), 47) FROM generate_series(1, 700) n;
+    ROLLBACK";
+/// SQLSTATE of something that the role may not do.
+const NOT_ALLOWED: &str = "42501";
+
+/// Why something was refused.
+pub(super) trait Refusal {
+    fn is_for_want_of_room(&self) -> bool;
+}
+
+impl Refusal for StoreError {
+    fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::Unavailable(why) if why.contains(FULL))
+    }
+}
+
+impl Refusal for CommitError {
+    fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_for_want_of_room())
+    }
+}
+
+/// What is known of the disk.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    was_full: AtomicBool,
+}
+
+impl Room {
+    /// Hears why a change was refused.
+    pub(super) fn heed<E: Refusal>(&self, refused: E) -> E {
+        if refused.is_for_want_of_room() {
+            self.was_full.store(true, Ordering::Relaxed);
+        }
+        refused
+    }
+
+    /// Asks for room, if there was none. A role that may not make temporary tables is not told.
+    async fn is_there(&self, dial: &Dial) -> Result<(), StoreError> {
+        if !self.was_full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let session = dial.session().await?;
+        let asked = dial.in_time(async { Ok(session.client().batch_execute(ASK).await) }).await?;
+        match asked {
+            Err(error) if error.code().is_none_or(|code| code.code() != NOT_ALLOWED) => Err(fault(error)),
+            _ => {
+                self.was_full.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl PostgresStore {
+    /// Whether the database's disk has room for more than a change that needs none: asked of it once it had none for a change.
+    pub async fn has_room(&self) -> Result<(), StoreError> {
+        self.room.is_there(&self.dial).await
+    }
+}
