@@ -41,7 +41,7 @@ struct Seen {
 const UNREAD_KEPT: usize = 256;
 
 /// The service, the stream, and whoever serves the connection.
-const HOLDERS: usize = 3;
+pub(super) const HOLDERS: usize = 3;
 
 impl ConnectionState {
     /// Whether no request is under way.

@@ -20,12 +20,13 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
 use address_limit::Refusals;
 use connection_state::ConnectionState;
+use crowd::Crowd;
 use date::date;
 use linger::Lingering;
 use long_answers::{LongAnswer, PART_BYTES_MAX};
@@ -33,6 +34,7 @@ use upload::Drains;
 
 mod address_limit;
 mod connection_state;
+mod crowd;
 mod date;
 mod expiry;
 mod linger;
@@ -72,7 +74,7 @@ pub struct ListenSettings {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Whether plain HTTP is taken beside TLS, told apart by the first byte. For loopback addresses only.
     pub plain_too: bool,
-    /// Connections at once; more wait in the kernel's queue.
+    /// Connections at once. For more, those that ask for nothing are closed; where none does, they wait in the kernel's queue.
     pub connections_max: usize,
     /// How many of them one address may have.
     pub per_address: Arc<AddressLimit>,
@@ -134,7 +136,7 @@ pub async fn serve<S, B>(
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync,
 {
-    let permits = Arc::new(Semaphore::new(settings.connections_max));
+    let crowd = Crowd::new(settings.connections_max);
     let graceful = GracefulShutdown::new();
     let (refusals, failures) = (Refusals::default(), Refusals::default());
     let (builder, drains) = (builder(&settings), Arc::new(Drains::default()));
@@ -142,7 +144,7 @@ pub async fn serve<S, B>(
         let accepted = tokio::select! {
             biased;
             _ = shutdown.wait_for(|ended| *ended) => break,
-            accepted = accept(&listener, &permits, &failures) => accepted,
+            accepted = accept(&listener, &crowd, &failures) => accepted,
         };
         let Some((stream, peer, permit)) = accepted else { continue };
         // One address that has its share already is cut off at once: the rest of the places are for others.
@@ -157,10 +159,14 @@ pub async fn serve<S, B>(
             watcher: graceful.watcher(),
             shutdown: shutdown.clone(),
         };
-        let service = service_for(peer);
+        let (service, state) = (service_for(peer), Arc::new(ConnectionState::default()));
+        let told = crowd.join(&state);
         tokio::spawn(async move {
             let _held = (permit, place);
-            connection.serve(stream, service).await;
+            tokio::select! {
+                () = connection.serve(stream, state, service) => {}
+                () = told.to_leave() => {}
+            }
         });
     }
     drop(listener);
@@ -192,7 +198,7 @@ struct Connection {
 
 impl Connection {
     /// From the first byte to the end. What breaks here is the peer's connection; the requests on it were logged.
-    async fn serve<S, B>(self, stream: TcpStream, service: S)
+    async fn serve<S, B>(self, stream: TcpStream, state: Arc<ConnectionState>, service: S)
     where
         S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
@@ -207,17 +213,17 @@ impl Connection {
         };
         match (is_plain, self.settings.tls.clone()) {
             (None, _) => {}
-            (Some(true), _) | (Some(false), None) => self.speak(stream, service).await,
+            (Some(true), _) | (Some(false), None) => self.speak(stream, state, service).await,
             (Some(false), Some(config)) => {
                 let handshake = tokio::time::timeout(timeout, TlsAcceptor::from(config).accept(stream));
                 if let Some(Ok(Ok(stream))) = unless_told(&mut shutdown, handshake).await {
-                    self.speak(stream, service).await;
+                    self.speak(stream, state, service).await;
                 }
             }
         }
     }
 
-    async fn speak<T, S, B>(self, stream: T, service: S)
+    async fn speak<T, S, B>(self, stream: T, state: Arc<ConnectionState>, service: S)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
@@ -226,7 +232,6 @@ impl Connection {
         B::Error: std::error::Error + Send + Sync,
     {
         let Self { settings, builder, drains, watcher, shutdown } = self;
-        let state = Arc::new(ConnectionState::default());
         let stream = TokioIo::new(Lingering::new(stream, state.clone()));
         let connection = builder
             .serve_connection(stream, watched(service, state.clone(), drains, settings.clock.clone()))
@@ -365,10 +370,10 @@ fn builder(settings: &ListenSettings) -> Builder<TokioExecutor> {
 /// The next connection, once there is room for it.
 async fn accept(
     listener: &TcpListener,
-    permits: &Arc<Semaphore>,
+    crowd: &Crowd,
     failures: &Refusals,
 ) -> Option<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = permits.clone().acquire_owned().await.ok()?;
+    let permit = crowd.place().await?;
     match listener.accept().await {
         Ok((stream, peer)) => {
             // Answers are small and whole: waiting to fill a packet only delays them.

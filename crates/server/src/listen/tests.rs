@@ -71,6 +71,55 @@ async fn a_peer_that_asks_on_without_reading_loses_its_place() {
     place_is_given_up_by(&b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3)).await;
 }
 
+#[tokio::test]
+async fn for_who_comes_when_all_places_are_taken_one_that_asks_for_nothing_is_closed_and_one_that_waits_is_not() {
+    const NEVER: Duration = Duration::from_secs(3600);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let settings =
+        ListenSettings { connections_max: 3, head_timeout: NEVER, request_timeout: NEVER, ..ListenSettings::default() };
+    let (let_go, may_go) = watch::channel(false);
+    let service_for = move |_| {
+        let may_go = may_go.clone();
+        service_fn(move |request: Request<Upload>| {
+            let mut may_go = may_go.clone();
+            async move {
+                if request.uri().path() == "/waits" {
+                    let _ = may_go.wait_for(|may| *may).await;
+                }
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"ok"))))
+            }
+        })
+    };
+    let (ends, ended) = watch::channel(false);
+    tokio::spawn(serve(listener, settings, service_for, ended));
+    let connect = async |sent: &'static [u8]| {
+        let mut peer = TcpStream::connect(address).await.expect("connects");
+        peer.write_all(sent).await.expect("is sent");
+        peer
+    };
+    let read = async |peer: &mut TcpStream| {
+        let mut answer = vec![0; 1024];
+        let read = tokio::time::timeout(Duration::from_secs(20), peer.read(&mut answer)).await;
+        read.expect("something comes of it").unwrap_or(0) > 0
+    };
+    let mut waits = connect(b"GET /waits HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut idle = connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(read(&mut idle).await);
+    let mut silent = connect(b"").await;
+    for other in [&mut silent, &mut idle] {
+        let mut comes = connect(b"GET / HTTP/1.0\r\n\r\n").await;
+        assert!(read(&mut comes).await, "a place becomes free");
+        assert!(!read(other).await, "it is closed");
+        // Its place is taken again.
+        std::mem::swap(other, &mut comes);
+        *other = connect(b"GET /waits HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    }
+    let_go.send(true).expect("they wait");
+    assert!(read(&mut waits).await && read(&mut idle).await && read(&mut silent).await, "whoever waited is answered");
+    drop(ends);
+}
+
 /// So many parts, a pause before each but the first.
 struct InParts {
     left: u32,
