@@ -5,6 +5,7 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::openapi::{OpenApi as Document, Ref, RefOr, Response};
 
 use super::operations;
+use crate::merchant::SCHEME;
 
 /// Whose answers they are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,16 +24,18 @@ pub fn put_headers(document: &mut Document, listener: Listener, prefix: &str) {
     let mut define = |name: &str, header: Header| components.headers.insert(name.to_owned(), header.into());
     define(REQUEST_ID, header(Type::String, "Finds this request in the log"));
     define(RETRY_AFTER, header(Type::Integer, "Seconds after which to repeat the request"));
-    if listener == Listener::Operator {
-        define(AUTHENTICATE, header(Type::String, "`Bearer`"));
-    }
+    let scheme = match listener {
+        Listener::Merchant => SCHEME,
+        Listener::Operator => "Bearer",
+    };
+    define(AUTHENTICATE, header(Type::String, &format!("`{scheme}`, as HTTP demands of a 401")));
     for item in document.paths.paths.values_mut() {
         for (operation, _) in operations(item) {
             for (status, response) in &mut operation.responses.responses {
                 let RefOr::T(response) = response else { continue };
                 put(response, &format!("{prefix}Request-Id"), REQUEST_ID);
                 match status.as_str() {
-                    "401" if listener == Listener::Operator => put(response, "WWW-Authenticate", AUTHENTICATE),
+                    "401" => put(response, "WWW-Authenticate", AUTHENTICATE),
                     "429" | "503" => put(response, "Retry-After", RETRY_AFTER),
                     _ => {}
                 }
