@@ -6,7 +6,9 @@ use utoipa::openapi::path::Parameter;
 use utoipa::openapi::schema::{AnyOfBuilder, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{Deprecated, OpenApi as Document, RefOr};
 
+use super::bounds::{AMOUNT, TRADE_NO};
 use super::operations;
+use super::rules::{AMOUNT_OR_NONE, TRADE_NO_OR_NONE};
 
 /// Fields of the list of fee rules, and their other names.
 const FIELDS: [(&str, &str); 2] = [("pageNum", "page"), ("pageSize", "page_size")];
@@ -55,6 +57,12 @@ fn filled(of: &Object, name: &str) -> Object {
     filled.description = Some(format!("By `{name}`."));
     if let Some(RefOr::T(Schema::Object(field))) = filled.properties.get_mut(name) {
         (field.schema_type, field.min_length) = (SchemaType::Type(Type::String), Some(1));
+        field.description = field.description.take().map(|about| about.replace(" Empty counts as absent.", ""));
+        field.pattern = field.pattern.take().map(|pattern| match pattern.as_str() {
+            AMOUNT_OR_NONE => AMOUNT.to_owned(),
+            TRADE_NO_OR_NONE => TRADE_NO.to_owned(),
+            _ => pattern,
+        });
     }
     filled
 }

@@ -331,6 +331,9 @@ fn header(header: Header, required: Required, about: &str) -> Parameter {
 /// The nonce of a callback: no request has such a one.
 const CALLBACK_NONCE: &str = "^callback[A-Za-z0-9._-]{0,56}$";
 
+/// Hex digits, or Base64.
+const SIGNATURE_FORM: &str = "^([0-9a-f]{128}|[A-Za-z0-9+/]{86}==)$";
+
 fn form(mut header: Parameter, pattern: &str) -> Parameter {
     header.schema = Some(text().pattern(Some(pattern)).into());
     header
@@ -448,8 +451,8 @@ fn callback(schemas: &mut Schemas) -> OperationBuilder {
     for parameter in [
         form(header(Header::Timestamp, Required::True, "Unix milliseconds of this attempt"), bounds::TIMESTAMP),
         form(header(Header::Nonce, Required::True, "Begins with `callback`, new for each attempt"), CALLBACK_NONCE),
-        header(Header::Signature, Required::True, "HMAC-SHA512 as on requests"),
-        header(Header::SignatureNext, Required::False, "By the other secret, while two are live"),
+        form(header(Header::Signature, Required::True, "HMAC-SHA512 as on requests"), SIGNATURE_FORM),
+        form(header(Header::SignatureNext, Required::False, "By the other secret, while two are live"), SIGNATURE_FORM),
         header(Header::EventId, Required::True, "The same on every attempt"),
         form(header(Header::Attempt, Required::True, "1, 2, ..."), bounds::COUNT),
         form(header(Header::Sequence, Required::True, "1, 2, ... per bizId"), bounds::COUNT),

@@ -27,9 +27,9 @@ use crate::operator::payment_orders::TRANSACT_TIME_MAX;
 use crate::operator::{redeliveries, tokens};
 
 /// An amount, or nothing, which counts as absent.
-const AMOUNT_OR_NONE: &str = r"^([0-9]+(\.[0-9]{1,6})?)?$";
+pub const AMOUNT_OR_NONE: &str = r"^([0-9]+(\.[0-9]{1,6})?)?$";
 /// A trade number, or nothing, which counts as absent.
-const TRADE_NO_OR_NONE: &str = "^[A-Za-z0-9_-]{0,100}$";
+pub const TRADE_NO_OR_NONE: &str = "^[A-Za-z0-9_-]{0,100}$";
 const PERCENT_MAX: i64 = 100;
 const MICROS: i64 = 1_000_000;
 const FIXED_MAX: i64 = TRANSACTION_MAX.micros() / MICROS;
@@ -71,8 +71,24 @@ fn roles() -> Rule {
     Words(vec!["viewer", "operator", "security"])
 }
 
+/// Of orders, as both documents show them.
+fn of_orders() -> Vec<Ruled> {
+    vec![
+        ("ConvertOrder", "order_id", Form(ORDER_ID)),
+        ("ConvertOrder", "sellCurrency", Form(CURRENCY)),
+        ("ConvertOrder", "buyCurrency", Form(CURRENCY)),
+        ("ConvertOrder", "status", convert_statuses()),
+        ("PaymentOrder", "currency", Form(CURRENCY)),
+        ("PaymentOrder", "status", statuses()),
+    ]
+}
+
 /// Of the merchant document's properties.
 pub fn of_merchants() -> Vec<Ruled> {
+    [of_orders(), of_requests()].into_iter().flatten().collect()
+}
+
+fn of_requests() -> Vec<Ruled> {
     vec![
         ("RuleRequest", "sub_merchant_id", Form(ID)),
         ("RuleRequest", "r_markup", UpTo(PERCENT_MAX)),
@@ -89,7 +105,11 @@ pub fn of_merchants() -> Vec<Ruled> {
         ("ConvertRequest", "buyCurrency", Form(CURRENCY)),
         ("ConvertRequest", "sellAmount", Form(AMOUNT)),
         ("ConvertRequest", "buyAmount", Form(AMOUNT)),
-        ("ConvertOrder", "status", convert_statuses()),
+        ("ConvertPair", "pair", Form(PAIR)),
+        ("ConvertPair", "sellCurrency", Form(CURRENCY)),
+        ("ConvertPair", "buyCurrency", Form(CURRENCY)),
+        ("ConvertQuote", "sellCurrency", Form(CURRENCY)),
+        ("ConvertQuote", "buyCurrency", Form(CURRENCY)),
         ("PaymentOrderRequest", "merchantTradeNo", Form(TRADE_NO)),
         ("PaymentOrderRequest", "currency", Form(CURRENCY)),
         ("PaymentOrderRequest", "orderAmount", Form(AMOUNT)),
@@ -101,7 +121,6 @@ pub fn of_merchants() -> Vec<Ruled> {
         ("PaymentOrderGoods", "goodsName", text(GOODS_NAME_CHARS_MAX)),
         ("PaymentOrderGoods", "goodsDetail", text(GOODS_DETAIL_CHARS_MAX)),
         ("PaymentOrderName", "merchantTradeNo", Form(TRADE_NO_OR_NONE)),
-        ("PaymentOrder", "status", statuses()),
         ("PaymentOrderClosed", "result", Words(vec!["SUCCESS"])),
     ]
 }
@@ -124,7 +143,7 @@ pub fn of_merchants_parameters() -> Vec<Ruled> {
 
 /// Of the operator document's properties.
 pub fn of_operators() -> Vec<Ruled> {
-    [of_identities(), of_applications(), of_money(), of_events()].into_iter().flatten().collect()
+    [of_orders(), of_identities(), of_applications(), of_money(), of_events()].into_iter().flatten().collect()
 }
 
 fn of_identities() -> Vec<Ruled> {
@@ -201,14 +220,13 @@ fn of_money() -> Vec<Ruled> {
         ("ConvertOrderRequest", "createTime", Whole(0, CREATE_TIME_MAX)),
         ("ConvertOrderRequest", "status", convert_statuses()),
         ("ConvertOrderMove", "status", Codes(vec![3, 6])),
-        ("ConvertOrder", "status", convert_statuses()),
+        ("Rate", "pair", Form(PAIR)),
         ("ConvertOrderState", "status", convert_statuses()),
         ("NumberOrText", "number", AtLeast(0)),
         ("NumberOrText", "text", Form(AMOUNT)),
         ("PaymentOrderMove", "status", Words(vec!["PROCESS", "PAID", "CLOSED"])),
         ("PaymentOrderMove", "actualAmount", Form(AMOUNT)),
         ("PaymentOrderMove", "transactTime", Whole(0, TRANSACT_TIME_MAX)),
-        ("PaymentOrder", "status", statuses()),
         ("PaymentOrderEntry", "from", statuses()),
         ("PaymentOrderEntry", "to", statuses()),
         ("PaymentOrderView", "kind", Words(PaymentKind::ALL.map(PaymentKind::name).to_vec())),
