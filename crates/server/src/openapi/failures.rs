@@ -129,7 +129,7 @@ pub const fn what_to_do(code: Code) -> &'static str {
     match code {
         Code::InvalidParameter => "Change what the message names.",
         Code::InvalidSignature => {
-            "Recompute the known answer above; then look whether the ClientId and the secret are of one application."
+            "Recompute the known answer of the introduction; then look whether the ClientId and the secret are of one application."
         }
         Code::TimestampOutOfRange => {
             "Set your clock by `GET /v1/time`, sign afresh and repeat once. Where the message names a restore, wait until the instant that it names."
