@@ -76,7 +76,8 @@ impl Modify for Everywhere {
         document.tags = Some(groups::of_operators());
         if let Some(about) = &mut document.info.description {
             about.push('\n');
-            about.push_str(&failures::table(operator_codes()));
+            // Of no call: it is what a path says to another method.
+            about.push_str(&failures::table(operator_codes().chain([Code::MethodNotAllowed])));
         }
         let needless = needless_bodies(document);
         let roles = roles();
@@ -102,7 +103,7 @@ impl Modify for Everywhere {
     }
 }
 
-/// What calls of the operator API are refused with.
+/// What calls of the operator API are refused with, one or another of them.
 fn operator_codes() -> impl Iterator<Item = Code> {
     const OF_MERCHANTS: [Code; 12] = [
         Code::InvalidSignature,
@@ -243,7 +244,7 @@ fn json(document: &Document) -> Value {
 /// The operator API.
 pub fn operator() -> Document {
     let mut document = Operators::openapi();
-    put_headers(&mut document, Listener::Operator, PREFIX);
+    put_headers(&mut document, Listener::Operator);
     document
 }
 

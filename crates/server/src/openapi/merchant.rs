@@ -77,7 +77,7 @@ pub fn merchant() -> OpenApi {
     either::put_merchants(&mut document);
     super::required::put(&mut document);
     examples::put(&mut document, Listener::Merchant);
-    put_headers(&mut document, Listener::Merchant, PREFIX);
+    put_headers(&mut document, Listener::Merchant);
     document
 }
 
