@@ -98,7 +98,9 @@ impl PartialSchema for Exact {
         ObjectBuilder::new()
             .schema_type(Type::Number)
             .format(Some(SchemaFormat::Custom("decimal".to_owned())))
-            .description(Some("exact decimal, at most 20 digits, no exponent"))
+            .description(Some(
+                "An exact decimal: at most 20 digits, no exponent. Read it with a decimal type: a client that reads it as a binary float loses digits.",
+            ))
             .into()
     }
 }

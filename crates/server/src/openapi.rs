@@ -2,7 +2,7 @@
 //!
 //! `docs/openapi/*.json` are these documents as files; a test compares them, and one more finds every route in them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use axum::http::Method;
 use countersign_protocol::code::Code;
@@ -12,9 +12,10 @@ use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn}
 use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Response, Server};
+use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Required, Server};
 use utoipa::{Modify, OpenApi, ToSchema as _};
 
+use crate::app::operators::role_name;
 use crate::operator::doors;
 use crate::operator::{
     ProblemDocument, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
@@ -24,17 +25,22 @@ use crate::operator::{
 
 mod answers;
 mod bounds;
+mod defaults;
+mod either;
+mod examples;
+mod failures;
+mod groups;
 mod merchant;
+mod refusals;
 mod required;
 mod rules;
 
 use answers::{Listener, put_headers};
 pub use merchant::merchant;
+use refusals::Call;
 
 /// Names are shown under the default prefix; a deployment may set another.
 const PREFIX: &str = "X-Service-";
-/// It asks for an `Idempotency-Key` in vain: nothing is written, and the answer of a second call is another one.
-const NOTHING_TO_REPEAT: &str = "/operator/v1/audit/verify";
 
 /// The version of both APIs.
 const API_VERSION: &str = "1.0.0";
@@ -44,9 +50,7 @@ const API_VERSION: &str = "1.0.0";
     info(
         title = "Countersign operator API",
         version = "1.0.0",
-        description = "Provisioning and the daily business of a Countersign deployment. Lists are paged by `limit` and `after`; \
-            refusals are problem documents (RFC 9457) with the `code` and `label` of the merchant API; write calls take an `Idempotency-Key`. \
-            See docs/OPERATOR-API.md."
+        description = include_str!("openapi/info/operator.md"),
     ),
     paths(
         merchants::create_institution, merchants::list_institutions, merchants::create_merchant, merchants::list, merchants::show, merchants::update, merchants::create_sub_account,
@@ -63,33 +67,23 @@ const API_VERSION: &str = "1.0.0";
 )]
 struct Operators;
 
-/// What every call under the base has in common.
+/// What all calls have in common.
 struct Everywhere;
 
 impl Modify for Everywhere {
     fn modify(&self, document: &mut Document) {
         document.servers = Some(vec![Server::new("/")]);
-        if let Some(components) = document.components.as_mut() {
-            let bearer =
-                HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An operator token")).build();
-            components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        document.tags = Some(groups::of_operators());
+        if let Some(about) = &mut document.info.description {
+            about.push('\n');
+            // Of no call: it is what a path says to another method.
+            about.push_str(&failures::table(operator_codes().chain([Code::MethodNotAllowed])));
         }
         let needless = needless_bodies(document);
-        let refusing = refusing_viewers();
+        let roles = roles();
         for (path, item) in &mut document.paths.paths {
             for (operation, writes) in operations(item) {
-                if path.starts_with(crate::operator::BASE) {
-                    complete(operation, writes);
-                    if refusing.contains(&(path.clone(), writes)) {
-                        add(operation, &[Code::RoleNotAllowed]);
-                    }
-                } else {
-                    add(operation, &OF_ANY_CALL);
-                }
-                if writes && path != NOTHING_TO_REPEAT {
-                    take_key(operation);
-                }
-                describe(operation, path);
+                complete(operation, writes, roles.get(&(path.clone(), writes)).copied());
                 if let Some(RefOr::T(body)) = &mut operation.request_body
                     && refers_to(body, &needless)
                 {
@@ -97,9 +91,35 @@ impl Modify for Everywhere {
                 }
             }
         }
+        let components = document.components.get_or_insert_default();
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An operator token")).build();
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        failures::put_examples(components, operator_codes(), Listener::Operator);
         bounds::put(document, &rules::of_operators(), &rules::of_operators_parameters());
+        defaults::put(document, &defaults::of_operators(), &defaults::of_operators_parameters());
+        either::put_operators(document);
         required::put(document);
+        examples::put(document, Listener::Operator);
     }
+}
+
+/// What calls of the operator API are refused with, one or another of them.
+fn operator_codes() -> impl Iterator<Item = Code> {
+    const OF_MERCHANTS: [Code; 12] = [
+        Code::InvalidSignature,
+        Code::TimestampOutOfRange,
+        Code::InvalidNonce,
+        Code::NonceReused,
+        Code::DuplicateTradeNo,
+        Code::MerchantNotAllowed,
+        Code::QuoteExpired,
+        Code::FeeRuleExists,
+        Code::InvalidRulePeriod,
+        Code::ConfigIdNotAccepted,
+        Code::MethodNotAllowed,
+        Code::EventsGone,
+    ];
+    Code::ALL.iter().copied().filter(|code| !OF_MERCHANTS.contains(code))
 }
 
 /// Bodies of which no single member has to be there, and yet one of two has.
@@ -128,107 +148,73 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool
     reads.into_iter().chain(writes.into_iter().filter_map(Option::as_mut).map(|operation| (operation, true)))
 }
 
-/// What any call can be refused with, also one that needs no token.
-const OF_ANY_CALL: [Code; 4] =
-    [Code::InvalidParameter, Code::HeadersTooLarge, Code::InternalError, Code::ServiceUnavailable];
+/// The least role of each call: its path, and whether it changes anything.
+fn roles() -> BTreeMap<(String, bool), Role> {
+    doors().into_iter().map(|door| ((door.path(), door.method != Method::GET), door.role)).collect()
+}
 
-fn complete(operation: &mut Operation, writes: bool) {
-    add(operation, &OF_ANY_CALL);
-    add(operation, &[Code::Unauthenticated, Code::RateLimited]);
-    if writes {
-        add(operation, &[Code::BodyTooLarge, Code::UnsupportedContentType]);
+/// The key, the refusals and the role of a call; none: it needs no token.
+fn complete(operation: &mut Operation, writes: bool, role: Option<Role>) {
+    let call = Call::of(operation, writes, role);
+    let (takes_key, codes) = (call.takes_key(), call.codes());
+    if takes_key {
+        operation.parameters.get_or_insert_default().push(key().into());
     }
-    // A part of the path that cannot be read names nothing.
-    let is_in_path =
-        |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(known) if known.parameter_in == ParameterIn::Path);
-    if operation.parameters.iter().flatten().any(is_in_path) {
-        add(operation, &[Code::NotFound]);
+    failures::refuse(operation, &codes, |_| {
+        ("application/problem+json", Content::new(Some(Ref::from_schema_name(ProblemDocument::name()))))
+    });
+    headline(operation);
+    if let Some(role) = role {
+        let needs = format!("Needs the role `{}`{}.", role_name(role), or_more(role));
+        let about = operation.description.get_or_insert_default();
+        about.push_str(if about.is_empty() { "" } else { "\n\n" });
+        about.push_str(&needs);
+    }
+    if let Some(RefOr::T(done)) = operation.responses.responses.get_mut("200") {
+        "Done".clone_into(&mut done.description);
     }
 }
 
-fn take_key(operation: &mut Operation) {
-    let key = ParameterBuilder::new()
+/// The roles that may do what this one may, in words.
+const fn or_more(role: Role) -> &'static str {
+    match role {
+        Role::Viewer => ", which every token has",
+        Role::Operator => " or `security`",
+        Role::Security => "",
+    }
+}
+
+/// A summary is the first sentence, without its point; what follows is the description.
+fn headline(operation: &mut Operation) {
+    let all = [operation.summary.take(), operation.description.take()].into_iter().flatten().collect::<Vec<_>>();
+    let all = all.join(" ").replace('\n', " ");
+    let (first, rest) = all.split_once(". ").unwrap_or((all.trim_end_matches('.'), ""));
+    operation.summary = Some(first.to_owned());
+    operation.description = (!rest.is_empty()).then(|| rest.to_owned());
+}
+
+fn key() -> Parameter {
+    ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some("1 to 255 visible ASCII characters. The same key with the same body answers as the first time, secrets null; kept for 24 hours."))
         .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-        .build();
-    operation.parameters.get_or_insert_default().push(key.into());
-    add(operation, &[Code::IdempotencyKeyReused]);
-}
-
-fn add(operation: &mut Operation, codes: &[Code]) {
-    for code in codes {
-        let status = code.http_status().to_string();
-        operation.responses.responses.entry(status).or_insert_with(|| RefOr::T(Response::new("")));
-    }
-}
-
-/// Says of each answer what it is; every refusal is a problem document.
-fn describe(operation: &mut Operation, path: &str) {
-    for (status, response) in &mut operation.responses.responses {
-        let RefOr::T(response) = response else { continue };
-        if status == "200" {
-            "Done".clone_into(&mut response.description);
-            continue;
-        }
-        response.description = codes_of(status, path);
-        response.content.clear();
-        let document = Content::new(Some(Ref::from_schema_name(ProblemDocument::name())));
-        response.content.insert("application/problem+json".to_owned(), document.into());
-    }
-}
-
-/// The codes that the operator API answers a call of this path with, by their status.
-fn codes_of(status: &str, path: &str) -> String {
-    let codes = [
-        Code::InvalidParameter,
-        Code::InvalidAmount,
-        Code::InvalidCurrency,
-        Code::Unauthenticated,
-        Code::RoleNotAllowed,
-        Code::NotFound,
-        Code::OrderNotFound,
-        Code::SubMerchantNotFound,
-        Code::AlreadyExists,
-        Code::InvalidOrderStatus,
-        Code::IdempotencyKeyReused,
-        Code::SecretInUse,
-        Code::BodyTooLarge,
-        Code::UnsupportedContentType,
-        Code::RateLimited,
-        Code::HeadersTooLarge,
-        Code::InternalError,
-        Code::ServiceUnavailable,
-    ];
-    let of_status: Vec<String> = codes
-        .iter()
-        .filter(|code| code.http_status().to_string() == status && may_be(**code, path))
-        .map(ToString::to_string)
-        .collect();
-    of_status.join(", ")
-}
-
-/// Whether a call of this path may be refused with this code: some belong to few calls.
-fn may_be(code: Code, path: &str) -> bool {
-    match code {
-        Code::SecretInUse => path.ends_with("/retire"),
-        Code::OrderNotFound => path.contains("-orders/"),
-        Code::InvalidAmount | Code::InvalidCurrency => path.starts_with(crate::operator::BASE),
-        _ => true,
-    }
-}
-
-/// The calls that refuse a viewer: their paths, and whether they change anything.
-fn refusing_viewers() -> BTreeSet<(String, bool)> {
-    let refusing = doors().into_iter().filter(|door| door.role != Role::Viewer);
-    refusing.map(|door| (door.path(), door.method != Method::GET)).collect()
+        .build()
 }
 
 /// The merchant API under the header prefix of a deployment.
 pub fn merchant_under(prefix: &str) -> Value {
-    let mut document = json(&merchant());
+    under(prefix, &merchant())
+}
+
+/// The operator API under the header prefix of a deployment.
+pub fn operator_under(prefix: &str) -> Value {
+    under(prefix, &operator())
+}
+
+fn under(prefix: &str, document: &Document) -> Value {
+    let mut document = json(document);
     if prefix != PREFIX {
         rename(&mut document, prefix);
     }
@@ -257,17 +243,8 @@ fn json(document: &Document) -> Value {
 
 /// The operator API.
 pub fn operator() -> Document {
-    operators(PREFIX)
-}
-
-/// The operator API under the header prefix of a deployment.
-pub fn operator_under(prefix: &str) -> Value {
-    json(&operators(prefix))
-}
-
-fn operators(prefix: &str) -> Document {
     let mut document = Operators::openapi();
-    put_headers(&mut document, Listener::Operator, prefix);
+    put_headers(&mut document, Listener::Operator);
     document
 }
 

@@ -45,7 +45,7 @@ impl Side {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Request {
-    /// Only currencies that can be sold, or bought.
+    /// Only currencies that can be sold, or bought. An empty one counts as absent.
     #[param(inline)]
     pub side: Option<Side>,
 }

@@ -19,7 +19,7 @@ pub const ORDER_ID_DIGITS_MAX: usize = 18;
 #[derive(Clone, Debug, PartialEq, Eq, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Request {
-    /// 1 to 18 digits without a leading zero. Alias `order_id`.
+    /// 1 to 18 digits without a leading zero. In its place `order_id` is taken, for clients that know it by that name: one of the two. New clients send this one.
     #[param(rename = "orderId")]
     pub order_id: String,
 }

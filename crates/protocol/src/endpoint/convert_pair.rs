@@ -18,7 +18,7 @@ pub const PATH: &str = "/v1/pay/convert/pair";
 pub struct Request {
     /// The currency, 2 to 10 of `A-Z 0-9`.
     pub currency: String,
-    /// Only conversions that sell it, or buy it.
+    /// Only conversions that sell it, or buy it. An empty one counts as absent.
     #[param(inline)]
     pub side: Option<Side>,
 }

@@ -71,7 +71,7 @@ impl Request {
 pub struct Response {
     /// By `seq`.
     pub events: Vec<Event>,
-    /// What to send as `after` for what comes next: the last `seq` here, or `after` again where there is none.
+    /// What to send as `after` for what comes next: the last `seq` here, or `after` again where there is none, which may be beyond 2^53: keep it in 64 bits, since a client that reads it as a binary float loses digits.
     pub next: i64,
 }
 

@@ -91,6 +91,14 @@ pub enum AppError {
     /// As much of its kind is done as may be at once; the text says when to come again.
     #[error("{0}")]
     Crowded(String),
+    /// The same, where it is known when there is room again.
+    #[error("{why} in {room_in_s} seconds")]
+    CrowdedFor {
+        /// What is under way, and what to do.
+        why: String,
+        /// How long until there is room.
+        room_in_s: u64,
+    },
     /// The deployment seals under a master key that this node was not given; its id. Only operators meet it.
     #[error(
         "this node was not given the master key {0}, which this deployment seals under now: start it again with that key (and with the one it has as master_key_previous, while a re-wrap runs)"
@@ -131,12 +139,18 @@ impl AppError {
             Self::NoRate
             | Self::Busy
             | Self::Crowded(_)
+            | Self::CrowdedFor { .. }
             | Self::LacksMasterKey(_)
             | Self::Store(StoreError::Unavailable(_)) => Code::ServiceUnavailable,
             Self::Store(StoreError::Corrupt { .. } | StoreError::Unfit(_)) | Self::OutcomeUnknown => {
                 Code::InternalError
             }
         }
+    }
+
+    /// The seconds after which to repeat the request, where they are known.
+    pub const fn room_in_s(&self) -> Option<u64> {
+        if let Self::CrowdedFor { room_in_s, .. } = self { Some(*room_in_s) } else { None }
     }
 
     /// The sentence for the caller: what to change, never internal detail.

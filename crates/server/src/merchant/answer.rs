@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::app::error::AppError;
 
 /// How requests are authenticated, as a 401 names it: by the headers of docs/PROTOCOL.md, which no registered scheme has.
-const SCHEME: &str = "Signature";
+pub const SCHEME: &str = "Signature";
 
 /// What becomes of the nonce of a request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +153,7 @@ impl From<AppError> for Failure {
             | AppError::EventsGone { .. }
             | AppError::Busy
             | AppError::Crowded(_)
+            | AppError::CrowdedFor { .. }
             | AppError::LacksMasterKey(_) => failure,
         }
     }

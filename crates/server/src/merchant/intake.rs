@@ -8,7 +8,7 @@ use countersign_protocol::endpoint::Endpoint;
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::Body;
-use hyper::header::{CONTENT_TYPE, EXPECT};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT};
 use hyper::http::request::Parts;
 
 use super::IntakeLimits;
@@ -73,9 +73,10 @@ pub fn check_head(head: &Parts, limits: &IntakeLimits) -> Result<(), Failure> {
     edges::head_refusal(head, limits).map_or(Ok(()), |sentence| Err(Failure::new(Code::HeadersTooLarge, sentence)))
 }
 
-/// A body on GET is signed as sent and not interpreted, and family clients leave the type out there.
+/// A body on GET is signed as sent and not interpreted, and family clients leave the type out there. Packed it is refused as everywhere.
 fn typed(head: &Parts) -> Result<(), Failure> {
-    if head.method == Method::GET && !head.headers.contains_key(CONTENT_TYPE) {
+    let says_nothing = ![CONTENT_TYPE, CONTENT_ENCODING].iter().any(|name| head.headers.contains_key(name));
+    if head.method == Method::GET && says_nothing {
         return Ok(());
     }
     edges::type_refusal(&head.headers).map_or(Ok(()), |s| Err(Failure::new(Code::UnsupportedContentType, s)))
@@ -222,6 +223,28 @@ mod tests {
             let refused = read(&head(media, asks), body, &limits).await.expect_err("no body");
             let found = (refused.code, asked.load(Ordering::Relaxed));
             assert_eq!(found, (code, is_asked), "{media} {length:?} {breaks} {asks}");
+        }
+    }
+
+    #[test]
+    fn a_body_on_get_may_lack_its_type_but_is_never_packed() {
+        let is_taken = |method: Method, headers: &[(&str, &str)]| {
+            let request = Request::builder().method(method).uri("/v1/pay/convert/order");
+            let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            let head = request.body(()).expect("a request").into_parts().0;
+            typed(&head).map_err(|refused| refused.code)
+        };
+        let refused = Err(Code::UnsupportedContentType);
+        let (json, packed) = (("content-type", "application/json"), ("content-encoding", "gzip"));
+        for (method, headers, expected) in [
+            (Method::GET, &[][..], Ok(())),
+            (Method::GET, &[json], Ok(())),
+            (Method::GET, &[packed], refused),
+            (Method::GET, &[json, packed], refused),
+            (Method::POST, &[], refused),
+            (Method::POST, &[packed], refused),
+        ] {
+            assert_eq!(is_taken(method.clone(), headers), expected, "{method} {headers:?}");
         }
     }
 }

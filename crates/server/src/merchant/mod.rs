@@ -53,6 +53,7 @@ mod rules;
 mod time;
 
 pub use answer::Failure;
+pub(crate) use answer::SCHEME;
 pub use budget::{Budget, FailedAuthentications};
 pub use intake::CUT_OFF;
 pub(crate) use source::block_of;

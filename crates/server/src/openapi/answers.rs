@@ -4,7 +4,8 @@ use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::openapi::{OpenApi as Document, Ref, RefOr, Response};
 
-use super::operations;
+use super::{PREFIX, operations};
+use crate::merchant::SCHEME;
 
 /// Whose answers they are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,22 +18,24 @@ const REQUEST_ID: &str = "RequestId";
 const RETRY_AFTER: &str = "RetryAfter";
 const AUTHENTICATE: &str = "Authenticate";
 
-/// Says of each answer which headers it has beside those of HTTP, under the header prefix of a deployment.
-pub fn put_headers(document: &mut Document, listener: Listener, prefix: &str) {
+/// Says of each answer which headers it has beside those of HTTP.
+pub fn put_headers(document: &mut Document, listener: Listener) {
     let components = document.components.get_or_insert_default();
     let mut define = |name: &str, header: Header| components.headers.insert(name.to_owned(), header.into());
     define(REQUEST_ID, header(Type::String, "Finds this request in the log"));
     define(RETRY_AFTER, header(Type::Integer, "Seconds after which to repeat the request"));
-    if listener == Listener::Operator {
-        define(AUTHENTICATE, header(Type::String, "`Bearer`"));
-    }
+    let scheme = match listener {
+        Listener::Merchant => SCHEME,
+        Listener::Operator => "Bearer",
+    };
+    define(AUTHENTICATE, header(Type::String, &format!("`{scheme}`, as HTTP demands of a 401")));
     for item in document.paths.paths.values_mut() {
         for (operation, _) in operations(item) {
             for (status, response) in &mut operation.responses.responses {
                 let RefOr::T(response) = response else { continue };
-                put(response, &format!("{prefix}Request-Id"), REQUEST_ID);
+                put(response, &format!("{PREFIX}Request-Id"), REQUEST_ID);
                 match status.as_str() {
-                    "401" if listener == Listener::Operator => put(response, "WWW-Authenticate", AUTHENTICATE),
+                    "401" => put(response, "WWW-Authenticate", AUTHENTICATE),
                     "429" | "503" => put(response, "Retry-After", RETRY_AFTER),
                     _ => {}
                 }

@@ -21,6 +21,12 @@ pub const AMOUNT: &str = r"^[0-9]+(\.[0-9]{1,6})?$";
 pub const TRADE_NO: &str = "^[A-Za-z0-9_-]{1,100}$";
 /// The number of a convert order.
 pub const ORDER_ID: &str = "^[1-9][0-9]{0,17}$";
+/// A pair of currencies.
+pub const PAIR: &str = "^[A-Z0-9]{2,10}_[A-Z0-9]{2,10}$";
+/// Unix milliseconds, in a header.
+pub const TIMESTAMP: &str = "^[1-9][0-9]{12}$";
+/// 1, 2, 3 ... in a header.
+pub const COUNT: &str = "^[1-9][0-9]{0,18}$";
 /// An exact number that is 0 or more, in a query.
 pub const NUMBER: &str = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$";
 /// A date of a fee rule.
@@ -38,6 +44,8 @@ pub enum Rule {
     UpTo(i64),
     /// A text of so many characters.
     Chars(usize, usize),
+    /// An address of so many characters.
+    Uri(usize),
     /// A text that is not empty.
     Filled,
     /// A text of this form.
@@ -76,6 +84,9 @@ impl Rule {
             Self::Chars(min, max) => {
                 (object.min_length, object.max_length) = ((*min > 0).then_some(*min), Some(*max));
             }
+            Self::Uri(max) => {
+                (object.format, object.max_length) = (Some(SchemaFormat::Custom("uri".to_owned())), Some(*max));
+            }
             Self::Filled => object.min_length = Some(1),
             Self::Form(pattern) => object.pattern = Some((*pattern).to_owned()),
             Self::Words(words) => {
@@ -106,6 +117,7 @@ fn exact(general: &RefOr<Schema>, most: i64) -> Object {
         RefOr::T(_) => panic!("it is not {}", Exact::name()),
     };
     let kind = if may_be_null { SchemaType::from_iter([Type::Number, Type::Null]) } else { Type::Number.into() };
+    let about = format!("{about} An exponent, and more than 20 digits, are refused.");
     let object = ObjectBuilder::new().schema_type(kind).description(Some(about));
     object.minimum(Some(number(0))).maximum(Some(number(most))).build()
 }
@@ -151,7 +163,7 @@ fn put_on_parameters(document: &mut Document, rules: &[Ruled]) {
         let paths = document.paths.paths.iter_mut().filter(|(path, _)| ruled.is_empty() || path == ruled);
         for (_, item) in paths {
             for (operation, _) in super::operations(item) {
-                for parameter in named(operation, name) {
+                for parameter in named(operation, name, ruled.contains(&format!("{{{name}}}"))) {
                     rule.put(parameter);
                     is_there = true;
                 }
@@ -161,12 +173,16 @@ fn put_on_parameters(document: &mut Document, rules: &[Ruled]) {
     }
 }
 
-/// The parameters of this name that are not in the path: of what is there nobody says that it is malformed, it is not found.
-fn named<'a>(operation: &'a mut Operation, wanted: &'a str) -> impl Iterator<Item = &'a mut RefOr<Schema>> {
+/// The parameters of this name. Of what is in the path hardly any call says that it is malformed: it is not found. So a rule of it names its path.
+pub fn named<'a>(
+    operation: &'a mut Operation,
+    wanted: &'a str,
+    of_path: bool,
+) -> impl Iterator<Item = &'a mut RefOr<Schema>> {
     use utoipa::openapi::path::ParameterIn;
     operation.parameters.iter_mut().flatten().filter_map(move |parameter| match parameter {
         RefOr::T(Parameter { name, parameter_in, schema: Some(schema), .. })
-            if name == wanted && *parameter_in != ParameterIn::Path =>
+            if name == wanted && (*parameter_in == ParameterIn::Path) == of_path =>
         {
             Some(schema)
         }
@@ -185,7 +201,7 @@ fn by_name(name: &str) -> Option<Rule> {
 }
 
 /// The properties of a schema, also of one that is made of several; of one that is either, `text` and `number`.
-fn each_property(schema: &mut RefOr<Schema>, act: &mut dyn FnMut(&str, &mut RefOr<Schema>)) {
+pub fn each_property(schema: &mut RefOr<Schema>, act: &mut dyn FnMut(&str, &mut RefOr<Schema>)) {
     match schema {
         RefOr::T(Schema::Object(object)) => object.properties.iter_mut().for_each(|(name, value)| act(name, value)),
         RefOr::T(Schema::OneOf(kinds)) => {

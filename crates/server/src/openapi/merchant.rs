@@ -1,6 +1,6 @@
 //! The signed API that merchants call, and the callbacks that they receive.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::{self, Code};
@@ -13,7 +13,7 @@ use utoipa::openapi::path::{
     HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem, PathsBuilder,
 };
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     Content, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
@@ -22,16 +22,16 @@ use utoipa::openapi::{
 use utoipa::{IntoParams, ToSchema};
 
 use super::answers::{Listener, put_headers};
-use super::{API_VERSION, PREFIX, bounds, rules};
+use super::{API_VERSION, PREFIX, bounds, defaults, either, examples, failures, groups, operations, rules};
 
-const FAILURE: &str = "Failure";
 const JSON: &str = "application/json";
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// The merchant API.
 pub fn merchant() -> OpenApi {
-    let mut schemas: Schemas = vec![(FAILURE.to_owned(), failure())];
+    let answered: BTreeSet<Code> = Endpoint::ALL.iter().flat_map(|endpoint| codes(*endpoint)).collect();
+    let mut schemas: Schemas = answered.iter().copied().map(failure).collect();
     let mut paths = PathsBuilder::new();
     for endpoint in Endpoint::ALL {
         // Two endpoints share a path: `path` merges the methods.
@@ -58,13 +58,26 @@ pub fn merchant() -> OpenApi {
     let mut document = OpenApiBuilder::new()
         .info(info)
         .servers(Some([Server::new("/")]))
+        .tags(Some(groups::of_merchants()))
         .paths(paths)
         .webhooks(Some(webhooks))
         .components(Some(components))
         .build();
+    for endpoint in Endpoint::ALL {
+        let item = document.paths.paths.get_mut(endpoint.path()).expect("it was put there");
+        for (operation, _) in
+            operations(item).filter(|(known, _)| known.operation_id.as_deref() == Some(endpoint.name()))
+        {
+            failures::refuse(operation, &codes(*endpoint), |codes| (JSON, Content::new(Some(one_of(codes)))));
+        }
+    }
+    failures::put_examples(document.components.get_or_insert_default(), answered.into_iter(), Listener::Merchant);
     bounds::put(&mut document, &rules::of_merchants(), &rules::of_merchants_parameters());
+    defaults::put(&mut document, &defaults::of_merchants(), &defaults::of_merchants_parameters());
+    either::put_merchants(&mut document);
     super::required::put(&mut document);
-    put_headers(&mut document, Listener::Merchant, PREFIX);
+    examples::put(&mut document, Listener::Merchant);
+    put_headers(&mut document, Listener::Merchant);
     document
 }
 
@@ -85,13 +98,7 @@ fn security(is_signed: bool) -> Vec<SecurityRequirement> {
 }
 
 fn description() -> String {
-    let rows =
-        merchant_codes().map(|code| format!("| {} | {} | {} |\n", code.http_status(), code.code(), code.label()));
-    format!(
-        "Requests are signed with HMAC-SHA512 over `TIMESTAMP LF NONCE LF BODY LF`; every answer is one envelope. See docs/PROTOCOL.md.\n\n\
-         | HTTP | code | label |\n|---|---|---|\n{}",
-        rows.collect::<String>()
-    )
+    format!("{}\n{}", include_str!("info/merchant.md"), failures::table(merchant_codes()))
 }
 
 fn merchant_codes() -> impl Iterator<Item = Code> {
@@ -139,10 +146,60 @@ const fn summary(endpoint: Endpoint) -> &'static str {
     }
 }
 
+/// What there is to know before it is called, above all whether it may be repeated.
+const fn about(endpoint: Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint::Time => "Unsigned; no headers are needed.",
+        Endpoint::RuleUpgrade => {
+            "Makes version 1 where there is no rule. Only a key of the institution itself. Not idempotent: repeated, it adds another version; after a \
+             lost answer query first."
+        }
+        Endpoint::RuleCreate => {
+            "Where a version is effective or pending the answer is FEE_RULE_EXISTS, so a lost answer may be repeated. `config_id` is ignored. Only a \
+             key of the institution itself."
+        }
+        Endpoint::RuleQuery => {
+            "Now, or in the second that `query_time` names, as it ended. Where no version is in force `has_markup` is false, its fields are null, and \
+             `actual_rate` is the base rate."
+        }
+        Endpoint::RuleList => {
+            "One record for each version that is effective or pending now, and one with `has_markup` false for each sub-account that has neither. The \
+             body is at least `{}`."
+        }
+        Endpoint::ConvertOrder => "One of your own merchant, or of the sub-account that `On-Behalf-Of` names.",
+        Endpoint::ConvertCurrency => "In alphabetical order.",
+        Endpoint::ConvertPair => {
+            "A pair is listed whether there is a price for it now or not. Both amounts of a conversion must be within its limits."
+        }
+        Endpoint::ConvertPreview => {
+            "The quote is good once, for your merchant only, before `expireTime`. Nothing is moved: repeat it as you like. 503 where there is no \
+             current rate."
+        }
+        Endpoint::Convert => {
+            "Idempotent by `clientReqId`: the same one with the same content is answered with the order that it made, as it is by then, also when the \
+             quote is over; with other content it is DUPLICATE_TRADE_NO. Repeat it, signed afresh, until it is answered."
+        }
+        Endpoint::OrderCreate | Endpoint::OrderNative => {
+            "Idempotent by `merchantTradeNo`: the same number with the same content is answered with the order that is there, as it is by then; with \
+             other content it is DUPLICATE_TRADE_NO. Content is the operation, `currency`, `orderAmount` as a number, `merchantUserId`, `channelId` \
+             and `goods`. Repeat it, signed afresh, until it is answered."
+        }
+        Endpoint::OrderQuery => "Where both numbers are given, both must be the order's.",
+        Endpoint::OrderClose => {
+            "Only what is PENDING can be closed. Idempotent: what is CLOSED already is answered with success."
+        }
+        Endpoint::Events => {
+            "Ask for one page after the other, until `events` is empty: a page may have fewer than `limit`. Where what follows `after` is not kept any \
+             more the answer is EVENTS_GONE, and its message ends with the oldest `seq`: go on with `after` one less."
+        }
+    }
+}
+
 fn operation(endpoint: Endpoint, schemas: &mut Schemas) -> OperationBuilder {
     let mut operation = OperationBuilder::new()
         .operation_id(Some(endpoint.name()))
         .summary(Some(summary(endpoint)))
+        .description(Some(about(endpoint)))
         .tag(tag(endpoint))
         .securities(Some(security(endpoint.is_signed())))
         .response("200", answer(data(endpoint, schemas)));
@@ -154,27 +211,22 @@ fn operation(endpoint: Endpoint, schemas: &mut Schemas) -> OperationBuilder {
             RequestBodyBuilder::new().content(JSON, Content::new(Some(body))).required(Some(Required::True)).build();
         operation = operation.request_body(Some(body));
     }
-    let mut by_status: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-    for code in codes(endpoint) {
-        by_status.entry(code.http_status()).or_default().push(format!("{} {}", code.code(), code.label()));
-    }
-    for (status, codes) in by_status {
-        operation = operation.response(status.to_string(), refusal(&codes.join(", ")));
-    }
     operation
 }
 
 const fn tag(endpoint: Endpoint) -> &'static str {
     match endpoint {
-        Endpoint::Time => "Time",
-        Endpoint::RuleUpgrade | Endpoint::RuleCreate | Endpoint::RuleQuery | Endpoint::RuleList => "Fee rules",
+        Endpoint::Time => groups::TIME,
+        Endpoint::RuleUpgrade | Endpoint::RuleCreate | Endpoint::RuleQuery | Endpoint::RuleList => groups::FEE_RULES,
         Endpoint::ConvertOrder
         | Endpoint::ConvertCurrency
         | Endpoint::ConvertPair
         | Endpoint::ConvertPreview
-        | Endpoint::Convert => "Convert orders",
-        Endpoint::OrderCreate | Endpoint::OrderNative | Endpoint::OrderQuery | Endpoint::OrderClose => "Payment orders",
-        Endpoint::Events => "Events",
+        | Endpoint::Convert => groups::CONVERT_ORDERS,
+        Endpoint::OrderCreate | Endpoint::OrderNative | Endpoint::OrderQuery | Endpoint::OrderClose => {
+            groups::PAYMENT_ORDERS
+        }
+        Endpoint::Events => groups::EVENTS,
     }
 }
 
@@ -252,7 +304,11 @@ fn headers(endpoint: Endpoint) -> Vec<Parameter> {
     }
     let mut headers = vec![
         header(Header::Timestamp, Required::True, "Unix milliseconds, 13 digits"),
-        header(Header::Nonce, Required::True, "1 to 64 of A-Z a-z 0-9 . _ -, good once; not beginning with `callback`"),
+        header(
+            Header::Nonce,
+            Required::True,
+            "1 to 64 of A-Z a-z 0-9 . _ -, good once per ClientId; one that begins with `callback` is refused",
+        ),
     ];
     let merchant = if endpoint.is_institution_only() { Required::True } else { Required::False };
     headers.push(header(Header::MerchantId, merchant, "The main merchant that the key belongs to"));
@@ -270,6 +326,17 @@ fn header(header: Header, required: Required, about: &str) -> Parameter {
         .description(Some(about))
         .schema(Some(text()))
         .build()
+}
+
+/// The nonce of a callback: no request has such a one.
+const CALLBACK_NONCE: &str = "^callback[A-Za-z0-9._-]{0,56}$";
+
+/// Hex digits, or Base64.
+const SIGNATURE_FORM: &str = "^([0-9a-f]{128}|[A-Za-z0-9+/]{86}==)$";
+
+fn form(mut header: Parameter, pattern: &str) -> Parameter {
+    header.schema = Some(text().pattern(Some(pattern)).into());
+    header
 }
 
 fn text() -> ObjectBuilder {
@@ -306,34 +373,55 @@ fn codes(endpoint: Endpoint) -> Vec<Code> {
 
 /// The envelope around `data`.
 fn answer(data: RefOr<Schema>) -> Response {
-    let envelope = envelope("SUCCESS", data)
-        .description(Some(format!("`code` is {}, `label` and `errorMessage` are empty", code::SUCCESS)));
+    let envelope =
+        envelope(["SUCCESS", code::SUCCESS, ""], data).property("errorMessage", word("").description(Some("Empty")));
     ResponseBuilder::new().description("SUCCESS").content(JSON, Content::new(Some(envelope))).build()
 }
 
-fn refusal(codes: &str) -> Response {
-    ResponseBuilder::new().description(codes).content(JSON, Content::new(Some(Ref::from_schema_name(FAILURE)))).build()
-}
-
-fn failure() -> RefOr<Schema> {
-    let null = ObjectBuilder::new().schema_type(Type::Null);
-    Schema::from(
-        envelope("FAIL", Schema::from(null).into()).description(Some("An operation that was refused or failed")),
-    )
-    .into()
-}
-
-fn envelope(status: &str, data: RefOr<Schema>) -> ObjectBuilder {
-    let status = text().enum_values(Some([status]));
-    let mut envelope = ObjectBuilder::new().schema_type(Type::Object).property("status", status);
-    for (name, about) in [("code", "Six digits"), ("label", "The code's name"), ("errorMessage", "What to change")] {
-        envelope = envelope.property(name, text().description(Some(about)));
+/// Its refusal with one of these codes.
+fn one_of(codes: &[Code]) -> RefOr<Schema> {
+    let mut refusals = codes.iter().map(|code| Ref::from_schema_name(failure_name(*code)));
+    match refusals.next() {
+        Some(only) if codes.len() == 1 => only.into(),
+        first => {
+            let either = first.into_iter().chain(refusals).fold(OneOfBuilder::new(), OneOfBuilder::item);
+            Schema::OneOf(either.build()).into()
+        }
     }
-    envelope = envelope.property("data", data);
+}
+
+/// The label as schemas are named: `InvalidParameter`.
+fn failure_name(code: Code) -> String {
+    let words = code.label().split('_');
+    words.flat_map(|word| [word[..1].to_owned(), word[1..].to_ascii_lowercase()]).collect()
+}
+
+/// The envelope of a refusal with this code.
+fn failure(code: Code) -> (String, RefOr<Schema>) {
+    let null = Schema::from(ObjectBuilder::new().schema_type(Type::Null));
+    let envelope = envelope(["FAIL", code.code(), code.label()], null.into())
+        .property("errorMessage", text().description(Some("What to change")))
+        .description(Some(failures::what_to_do(code)));
+    (failure_name(code), Schema::from(envelope).into())
+}
+
+/// What stands in it for certain: `status`, `code` and `label`.
+fn envelope([status, code, label]: [&str; 3], data: RefOr<Schema>) -> ObjectBuilder {
+    let mut envelope = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .property("status", word(status))
+        .property("code", word(code))
+        .property("label", word(label))
+        .property("data", data);
     for name in ["status", "code", "label", "errorMessage", "data"] {
         envelope = envelope.required(name);
     }
     envelope
+}
+
+/// A text that is always the same.
+fn word(word: &str) -> ObjectBuilder {
+    text().enum_values(Some([word]))
 }
 
 /// What the merchant's own endpoint is sent, and what it answers.
@@ -351,17 +439,23 @@ fn callback(schemas: &mut Schemas) -> OperationBuilder {
     let mut operation = OperationBuilder::new()
         .operation_id(Some("callback"))
         .summary(Some("A callback to the merchant's endpoint"))
+        .description(Some(
+            "Verify the signature over the raw body, as of requests, before anything else; that the nonce begins with `callback`, and was not taken \
+             before; that the timestamp is within 5 minutes of your clock. Answer within 15 seconds. Anything but 2xx with `returnCode` SUCCESS comes \
+             again by the schedule, with the same body, signed afresh.",
+        ))
+        .tag(groups::CALLBACKS)
         .securities(Some(security(false)))
         .request_body(Some(RequestBodyBuilder::new().content(JSON, body).required(Some(Required::True)).build()))
         .response("200", answer);
     for parameter in [
-        header(Header::Timestamp, Required::True, "Unix milliseconds of this attempt"),
-        header(Header::Nonce, Required::True, "Begins with `callback`, new for each attempt"),
-        header(Header::Signature, Required::True, "HMAC-SHA512 as on requests"),
-        header(Header::SignatureNext, Required::False, "By the other secret, while two are live"),
+        form(header(Header::Timestamp, Required::True, "Unix milliseconds of this attempt"), bounds::TIMESTAMP),
+        form(header(Header::Nonce, Required::True, "Begins with `callback`, new for each attempt"), CALLBACK_NONCE),
+        form(header(Header::Signature, Required::True, "HMAC-SHA512 as on requests"), SIGNATURE_FORM),
+        form(header(Header::SignatureNext, Required::False, "By the other secret, while two are live"), SIGNATURE_FORM),
         header(Header::EventId, Required::True, "The same on every attempt"),
-        header(Header::Attempt, Required::True, "1, 2, ..."),
-        header(Header::Sequence, Required::True, "1, 2, ... per bizId"),
+        form(header(Header::Attempt, Required::True, "1, 2, ..."), bounds::COUNT),
+        form(header(Header::Sequence, Required::True, "1, 2, ... per bizId"), bounds::COUNT),
     ] {
         operation = operation.parameter(parameter);
     }

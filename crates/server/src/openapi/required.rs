@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use utoipa::openapi::schema::Schema;
+use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::{OpenApi as Document, RefOr};
 
 /// Properties of answers that are absent where they have no value.
-const MAY_LACK: [(&str, &str); 12] = [
+const MAY_LACK: [(&str, &str); 10] = [
     ("Health", "delivery"),
     ("Merchant", "base_rate"),
     ("Redelivering", "applications"),
@@ -19,9 +19,6 @@ const MAY_LACK: [(&str, &str); 12] = [
     ("RedeliveringOf", "left_out"),
     ("RedeliveringOf", "redelivery_id"),
     ("RedeliveringOf", "unknown"),
-    // In answers that a program of before had kept for their keys.
-    ("ReleasedAnswer", "was_held"),
-    ("RewrapAnswer", "previous_key_id"),
     ("StatementSums", "merchant_id"),
 ];
 const SCHEMAS: &str = "#/components/schemas/";
@@ -41,8 +38,36 @@ fn require(name: &str, schema: &mut RefOr<Schema>) {
         RefOr::T(Schema::Object(object)) => {
             let is_there = |property: &&String| !MAY_LACK.contains(&(name, property.as_str()));
             object.required = object.properties.keys().filter(is_there).cloned().collect();
+            for (property, schema) in &mut object.properties {
+                if MAY_LACK.contains(&(name, property.as_str())) {
+                    never_null(schema);
+                }
+            }
         }
         RefOr::T(Schema::AllOf(parts)) => parts.items.iter_mut().for_each(|part| require(name, part)),
+        RefOr::T(_) | RefOr::Ref(_) => {}
+    }
+}
+
+/// What is absent where it has no value is not null then.
+fn never_null(schema: &mut RefOr<Schema>) {
+    let without = |kind: &SchemaType| match kind {
+        SchemaType::Array(kinds) => kinds.iter().find(|kind| **kind != Type::Null).cloned().map(SchemaType::Type),
+        SchemaType::Type(_) | SchemaType::AnyValue => None,
+    };
+    match schema {
+        RefOr::T(Schema::Object(object)) => {
+            object.schema_type = without(&object.schema_type).unwrap_or_else(|| object.schema_type.clone());
+            object.enum_values.iter_mut().for_each(|words| words.retain(|word| !word.is_null()));
+        }
+        RefOr::T(Schema::Array(list)) => {
+            list.schema_type = without(&list.schema_type).unwrap_or_else(|| list.schema_type.clone());
+        }
+        RefOr::T(Schema::OneOf(either)) => {
+            if let Some(RefOr::Ref(only)) = either.items.iter().find(|kind| matches!(kind, RefOr::Ref(_))) {
+                *schema = RefOr::Ref(only.clone());
+            }
+        }
         RefOr::T(_) | RefOr::Ref(_) => {}
     }
 }

@@ -11,11 +11,12 @@ use countersign_protocol::endpoint::payment_order::{
 use countersign_protocol::endpoint::rule_list::{PAGE_NUM_MAX, PAGE_SIZE_MAX};
 use countersign_protocol::endpoint::{convert_order, convert_pair, events, rule_query};
 
-use super::bounds::Rule::{AtLeast, Chars, Codes, Filled, Form, Instant, UpTo, Whole, Words};
-use super::bounds::{AMOUNT, CURRENCY, ID, NUMBER, ORDER_ID, Rule, Ruled, TRADE_NO};
+use super::bounds::Rule::{AtLeast, Chars, Codes, Filled, Form, Instant, UpTo, Uri, Whole, Words};
+use super::bounds::{AMOUNT, CURRENCY, ID, NUMBER, ORDER_ID, PAIR, Rule, Ruled, TIMESTAMP, TRADE_NO};
 use crate::app::identity::OVERLAP_S_MAX;
 use crate::dispatch::egress::URL_BYTES_MAX;
 use crate::operator::applications::{CALLBACK_CONCURRENCY_MAX, CALLBACK_RATE_MAX, RATE_MAX};
+use crate::operator::audit::WORDS_CHARS_MAX;
 use crate::operator::callbacks::REASON_CHARS_MAX;
 use crate::operator::convert_orders::{CREATE_TIME_MAX, QUOTE_ID_CHARS_MAX};
 use crate::operator::events::{BIZ_ID_CHARS_MAX, WORD_CHARS_MAX};
@@ -26,9 +27,9 @@ use crate::operator::payment_orders::TRANSACT_TIME_MAX;
 use crate::operator::{redeliveries, tokens};
 
 /// An amount, or nothing, which counts as absent.
-const AMOUNT_OR_NONE: &str = r"^([0-9]+(\.[0-9]{1,6})?)?$";
+pub const AMOUNT_OR_NONE: &str = r"^([0-9]+(\.[0-9]{1,6})?)?$";
 /// A trade number, or nothing, which counts as absent.
-const TRADE_NO_OR_NONE: &str = "^[A-Za-z0-9_-]{0,100}$";
+pub const TRADE_NO_OR_NONE: &str = "^[A-Za-z0-9_-]{0,100}$";
 const PERCENT_MAX: i64 = 100;
 const MICROS: i64 = 1_000_000;
 const FIXED_MAX: i64 = TRANSACTION_MAX.micros() / MICROS;
@@ -58,12 +59,36 @@ fn delivery_states() -> Rule {
     Words(DeliveryState::ALL.map(DeliveryState::name).to_vec())
 }
 
+/// What becomes of callbacks of an application.
+const FLOWS: [&str; 7] =
+    ["enabled", "held_since_restore", "merchant_disabled", "paused", "gone", "no_url", "no_secret"];
+
+fn breakers() -> Rule {
+    Words(vec!["closed", "open", "half_open"])
+}
+
 fn roles() -> Rule {
     Words(vec!["viewer", "operator", "security"])
 }
 
+/// Of orders, as both documents show them.
+fn of_orders() -> Vec<Ruled> {
+    vec![
+        ("ConvertOrder", "order_id", Form(ORDER_ID)),
+        ("ConvertOrder", "sellCurrency", Form(CURRENCY)),
+        ("ConvertOrder", "buyCurrency", Form(CURRENCY)),
+        ("ConvertOrder", "status", convert_statuses()),
+        ("PaymentOrder", "currency", Form(CURRENCY)),
+        ("PaymentOrder", "status", statuses()),
+    ]
+}
+
 /// Of the merchant document's properties.
 pub fn of_merchants() -> Vec<Ruled> {
+    [of_orders(), of_requests()].into_iter().flatten().collect()
+}
+
+fn of_requests() -> Vec<Ruled> {
     vec![
         ("RuleRequest", "sub_merchant_id", Form(ID)),
         ("RuleRequest", "r_markup", UpTo(PERCENT_MAX)),
@@ -80,7 +105,11 @@ pub fn of_merchants() -> Vec<Ruled> {
         ("ConvertRequest", "buyCurrency", Form(CURRENCY)),
         ("ConvertRequest", "sellAmount", Form(AMOUNT)),
         ("ConvertRequest", "buyAmount", Form(AMOUNT)),
-        ("ConvertOrder", "status", convert_statuses()),
+        ("ConvertPair", "pair", Form(PAIR)),
+        ("ConvertPair", "sellCurrency", Form(CURRENCY)),
+        ("ConvertPair", "buyCurrency", Form(CURRENCY)),
+        ("ConvertQuote", "sellCurrency", Form(CURRENCY)),
+        ("ConvertQuote", "buyCurrency", Form(CURRENCY)),
         ("PaymentOrderRequest", "merchantTradeNo", Form(TRADE_NO)),
         ("PaymentOrderRequest", "currency", Form(CURRENCY)),
         ("PaymentOrderRequest", "orderAmount", Form(AMOUNT)),
@@ -92,14 +121,14 @@ pub fn of_merchants() -> Vec<Ruled> {
         ("PaymentOrderGoods", "goodsName", text(GOODS_NAME_CHARS_MAX)),
         ("PaymentOrderGoods", "goodsDetail", text(GOODS_DETAIL_CHARS_MAX)),
         ("PaymentOrderName", "merchantTradeNo", Form(TRADE_NO_OR_NONE)),
-        ("PaymentOrder", "status", statuses()),
+        ("PaymentOrderClosed", "result", Words(vec!["SUCCESS"])),
     ]
 }
 
 /// Of the merchant document's parameters. A path that is empty is any.
 pub fn of_merchants_parameters() -> Vec<Ruled> {
     vec![
-        ("", "X-Service-Timestamp", Form("^[1-9][0-9]{12}$")),
+        ("", "X-Service-Timestamp", Form(TIMESTAMP)),
         ("", "X-Service-Nonce", Form("^[A-Za-z0-9._-]{1,64}$")),
         ("", "X-Service-MerchantId", Form(ID)),
         ("", "X-Service-On-Behalf-Of", Form(ID)),
@@ -114,7 +143,7 @@ pub fn of_merchants_parameters() -> Vec<Ruled> {
 
 /// Of the operator document's properties.
 pub fn of_operators() -> Vec<Ruled> {
-    [of_identities(), of_applications(), of_money(), of_events()].into_iter().flatten().collect()
+    [of_orders(), of_identities(), of_applications(), of_money(), of_events()].into_iter().flatten().collect()
 }
 
 fn of_identities() -> Vec<Ruled> {
@@ -140,12 +169,14 @@ fn of_identities() -> Vec<Ruled> {
         ("Token", "role", roles()),
         ("VerifyRequest", "limit", AtLeast(1)),
         ("Health", "status", Words(vec!["up", "ready"])),
+        ("Health", "delivery", Words(vec!["held"])),
+        ("Retained", "kind", Words(vec!["attempt_bytes", "events", "attempts"])),
         ("FeeRule", "status", Words(RuleState::ALL.map(RuleState::name).to_vec())),
     ]
 }
 
 fn of_applications() -> Vec<Ruled> {
-    let url = || text(URL_BYTES_MAX);
+    let url = || Uri(URL_BYTES_MAX);
     let encodings = || Words(vec!["hex", "base64"]);
     let vocabularies = || Words(vec!["standard", "family"]);
     let mut rules = vec![
@@ -153,15 +184,15 @@ fn of_applications() -> Vec<Ruled> {
         ("ApplicationPatch", "callback_vocabulary", vocabularies()),
         ("ApplicationPatch", "timestamp_tolerance_ms", AtLeast(1)),
         ("ApplicationPatch", "rate_limit_per_s", Whole(0, RATE_MAX)),
+        ("Application", "callback_url", url()),
+        ("NewApplicationAnswer", "callback_url", url()),
         ("Application", "callback_encoding", encodings()),
         ("Application", "callback_vocabulary", vocabularies()),
         ("SwitchRequest", "reason", Chars(1, REASON_CHARS_MAX)),
-        (
-            "CallbacksAnswer",
-            "state",
-            Words(vec!["enabled", "held_since_restore", "merchant_disabled", "paused", "gone", "no_url", "no_secret"]),
-        ),
-        ("CallbacksAnswer", "breaker", Words(vec!["closed", "open", "half_open"])),
+        ("CallbacksAnswer", "state", Words(FLOWS.to_vec())),
+        ("CallbacksAnswer", "breaker", breakers()),
+        ("FailingEndpoint", "breaker", breakers()),
+        ("FailingEndpoint", "last_outcome", Words(redeliveries::failures())),
         ("CallbacksAnswer", "last_outcome", outcomes()),
         ("TestAnswer", "outcome", outcomes()),
     ];
@@ -189,17 +220,18 @@ fn of_money() -> Vec<Ruled> {
         ("ConvertOrderRequest", "createTime", Whole(0, CREATE_TIME_MAX)),
         ("ConvertOrderRequest", "status", convert_statuses()),
         ("ConvertOrderMove", "status", Codes(vec![3, 6])),
-        ("ConvertOrder", "status", convert_statuses()),
+        ("Rate", "pair", Form(PAIR)),
         ("ConvertOrderState", "status", convert_statuses()),
         ("NumberOrText", "number", AtLeast(0)),
         ("NumberOrText", "text", Form(AMOUNT)),
         ("PaymentOrderMove", "status", Words(vec!["PROCESS", "PAID", "CLOSED"])),
         ("PaymentOrderMove", "actualAmount", Form(AMOUNT)),
         ("PaymentOrderMove", "transactTime", Whole(0, TRANSACT_TIME_MAX)),
-        ("PaymentOrder", "status", statuses()),
         ("PaymentOrderEntry", "from", statuses()),
         ("PaymentOrderEntry", "to", statuses()),
         ("PaymentOrderView", "kind", Words(PaymentKind::ALL.map(PaymentKind::name).to_vec())),
+        ("EvidenceKey", "algorithm", Words(vec!["Ed25519"])),
+        ("StatementOrder", "f_fee_currency", Words(vec!["USDT"])),
         ("StatementTotals", "from", Instant),
         ("WhatIfReport", "from", Instant),
         ("WhatIfReport", "to", Instant),
@@ -214,7 +246,8 @@ fn of_events() -> Vec<Ruled> {
         ("EventRequest", "bizStatus", Chars(1, WORD_CHARS_MAX)),
         ("Event", "state", delivery_states()),
         ("Attempt", "outcome", outcomes()),
-        ("DeadCause", "outcome", outcomes()),
+        ("DeadCause", "outcome", Words(redeliveries::failures())),
+        ("Bytes", "encoding", Words(vec!["text", "base64"])),
         ("RedeliverRequest", "client_id", Form(ID)),
         ("RedeliverRequest", "state", Words(vec!["dead", "delivered"])),
         ("RedeliverRequest", "bizId", Chars(1, BIZ_ID_CHARS_MAX)),
@@ -225,6 +258,12 @@ fn of_events() -> Vec<Ruled> {
         ("RedeliverRequest", "rate_per_s", Whole(1, redeliveries::RATE_MAX)),
         ("Redelivery", "of_state", Words(vec!["dead", "delivered"])),
         ("Redelivery", "state", Words(vec!["running", "stopped", "done"])),
+        ("RedeliveryOutcomes", "state", Words(vec!["running", "stopped", "done"])),
+        (
+            "RedeliveryNow",
+            "waits_for",
+            Words(FLOWS.into_iter().filter(|flow| *flow != "enabled").chain(["breaker", "endpoint"]).collect()),
+        ),
         ("Redelivery", "outcome", Words(redeliveries::failures())),
         ("Redelivery", "from", Instant),
         ("Redelivery", "to", Instant),
@@ -234,6 +273,7 @@ fn of_events() -> Vec<Ruled> {
 
 /// Of the operator document's parameters. A path that is empty is any.
 pub fn of_operators_parameters() -> Vec<Ruled> {
+    let words = || Chars(1, WORDS_CHARS_MAX);
     vec![
         ("", "limit", whole_up_to(LIMIT_MAX.into())),
         ("", "after", Filled),
@@ -250,6 +290,11 @@ pub fn of_operators_parameters() -> Vec<Ruled> {
         ("", "amount_from", Form(AMOUNT)),
         ("", "amount_to", Form(AMOUNT)),
         ("", "kind", Words(vec!["institution", "merchant", "sub_account"])),
+        ("/operator/v1/rates/{pair}", "pair", Form(PAIR)),
+        ("/operator/v1/audit", "actor", words()),
+        ("/operator/v1/audit", "action", words()),
+        ("/operator/v1/audit", "subject", words()),
+        ("/operator/v1/audit", "request_id", words()),
         ("", "month", Form("^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])$")),
         ("", "format", Words(vec!["csv", "jsonl"])),
         ("/operator/v1/events", "state", delivery_states()),

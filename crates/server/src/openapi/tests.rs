@@ -4,11 +4,17 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use countersign_protocol::endpoint::{Endpoint, RequestRefused, convert, payment_order, rule_list};
+use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use countersign_store::contract::Role;
 use serde_json::{Value, json};
 
 use super::{Document, EITHER, json as read, merchant, merchant_under, operator, operator_under};
+use crate::app::operators::role_name;
 use crate::operator::{BASE, doors};
+
+mod conforms;
+mod examples;
+mod pattern;
 
 /// Paths of the operator listener beside its doors.
 const BESIDE: [&str; 3] = ["GET /healthz", "GET /metrics", "GET /readyz"];
@@ -144,12 +150,14 @@ fn answers(document: &Value) -> Vec<(String, &Value)> {
 fn every_answer_tells_the_headers_that_it_has() {
     for (document, is_operator) in [(merchant(), false), (operator(), true)] {
         let document = read(&document);
+        let scheme = document["components"]["headers"]["Authenticate"]["description"].as_str().expect("a text");
+        assert!(scheme.starts_with(if is_operator { "`Bearer`" } else { "`Signature`" }), "{scheme}");
         for (which, answer) in answers(&document) {
             let has = |name: &str| answer["headers"].get(name).is_some();
             let is = |status: &str| which.ends_with(status);
             assert!(has("X-Service-Request-Id"), "{which}");
             assert_eq!(has("Retry-After"), is("429") || is("503"), "{which}");
-            assert_eq!(has("WWW-Authenticate"), is("401") && is_operator, "{which}");
+            assert_eq!(has("WWW-Authenticate"), is("401"), "{which}");
         }
     }
 }
@@ -178,6 +186,52 @@ fn every_operation_says_who_is_let_in_and_where_it_is_called() {
         let expected = if endpoint.is_signed() { ways.clone() } else { json!([]) };
         assert_eq!(operation["security"], expected, "{endpoint}");
     }
+}
+
+#[test]
+fn every_operation_has_a_short_name_and_a_group_that_is_described() {
+    for document in [merchant(), operator()] {
+        let document = read(&document);
+        let listed = document["tags"].as_array().expect("groups").iter();
+        let groups: Vec<&str> =
+            listed.filter_map(|group| group["description"].as_str().and(group["name"].as_str())).collect();
+        let mut used = BTreeSet::new();
+        let hooks = document["webhooks"].as_object().into_iter().flatten();
+        for (path, item) in document["paths"].as_object().expect("paths").iter().chain(hooks) {
+            for (method, operation) in item.as_object().expect("operations") {
+                let summary = operation["summary"].as_str().unwrap_or_else(|| panic!("{method} {path}"));
+                let is_short = (1..=80).contains(&summary.chars().count()) && !summary.ends_with('.');
+                assert!(is_short, "{method} {path}: {summary}");
+                let tags: Vec<&str> =
+                    operation["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+                assert!(matches!(tags[..], [tag] if groups.contains(&tag)), "{method} {path}: {tags:?}");
+                used.extend(tags.into_iter().map(str::to_owned));
+            }
+        }
+        assert_eq!(used, groups.into_iter().map(str::to_owned).collect(), "a group of nothing");
+    }
+}
+
+#[test]
+fn a_call_says_which_role_it_needs() {
+    let document = read(&operator());
+    for door in doors() {
+        let operation = &document["paths"][door.path()][door.method.as_str().to_lowercase()];
+        let needs = format!("Needs the role `{}`", role_name(door.role));
+        assert!(operation["description"].as_str().is_some_and(|about| about.contains(&needs)), "{}", door.under);
+    }
+}
+
+#[test]
+fn the_known_answer_is_that_of_the_protocol_and_of_the_code() {
+    let about = merchant().info.description.expect("it explains itself");
+    let cell = |name: &str| {
+        let row = about.lines().find_map(|line| line.strip_prefix(&format!("| {name} | `"))).expect(name);
+        row.trim_end_matches("` |").to_owned()
+    };
+    let signature = SigningKey::new(cell("secret").as_bytes()).sign(&cell("timestamp"), &cell("nonce"), b"");
+    assert_eq!(cell("signature"), encode_signature(&signature, Encoding::Hex));
+    assert!(include_str!("../../../../docs/PROTOCOL.md").contains(&cell("signature")));
 }
 
 #[test]
@@ -254,7 +308,9 @@ fn every_bound_of_a_body_that_merchants_send_is_the_one_that_is_checked() {
     let document = read(&merchant());
     let mut held = BTreeSet::new();
     for (schema, parse, body, inside) in BODIES {
-        for (name, of) in document["components"]["schemas"][schema]["properties"].as_object().expect("fields") {
+        let of_body = &document["components"]["schemas"][schema];
+        let of_body = of_body.pointer("/anyOf/0").unwrap_or(of_body);
+        for (name, of) in of_body["properties"].as_object().expect("fields") {
             let taken = |value: &Value| {
                 let mut body: Value = serde_json::from_str(body).expect("JSON");
                 let place = if inside.is_empty() { &mut body } else { &mut body[inside] };
@@ -285,8 +341,10 @@ fn every_bound_of_a_body_that_merchants_send_is_the_one_that_is_checked() {
         "goodsName",
         "merchantTradeNo",
         "merchantUserId",
+        "page",
         "pageNum",
         "pageSize",
+        "page_size",
         "returnUrl",
         "sub_merchant_id",
         "terminalType",

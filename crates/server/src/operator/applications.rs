@@ -261,7 +261,7 @@ pub async fn create(State(desk): State<Arc<Desk>>, Named(merchant_id): Named<Str
 
 const MARK: Mark<i64> = lettered::<'a'>();
 
-/// Applications in the order they were made: all, or those of one merchant, those whose callbacks are turned off.
+/// Applications, in the order they were made. All, or those of one merchant, those whose callbacks are turned off.
 #[utoipa::path(get, path = "/operator/v1/applications", tag = "Applications", operation_id = "list_applications",
     params(("merchant_id" = Option<String>, Query, description = "Only of this merchant"),
         ("callback_enabled" = Option<bool>, Query, description = "Only those whose callbacks are turned on (`true`), or off (`false`)"),

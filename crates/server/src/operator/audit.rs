@@ -79,7 +79,7 @@ fn place(text: &str) -> Option<AuditKey> {
 /// Searches under way at once: each reads thousands of lines.
 pub(super) const SEARCHES_MAX: usize = 4;
 /// Most characters of an actor, an action, a subject or a request's id.
-const WORDS_CHARS_MAX: usize = 256;
+pub(crate) const WORDS_CHARS_MAX: usize = 256;
 
 /// Which lines, but for whose.
 fn which(filters: &Filters) -> Result<Which, Problem> {

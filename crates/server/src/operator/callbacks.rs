@@ -184,8 +184,8 @@ async fn turn(client_id: &str, switch: Switch, call: &Call) -> Reply {
     .await
 }
 
-/// How callbacks of an application fare: whether they go out, what waits and what is dead; and, from the node that delivers for it, how its endpoint stands.
-#[utoipa::path(get, path = "/operator/v1/applications/{client_id}/callbacks", tag = "Applications", operation_id = "show_callbacks",
+/// How callbacks of an application fare. Whether they go out, what waits and what is dead; and, from the node that delivers for it, how its endpoint stands.
+#[utoipa::path(get, path = "/operator/v1/applications/{client_id}/callbacks", tag = "Callbacks", operation_id = "show_callbacks",
     params(("client_id" = String, Path, description = "The ClientId")),
     responses((status = 200, body = CallbacksAnswer), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>) -> Reply {
@@ -242,7 +242,7 @@ impl FailingEndpoint {
 }
 
 /// Endpoints that this node delivers for and that did not take what they got last. What they had before a restart, or at another node, is not known.
-#[utoipa::path(get, path = "/operator/v1/callbacks/failing", tag = "Applications", operation_id = "list_failing_callbacks",
+#[utoipa::path(get, path = "/operator/v1/callbacks/failing", tag = "Callbacks", operation_id = "list_failing_callbacks",
     params(("limit" = Option<u32>, Query, description = "At most so many endpoints: 1 to 500, default 50")),
     responses((status = 200, body = FailingEndpoints)))]
 pub async fn failing(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
@@ -252,8 +252,8 @@ pub async fn failing(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     Ok(json(&FailingEndpoints { items, items_left_off }))
 }
 
-/// Stops the callbacks of an application: what is pending is held, until they are resumed. The same switch as `callback_enabled`.
-#[utoipa::path(post, path = "/operator/v1/applications/{client_id}/callbacks/pause", tag = "Applications", operation_id = "pause_callbacks",
+/// Stops the callbacks of an application. What is pending is held, until they are resumed. The same switch as `callback_enabled`.
+#[utoipa::path(post, path = "/operator/v1/applications/{client_id}/callbacks/pause", tag = "Callbacks", operation_id = "pause_callbacks",
     params(("client_id" = String, Path, description = "The ClientId")), request_body = SwitchRequest,
     responses((status = 200, body = Application), (status = 404, body = ProblemDocument)))]
 pub async fn pause(Named(client_id): Named<String>, call: Call) -> Reply {
@@ -261,15 +261,16 @@ pub async fn pause(Named(client_id): Named<String>, call: Call) -> Reply {
 }
 
 /// Lets the callbacks of an application go out again, what was held among them. The same switch as `callback_enabled`.
-#[utoipa::path(post, path = "/operator/v1/applications/{client_id}/callbacks/resume", tag = "Applications", operation_id = "resume_callbacks",
+#[utoipa::path(post, path = "/operator/v1/applications/{client_id}/callbacks/resume", tag = "Callbacks", operation_id = "resume_callbacks",
     params(("client_id" = String, Path, description = "The ClientId")), request_body = SwitchRequest,
     responses((status = 200, body = Application), (status = 404, body = ProblemDocument)))]
 pub async fn resume(Named(client_id): Named<String>, call: Call) -> Reply {
     turn(&client_id, Switch::Resume, &call).await
 }
 
-/// Sends a signed callback that tells of nothing (`bizType` CALLBACK_TEST), paused or not, and says what became of it. No event, no attempt.
-#[utoipa::path(post, path = "/operator/v1/applications/{client_id}/callbacks/test", tag = "Applications", operation_id = "test_callback",
+/// Sends a signed callback that tells of nothing. Its `bizType` is CALLBACK_TEST; it goes out paused or not, and the answer says what became of it. There
+/// is no event, and no attempt.
+#[utoipa::path(post, path = "/operator/v1/applications/{client_id}/callbacks/test", tag = "Callbacks", operation_id = "test_callback",
     params(("client_id" = String, Path, description = "The ClientId")),
     responses((status = 200, body = TestAnswer), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn test(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>, call: Call) -> Reply {

@@ -73,7 +73,7 @@ fn which(asked: &Asked) -> Result<Which, Problem> {
     Ok(Which { client_id, from, to, ..Which::default() })
 }
 
-/// Dead events by what came of the last attempt at each: of which application, how many, since when, and one to look at. The cause of the most first.
+/// Dead events, by what came of the last attempt at each. Of which application, how many, since when, and one to look at. The cause of the most first.
 #[utoipa::path(get, path = "/operator/v1/events/dead-causes", tag = "Events", operation_id = "list_dead_causes",
     params(("client_id" = Option<String>, Query, description = "Only of this application"),
         ("from" = Option<String>, Query, description = "Only those that were written at this instant or later, RFC 3339"),

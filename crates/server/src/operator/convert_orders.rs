@@ -183,10 +183,10 @@ fn status_of(code: &str) -> Option<ConvertStatus> {
     digits(code).and_then(ConvertStatus::from_code)
 }
 
-/// Convert orders in the descending order of their numbers: those that were made by the server stand newest first. `state=1` are those that the
+/// Convert orders, in the descending order of their numbers. Those that were made by the server stand newest first. `state=1` are those that the
 /// back end has not carried out yet. A page may hold fewer orders than `limit` and yet have a `next`: so many are looked at for a page, and no more.
 #[utoipa::path(get, path = "/operator/v1/convert-orders", tag = "Convert orders", operation_id = "list_convert_orders",
-    params(("state" = Option<String>, Query, description = "Only in this state: 1 created, 3 success, 6 failed; `status` is the same"),
+    params(("state" = Option<String>, Query, description = "Only in this state: 1 created, 3 success, 6 failed"),
         ("merchant_id" = Option<String>, Query, description = "Only of this merchant or sub-account"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<ConvertOrderView>), (status = 404, body = ProblemDocument)))]

@@ -40,7 +40,7 @@ impl From<&Released> for ReleasedAnswer {
 }
 
 /// Whether callbacks are held since a restore.
-#[utoipa::path(get, path = "/operator/v1/delivery", tag = "Delivery", operation_id = "show_delivery",
+#[utoipa::path(get, path = "/operator/v1/delivery", tag = "Deployment", operation_id = "show_delivery",
     responses((status = 200, body = DeliveryAnswer)))]
 pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
     let since = delivery::held_since(&desk.app.store).await.map_err(|error| Problem::from(AppError::from(error)))?;
@@ -48,7 +48,7 @@ pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
 }
 
 /// Lets a restored deployment send its callbacks from now on.
-#[utoipa::path(post, path = "/operator/v1/delivery/release", tag = "Delivery", operation_id = "release_delivery",
+#[utoipa::path(post, path = "/operator/v1/delivery/release", tag = "Deployment", operation_id = "release_delivery",
     responses((status = 200, body = ReleasedAnswer)))]
 pub async fn release(call: Call) -> Reply {
     call.once(async {

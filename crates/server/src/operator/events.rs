@@ -222,7 +222,7 @@ async fn emitted_before(app: &App, kept: &str) -> Result<Emitted, Problem> {
     Ok(Emitted::from(&event))
 }
 
-/// Writes an event; its callback goes out at once, or is held where callbacks do not go out.
+/// Writes an event. Its callback goes out at once, or is held where callbacks do not go out.
 #[utoipa::path(post, path = "/operator/v1/events", tag = "Events", operation_id = "emit_event", request_body = EventRequest,
     responses((status = 200, body = Emitted), (status = 404, body = ProblemDocument)))]
 pub async fn emit(call: Call) -> Reply {
@@ -265,8 +265,8 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Re
     Ok(json(&EventWithAttempts { event: Event::from(&event), data: event.data, attempts }))
 }
 
-/// Sends a delivered or dead event again, or one now that waits for its next attempt. Its attempts go on counting.
-#[utoipa::path(post, path = "/operator/v1/events/{event_id}/redeliver", tag = "Events", operation_id = "redeliver_event",
+/// Sends an event again that is delivered or dead. One that waits for its next attempt has it now. Its attempts go on counting.
+#[utoipa::path(post, path = "/operator/v1/events/{event_id}/redeliver", tag = "Redeliveries", operation_id = "redeliver_event",
     params(("event_id" = String, Path, description = "The event")),
     responses((status = 200, body = Event), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn redeliver(Named(id): Named<String>, call: Call) -> Reply {

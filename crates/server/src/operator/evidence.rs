@@ -77,7 +77,7 @@ impl hyper::body::Body for Sent {
     }
 }
 
-/// All that is known of one payment order, a line each, chained and signed: see docs/EVIDENCE.md. Who takes it is in the audit log.
+/// All that is known of one payment order, chained and signed. A line each: see docs/EVIDENCE.md. Who takes it is in the audit log.
 #[utoipa::path(get, path = "/operator/v1/payment-orders/{prepayId}/evidence", tag = "Evidence", operation_id = "export_evidence",
     params(("prepayId" = String, Path, description = "The order")),
     responses((status = 200, content_type = "application/x-ndjson", body = String), (status = 404, body = ProblemDocument)))]

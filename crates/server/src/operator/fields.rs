@@ -119,11 +119,15 @@ pub fn given<'a>(fields: &Fields<'a>, name: &str) -> Result<&'a str, Problem> {
     raw.ok_or_else(|| Problem::field(name, "is required"))
 }
 
+/// Longest rate as a text: 20 digits and a point.
+const RATE_CHARS_MAX: usize = 21;
+
 /// A rate in the API's document.
 pub fn rate_schema() -> Schema {
     let number = ObjectBuilder::new().schema_type(Type::Number).exclusive_minimum(Some(0_u32));
     let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"));
-    let about = "Quote coin per base coin: a number or a text, every digit kept.";
+    let text = text.max_length(Some(RATE_CHARS_MAX));
+    let about = "Quote coin per base coin, greater than 0: a number or a text, every digit kept. At most 20 digits, no exponent.";
     let kinds = [number, text].into_iter().fold(OneOf::builder(), OneOfBuilder::item);
     Schema::OneOf(kinds.description(Some(about)).build())
 }

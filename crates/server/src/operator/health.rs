@@ -35,14 +35,14 @@ pub struct Health {
 }
 
 /// The process is up.
-#[utoipa::path(get, path = "/healthz", tag = "Health", operation_id = "healthz", security(()), responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/healthz", tag = "Deployment", operation_id = "healthz", security(()), responses((status = 200, body = Health)))]
 pub async fn alive() -> Json<Health> {
     Json(Health { status: "up", delivery: None })
 }
 
-/// The store answers and takes changes, its schema was found right at the start, the machine's clock agrees with that of a shared database, the
+/// The node takes requests. The store answers and takes changes, its schema was found right at the start, the machine's clock agrees with that of a shared database, the
 /// node has the master key that the deployment seals under, and nobody has told the node to stop.
-#[utoipa::path(get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
+#[utoipa::path(get, path = "/readyz", tag = "Deployment", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
     match why_not_in_time(&desk.app).await {
@@ -78,7 +78,7 @@ async fn why_not_ready(app: &App) -> Option<String> {
 }
 
 /// What is counted, as Prometheus text.
-#[utoipa::path(get, path = "/metrics", tag = "Health", operation_id = "metrics", security(()),
+#[utoipa::path(get, path = "/metrics", tag = "Deployment", operation_id = "metrics", security(()),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(desk): State<Arc<Desk>>) -> Response<Body> {
     let is_ready = why_not_in_time(&desk.app).await.is_none();

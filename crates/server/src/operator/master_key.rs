@@ -51,7 +51,7 @@ impl From<&Rewrapped> for RewrapAnswer {
 }
 
 /// Which master keys this node has.
-#[utoipa::path(get, path = "/operator/v1/master-key", tag = "Master key", operation_id = "show_master_key",
+#[utoipa::path(get, path = "/operator/v1/master-key", tag = "Deployment", operation_id = "show_master_key",
     responses((status = 200, body = MasterKeyAnswer)))]
 pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
     master_key::look(&desk.app).await?;
@@ -65,7 +65,7 @@ pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
 }
 
 /// Seals every secret again under the master key of this node. Goes on for some seconds; what is left is for the next call.
-#[utoipa::path(post, path = "/operator/v1/master-key/rewrap", tag = "Master key", operation_id = "rewrap_master_key",
+#[utoipa::path(post, path = "/operator/v1/master-key/rewrap", tag = "Deployment", operation_id = "rewrap_master_key",
     responses((status = 200, body = RewrapAnswer)))]
 pub async fn rewrap(call: Call) -> Reply {
     call.once(async {

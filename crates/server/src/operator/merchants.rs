@@ -251,7 +251,7 @@ pub async fn list_institutions(State(desk): State<Arc<Desk>>, asked: Asked) -> R
     listed(&desk, Listed::All(Some(MerchantKind::Institution)), &asked).await
 }
 
-/// Renames, disables or enables a merchant of any kind, and gives an institution another base rate.
+/// Changes a merchant of any kind. Renames, disables or enables it, and gives an institution another base rate.
 #[utoipa::path(patch, path = "/operator/v1/merchants/{merchant_id}", tag = "Identities", operation_id = "update_merchant",
     params(("merchant_id" = String, Path, description = "A merchant_id or sub_merchant_id")), request_body = MerchantPatch,
     responses((status = 200, body = Merchant), (status = 404, body = ProblemDocument)))]

@@ -56,8 +56,8 @@ impl Node {
     }
 }
 
-/// The nodes of the deployment, those alive first, then by their start, 500 at the most: what each of them runs, and for how many lanes it delivers.
-#[utoipa::path(get, path = "/operator/v1/nodes", tag = "Nodes", operation_id = "list_nodes",
+/// The nodes of the deployment. Those alive first, then by their start, 500 at the most: what each of them runs, and for how many lanes it delivers.
+#[utoipa::path(get, path = "/operator/v1/nodes", tag = "Deployment", operation_id = "list_nodes",
     responses((status = 200, body = Page<Node>)))]
 pub async fn list(State(desk): State<Arc<Desk>>) -> Reply {
     let (own, lease) = desk.settings.dispatcher.node();

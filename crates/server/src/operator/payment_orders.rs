@@ -165,7 +165,7 @@ async fn filter(app: &App, filters: &Filters) -> Result<PaymentOrderFilter, Prob
 
 /// Payment orders, newest first. A page may hold fewer orders than `limit` and yet have a `next`: so many are looked at for a page, and no more.
 #[utoipa::path(get, path = "/operator/v1/payment-orders", tag = "Payment orders", operation_id = "list_payment_orders",
-    params(("state" = Option<String>, Query, description = "Only in this state: PENDING, PROCESS, PAID, EXPIRED or CLOSED; `status` is the same"),
+    params(("state" = Option<String>, Query, description = "Only in this state: PENDING, PROCESS, PAID, EXPIRED or CLOSED"),
         ("merchant_id" = Option<String>, Query, description = "Only of this merchant or sub-account"),
         ("merchantTradeNo" = Option<String>, Query, description = "Only with this trade number, whoever's"),
         ("from" = Option<String>, Query, description = "Only those made at this instant or later, RFC 3339"),
@@ -192,7 +192,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Re
     Ok(json(&PaymentOrderWithHistory { order, history: history(&shown.row, &shown.moves) }))
 }
 
-/// Moves a payment order: `PENDING` to `PROCESS`, `PAID` or `CLOSED`; `PROCESS` to `PAID` or `CLOSED`. Each move emits one callback; `PAID` fixes the fee.
+/// Moves a payment order. `PENDING` to `PROCESS`, `PAID` or `CLOSED`; `PROCESS` to `PAID` or `CLOSED`. Each move emits one callback; `PAID` fixes the fee.
 #[utoipa::path(patch, path = "/operator/v1/payment-orders/{prepayId}", tag = "Payment orders", operation_id = "move_payment_order",
     params(("prepayId" = String, Path, description = "The order")), request_body = PaymentOrderMove,
     responses((status = 200, body = PaymentOrderView), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]

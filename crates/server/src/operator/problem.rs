@@ -13,6 +13,9 @@ use utoipa::ToSchema;
 
 use crate::app::error::AppError;
 
+/// Seconds after which to repeat a call, where nobody knows better.
+const RETRY_AFTER_S: u64 = 1;
+
 /// A call that was refused or failed.
 #[derive(Clone, Debug)]
 pub struct Problem {
@@ -22,6 +25,8 @@ pub struct Problem {
     pub sentence: String,
     /// What the store said where it refused; for the log only.
     pub(super) trouble: Option<String>,
+    /// Seconds after which to repeat a call that may be repeated.
+    retry_after_s: u64,
 }
 
 /// The document on the wire, RFC 9457.
@@ -47,7 +52,7 @@ pub struct ProblemDocument {
 impl Problem {
     /// A refusal with its sentence.
     pub fn new(code: Code, sentence: impl Into<String>) -> Self {
-        Self { code, sentence: sentence.into(), trouble: None }
+        Self { code, sentence: sentence.into(), trouble: None, retry_after_s: RETRY_AFTER_S }
     }
 
     /// A parameter that is missing, malformed or out of range.
@@ -65,19 +70,23 @@ impl Problem {
         Self::new(Code::InternalError, "something went wrong on our side; quote the request id when you ask about it")
     }
 
-    /// The answer as it goes out. `allow`: what a 405 allows.
-    pub(super) fn render(&self, request_id: &str, allow: Option<&HeaderValue>) -> Response<Body> {
-        let status = StatusCode::from_u16(self.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let document = ProblemDocument {
+    /// The document that says it.
+    pub fn document(&self, request_id: &str) -> ProblemDocument {
+        ProblemDocument {
             kind: format!("urn:countersign:problem:{}", self.code.label()),
             title: title(self.code.label()),
-            status: status.as_u16(),
+            status: self.code.http_status(),
             detail: self.sentence.clone(),
             code: self.code.code(),
             label: self.code.label(),
             request_id: request_id.to_owned(),
-        };
-        let body = serde_json::to_vec(&document).expect("texts and a number always serialize");
+        }
+    }
+
+    /// The answer as it goes out. `allow`: what a 405 allows.
+    pub(super) fn render(&self, request_id: &str, allow: Option<&HeaderValue>) -> Response<Body> {
+        let status = StatusCode::from_u16(self.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.document(request_id)).expect("texts and a number always serialize");
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         self.put_headers(response.headers_mut(), allow);
@@ -93,7 +102,7 @@ impl Problem {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if matches!(self.code, Code::RateLimited | Code::ServiceUnavailable) {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(RETRY_AFTER, HeaderValue::from(self.retry_after_s));
         }
     }
 }
@@ -115,7 +124,8 @@ impl From<AppError> for Problem {
             AppError::SubMerchantNotFound => "no sub-account has this sub_merchant_id".to_owned(),
             _ => error.sentence(),
         };
-        let problem = Self::new(error.code(), sentence);
+        let retry_after_s = error.room_in_s().unwrap_or(RETRY_AFTER_S);
+        let problem = Self { retry_after_s, ..Self::new(error.code(), sentence) };
         match error {
             // A line for each would fill a disk that is full already: see `app::trouble`.
             AppError::Store(StoreError::Unavailable(cause)) => Self { trouble: Some(cause), ..problem },
@@ -142,5 +152,23 @@ impl IntoResponse for Problem {
             StatusCode::from_u16(self.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_when_to_come_again_is_in_the_header_too() {
+        let header = |error: AppError| {
+            let answer = Problem::from(error).render("r", None);
+            answer.headers().get(RETRY_AFTER).map(|value| value.to_str().expect("digits").to_owned())
+        };
+        let full = AppError::CrowdedFor { why: "two are under way: begin another".to_owned(), room_in_s: 40 };
+        assert_eq!(full.sentence(), "two are under way: begin another in 40 seconds");
+        assert_eq!(header(full).as_deref(), Some("40"));
+        assert_eq!(header(AppError::Busy).as_deref(), Some("1"));
+        assert_eq!(header(AppError::OrderNotFound), None);
     }
 }

@@ -24,7 +24,7 @@ use crate::app::redelivery::of_all::{self, Fate, Share, Shares};
 use crate::app::redelivery::{self, Outcomes, Prospect, Wish, parse_public_id, public_id};
 
 /// Events in a second where nothing is said, and at the most.
-const RATE_DEFAULT: i64 = 50;
+pub(crate) const RATE_DEFAULT: i64 = 50;
 pub(crate) const RATE_MAX: i64 = 1_000;
 
 /// Which events are sent again, and how fast.
@@ -318,9 +318,9 @@ fn redelivery_id(text: &str) -> Result<SortedId, Problem> {
     parse_public_id(text).ok_or_else(|| Problem::new(Code::NotFound, format!("no redelivery has the id {text}")))
 }
 
-/// Sends delivered or dead events of an application again, the oldest first and not faster than asked for; with `all_applications` dead ones of all.
-/// With `preview` it only counts them.
-#[utoipa::path(post, path = "/operator/v1/events/redeliver", tag = "Events", operation_id = "redeliver_events", request_body = RedeliverRequest,
+/// Sends delivered or dead events again. Those of an application, the oldest first and not faster than asked for; with `all_applications` dead ones of
+/// all. With `preview` it only counts them. Exactly one of `client_id` and `all_applications` is given; a preview may leave out both.
+#[utoipa::path(post, path = "/operator/v1/events/redeliver", tag = "Redeliveries", operation_id = "redeliver_events", request_body = RedeliverRequest,
     responses((status = 200, body = Redelivering), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn start(State(desk): State<Arc<Desk>>, call: Call) -> Reply {
     call.once(async {
@@ -359,7 +359,7 @@ async fn begin(call: &Call, wish: &Wish, whose: &Whose) -> Result<Redelivering, 
 const MARK: Mark<SortedId> = Mark { read: parse_public_id, write: |id| public_id(*id) };
 
 /// Redeliveries, newest first.
-#[utoipa::path(get, path = "/operator/v1/redeliveries", tag = "Events", operation_id = "list_redeliveries",
+#[utoipa::path(get, path = "/operator/v1/redeliveries", tag = "Redeliveries", operation_id = "list_redeliveries",
     params(("client_id" = Option<String>, Query, description = "Only of this application"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<Redelivery>)))]
@@ -370,7 +370,7 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
 }
 
 /// One redelivery, how far it is, and what it waits for.
-#[utoipa::path(get, path = "/operator/v1/redeliveries/{redelivery_id}", tag = "Events", operation_id = "show_redelivery",
+#[utoipa::path(get, path = "/operator/v1/redeliveries/{redelivery_id}", tag = "Redeliveries", operation_id = "show_redelivery",
     params(("redelivery_id" = String, Path, description = "The redelivery")),
     responses((status = 200, body = RedeliveryNow), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Reply {
@@ -417,7 +417,7 @@ impl From<&Outcomes> for RedeliveryOutcomes {
 }
 
 /// How the events of a redelivery fared so far.
-#[utoipa::path(get, path = "/operator/v1/redeliveries/{redelivery_id}/outcomes", tag = "Events", operation_id = "show_redelivery_outcomes",
+#[utoipa::path(get, path = "/operator/v1/redeliveries/{redelivery_id}/outcomes", tag = "Redeliveries", operation_id = "show_redelivery_outcomes",
     params(("redelivery_id" = String, Path, description = "The redelivery")),
     responses((status = 200, body = RedeliveryOutcomes), (status = 404, body = ProblemDocument)))]
 pub async fn outcomes(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Reply {
@@ -425,7 +425,7 @@ pub async fn outcomes(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -
 }
 
 /// Stops a redelivery: nothing more is made pending from then on. What is pending goes out.
-#[utoipa::path(post, path = "/operator/v1/redeliveries/{redelivery_id}/stop", tag = "Events", operation_id = "stop_redelivery",
+#[utoipa::path(post, path = "/operator/v1/redeliveries/{redelivery_id}/stop", tag = "Redeliveries", operation_id = "stop_redelivery",
     params(("redelivery_id" = String, Path, description = "The redelivery")),
     responses((status = 200, body = Redelivery), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn stop(Named(id): Named<String>, call: Call) -> Reply {

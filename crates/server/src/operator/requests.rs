@@ -12,7 +12,7 @@ use crate::explain::{Explained, explain};
 use crate::log::REFUSED_KEPT_MAX;
 
 /// Why this node refused a request, if it is among its last refusals.
-#[utoipa::path(get, path = "/operator/v1/requests/{request_id}", tag = "Requests", operation_id = "explain_request",
+#[utoipa::path(get, path = "/operator/v1/requests/{request_id}", tag = "Deployment", operation_id = "explain_request",
     params(("request_id" = String, Path, description = "The request's id, as the answer's header says it")),
     responses((status = 200, body = Explained), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named(request_id): Named<String>) -> Reply {

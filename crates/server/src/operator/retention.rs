@@ -43,7 +43,7 @@ impl From<&Freeable> for Retained {
 }
 
 /// What is older than it is to be kept and would be freed now, by kind. Nothing is freed by asking.
-#[utoipa::path(get, path = "/operator/v1/retention", tag = "Retention", operation_id = "show_retention",
+#[utoipa::path(get, path = "/operator/v1/retention", tag = "Deployment", operation_id = "show_retention",
     responses((status = 200, body = Page<Retained>)))]
 pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
     let kinds = retention::report(&desk.app).await?;

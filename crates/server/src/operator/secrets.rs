@@ -133,7 +133,7 @@ fn parse_overlap(body: &[u8]) -> Result<i64, Problem> {
     Ok(whole(&Fields::parse(body)?, "overlap_s", 0, OVERLAP_S_MAX)?.unwrap_or(OVERLAP_S_DEFAULT))
 }
 
-/// Makes a further secret, shown this once; the ones before it end after `overlap_s`. At most 3 are live.
+/// Makes a further secret, shown this once. The ones before it end after `overlap_s`. At most 3 are live.
 #[utoipa::path(post, path = "/operator/v1/applications/{client_id}/secrets", tag = "Secrets", operation_id = "rotate_secret",
     params(("client_id" = String, Path, description = "The ClientId")), request_body = RotationRequest,
     responses((status = 200, body = NewSecretAnswer), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
@@ -147,7 +147,7 @@ pub async fn rotate(Named(client_id): Named<String>, call: Call) -> Reply {
     .await
 }
 
-/// The secrets that are not revoked, newest first, on one page, with their use over all nodes: another node's uses of the last 5 seconds may be missing.
+/// The secrets that are not revoked, newest first, with their use over all nodes. They come on one page. Another node's uses of the last 5 seconds may be missing.
 #[utoipa::path(get, path = "/operator/v1/applications/{client_id}/secrets", tag = "Secrets", operation_id = "list_secrets",
     params(("client_id" = String, Path, description = "The ClientId")),
     responses((status = 200, body = Page<Secret>), (status = 404, body = ProblemDocument)))]
@@ -171,7 +171,7 @@ pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, call
     .await
 }
 
-/// Revokes a secret that nobody uses any more; refused where somebody may, with the reason.
+/// Revokes a secret that nobody uses any more. Refused where somebody may, with the reason.
 #[utoipa::path(post, path = "/operator/v1/applications/{client_id}/secrets/{secret_id}/retire", tag = "Secrets", operation_id = "retire_secret",
     params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
     responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]

@@ -354,7 +354,7 @@ impl Pages for Sheet {
     }
 }
 
-/// A month's paid orders of a merchant, a sub-account, or an institution with all its sub-accounts, in the order of their `prepayId`, with their fees and the sums. It is streamed: an answer without its last record (`totals`; in CSV `complete` or `incomplete`) broke off.
+/// A month's paid orders, with their fees and the sums. Those of a merchant, a sub-account, or an institution with all its sub-accounts, in the order of their `prepayId`. It is streamed: an answer without its last record (`totals`; in CSV `complete` or `incomplete`) broke off.
 #[utoipa::path(get, path = "/operator/v1/statements", tag = "Payment orders", operation_id = "get_statement",
     params(("merchant_id" = String, Query, description = "Whose: an institution's has all its sub-accounts in it"),
         ("month" = String, Query, description = "Which month: `yyyy-MM`, in the zone of the rules. One that is not over is given up to now"),

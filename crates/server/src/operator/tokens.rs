@@ -16,7 +16,7 @@ use super::problem::{Problem, ProblemDocument};
 use crate::app::operators::{self, MadeToken, NewToken, SeenToken, role_from_name, role_name};
 
 /// How long a token is good where nothing is said, in days.
-const LIFE_DAYS_DEFAULT: i64 = 90;
+pub(crate) const LIFE_DAYS_DEFAULT: i64 = 90;
 /// The longest, in days.
 pub(crate) const LIFE_DAYS_MAX: i64 = 366;
 const DAY_S: i64 = 86_400;

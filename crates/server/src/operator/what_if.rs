@@ -385,7 +385,7 @@ fn is_none_of(parameter: &str) -> bool {
     weight.starts_with('0') && weight.bytes().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
-/// Tries a fee rule that is not made yet on the paid orders of a sub-account: what they brought beside what they would have brought. Nothing is written.
+/// Tries a fee rule that is not made yet on the paid orders of a sub-account. What they brought, beside what they would have brought. Nothing is written.
 /// Whoever accepts `application/x-ndjson` gets lines, of which those that say how far it is come first; all others get the report.
 #[utoipa::path(get, path = "/operator/v1/fee-rules/what-if", tag = "Fee rules", operation_id = "try_fee_rule",
     params(("sub_merchant_id" = String, Query, description = "Whose orders"),

@@ -244,6 +244,8 @@ async fn one_token_has_two_walks_over_the_audit_log_and_others_find_a_place() {
     let viewer = OperatorAccess::new(world.access.address, made["token"].as_str().expect("a token").to_owned());
     let verify = async |body: Value| {
         let answer = viewer.call("POST", "/operator/v1/audit/verify", Some(body)).await.expect("answers");
+        let told = answer.json()["detail"].as_str().is_some_and(|detail| detail.ends_with(" in 40 seconds"));
+        assert_eq!(told, answer.header("retry-after") == Some("40"), "{}", answer.head);
         (answer.status, answer.json())
     };
     let (status, first) = verify(json!({"limit": 1})).await;

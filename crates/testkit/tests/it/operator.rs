@@ -9,6 +9,7 @@ mod documented;
 mod doors;
 mod endpoints;
 mod events;
+mod foretold;
 mod identities;
 pub mod listener;
 mod lists;

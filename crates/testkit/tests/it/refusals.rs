@@ -172,6 +172,10 @@ async fn spoiled_transport(doors: &Doors, endpoint: Endpoint) {
         }
         doors.refused(endpoint, "no type", &doors.good(endpoint).without("Content-Type"), 415, "400007").await;
         doors.refused(endpoint, "packed", &doors.good(endpoint).with("Content-Encoding", "gzip"), 415, "400007").await;
+    } else if endpoint.method() == "GET" {
+        let mut packed = doors.good(endpoint).with("Content-Encoding", "gzip");
+        packed.body = b"{}".to_vec();
+        doors.refused(endpoint, "packed, without a type", &packed, 415, "400007").await;
     }
     let mut large = doors.good(endpoint).with("Content-Type", "application/json");
     large.body = vec![b' '; 64 * 1024 + 1];

@@ -130,10 +130,10 @@ fn room(parked: &[Parked], owner: &str, now: Instant) -> Result<Option<usize>, A
 }
 
 fn has_enough() -> AppError {
-    let soon = RIPE_AFTER.as_secs();
-    AppError::Crowded(format!(
-        "{OWN_MAX} walks of this token over the audit log are under way already: go on with one by its next, or begin another in {soon} seconds"
-    ))
+    let why = format!(
+        "{OWN_MAX} walks of this token over the audit log are under way already: go on with one by its next, or begin another"
+    );
+    AppError::CrowdedFor { why, room_in_s: RIPE_AFTER.as_secs() }
 }
 
 fn waited() -> AppError {
@@ -141,10 +141,8 @@ fn waited() -> AppError {
 }
 
 fn crowded() -> AppError {
-    let soon = RIPE_AFTER.as_secs();
-    AppError::Crowded(format!(
-        "{KEPT_MAX} walks over the audit log are under way already: begin yours in {soon} seconds"
-    ))
+    let why = format!("{KEPT_MAX} walks over the audit log are under way already: begin yours");
+    AppError::CrowdedFor { why, room_in_s: RIPE_AFTER.as_secs() }
 }
 
 #[cfg(test)]
@@ -185,6 +183,17 @@ mod tests {
         assert_eq!(left(&[40, 1, 2, 3]).expect("just long enough"), ["1", "2", "3"]);
         assert_eq!(left(&[39, 18, 17, 16]), None);
     }
+
+    #[test]
+    fn whoever_finds_no_room_is_told_when_there_is_some() {
+        let now = Instant::now() + KEPT_FOR;
+        for (owner, ages) in [("somebody else", &[39, 18, 17, 16][..]), ("of 3", &[3, 3])] {
+            let refused = room(&parked(now, ages), owner, now).expect_err("no room");
+            assert_eq!(refused.room_in_s(), Some(40), "{owner}");
+            assert!(refused.sentence().ends_with(" in 40 seconds"), "{owner}: {}", refused.sentence());
+        }
+    }
+
     #[test]
     fn nobody_has_three_walks_and_ones_own_gives_way_when_it_was_left_alone() {
         assert_eq!(

@@ -46,6 +46,8 @@ use tempfile::TempDir;
 use tower::ServiceExt as _;
 use zeroize::Zeroizing;
 
+use super::foretold;
+
 /// 2026-01-01T00:00:00Z.
 pub const START: UnixMillis = UnixMillis(1_767_225_600_000);
 pub const DAY_MS: i64 = 86_400_000;
@@ -184,10 +186,13 @@ impl House {
     }
 
     pub async fn send(&self, request: Request<Body>) -> Answer {
+        let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
         let response = self.router.clone().oneshot(request).await.expect("a router always answers");
         let (head, body) = response.into_parts();
         let bytes: Bytes = body.collect().await.expect("the body is whole").to_bytes();
-        names_its_part(head.status.as_u16(), &serde_json::from_slice(&bytes).unwrap_or_default()).expect("is told so");
+        let answer = serde_json::from_slice(&bytes).unwrap_or_default();
+        names_its_part(head.status.as_u16(), &answer).expect("is told so");
+        foretold::check(&method, &path, head.status.as_u16(), &answer);
         let header = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
             (name.as_str().to_owned(), value.to_str().unwrap_or("").to_owned())
         };

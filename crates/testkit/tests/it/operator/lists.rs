@@ -84,13 +84,15 @@ enum Unknown {
 }
 
 /// List, filter, a malformed value, and a well-formed one that nothing has.
-const FILTERS: [(&str, &str, &str, &str, Unknown); 27] = [
+const FILTERS: [(&str, &str, &str, &str, Unknown); 29] = [
     ("/merchants", "kind", "bank", "", Unknown::Never),
     ("/applications", "merchant_id", "a%20b", "nobody", Unknown::NotFound),
     ("/applications", "callback_enabled", "1", "", Unknown::Never),
     ("/convert-orders", "state", "2", "", Unknown::Never),
+    ("/convert-orders", "status", "2", "", Unknown::Never),
     ("/convert-orders", "merchant_id", "a%20b", "nobody", Unknown::NotFound),
     ("/payment-orders", "state", "paid", "", Unknown::Never),
+    ("/payment-orders", "status", "paid", "", Unknown::Never),
     ("/payment-orders", "merchant_id", "a%20b", "nobody", Unknown::NotFound),
     ("/payment-orders", "merchantTradeNo", "a%20b", "nothing", Unknown::Empty),
     ("/payment-orders", "from", "yesterday", "", Unknown::Never),

@@ -69,6 +69,7 @@ async fn the_viewer_is_whole_and_asks_nobody_outside() {
         assert!(start.text.contains(&format!("/openapi/{name}.json")), "{}", start.text);
     }
     assert!(start.text.contains(r#""validatorUrl": "none""#), "{}", start.text);
+    assert!(start.text.contains(r#""supportedSubmitMethods": []"#), "it calls nothing: {}", start.text);
 }
 
 #[tokio::test]
