@@ -38,6 +38,9 @@ const WRITE_AHEAD_PERIOD: Duration = Duration::from_millis(5);
 /// How long the checkpointer waits for readers while it holds the writer back.
 const CHECKPOINT_WAIT_MS: u64 = 20;
 
+/// About what a page takes in the log.
+const PAGE_BYTES: i64 = 4096 + 24;
+
 /// A connection that may write, as every one of ours is set up.
 pub(super) fn connect(path: &Path, busy_ms: u64) -> Result<Connection, StoreError> {
     if rusqlite::version_number() < SQLITE_MIN {
@@ -196,6 +199,9 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     let SqliteOptions { group_max, queue_max, window_key, boot_id, checkpoint_pages, mends_journal, busy_ms } = options;
     lost_sync::recover(path)?;
     let mut conn = connect(path, u64::from(busy_ms))?;
+    // What the log has grown by behind somebody else's long read is given back when it begins anew; beneath that its file stays as it is.
+    let log_bytes_max = i64::from(checkpoint_pages.max(1)) * 2 * PAGE_BYTES;
+    conn.pragma_update(None, "journal_size_limit", log_bytes_max).map_err(fault)?;
     schema::migrate(&mut conn)?;
     let replay = replay(&mut conn, window_key, &boot_id)?;
     let nonces = Arc::new(nonces(&conn, &folder(path), &replay, mends_journal)?);

@@ -341,6 +341,28 @@ fn the_log_is_emptied_although_an_idle_thread_keeps_a_snapshot() {
 }
 
 #[tokio::test]
+async fn what_the_log_grew_by_while_another_program_read_is_given_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open_with(dir.path(), SqliteOptions { checkpoint_pages: 64, ..options() });
+    let log = path(dir.path()).with_extension("db-wal");
+    let length = || fs::metadata(&log).expect("there").len();
+    let write = async |n: u32| commit(&store, vec![put("a", &n.to_string().repeat(7_000))]).await;
+    let other = Connection::open(path(dir.path())).expect("opens");
+    other.execute_batch("BEGIN; SELECT * FROM setting").expect("reads");
+    for n in 0..300 {
+        write(n).await;
+    }
+    assert!(length() > 4 * 1024 * 1024, "the log waits for who reads");
+    other.execute_batch("COMMIT").expect("ends");
+    let mut n = 300;
+    while length() > 1024 * 1024 {
+        n += 1;
+        assert!(n < 3_000, "the log keeps {} bytes", length());
+        write(n).await;
+    }
+}
+
+#[tokio::test]
 async fn a_closed_store_answers_unavailable_to_everything() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = open(dir.path());
