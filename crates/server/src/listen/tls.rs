@@ -57,6 +57,14 @@ pub enum TlsError {
         /// Where it stands, from 1.
         place: usize,
     },
+    /// A file that no chain or key is as large as.
+    #[error("{path} has {bytes} bytes, and a chain or key has at most {PEM_BYTES_MAX}: name the file that holds it", path = .path.display())]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// How large it is.
+        bytes: u64,
+    },
     /// A certificate of another key.
     #[error("the certificate in {chain} is for another key than that in {key}", chain = .chain.display(), key = .key.display())]
     OtherKey {
@@ -92,6 +100,9 @@ pub enum TlsError {
     #[error("certificate and key do not fit together")]
     Unfit(#[source] Error),
 }
+
+/// What a chain or a key may have; a long chain has some 20 KiB.
+const PEM_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The certificate in use. Handshakes take what is current; connections that stand keep what they have.
 #[derive(Debug)]
@@ -199,6 +210,10 @@ fn certified(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
     for path in [certificate, key] {
         if let Some(is) = datadir::other_than_file(path) {
             return Err(TlsError::NotAFile { path: path.to_owned(), is });
+        }
+        // It is read whole before it is judged, also while others are served.
+        if let Some(bytes) = std::fs::metadata(path).ok().map(|of| of.size()).filter(|bytes| *bytes > PEM_BYTES_MAX) {
+            return Err(TlsError::TooLarge { path: path.to_owned(), bytes });
         }
     }
     let unreadable = |path: &Path| {

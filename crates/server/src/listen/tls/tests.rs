@@ -84,6 +84,27 @@ fn what_is_no_file_is_refused_before_it_is_opened() {
     assert!(refused.ends_with("is a folder: name a regular file"), "{refused}");
 }
 
+#[test]
+fn a_file_that_no_certificate_is_as_large_as_is_refused_before_it_is_read() {
+    let good = Files::of(2020, 2040);
+    let [chain_file, key_file] = good.paths();
+    let certificate = Certificate::read(&chain_file, &key_file).expect("a good pair");
+    for path in [&chain_file, &key_file] {
+        let kept = std::fs::read(path).expect("is there");
+        let file = std::fs::File::options().write(true).open(path).expect("is there");
+        file.set_len(PEM_BYTES_MAX + 1).expect("grows");
+        let said =
+            Certificate::read(&chain_file, &key_file).map_or_else(|error| error.to_string(), |_| "fine".to_owned());
+        let wanted = format!(
+            "{} has 1048577 bytes, and a chain or key has at most 1048576: name the file that holds it",
+            path.display()
+        );
+        assert_eq!(said, wanted);
+        assert!(certificate.is_due(Y2030) && certificate.renew(Y2030).is_err(), "the one in use stays");
+        std::fs::write(path, kept).expect("is as it was");
+    }
+}
+
 /// The first instants of some years.
 const Y2020: UnixMillis = UnixMillis(1_577_836_800_000);
 const Y2030: UnixMillis = UnixMillis(1_893_456_000_000);
