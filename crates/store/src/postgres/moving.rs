@@ -8,10 +8,11 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Portal, Transaction};
 
+use super::dial::{Dial, REFUSES};
 use super::fault::{Trouble, fault, trouble, words};
 use super::options::PostgresOptions;
 use super::schema;
-use super::session::{Dial, REFUSES, Session};
+use super::session::Session;
 use crate::contract::StoreError;
 use crate::moving::{Cell, TABLES, Table, read};
 

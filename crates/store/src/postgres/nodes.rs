@@ -12,11 +12,12 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
+use super::dial::Dial;
 use super::fault::{Failure, fault};
 use super::queries::{Found, many};
 use super::readers::Readers;
 use super::rows::Fields;
-use super::session::{Dial, Session, in_order};
+use super::session::{Session, in_order};
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;

@@ -3,8 +3,9 @@
 use tokio::time::sleep;
 use tokio_postgres::GenericClient;
 
+use super::dial::Dial;
 use super::fault::fault;
-use super::session::{Dial, Session};
+use super::session::Session;
 use crate::contract::StoreError;
 use crate::steps::{Applied, SchemaState, Step, pending, sha256};
 

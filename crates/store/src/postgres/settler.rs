@@ -11,9 +11,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Error, Row};
 
 use super::commit_lane::FATE_PERIOD;
+use super::dial::Dial;
 use super::fault::{Failure, Trouble};
 use super::nonces::{Nonces, Settling, read_claims};
-use super::session::{Dial, Step, each_in_order};
+use super::session::{Step, each_in_order};
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::Claimed;

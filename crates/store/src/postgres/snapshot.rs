@@ -2,11 +2,12 @@
 
 use tokio_postgres::Statement;
 
+use super::dial::Dial;
 use super::fault::fault;
 use super::moving::refuse_unfinished;
 use super::options::PostgresOptions;
 use super::schema;
-use super::session::{Dial, Session};
+use super::session::Session;
 use crate::contract::StoreError;
 use crate::moving::{Cell, Table, read};
 use crate::sqlite::copying::KnownNonces;

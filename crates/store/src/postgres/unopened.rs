@@ -1,8 +1,8 @@
 //! Questions to a database that is not opened as a store: how its schema stands, what its server promises; and the upgrade of its schema.
 
+use super::dial::Dial;
 use super::durability::{self, ServerState};
 use super::fault::fault;
-use super::session::Dial;
 use super::{PostgresOptions, PostgresStore, moving, schema};
 use crate::contract::StoreError;
 use crate::steps::SchemaState;
