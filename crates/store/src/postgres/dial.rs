@@ -1,6 +1,5 @@
 //! How the database is reached: its hosts in turn, the limits of time, and what every session is set to.
 
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, Socket};
 
+use super::address::parsed;
 use super::fault::{Failure, words};
 use super::hosts::{each_host, guarded};
 use super::incumbent::{Incumbent, Office};
@@ -104,7 +104,7 @@ impl Dial {
     /// Takes the address apart.
     pub(super) fn new(url: &str, tls: Option<Arc<rustls::ClientConfig>>) -> Result<Self, StoreError> {
         let unfit = |why: String| StoreError::Unfit(format!("the address of the database is not usable: {why}"));
-        let mut config = Config::from_str(url).map_err(|error| unfit(words(&error)))?;
+        let mut config = parsed(url).map_err(unfit)?;
         guarded(&config).map_err(unfit)?;
         let asked = config.get_connect_timeout().copied().unwrap_or_default();
         if config.get_connect_timeout().is_none() {

@@ -7,6 +7,7 @@
 #[macro_use]
 mod columns;
 
+mod address;
 mod alone;
 mod attempt_log;
 mod backlog;
