@@ -4,9 +4,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
+use countersign_store::PostgresStore;
 
-use super::Database;
 use super::backup::restoring_in;
+use super::{Database, postgres_options};
 use crate::config::{Config, without_password};
 use crate::datadir::{DataDir, DataRefused};
 use crate::keys;
@@ -56,6 +57,26 @@ pub fn no_deployment(config: &Config) -> String {
             "the database {place} holds no deployment of Countersign: name another one with --database-url, or make a deployment in it with `{init}`"
         ),
     }
+}
+
+/// What is said of a database without our tables: where they are, if another schema of it has them.
+pub async fn nothing_there(config: &Config) -> String {
+    if let Ok(Database::Postgres(url)) = Database::of(config)
+        && let Ok(options) = postgres_options(config, url)
+        && let Ok(Some((there, here))) = PostgresStore::elsewhere(&options).await
+    {
+        return misled(&there, here.as_deref());
+    }
+    no_deployment(config)
+}
+
+/// What is said where the deployment is in another schema than the one that is looked into.
+pub fn misled(there: &str, here: Option<&str>) -> String {
+    let here = here.map_or("no schema that is there".to_owned(), |here| format!("the schema {here}, where none is"));
+    format!(
+        "a deployment is in the schema {there}, and the search_path of this role or address leads to {here}: put \
+         {there} first in that search_path, unless you mean to make another deployment with `countersign init`"
+    )
 }
 
 /// The data folder, which must be there.

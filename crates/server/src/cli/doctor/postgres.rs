@@ -32,20 +32,12 @@ pub(super) fn examine(
         if matches!(&state, Ok(state) if state.applied == 0)
             && let Ok(Some((there, here))) = PostgresStore::elsewhere(&options).await
         {
-            return findings.note(Verdict::Fail, "schema", misled(&there, here.as_deref()));
+            return findings.note(Verdict::Fail, "schema", run::misled(&there, here.as_deref()));
         }
         let schema = examine_schema(config, state, findings);
         examine_deployment(schema, config, data, key, findings).await;
     });
     Ok(())
-}
-
-fn misled(there: &str, here: Option<&str>) -> String {
-    let here = here.map_or("no schema that is there".to_owned(), |here| format!("the schema {here}, where none is"));
-    format!(
-        "a deployment is in the schema {there}, and the search_path of this role or address leads to {here}: put \
-         {there} first in that search_path, unless you mean to make another deployment with `countersign init`"
-    )
 }
 
 fn of_server(state: &ServerState, needed: usize, findings: &mut Findings) {
