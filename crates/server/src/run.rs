@@ -59,6 +59,7 @@ mod recover;
 mod server_tasks;
 mod stop;
 pub mod threads;
+mod timeline;
 mod trials;
 mod way_out;
 
@@ -170,6 +171,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     }
     if app.store.is_shared() {
         tasks.start("database's time", nodes::keep_time(app.clone(), ended.clone()));
+        tasks.start("note of the timeline", timeline::watch(app.clone(), data, ended.clone()));
         tasks.start("watch over applications", nodes::watch_directory(app.clone(), ended));
     }
     let (stop_delay, drain) = (config.limits.stop_delay.0, config.limits.drain_timeout.0);

@@ -11,10 +11,11 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, Socket};
 
+use super::PostgresOptions;
 use super::address::parsed;
 use super::fault::{Failure, words};
 use super::hosts::{each_host, guarded};
-use super::incumbent::{Incumbent, Office};
+use super::incumbent::{Incumbent, LEFT_BEHIND, Office};
 use super::limits::Limits;
 use super::session::Session;
 use super::tls::MakeTls;
@@ -33,9 +34,6 @@ const TO_CHANGE: [(&str, &str); 3] = [
     ("28000", "put another user or sslmode into it, or let this one in by the server's pg_hba.conf"),
     ("3D000", "create it there, or put the name of another one into it"),
 ];
-/// What is said where a server answers that must not be used any more.
-const LEFT_BEHIND: &str =
-    "another server of it has taken over from the one that answers, or that one does not say who it is";
 /// How that begins.
 pub(super) const REFUSES: &str = "the PostgreSQL server refuses the address";
 /// The unit of all limits: see [`Limits`].
@@ -91,6 +89,10 @@ pub(super) struct Dial {
     limits: Limits,
     failed: Mutex<Option<(Instant, String)>>,
     incumbent: Incumbent,
+    /// Whether all hosts were asked, and one was connected to after that.
+    has_begun: AtomicBool,
+    /// Whether what is found then belongs into the log.
+    tells: bool,
 }
 
 impl std::fmt::Debug for Dial {
@@ -135,8 +137,22 @@ impl Dial {
             asked,
             limits,
             failed: Mutex::default(),
-            incumbent: Incumbent::new(),
+            incumbent: Incumbent::new(None),
+            has_begun: AtomicBool::new(false),
+            tells: false,
         })
+    }
+
+    /// As a store's options say.
+    pub(super) fn of(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let dial = Self::new(&options.url, options.tls.clone())?;
+        Ok(Self { incumbent: Incumbent::new(options.served.clone()), ..dial })
+    }
+
+    /// The same for a process that serves: its log tells of a second server that takes writes.
+    #[must_use]
+    pub(super) fn that_tells(self) -> Self {
+        Self { tells: true, ..self }
     }
 
     /// The same with another unit of its limits.
@@ -149,6 +165,23 @@ impl Dial {
         self.limits
     }
 
+    pub(super) fn hosts(&self) -> &[Config] {
+        &self.hosts
+    }
+
+    pub(super) fn tls(&self) -> Option<MakeTls> {
+        self.tls.clone()
+    }
+
+    /// How long one host may take.
+    pub(super) fn patience(&self) -> Duration {
+        self.asked.max(self.limits.connect())
+    }
+
+    pub(super) const fn incumbent(&self) -> &Incumbent {
+        &self.incumbent
+    }
+
     /// Whether a connection goes to the server that takes the deployment's writes, as far as anybody here has seen.
     pub(super) fn is_in_office(&self, session: &Session) -> bool {
         self.incumbent.is_in_office(session.term())
@@ -156,16 +189,21 @@ impl Dial {
 
     /// Hosts and database in words, without user and password.
     pub(super) fn place(&self) -> String {
-        let port = |config: &Config| config.get_ports().first().copied().unwrap_or(5432);
-        let words = |config: &Config| match (config.get_hosts().first(), config.get_hostaddrs().first()) {
-            (Some(Host::Tcp(host)), _) => format!("{host}:{}", port(config)),
-            (Some(Host::Unix(folder)), _) => folder.display().to_string(),
-            (None, address) => address.map_or_else(String::new, |address| format!("{address}:{}", port(config))),
-        };
-        let hosts: Vec<String> = self.hosts.iter().map(words).collect();
+        let hosts: Vec<String> = (0..self.hosts.len()).map(|host| self.place_of(host)).collect();
         let one = self.hosts.first();
         let name = one.and_then(|one| one.get_dbname().or(one.get_user())).unwrap_or_default();
         format!("{}/{name}", hosts.join(","))
+    }
+
+    /// The same of one of the hosts.
+    pub(super) fn place_of(&self, host: usize) -> String {
+        let config = &self.hosts[host];
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        match (config.get_hosts().first(), config.get_hostaddrs().first()) {
+            (Some(Host::Tcp(host)), _) => format!("{host}:{port}"),
+            (Some(Host::Unix(folder)), _) => folder.display().to_string(),
+            (None, address) => address.map_or_else(String::new, |address| format!("{address}:{port}")),
+        }
     }
 
     /// What some short reads on a session come to, unless the server falls silent. Making the session has limits of its own, for each host. They are
@@ -212,7 +250,7 @@ impl Dial {
         let first = self.last.load(Ordering::Relaxed);
         let mut why = String::new();
         for host in (0..self.hosts.len()).map(|n| (first + n) % self.hosts.len()) {
-            let (config, patience) = (&self.hosts[host], self.asked.max(self.limits.connect()));
+            let (config, patience) = (&self.hosts[host], self.patience());
             let ended = match &self.tls {
                 Some(tls) => listen(config, tls.clone(), patience, &self.incumbent, sql, &mut hear).await,
                 None => listen(config, NoTls, patience, &self.incumbent, sql, &mut hear).await,
@@ -227,38 +265,50 @@ impl Dial {
 
     /// Asks one host after the other. Each has its own time: one that takes connections and says nothing keeps nobody from the next.
     async fn connect(&self, purpose: Purpose, shunned: &[usize]) -> Result<Session, String> {
-        let first = self.last.load(Ordering::Relaxed);
         let unreached = |why: &str| format!("the database cannot be reached: {why}");
-        let mut why = unreached("it still owes an answer to an earlier connection");
+        if !self.has_begun.load(Ordering::Acquire)
+            && let Some(newest) = Box::pin(self.look_round(self.tells)).await.map_err(|why| unreached(&why))?
+        {
+            self.last.store(newest.host, Ordering::Relaxed);
+            // Where it is refused, that is said when it is connected to.
+            let _ = self.incumbent.meets(Some(newest.office));
+        }
+        let first = self.last.load(Ordering::Relaxed);
+        let (mut why, mut left) = (unreached("it still owes an answer to an earlier connection"), None);
         for host in (0..self.hosts.len()).map(|n| (first + n) % self.hosts.len()) {
             if shunned.contains(&host) {
                 continue;
             }
-            match timeout(self.asked.max(self.limits.connect()), self.connect_to(host, purpose)).await {
-                Ok(Ok(Some(session))) => {
+            match timeout(self.patience(), self.connect_to(host, purpose)).await {
+                Ok(Ok(Ok(session))) => {
                     self.last.store(host, Ordering::Relaxed);
+                    self.has_begun.store(true, Ordering::Release);
                     return Ok(session);
                 }
-                Ok(Ok(None)) => why = unreached(LEFT_BEHIND),
+                // It says more than that a further one is away.
+                Ok(Ok(Err(why))) => left = Some(unreached(&format!("{}: {why}", self.place_of(host)))),
                 Ok(Err(error)) => why = refusal(&error).unwrap_or_else(|| unreached(&words(&error))),
                 Err(_) => why = unreached("it takes connections, but does not answer"),
             }
         }
-        Err(why)
+        Err(left.unwrap_or(why))
     }
 
-    /// None where another server has taken over from that one.
-    async fn connect_to(&self, host: usize, purpose: Purpose) -> Result<Option<Session>, Error> {
+    /// An error in words where another server has taken over from that one.
+    async fn connect_to(&self, host: usize, purpose: Purpose) -> Result<Result<Session, String>, Error> {
         let config = &self.hosts[host];
         let warned = Arc::new(AtomicBool::new(false));
         let (client, connection) = match &self.tls {
             Some(tls) => connect(config, tls.clone(), Arc::clone(&warned)).await?,
             None => connect(config, NoTls, Arc::clone(&warned)).await?,
         };
-        let Some(term) = self.incumbent.meets(Office::of(&client).await) else { return Ok(None) };
+        let term = match self.incumbent.meets(Office::of(&client).await) {
+            Ok(term) => term,
+            Err(why) => return Ok(Err(why)),
+        };
         let session = Session::new(client, host, term, connection, warned);
         session.client().batch_execute(&settings(purpose, self.limits)).await?;
-        Ok(Some(session))
+        Ok(Ok(session))
     }
 }
 
@@ -269,7 +319,11 @@ fn refusal(error: &Error) -> Option<String> {
     Some(format!("{REFUSES}: {}: {change}", words(error)))
 }
 
-async fn connect<T>(config: &Config, tls: T, warned: Arc<AtomicBool>) -> Result<(Client, JoinHandle<()>), Error>
+pub(super) async fn connect<T>(
+    config: &Config,
+    tls: T,
+    warned: Arc<AtomicBool>,
+) -> Result<(Client, JoinHandle<()>), Error>
 where
     T: MakeTlsConnect<Socket>,
     T::Stream: Send + 'static,
@@ -317,7 +371,7 @@ where
     let reached = reached.map_err(|_| "it takes connections, but does not answer".to_owned())?;
     let (client, mut connection) = reached.map_err(|error| words(&error))?;
     let begin = async {
-        let term = incumbent.meets(Office::of(&client).await).ok_or_else(|| LEFT_BEHIND.to_owned())?;
+        let term = incumbent.meets(Office::of(&client).await)?;
         client.batch_execute(sql).await.map_err(|error| words(&error))?;
         Ok(term)
     };

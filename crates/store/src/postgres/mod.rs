@@ -47,6 +47,7 @@ mod settler;
 mod signals;
 pub(crate) mod snapshot;
 mod statements;
+mod survey;
 #[cfg(test)]
 mod tenancy;
 mod tls;
@@ -91,6 +92,7 @@ use signals::Herald;
 use writer_connections::WriterConnections;
 
 pub use durability::{Durability, ServerState, Share};
+pub use incumbent::{Office, Served};
 pub use options::PostgresOptions;
 
 /// Lists that are read at once, of each [`Asker`].
@@ -144,19 +146,8 @@ impl PostgresStore {
     ///
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Found<Self> {
-        let PostgresOptions {
-            url,
-            tls,
-            window_key,
-            node,
-            lanes,
-            readers,
-            group_max,
-            group_by_tenant,
-            queue_max,
-            second,
-        } = options;
-        let dial = Arc::new(Dial::new(&url, tls)?.within(second));
+        let dial = Arc::new(Dial::of(&options)?.within(options.second).that_tells());
+        let PostgresOptions { window_key, node, lanes, readers, group_max, group_by_tenant, queue_max, .. } = options;
         schema::migrate(&dial).await?;
         moving::refuse_unfinished(&dial).await?;
         let (key, horizon) = dial.in_time(Box::pin(purge::begin(&dial, window_key))).await?;

@@ -66,7 +66,7 @@ impl Target {
     ///
     /// `Unfit` also: the database holds a deployment and no move of ours filled it.
     pub(crate) async fn reach(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let dial = Arc::new(Dial::new(&options.url, options.tls.clone())?);
+        let dial = Arc::new(Dial::of(options)?);
         let state = schema::state(&dial).await.map_err(|error| match error {
             // The same command would only be told the same again.
             StoreError::Unavailable(why) if why.starts_with(REFUSES) => StoreError::Unfit(why),

@@ -26,7 +26,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Takes it. It takes no lock that anybody waits for.
     pub(crate) async fn take(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let dial = Dial::new(&options.url, options.tls.clone())?;
+        let dial = Dial::of(options)?;
         let at = schema::state(&dial).await?;
         if at.applied != at.known {
             let why = format!(

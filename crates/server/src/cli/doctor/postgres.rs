@@ -27,6 +27,10 @@ pub(super) fn examine(
             Ok(state) => of_server(&state, options.connections(), findings),
             Err(error) => return findings.note(Verdict::Fail, "database", run::cause(&error)),
         }
+        if let Ok(Some(split)) = PostgresStore::split(&options).await {
+            let text = format!("{split}: nodes use the newest timeline; stop or fence the others at once");
+            findings.note(Verdict::Fail, "database", text);
+        }
         let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
         // `init` would make a second deployment beside the one that is meant.
         if matches!(&state, Ok(state) if state.applied == 0)
