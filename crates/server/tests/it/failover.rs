@@ -1,4 +1,4 @@
-//! A server of the database that was left behind in a failover and is there again.
+//! A server of the database that was left behind in a failover and is there again; and a role that may not do what a node does.
 
 use std::time::{Duration, Instant};
 
@@ -62,4 +62,32 @@ fn a_node_that_starts_again_after_a_failover_takes_no_server_that_was_left_behin
     let node = place.serve(&["--database-url", &url]);
     noted(&place, " 1");
     assert_eq!(node.terminate(), Some(0), "as the operator wants it");
+}
+
+#[test]
+fn a_role_that_may_not_write_a_table_that_somebody_else_made_is_told_what_to_run() {
+    let server = Server::start(ServerOptions::default());
+    for statement in ["CREATE ROLE cs LOGIN", "CREATE DATABASE d OWNER cs"] {
+        server.ask("postgres", statement);
+    }
+    let url = server.url("d").replace("postgres://postgres@", "postgres://cs@");
+    let place = Place::fresh();
+    place.ends(&["init", "--data", "data", "--database-url", &url], 0);
+    let (doctor, serve) = (asked("doctor", &url), asked("serve", &url));
+    place.ends(&doctor, 0);
+    for taken in ["ALTER TABLE node_program OWNER TO postgres", "REVOKE DELETE ON node_program FROM cs"] {
+        server.ask("d", taken);
+        let (said, _) = place.ends(&doctor, 1);
+        let line = said.lines().find(|line| line.starts_with("fail  rights")).expect("a line about it").to_owned();
+        let (_, refused) = place.ends(&serve, 1);
+        for told in [&line, &refused] {
+            assert!(
+                told.contains("the role cs may not SELECT, INSERT, UPDATE and DELETE in public.node_program"),
+                "{told}"
+            );
+        }
+        let grant = line.split('`').nth(1).expect("a statement");
+        server.ask("d", grant);
+        place.ends(&doctor, 0);
+    }
 }

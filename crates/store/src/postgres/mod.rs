@@ -40,6 +40,7 @@ mod queries;
 mod readers;
 mod redelivery;
 mod redelivery_texts;
+mod rights;
 mod rows;
 mod schema;
 mod session;
@@ -148,6 +149,8 @@ impl PostgresStore {
     pub async fn open(options: PostgresOptions) -> Found<Self> {
         let dial = Arc::new(Dial::of(&options)?.within(options.second).that_tells());
         let PostgresOptions { window_key, node, lanes, readers, group_max, group_by_tenant, queue_max, .. } = options;
+        // What a step makes now is the role's own.
+        rights::demand(&dial).await?;
         schema::migrate(&dial).await?;
         moving::refuse_unfinished(&dial).await?;
         let (key, horizon) = dial.in_time(Box::pin(purge::begin(&dial, window_key))).await?;

@@ -31,6 +31,11 @@ pub(super) fn examine(
             let text = format!("{split}: nodes use the newest timeline; stop or fence the others at once");
             findings.note(Verdict::Fail, "database", text);
         }
+        match PostgresStore::lacking(&options).await {
+            Ok(None) => {}
+            Ok(Some(why)) => return findings.note(Verdict::Fail, "rights", why),
+            Err(error) => return findings.note(Verdict::Fail, "rights", run::cause(&error)),
+        }
         let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
         // `init` would make a second deployment beside the one that is meant.
         if matches!(&state, Ok(state) if state.applied == 0)
