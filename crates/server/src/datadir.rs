@@ -22,8 +22,10 @@ pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 const LOCK: &str = "lock";
 const DATABASE: &str = "countersign.db";
 const MASTER_KEY: &str = "master.key";
+/// Where a node notes which server of a shared database it has served with.
+pub const TIMELINE: &str = "database.timeline";
 /// What we lay into a data folder, or whoever makes a file system, beside the database and journals.
-const OURS: [&str; 7] = [LOCK, MASTER_KEY, "node.id", "audit.chain", "restoring", "demo.log", "lost+found"];
+const OURS: [&str; 8] = [LOCK, MASTER_KEY, "node.id", "audit.chain", TIMELINE, "restoring", "demo.log", "lost+found"];
 /// How the names of the others begin.
 const OURS_BEGIN: [&str; 2] = [DATABASE, "nonces-"];
 const FOLDER_MODE: u32 = 0o700;
@@ -94,6 +96,9 @@ pub enum DataRefused {
     /// Not 32 hex digits.
     #[error("{} does not hold the name of a node: remove it, and this node gets a new one", .0.display())]
     NotANodeId(PathBuf),
+    /// Not a cluster and a timeline.
+    #[error("{} does not hold a cluster and a timeline of PostgreSQL: remove it, and the next start writes it anew", .0.display())]
+    NotATimeline(PathBuf),
     /// Not 64 hex digits.
     #[error("{0} does not hold a master key: 64 hex digits are wanted, such as `openssl rand -hex 32` prints")]
     NotAKey(String),
@@ -246,6 +251,34 @@ impl DataDir {
         }
     }
 
+    /// Where it is noted which server of a shared database took the writes when this node last served.
+    pub fn timeline_file(&self) -> PathBuf {
+        self.path.join(TIMELINE)
+    }
+
+    /// Its cluster and timeline; none before the first start.
+    pub fn timeline_seen(&self) -> Result<Option<(String, u64)>, DataRefused> {
+        let path = self.timeline_file();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            // A command may name no folder, or one that is not there, or another's.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(_) if std::fs::metadata(self.path.join(".")).is_err() => return Ok(None),
+            Err(error) => return Err(io(&path, "cannot be read")(error)),
+        };
+        let read = text.trim_end().split_once(' ').and_then(|(cluster, timeline)| {
+            Some((cluster.to_owned(), timeline.parse().ok()?)).filter(|_| !cluster.is_empty())
+        });
+        read.map(Some).ok_or(DataRefused::NotATimeline(path))
+    }
+
+    /// Notes them in the place of what was noted before. On the disk when this returns.
+    pub fn note_timeline(&self, cluster: &str, timeline: u64) -> Result<(), DataRefused> {
+        let path = self.timeline_file();
+        let file = unfinished(&path, &format!("{cluster} {timeline}"))?;
+        file.replace().map_err(io(&path, "cannot be made"))
+    }
+
     /// The permission bits of the folder.
     pub fn mode(&self) -> Result<u32, DataRefused> {
         mode_of(&self.path)
@@ -396,10 +429,15 @@ pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> 
 /// Writes a line to a new file that only its owner may read; it is on the disk when this returns.
 fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
     // A half-written key would stand in the way of every later `init`.
+    unfinished(path, text)?.name_new().map_err(io(path, "cannot be made"))
+}
+
+/// A line in a file that has no name yet.
+fn unfinished(path: &Path, text: &str) -> Result<UnfinishedFile, DataRefused> {
     let mut file = UnfinishedFile::begin(path).map_err(io(path, "cannot be made"))?;
     belong_to_owner_of(path, file.file());
     file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
-    file.name_new().map_err(io(path, "cannot be made"))
+    Ok(file)
 }
 
 /// Root makes files for whoever has the folder: the service could not read one of root's. Where root may not give them away (a container without that

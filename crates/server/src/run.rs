@@ -59,6 +59,7 @@ mod recover;
 mod server_tasks;
 mod stop;
 pub mod threads;
+mod timeline;
 mod trials;
 mod way_out;
 
@@ -69,6 +70,7 @@ pub use database::{
 };
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;
+pub use missing_deployment::misled;
 pub use missing_deployment::{command, demand_database, folder, is_bare, refuse_half_restored, refuse_what_was_lost};
 pub use nodes::clock_ahead_ms;
 pub use recover::{Recovered, recover};
@@ -169,10 +171,10 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     }
     if app.store.is_shared() {
         tasks.start("database's time", nodes::keep_time(app.clone(), ended.clone()));
+        tasks.start("note of the timeline", timeline::watch(app.clone(), data, ended.clone()));
         tasks.start("watch over applications", nodes::watch_directory(app.clone(), ended));
     }
     let (stop_delay, drain) = (config.limits.stop_delay.0, config.limits.drain_timeout.0);
-    let log_guard = None;
     Ok(Running {
         listen,
         operator_listen,
@@ -182,7 +184,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         tasks,
         stop_delay,
         drain,
-        log_guard,
+        log_guard: None,
         _lock: lock,
     })
 }

@@ -153,18 +153,20 @@ fn names() -> Vec<String> {
 const SHOWN: [&str; 8] =
     ["host", "hostaddr", "port", "dbname", "user", "sslmode", "application_name", "target_session_attrs"];
 
-/// The address of a database with PASSWORD where its password was. Read as the driver reads it: up to the first `@` stands who connects,
-/// whatever is in it. Where the password itself has one, that is no address, and what may be the rest of it is not shown either.
+/// The address of a database with PASSWORD where its password was. Up to the last `@` stands who connects: a password may hold one that was not
+/// percent-encoded. Where that `@` may be one of a password in the query, nothing behind it is shown either.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
-    let first = rest.find('@');
-    let places = first.map_or(0, |at| at + 1);
-    let end = rest[places..].find(['/', '?']).map_or(rest.len(), |at| places + at);
-    let (who, after) = match first.and_then(|_| rest[..end].rfind('@')) {
-        Some(at) => (&rest[..=at], &rest[at + 1..]),
-        None => ("", rest),
+    let (who, after) = rest.rsplit_once('@').map_or((None, rest), |(who, after)| (Some(who), after));
+    let user = rest.split([':', '@', '/', '?', '#']).next().unwrap_or_default();
+    let has_query = |who: &str| who.split_once('?').is_some_and(|(_, query)| query.contains('='));
+    let who = match who {
+        Some(who) if has_query(who) => return format!("{scheme}://{user}:PASSWORD@..."),
+        Some(who) if who == user => format!("{user}@"),
+        Some(_) => format!("{user}:PASSWORD@"),
+        None if !are_hosts(rest) => return format!("{scheme}://{user}:PASSWORD"),
+        None => String::new(),
     };
-    let who = who.split_once(':').map_or_else(|| who.to_owned(), |(user, _)| format!("{user}:PASSWORD@"));
     let (places, query) = after.split_once('?').map_or((after, None), |(places, query)| (places, Some(query)));
     let hidden = |part: &str| match part.split_once('=') {
         Some((name, _)) if !SHOWN.contains(&name) => format!("{name}=PASSWORD"),
@@ -172,6 +174,16 @@ pub(crate) fn without_password(url: &str) -> String {
     };
     let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
     format!("{scheme}://{who}{places}{}", query.unwrap_or_default())
+}
+
+/// Whether an address without `@` begins with hosts and their ports, and not with a user and a password whose host was forgotten.
+fn are_hosts(rest: &str) -> bool {
+    let hosts = rest.split(['/', '?']).next().unwrap_or_default();
+    let is_host = |host: &str| {
+        let port = host.split_once(':').filter(|_| !host.starts_with('[')).map(|(_, port)| port);
+        port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    hosts.split(',').all(is_host)
 }
 
 /// Where the text is no TOML. Never the line itself: it may hold a password, or a key that does not belong there.

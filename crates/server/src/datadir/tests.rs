@@ -106,7 +106,13 @@ fn a_folder_is_closed_to_others_unless_something_else_lives_there() {
     let data = DataDir::create(&path).expect("nothing else is there");
     assert_eq!(data.mode().expect("it is there"), 0o700);
     data.node_id(&Chance::default()).expect("it is made");
-    for ours in [data.master_key(), data.database(), path.join("nonces-1.journal"), path.join("audit.chain")] {
+    for ours in [
+        data.master_key(),
+        data.database(),
+        path.join("nonces-1.journal"),
+        path.join("audit.chain"),
+        data.timeline_file(),
+    ] {
         std::fs::write(ours, "").expect("written");
     }
     open();
@@ -117,6 +123,23 @@ fn a_folder_is_closed_to_others_unless_something_else_lives_there() {
     let refused = DataDir::create(&path).expect_err("others may").to_string();
     assert!(refused.contains("holds notes.txt") && refused.contains("chmod 700"), "{refused}");
     assert_eq!(data.mode().expect("it is there"), 0o755, "as it was");
+}
+
+#[test]
+fn the_timeline_that_was_noted_last_is_read_again_and_what_is_none_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = DataDir::create(&folder.path().join("data")).expect("it is made");
+    assert_eq!(data.timeline_seen().expect("nothing is noted"), None);
+    for timeline in [1, 2] {
+        data.note_timeline("7412345678901234567", timeline).expect("is written");
+        assert_eq!(data.timeline_seen().expect("is read"), Some(("7412345678901234567".to_owned(), timeline)));
+    }
+    for text in ["", "2", " 2", "7412345678901234567 two"] {
+        std::fs::write(data.timeline_file(), text).expect("written");
+        let refused = data.timeline_seen().expect_err(text).to_string();
+        assert!(refused.contains("database.timeline does not hold"), "{text}: {refused}");
+    }
+    assert_eq!(DataDir::named(&folder.path().join("none")).timeline_seen().expect("no folder"), None);
 }
 
 #[test]

@@ -2,12 +2,13 @@
 //!
 //! Invariant: a start that the settings of the deployment refuse leaves the schema as it was, and so the database to the program that it had.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use countersign_store::{PostgresStore, SqliteStore};
 
 use super::chain;
 use super::database::{Database, cannot_be_used, postgres_cannot_be_used, postgres_options, schema_state};
 use super::deployment_settings::{self, Settings};
+use super::missing_deployment::{no_deployment, nothing_there};
 use crate::app::audit_chain::CHAIN_KEY;
 use crate::config::Config;
 use crate::datadir::DataDir;
@@ -15,9 +16,10 @@ use crate::vault::Vault;
 
 /// The settings of a deployment whose schema is older than this program's; none where there is no such deployment.
 pub async fn settings(config: &Config, data: &DataDir) -> anyhow::Result<Option<Settings<'static>>> {
-    if !schema_state(config, data).await?.is_behind() {
-        return Ok(None);
-    }
+    if schema_state(config, data).await?.is_behind() { kept(config, data).await } else { Ok(None) }
+}
+
+async fn kept(config: &Config, data: &DataDir) -> anyhow::Result<Option<Settings<'static>>> {
     let names: Vec<&str> = deployment_settings::NAMES.into_iter().chain([CHAIN_KEY]).collect();
     let kept = match Database::of(config)? {
         Database::Sqlite => {
@@ -35,9 +37,17 @@ pub async fn settings(config: &Config, data: &DataDir) -> anyhow::Result<Option<
     Ok(kept.get(deployment_settings::INITIALISED_AT).await?.is_some().then_some(kept))
 }
 
-/// Refuses what a start refuses by the settings of the deployment, where it would bring the schema up to date first.
+/// Refuses what a start refuses by the settings of the deployment, where it would bring the schema up to date first; and a database without one, before
+/// anything is made in it.
 pub async fn compare(config: &Config, data: &DataDir, vault: &Vault) -> anyhow::Result<()> {
-    let Some(kept) = settings(config, data).await? else { return Ok(()) };
+    let state = schema_state(config, data).await?;
+    if state.applied == 0 {
+        bail!(nothing_there(config).await);
+    }
+    if !state.is_behind() {
+        return Ok(());
+    }
+    let Some(kept) = kept(config, data).await? else { bail!(no_deployment(config)) };
     deployment_settings::compare_kept(config, vault, &kept).await?;
     chain::examine(data, vault, &kept).await.map(drop)
 }

@@ -11,6 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore};
 
+use super::timeline;
 use crate::chance::Chance;
 use crate::config::Config;
 use crate::datadir::DataDir;
@@ -148,6 +149,7 @@ pub fn postgres_options(config: &Config, url: &str) -> anyhow::Result<PostgresOp
     chance.fill(&mut node);
     let mut options = PostgresOptions::new(url, window_key, node);
     options.group_by_tenant = config.group_by_tenant;
+    options.served = timeline::served(&DataDir::named(&config.data))?;
     if config.worker_threads > 0 {
         options.readers = config.worker_threads;
     } else if let Ok(cores) = std::thread::available_parallelism() {

@@ -1,10 +1,10 @@
 //! A deployment opened at the machine, by a command, without being served.
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use countersign_store::{AnyStore, SchemaState, StoreError};
 
 use super::database::schema_state;
-use super::missing_deployment::{folder, key_folder, no_deployment};
+use super::missing_deployment::{folder, key_folder, nothing_there};
 use super::{Database, cannot_be_used, close_store, demand_database, open_store_unserved};
 use crate::app::error::AppError;
 use crate::config::Config;
@@ -80,7 +80,9 @@ fn is_of_store(error: &anyhow::Error) -> bool {
 
 async fn expect_schema(config: &Config) -> anyhow::Result<()> {
     let state = schema_state(config, &DataDir::named(&config.data)).await?;
-    ensure!(state.applied > 0, no_deployment(config));
+    if state.applied == 0 {
+        bail!(nothing_there(config).await);
+    }
     let SchemaState { applied, known } = state;
     ensure!(
         applied == known,

@@ -4,9 +4,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
+use countersign_store::PostgresStore;
 
-use super::Database;
 use super::backup::restoring_in;
+use super::{Database, postgres_options};
 use crate::config::{Config, without_password};
 use crate::datadir::{DataDir, DataRefused};
 use crate::keys;
@@ -56,6 +57,26 @@ pub fn no_deployment(config: &Config) -> String {
             "the database {place} holds no deployment of Countersign: name another one with --database-url, or make a deployment in it with `{init}`"
         ),
     }
+}
+
+/// What is said of a database without our tables: where they are, if another schema of it has them.
+pub async fn nothing_there(config: &Config) -> String {
+    if let Ok(Database::Postgres(url)) = Database::of(config)
+        && let Ok(options) = postgres_options(config, url)
+        && let Ok(Some((there, here))) = PostgresStore::elsewhere(&options).await
+    {
+        return misled(&there, here.as_deref());
+    }
+    no_deployment(config)
+}
+
+/// What is said where the deployment is in another schema than the one that is looked into.
+pub fn misled(there: &str, here: Option<&str>) -> String {
+    let here = here.map_or("no schema that is there".to_owned(), |here| format!("the schema {here}, where none is"));
+    format!(
+        "a deployment is in the schema {there}, and the search_path of this role or address leads to {here}: put \
+         {there} first in that search_path, unless you mean to make another deployment with `countersign init`"
+    )
 }
 
 /// The data folder, which must be there.
@@ -164,7 +185,13 @@ mod tests {
                 "'postgres://u:PASSWORD@h1:1,h2:2/d?sslmode=require&password=PASSWORD'",
             ),
             ("postgres://u:p/w?x@h/d?sslmode=require", "'postgres://u:PASSWORD@h/d?sslmode=require'"),
-            ("postgres://u:p@w/x@h/d", "postgres://u:PASSWORD@w/x@h/d"),
+            ("postgres://u:p@w/x@h/d", "postgres://u:PASSWORD@h/d"),
+            ("postgres://u:1@2@3/4?5#6@h:1/d?sslmode=disable", "'postgres://u:PASSWORD@h:1/d?sslmode=disable'"),
+            ("postgres://u:p?a=b@h/d", "postgres://u:PASSWORD@..."),
+            ("postgres://u@h/d?password=p@w", "postgres://u:PASSWORD@..."),
+            ("postgres://h/d?password=p@w", "postgres://h:PASSWORD@..."),
+            ("postgres://u:pw/d", "postgres://u:PASSWORD"),
+            ("postgres://[::1]:1,h:2/d", "'postgres://[::1]:1,h:2/d'"),
             (
                 "postgres://h/d?pass%77ord=pw&connect_timeout=2",
                 "'postgres://h/d?pass%77ord=PASSWORD&connect_timeout=PASSWORD'",

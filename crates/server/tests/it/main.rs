@@ -5,6 +5,7 @@ mod addresses;
 mod calls;
 mod commands;
 mod desk;
+mod failover;
 mod full;
 mod hanging_disk;
 mod hardening;

@@ -127,6 +127,7 @@ fn what_a_database_without_a_deployment_is_told_can_be_done_as_it_is_printed() {
         "{stdout}{stderr}"
     );
     let (_, stderr) = place.ends(&serve, 1);
+    assert_eq!(primary.ask("postgres", "TABLE pg_catalog.pg_tables").matches("public|").count(), 0);
     let printed = stderr.split('`').nth(1).expect("a command").to_owned();
     assert!(printed.starts_with("countersign init --data own --database-url "), "{stderr}");
     let mut shell = Command::new("sh");
@@ -165,6 +166,9 @@ fn doctor_names_the_schema_that_a_search_path_leads_away_from() {
             "a deployment is in the schema public, and the search_path of this role or address leads to {here}: put public first"
         );
         assert!(said.contains(&wanted) && !said.contains("the database is empty"), "{said}");
+        let (_, refused) = place.ends(&[&["serve"], &ask[1..]].concat(), 1);
+        assert!(refused.contains(&wanted), "{refused}");
+        assert_eq!(primary.ask("postgres", "TABLE pg_catalog.pg_tables").matches("beside|").count(), 0);
     }
     primary.ask("postgres", "ALTER ROLE postgres RESET search_path");
     place.ends(&ask, 0);

@@ -17,13 +17,14 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::Row;
 
 use super::alone::{Alone, Stop, changes_directory};
+use super::dial::Dial;
 use super::fault::{Failure, Trouble};
 use super::group::{Ask, Judge};
 use super::limits::Limits;
 use super::nonces::Nonces;
 use super::pipeline::in_order;
 use super::plan::{Grouped, Numbers, Statement, grouped, read_numbers, step};
-use super::session::{Dial, Session, Step};
+use super::session::{Session, Step};
 use super::signals::Herald;
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;

@@ -4,8 +4,8 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::dial::Dial;
 use super::fault::fault;
-use super::session::Dial;
 use crate::contract::StoreError;
 
 /// What would survive the loss of the primary.

@@ -5,32 +5,70 @@
 //!
 //! Invariant: once a connection has met a newer timeline, none is made to an older one, and those that were there before are used no more.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 /// The cluster, and the timeline that the server writes on: the first eight digits of the name of its log's file.
 const WHO: &str = "SELECT system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
                    FROM pg_control_system() WHERE NOT pg_is_in_recovery()";
 
+/// What is said where a server answers that must not be used any more.
+pub(super) const LEFT_BEHIND: &str =
+    "another server of it has taken over from the one that answers, or that one does not say who it is";
+
 /// Which server it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Office {
-    cluster: String,
-    timeline: u64,
+pub struct Office {
+    /// What PostgreSQL calls its system identifier: `initdb` makes it, and each copy of the cluster has it.
+    pub cluster: String,
+    /// A promotion begins a new one, and so does a recovery to a point in time.
+    pub timeline: u64,
 }
 
 impl Office {
     /// Asks a server who it is; none where it does not say: not every service that speaks PostgreSQL's protocol does.
     pub(super) async fn of(client: &Client) -> Option<Self> {
-        let said = client.simple_query(WHO).await.ok()?;
-        let row = said.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        })?;
+        let row = one_row(client, WHO).await?;
         Some(Self { cluster: row.get(0)?.to_owned(), timeline: row.get(1)?.parse().ok()? })
+    }
+
+    /// Whether it took over from the other one.
+    fn is_after(&self, other: &Self) -> bool {
+        self.cluster == other.cluster && self.timeline > other.timeline
+    }
+}
+
+/// The first row of an answer, if there is one.
+pub(super) async fn one_row(client: &Client, query: &str) -> Option<SimpleQueryRow> {
+    let said = client.simple_query(query).await.ok()?;
+    said.into_iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
+}
+
+/// The server that was in office when a process before this one served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Which it was.
+    pub office: Office,
+    /// The file that says so. Without it, nobody knows.
+    pub noted_in: PathBuf,
+}
+
+impl Served {
+    /// What is said of a server that was left behind before this process began.
+    fn refuses(&self, found: &Office) -> String {
+        let file = self.noted_in.display();
+        format!(
+            "the server is on timeline {}, and another one took over from it: this node has served with timeline {} of the same cluster ({file} says so). \
+             Start that one, or name it in the address; where all nodes are to go back to the older one on purpose, remove {file} on each",
+            found.timeline, self.office.timeline
+        )
     }
 }
 
@@ -38,25 +76,31 @@ impl Office {
 #[derive(Debug)]
 pub(super) struct Incumbent {
     seen: Mutex<Option<Office>>,
+    /// The one before this process.
+    served: Option<Served>,
     /// Grows by one with each server.
     term: AtomicU64,
     terms: watch::Sender<u64>,
 }
 
 impl Incumbent {
-    pub(super) fn new() -> Self {
-        Self { seen: Mutex::new(None), term: AtomicU64::new(0), terms: watch::Sender::new(0) }
+    pub(super) fn new(served: Option<Served>) -> Self {
+        Self { seen: Mutex::new(None), served, term: AtomicU64::new(0), terms: watch::Sender::new(0) }
     }
 
-    /// The term that a connection to this server belongs to; none: another one has taken over from it, or it does not say who it is and one that was met before
-    /// did.
-    pub(super) fn meets(&self, office: Option<Office>) -> Option<u64> {
+    /// The term that a connection to this server belongs to. An error, in words: another one has taken over from it, or it does not say who it is and one that
+    /// was met before did.
+    pub(super) fn meets(&self, office: Option<Office>) -> Result<u64, String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let term = self.term.load(Ordering::Acquire);
-        let Some(office) = office else { return seen.is_none().then_some(term) };
+        let left_behind = || LEFT_BEHIND.to_owned();
+        let Some(office) = office else { return if seen.is_none() { Ok(term) } else { Err(left_behind()) } };
+        if let Some(served) = self.served.as_ref().filter(|served| served.office.is_after(&office)) {
+            return Err(served.refuses(&office));
+        }
         match &*seen {
-            Some(known) if *known == office => return Some(term),
-            Some(known) if known.cluster == office.cluster && known.timeline > office.timeline => return None,
+            Some(known) if *known == office => return Ok(term),
+            Some(known) if known.is_after(&office) => return Err(left_behind()),
             Some(_) => tracing::warn!(
                 "Another server of the database has taken over: what was connected to the one before is connected anew"
             ),
@@ -65,7 +109,17 @@ impl Incumbent {
         *seen = Some(office);
         self.term.store(term + 1, Ordering::Release);
         self.terms.send_replace(term + 1);
-        Some(term + 1)
+        Ok(term + 1)
+    }
+
+    /// Which server it is, if one was met that says so.
+    pub(super) fn in_office(&self) -> Option<Office> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Hears when another one takes over.
+    pub(super) fn terms(&self) -> watch::Receiver<u64> {
+        self.terms.subscribe()
     }
 
     /// Whether a connection of that term goes to the server in office.
@@ -86,18 +140,37 @@ mod tests {
 
     #[test]
     fn who_is_left_behind_is_met_no_more_and_what_was_connected_to_it_is_over() {
-        let incumbent = Incumbent::new();
+        let incumbent = Incumbent::new(None);
         let office = |cluster: &str, timeline| Some(Office { cluster: cluster.to_owned(), timeline });
         let unknown = incumbent.meets(None).expect("nobody says that it is not");
         assert!(incumbent.is_in_office(unknown));
         let first = incumbent.meets(office("a", 1)).expect("the first");
         assert!(!incumbent.is_in_office(unknown), "nobody knows where that goes");
-        assert_eq!(incumbent.meets(office("a", 1)), Some(first));
-        assert_eq!(incumbent.meets(None), None, "one that has said it once can say it again");
+        assert_eq!(incumbent.meets(office("a", 1)), Ok(first));
+        assert_eq!(incumbent.meets(None), Err(LEFT_BEHIND.to_owned()), "one that has said it once can say it again");
         let second = incumbent.meets(office("a", 3)).expect("a newer one");
         assert!(incumbent.is_in_office(second) && !incumbent.is_in_office(first));
-        assert_eq!((incumbent.meets(office("a", 1)), incumbent.meets(office("a", 2))), (None, None));
+        assert!(incumbent.meets(office("a", 1)).is_err() && incumbent.meets(office("a", 2)).is_err());
         let other = incumbent.meets(office("b", 1)).expect("a cluster that was put in its place");
         assert!(!incumbent.is_in_office(second) && incumbent.is_in_office(other));
+    }
+
+    #[test]
+    fn who_was_left_behind_before_this_process_began_is_refused_and_another_cluster_is_not() {
+        let office = |cluster: &str, timeline| Office { cluster: cluster.to_owned(), timeline };
+        let served = Served { office: office("a", 3), noted_in: PathBuf::from("data/database.timeline") };
+        let incumbent = Incumbent::new(Some(served));
+        let why = incumbent.meets(Some(office("a", 2))).expect_err("it was left behind");
+        assert!(why.contains("on timeline 2") && why.contains("timeline 3 of the same cluster"), "{why}");
+        assert!(why.contains("remove data/database.timeline on each"), "{why}");
+        assert_eq!(incumbent.in_office(), None);
+        let same = incumbent.meets(Some(office("a", 3))).expect("the same");
+        assert_eq!(incumbent.in_office(), Some(office("a", 3)));
+        let recovered = incumbent.meets(Some(office("a", 4))).expect("a recovery begins a newer timeline");
+        assert!(
+            recovered > same && incumbent.meets(Some(office("b", 1))).is_ok(),
+            "a cluster that was put in its place"
+        );
+        assert!(incumbent.meets(Some(office("a", 2))).is_err(), "as ever");
     }
 }

@@ -7,6 +7,7 @@
 #[macro_use]
 mod columns;
 
+mod address;
 mod alone;
 mod attempt_log;
 mod backlog;
@@ -14,6 +15,7 @@ mod backlog_texts;
 mod commit_lane;
 mod conversion;
 mod convert_texts;
+mod dial;
 mod durability;
 mod event_list;
 mod event_texts;
@@ -39,6 +41,7 @@ mod queries;
 mod readers;
 mod redelivery;
 mod redelivery_texts;
+mod rights;
 mod room;
 mod rows;
 mod schema;
@@ -48,6 +51,7 @@ mod settler;
 mod signals;
 pub(crate) mod snapshot;
 mod statements;
+mod survey;
 #[cfg(test)]
 mod tenancy;
 mod tls;
@@ -82,17 +86,18 @@ use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::words::may_walk_far;
 use commit_lane::{CommitLane, Job};
+use dial::Dial;
 use nodes::Aside;
 use nonces::{Nonces, Settling};
 use queries::Found;
 use readers::Readers;
 use room::Room;
-use session::Dial;
 use settler::Settler;
 use signals::Herald;
 use writer_connections::WriterConnections;
 
 pub use durability::{Durability, ServerState, Share};
+pub use incumbent::{Office, Served};
 pub use options::PostgresOptions;
 
 /// Lists that are read at once, of each [`Asker`].
@@ -147,21 +152,12 @@ impl PostgresStore {
     ///
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Found<Self> {
-        let PostgresOptions {
-            url,
-            tls,
-            window_key,
-            node,
-            lanes,
-            readers,
-            group_max,
-            group_by_tenant,
-            queue_max,
-            second,
-        } = options;
-        let dial = Arc::new(Dial::new(&url, tls)?.within(second));
-        schema::migrate(&dial).await?;
-        moving::refuse_unfinished(&dial).await?;
+        let dial = Arc::new(Dial::of(&options)?.within(options.second).that_tells());
+        let PostgresOptions { window_key, node, lanes, readers, group_max, group_by_tenant, queue_max, .. } = options;
+        // What a step makes now is the role's own.
+        Box::pin(rights::demand(&dial)).await?;
+        Box::pin(schema::migrate(&dial)).await?;
+        Box::pin(moving::refuse_unfinished(&dial)).await?;
         dial.in_time(Box::pin(dial.settle())).await?;
         let (key, horizon) = dial.in_time(Box::pin(purge::begin(&dial, window_key))).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));

@@ -8,10 +8,11 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Portal, Transaction};
 
+use super::dial::{Dial, REFUSES};
 use super::fault::{Trouble, fault, trouble, words};
 use super::options::PostgresOptions;
 use super::schema;
-use super::session::{Dial, REFUSES, Session};
+use super::session::Session;
 use crate::contract::StoreError;
 use crate::moving::{Cell, TABLES, Table, read};
 
@@ -65,7 +66,7 @@ impl Target {
     ///
     /// `Unfit` also: the database holds a deployment and no move of ours filled it.
     pub(crate) async fn reach(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let dial = Arc::new(Dial::new(&options.url, options.tls.clone())?);
+        let dial = Arc::new(Dial::of(options)?);
         let state = schema::state(&dial).await.map_err(|error| match error {
             // The same command would only be told the same again.
             StoreError::Unavailable(why) if why.starts_with(REFUSES) => StoreError::Unfit(why),

@@ -12,12 +12,13 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
+use super::dial::Dial;
 use super::fault::{Failure, fault};
 use super::pipeline::in_order;
 use super::queries::{Found, many};
 use super::readers::Readers;
 use super::rows::Fields;
-use super::session::{Dial, Session};
+use super::session::Session;
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;

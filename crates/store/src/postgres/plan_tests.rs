@@ -44,7 +44,7 @@ const MANY_PAID: &str = "
 /// A database with all tables and no rows, for as long as the first is kept.
 pub async fn empty() -> (crate::testing::Database, crate::postgres::session::Session) {
     let database = crate::testing::Database::new().await;
-    let dial = crate::postgres::session::Dial::new(&database.url(), None).expect("an address");
+    let dial = crate::postgres::dial::Dial::new(&database.url(), None).expect("an address");
     crate::postgres::schema::migrate(&dial).await.expect("makes the schema");
     let session = dial.session().await.expect("connects");
     (database, session)

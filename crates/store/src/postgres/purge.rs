@@ -4,13 +4,14 @@ use countersign_domain::time::UnixMillis;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
+use super::dial::Dial;
 use super::fault::{Failure, fault};
 use super::limits::Limits;
 use super::nonces::Nonces;
 use super::pipeline::in_order;
 use super::queries::one;
 use super::rows::Fields;
-use super::session::{Dial, Session, Step};
+use super::session::{Session, Step};
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;

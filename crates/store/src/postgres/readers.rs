@@ -10,9 +10,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::{Error, Row};
 
+use super::dial::Dial;
 use super::fault::{Trouble, fault, trouble};
 use super::limits::Limits;
-use super::session::{Dial, Params, Session};
+use super::session::{Params, Session};
 use super::statements::Sql;
 use crate::contract::StoreError;
 

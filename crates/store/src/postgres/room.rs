@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::PostgresStore;
+use super::dial::Dial;
 use super::fault::{FULL, fault};
-use super::session::Dial;
 use crate::contract::{CommitError, StoreError};
 
 /// A table of one MiB that nobody else sees, and that is gone with its transaction. Its rows are too short to be compressed.

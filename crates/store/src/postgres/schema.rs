@@ -3,8 +3,9 @@
 use tokio::time::sleep;
 use tokio_postgres::GenericClient;
 
+use super::dial::Dial;
 use super::fault::fault;
-use super::session::{Dial, Session};
+use super::session::Session;
 use crate::contract::StoreError;
 use crate::steps::{Applied, SchemaState, Step, pending, sha256};
 
@@ -87,7 +88,7 @@ fn taken(schema: &str, names: &str) -> StoreError {
 }
 
 /// What steps make: its name, and of an index the table.
-fn names(steps: &[Step]) -> Vec<(&str, Option<&str>)> {
+fn names(steps: &[Step]) -> Vec<(&'static str, Option<&'static str>)> {
     let lines = steps.iter().flat_map(|step| step.sql.lines()).filter(|line| !line.trim_start().starts_with("--"));
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
     let made = (0..words.len()).filter_map(|at| match words[at..] {
@@ -98,6 +99,12 @@ fn names(steps: &[Step]) -> Vec<(&str, Option<&str>)> {
         _ => None,
     });
     made.collect()
+}
+
+/// All tables that are ours.
+pub(super) fn tables() -> Vec<&'static str> {
+    let made = names(STEPS).into_iter().filter(|(_, of_table)| of_table.is_none()).map(|(name, _)| name);
+    made.chain(["schema_step"]).collect()
 }
 
 /// Refuses a schema where something of somebody else has a name that steps will make: a table would stop the step without saying why, and the

@@ -11,10 +11,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Error, Row};
 
 use super::commit_lane::FATE_PERIOD;
+use super::dial::Dial;
 use super::fault::{Failure, Trouble};
 use super::nonces::{Nonces, Settling, read_claims};
 use super::pipeline::each_in_order;
-use super::session::{Dial, Step};
+use super::session::Step;
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::Claimed;

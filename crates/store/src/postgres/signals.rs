@@ -12,7 +12,8 @@ use tokio::sync::{Notify, broadcast};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Notification;
 
-use super::session::{Dial, Params};
+use super::dial::Dial;
+use super::session::Params;
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::nodes::Signal;

@@ -2,11 +2,12 @@
 
 use tokio_postgres::Statement;
 
+use super::dial::Dial;
 use super::fault::fault;
 use super::moving::refuse_unfinished;
 use super::options::PostgresOptions;
 use super::schema;
-use super::session::{Dial, Session};
+use super::session::Session;
 use crate::contract::StoreError;
 use crate::moving::{Cell, Table, read};
 use crate::sqlite::copying::KnownNonces;
@@ -25,7 +26,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Takes it. It takes no lock that anybody waits for.
     pub(crate) async fn take(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let dial = Dial::new(&options.url, options.tls.clone())?;
+        let dial = Dial::of(options)?;
         let at = schema::state(&dial).await?;
         if at.applied != at.known {
             let why = format!(

@@ -1,35 +1,31 @@
 //! Questions to a database that is not opened as a store: how its schema stands, what its server promises; and the upgrade of its schema.
 
+use super::dial::Dial;
 use super::durability::{self, ServerState};
 use super::fault::fault;
-use super::session::Dial;
 use super::{PostgresOptions, PostgresStore, moving, schema};
 use crate::contract::StoreError;
 use crate::steps::SchemaState;
 
-fn dial(options: &PostgresOptions) -> Result<Dial, StoreError> {
-    Dial::new(&options.url, options.tls.clone())
-}
-
 impl PostgresStore {
     /// Where the schema of a database stands, without changing it. `Unfit` and `Unavailable` as [`PostgresStore::open`].
     pub async fn schema_state(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
-        schema::state(&dial(options)?).await
+        schema::state(&Dial::of(options)?).await
     }
 
     /// For a schema that is empty: another one of the database where our tables are, and the one that is looked into, if that is there.
     pub async fn elsewhere(options: &PostgresOptions) -> Result<Option<(String, Option<String>)>, StoreError> {
-        schema::elsewhere(&dial(options)?).await
+        schema::elsewhere(&Dial::of(options)?).await
     }
 
     /// A look at a database server, which changes nothing. `Unfit` and `Unavailable` as [`PostgresStore::open`].
     pub async fn server_state(options: &PostgresOptions) -> Result<ServerState, StoreError> {
-        durability::state(&dial(options)?).await
+        durability::state(&Dial::of(options)?).await
     }
 
     /// Refuses a database that a move, or a restore, has begun to fill and not finished.
     pub async fn refuse_unfinished(options: &PostgresOptions) -> Result<(), StoreError> {
-        moving::refuse_unfinished(&dial(options)?).await
+        moving::refuse_unfinished(&Dial::of(options)?).await
     }
 
     /// Deployment settings of a database that has a schema, of whatever step, without changing it; as many as names.
@@ -37,7 +33,7 @@ impl PostgresStore {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let dial = dial(options)?;
+        let dial = Dial::of(options)?;
         let session = dial.session().await?;
         let select = "SELECT s.value FROM unnest($1::text[]) WITH ORDINALITY AS w (name, place) LEFT JOIN setting s ON s.name = w.name ORDER BY w.place";
         let rows = dial.in_time(async { session.client().query(select, &[&names]).await.map_err(fault) }).await?;
@@ -46,6 +42,6 @@ impl PostgresStore {
 
     /// Brings the schema of a database up to date, and opens nothing.
     pub async fn migrate(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
-        schema::migrate(&dial(options)?).await
+        schema::migrate(&Dial::of(options)?).await
     }
 }

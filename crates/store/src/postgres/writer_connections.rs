@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use super::dial::Dial;
 use super::fault::{Failure, Trouble};
 use super::limits::Limits;
-use super::session::{Dial, Session};
+use super::session::Session;
 use super::statements::Sql;
 
 /// A connection that was given up on. Its transaction, if the server still has one, ends before the server lets go of it.

@@ -7,7 +7,7 @@ use countersign_domain::lanes::LaneSet;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{CommitError, EventFilter};
 use countersign_store::nodes::Signal;
-use countersign_store::postgres::Durability;
+use countersign_store::postgres::{Durability, Served};
 use countersign_store::testing::{Server, ServerOptions};
 use countersign_store::{PostgresOptions, PostgresStore, Store, StoreError};
 use tokio::time::timeout;
@@ -157,4 +157,44 @@ async fn nothing_is_read_from_a_server_that_was_left_behind_though_it_goes_on_an
         assert!(connections > 1, "the look at the directory is at the new one");
         timeout(PATIENCE, begins()).await.expect("it listens anew");
     }
+}
+
+/// The error of an opening that is refused.
+async fn refused(options: PostgresOptions) -> String {
+    PostgresStore::open(options).await.expect_err("it is refused").to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_opens_takes_no_server_that_was_left_behind_though_it_takes_writes() {
+    let primary = Server::start(ServerOptions::default());
+    let (standby, other) = (primary.standby("b"), primary.standby("c"));
+    let options = |servers: &[&Server]| PostgresOptions::new(Server::url_of(servers, "postgres"), [1; 16], [1; 16]);
+    let both = || options(&[&primary, &standby]);
+    drop(PostgresStore::open(both()).await.expect("opens"));
+    assert_eq!(PostgresStore::split(&both()).await.expect("answers"), None);
+    let steps = primary.ask("postgres", "SELECT count(*) FROM schema_step");
+    for standby in [&standby, &other] {
+        standby.wait_until(&format!("SELECT 1 FROM schema_step HAVING count(*) = {steps}"));
+    }
+    standby.promote();
+    let store = PostgresStore::open(both()).await.expect("opens");
+    commit(&store, vec![put("after", "yes")]).await;
+    let found = |server: &Server| server.ask("postgres", "SELECT count(*) FROM setting WHERE name = 'after'");
+    assert_eq!((found(&standby).as_str(), found(&primary).as_str()), ("1", "0"));
+    let split = PostgresStore::split(&both()).await.expect("answers").expect("both take writes");
+    assert!(split.contains(" on timeline 1, ") && split.ends_with(" on timeline 2"), "{split}");
+
+    let office = store.office().expect("it says who it is");
+    let served = Some(Served { office, noted_in: "data/database.timeline".into() });
+    let alone = PostgresOptions { served: served.clone(), ..options(&[&primary]) };
+    let why = refused(alone).await;
+    assert!(why.contains("the server is on timeline 1") && why.contains("served with timeline 2"), "{why}");
+    PostgresStore::open(PostgresOptions { served: served.clone(), ..both() }).await.expect("the newer one is there");
+    let cluster = Server::start(ServerOptions::default());
+    let elsewhere = PostgresOptions { served, ..options(&[&cluster]) };
+    PostgresStore::open(elsewhere).await.expect("nothing is known of another cluster");
+
+    other.promote();
+    let why = refused(options(&[&primary, &standby, &other])).await;
+    assert!(why.contains("none of them is the newer one"), "{why}");
 }

@@ -27,25 +27,26 @@ pub(super) fn examine(
             Ok(state) => of_server(&state, options.connections(), findings),
             Err(error) => return findings.note(Verdict::Fail, "database", run::cause(&error)),
         }
+        if let Ok(Some(split)) = PostgresStore::split(&options).await {
+            let text = format!("{split}: nodes use the newest timeline; stop or fence the others at once");
+            findings.note(Verdict::Fail, "database", text);
+        }
+        match PostgresStore::lacking(&options).await {
+            Ok(None) => {}
+            Ok(Some(why)) => return findings.note(Verdict::Fail, "rights", why),
+            Err(error) => return findings.note(Verdict::Fail, "rights", run::cause(&error)),
+        }
         let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
         // `init` would make a second deployment beside the one that is meant.
         if matches!(&state, Ok(state) if state.applied == 0)
             && let Ok(Some((there, here))) = PostgresStore::elsewhere(&options).await
         {
-            return findings.note(Verdict::Fail, "schema", misled(&there, here.as_deref()));
+            return findings.note(Verdict::Fail, "schema", run::misled(&there, here.as_deref()));
         }
         let schema = examine_schema(config, state, findings);
         examine_deployment(schema, config, data, key, findings).await;
     });
     Ok(())
-}
-
-fn misled(there: &str, here: Option<&str>) -> String {
-    let here = here.map_or("no schema that is there".to_owned(), |here| format!("the schema {here}, where none is"));
-    format!(
-        "a deployment is in the schema {there}, and the search_path of this role or address leads to {here}: put \
-         {there} first in that search_path, unless you mean to make another deployment with `countersign init`"
-    )
 }
 
 fn of_server(state: &ServerState, needed: usize, findings: &mut Findings) {

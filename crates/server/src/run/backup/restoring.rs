@@ -22,7 +22,7 @@ use crate::app::restored::{RESTORED_AT, RESTORED_FROM};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::datadir::DataDir;
+use crate::datadir::{DataDir, TIMELINE};
 use crate::keys;
 use crate::run::{Database, postgres_options, sqlite_options};
 use crate::vault::Vault;
@@ -277,7 +277,8 @@ fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Re
     let entries = std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
     for entry in entries {
         let name = entry?.file_name();
-        let may_stay = ["master.key", "lock", FOLDER, "node.id", "audit.chain"].iter().any(|known| name == **known);
+        let may_stay =
+            ["master.key", "lock", FOLDER, "node.id", "audit.chain", TIMELINE].iter().any(|known| name == **known);
         ensure!(
             may_stay,
             "{} is not empty ({} is in it): restore into a folder of its own, with at most a master.key in it",
