@@ -263,7 +263,7 @@ impl DataDir {
             Ok(text) => text,
             // A command may name no folder, or one that is not there, or another's.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-            Err(_) if std::fs::metadata(self.path.join(".")).is_err() => return Ok(None),
+            Err(_) if std::fs::metadata(self.path.join(std::path::Component::CurDir)).is_err() => return Ok(None),
             Err(error) => return Err(io(&path, "cannot be read")(error)),
         };
         let read = text.trim_end().split_once(' ').and_then(|(cluster, timeline)| {

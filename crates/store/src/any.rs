@@ -79,8 +79,7 @@ impl AnyStore {
         }
     }
 
-    /// Waits until something has happened to the store that only a new start can mend: [`SqliteStore::sync_lost`], [`PostgresStore::replaced`].
-    /// In words.
+    /// Waits for what only a new start can mend, and says what: [`SqliteStore::sync_lost`], [`PostgresStore::replaced`].
     pub async fn broken(&self) -> &'static str {
         match self {
             Self::Sqlite(store) => {

@@ -49,8 +49,10 @@ pub(super) fn must_go_out(app: &App) -> Result<(), AppError> {
 pub(super) fn silence(view: &ApplicationView) -> &'static str {
     if view.application.callback_url.is_none() {
         "it has no callback_url: set one"
+    } else if view.application.gone_at().is_some() {
+        "its endpoint answered 410: ask its merchant, then POST /applications/{client_id}/callbacks/resume (`countersign application resume-callbacks`) lets them go"
     } else if !view.application.callback_enabled {
-        "they are paused, or its endpoint answered 410: POST /applications/{client_id}/callbacks/resume (`countersign application resume-callbacks`) lets them go"
+        "they are paused: POST /applications/{client_id}/callbacks/resume (`countersign application resume-callbacks`) lets them go"
     } else {
         "its merchant, or the institution of that, is disabled: enable it"
     }

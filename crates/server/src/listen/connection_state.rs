@@ -1,7 +1,9 @@
 //! What is known of a connection while it is served.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Poll;
 
 /// Shared by all that serve one connection; each request under way, and each answer of which a part is still to be handed over, holds it once more.
 #[derive(Debug, Default)]
@@ -12,6 +14,8 @@ pub(super) struct ConnectionState {
     pub(super) leaves_unread: AtomicBool,
     /// Whether a request of HTTP/1 came: such connections end by themselves when they are told to.
     pub(super) is_http_1: AtomicBool,
+    /// Whether the socket has not taken all of what it was given last: the end of an answer waits for the peer to read.
+    waits_to_write: AtomicBool,
     /// Answers of HTTP/2 that are still to be read, with what was seen of each at the last look.
     unread: Mutex<Vec<Seen>>,
 }
@@ -47,6 +51,17 @@ impl ConnectionState {
     /// Whether no request is under way.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) <= HOLDERS
+    }
+
+    /// How a write went, of so many bytes.
+    pub(super) fn heed_write(&self, written: &Poll<io::Result<usize>>, of: usize) {
+        let is_whole = matches!(written, Poll::Ready(Ok(count)) if *count == of);
+        self.waits_to_write.store(!is_whole, Ordering::Relaxed);
+    }
+
+    /// Whether what was written last is not all on its way yet.
+    pub(super) fn waits_to_write(&self) -> bool {
+        self.waits_to_write.load(Ordering::Relaxed)
     }
 
     /// An answer begins, and is there until what is returned is dropped.

@@ -32,6 +32,8 @@ pub(super) struct Crowd {
 struct Present {
     state: Weak<ConnectionState>,
     leave: Arc<Notify>,
+    /// What it had asked for when it was last looked at, and since when that is so.
+    asked: u64,
     since: Instant,
 }
 
@@ -54,9 +56,9 @@ impl Told {
     }
 }
 
-/// Whether no request is under way.
+/// Whether no request is under way, and no answer on its way out.
 fn is_idle(state: &Weak<ConnectionState>) -> bool {
-    state.strong_count() <= HOLDERS
+    state.strong_count() <= HOLDERS && state.upgrade().is_none_or(|state| !state.waits_to_write())
 }
 
 impl Crowd {
@@ -91,21 +93,27 @@ impl Crowd {
         if present.len() >= self.most.saturating_mul(2) {
             present.retain(|one| one.state.strong_count() > 0);
         }
-        present.push(Present { state: state.clone(), leave: leave.clone(), since: Instant::now() });
+        present.push(Present { state: state.clone(), leave: leave.clone(), asked: 0, since: Instant::now() });
         Told { state, leave }
     }
 
     /// Tells some to leave: first those that never asked for anything, then those that ask for nothing now, the oldest first.
     fn make_room(&self, now: Instant) {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
-        present.retain(|one| one.state.strong_count() > 0);
-        let may_leave = |one: &Present| now.saturating_duration_since(one.since) >= self.grace && is_idle(&one.state);
-        let is_silent = |one: &Present| one.state.upgrade().is_none_or(|state| state.asked() == 0);
-        let (silent, idle): (Vec<_>, Vec<_>) =
-            present.iter().filter(|one| may_leave(one)).partition(|one| is_silent(one));
-        let leaving = if silent.is_empty() { idle } else { silent };
+        present.retain_mut(|one| {
+            let Some(state) = one.state.upgrade() else { return false };
+            if state.asked() != one.asked {
+                (one.asked, one.since) = (state.asked(), now);
+            }
+            true
+        });
+        present.sort_by_key(|one| one.since);
+        let may_leave = |one: &&Present| now.saturating_duration_since(one.since) >= self.grace && is_idle(&one.state);
+        // Where some are silent, the others wait until those have been so for long enough.
+        let is_any_silent = present.iter().any(|one| one.asked == 0);
+        let leaving = present.iter().filter(|one| !is_any_silent || one.asked == 0).filter(may_leave);
         let mut left = 0;
-        for one in leaving.iter().take(LEAVE_AT_ONCE) {
+        for one in leaving.take(LEAVE_AT_ONCE) {
             one.leave.notify_one();
             left += 1;
         }

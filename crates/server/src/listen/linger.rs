@@ -59,7 +59,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.state.heed_write(&written, bytes.len());
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -86,7 +88,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.state.heed_write(&written, pieces.iter().map(|piece| piece.len()).sum());
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

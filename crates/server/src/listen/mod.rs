@@ -164,6 +164,7 @@ pub async fn serve<S, B>(
         tokio::spawn(async move {
             let _held = (permit, place);
             tokio::select! {
+                biased;
                 () = connection.serve(stream, state, service) => {}
                 () = told.to_leave() => {}
             }

@@ -195,6 +195,15 @@ impl Dial {
         self.served.settle(self.session().await?.client()).await.map_err(fault)
     }
 
+    /// Looks again whether a connection goes to it: a schema can be replaced under connections that stay. Where it does not, all are given up.
+    pub(super) async fn still_served(&self, session: &Session) -> Result<(), StoreError> {
+        let met = self.served.meets(session.client()).await.map_err(fault)?;
+        met.map_err(|why| {
+            self.incumbent.give_up();
+            StoreError::Unavailable(why.to_owned())
+        })
+    }
+
     pub(super) const fn served(&self) -> &Served {
         &self.served
     }
@@ -314,13 +323,18 @@ impl Dial {
             Some(tls) => connect(config, tls.clone(), Arc::clone(&warned)).await?,
             None => connect(config, NoTls, Arc::clone(&warned)).await?,
         };
-        let term = match self.incumbent.meets(Office::of(&client).await) {
+        let office = Office::of(&client).await;
+        // Before it counts as the server in office: another one that is refused leaves the connections to that as they are.
+        if let Err(why) = self.served.meets(&client).await? {
+            return Ok(Err(why.to_owned()));
+        }
+        let term = match self.incumbent.meets(office) {
             Ok(term) => term,
             Err(why) => return Ok(Err(why)),
         };
         let session = Session::new(client, host, term, connection, warned);
         session.client().batch_execute(&settings(purpose, self.limits)).await?;
-        Ok(self.served.meets(session.client()).await?.map(|()| session).map_err(str::to_owned))
+        Ok(Ok(session))
     }
 }
 

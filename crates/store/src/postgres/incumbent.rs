@@ -122,6 +122,13 @@ impl Incumbent {
         self.terms.subscribe()
     }
 
+    /// All connections that are there are given up, as if another server had taken over.
+    pub(super) fn give_up(&self) {
+        let _seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let term = self.term.fetch_add(1, Ordering::AcqRel) + 1;
+        self.terms.send_replace(term);
+    }
+
     /// Whether a connection of that term goes to the server in office.
     pub(super) fn is_in_office(&self, term: u64) -> bool {
         self.term.load(Ordering::Acquire) == term

@@ -67,11 +67,12 @@ enum Call {
 #[derive(Debug)]
 pub(super) struct Aside {
     connections: Mutex<WriterConnections>,
+    dial: Arc<Dial>,
 }
 
 impl Aside {
     pub(super) fn new(dial: Arc<Dial>) -> Self {
-        Self { connections: Mutex::new(WriterConnections::new(dial, &[])) }
+        Self { connections: Mutex::new(WriterConnections::new(Arc::clone(&dial), &[])), dial }
     }
 
     async fn with<T>(
@@ -126,6 +127,7 @@ impl Aside {
     /// What has changed in the directory.
     pub(super) async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
         self.with(Call::Reads, async |session, connection| {
+            self.dial.still_served(session).await?;
             let found = session.run(Sql::DirectoryChanges, &[&after]).await.map_err(fault)?;
             let Some(first) = found.first() else {
                 return Err(StoreError::Corrupt { table: "directory", row: "1".to_owned() });

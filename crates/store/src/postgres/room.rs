@@ -11,11 +11,9 @@ use super::fault::{FULL, fault};
 use crate::contract::{CommitError, StoreError};
 
 /// A table of one MiB that nobody else sees, and that is gone with its transaction. Its rows are too short to be compressed.
-const ASK: &str = "BEGIN;
+const ASK: &str = "BEGIN; SET LOCAL temp_tablespaces = '';
     CREATE TEMPORARY TABLE countersign_room ON COMMIT DROP AS SELECT repeat(md5(n::text), 47) FROM generate_series(1, 700) n;
     ROLLBACK";
-/// SQLSTATE of something that the role may not do.
-const NOT_ALLOWED: &str = "42501";
 
 /// Why something was refused.
 pub(super) trait Refusal {
@@ -49,19 +47,22 @@ impl Room {
         refused
     }
 
-    /// Asks for room, if there was none. A role that may not make temporary tables is not told.
+    /// Asks for room, if there was none. Where a server will not say, as to a role that may make no temporary table, the small change has to do.
     async fn is_there(&self, dial: &Dial) -> Result<(), StoreError> {
-        if !self.was_full.load(Ordering::Relaxed) {
+        if !self.was_full.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let session = dial.session().await?;
-        let asked = dial.in_time(async { Ok(session.client().batch_execute(ASK).await) }).await?;
-        match asked {
-            Err(error) if error.code().is_none_or(|code| code.code() != NOT_ALLOWED) => Err(fault(error)),
-            _ => {
-                self.was_full.store(false, Ordering::Relaxed);
-                Ok(())
+        let ask = async {
+            let session = dial.session().await?;
+            dial.in_time(async { session.client().batch_execute(ASK).await.map_err(fault) }).await
+        };
+        match ask.await {
+            Err(StoreError::Unavailable(why)) if !why.contains(FULL) => {
+                self.was_full.store(true, Ordering::Relaxed);
+                Err(StoreError::Unavailable(why))
             }
+            Err(error) if error.is_for_want_of_room() => Err(self.heed(error)),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Which deployment the database holds, as far as this process has seen.
 //!
-//! A database can be dropped under nodes that run, or renamed, and another one be filled from a backup and take its name. The nodes connect anew by
-//! themselves; but what they know is of the one before: whether callbacks are held, which nonces are used, where audit chains end.
+//! A database can be dropped under nodes that run, or renamed, and another one be filled from a backup and take its name; so can a schema, and then
+//! connections stay. The nodes connect anew by themselves; but what they know is of the one before: whether callbacks are held, which nonces are
+//! used, where audit chains end.
 //!
-//! Invariant: no statement is run for a store on a connection to another deployment than the one that it was opened with, nor to one that a
-//! move or a restore is filling.
+//! Invariant: no connection is made for a store to another deployment than the one that it was opened with, nor to one that a move or a restore is
+//! filling. Those that are there are given up with the next look at the directory, within a second or so.
 
 use std::sync::OnceLock;
 
 use tokio::sync::watch;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 use super::PostgresStore;
 
@@ -28,7 +29,7 @@ const ANOTHER: &str = "another deployment, or a restored copy, is in the place o
 #[derive(Debug, PartialEq, Eq)]
 struct Deployment {
     initialised_at: String,
-    filled: Option<(String, i64)>,
+    filled: Option<(String, String)>,
 }
 
 /// The deployment that is served.
@@ -77,19 +78,24 @@ impl Served {
 }
 
 async fn which(client: &Client) -> Result<Result<Deployment, &'static str>, Error> {
-    let row = match client.query_one(WHICH, &[]).await {
-        Ok(row) => row,
+    let said = match client.simple_query(WHICH).await {
+        Ok(said) => said,
         Err(error) if error.code().is_some_and(|code| code.code() == NO_TABLE) => {
             return Ok(Err(NO_TABLES));
         }
         Err(error) => return Err(error),
     };
-    let filled = match (row.try_get(1)?, row.try_get(2)?) {
+    let row = said.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let Some(row) = row else { return Ok(Err(NONE)) };
+    let filled = match (row.get(1), row.get(2)) {
         (Some(_), None) => return Ok(Err(UNDER_WAY)),
-        (Some(by), Some(at)) => Some((by, at)),
+        (Some(by), Some(at)) => Some((by.to_owned(), at.to_owned())),
         (None, _) => None,
     };
-    let initialised_at: Option<String> = row.try_get(0)?;
+    let initialised_at = row.get(0).map(str::to_owned);
     Ok(initialised_at.map(|initialised_at| Deployment { initialised_at, filled }).ok_or(NONE))
 }
 

@@ -76,3 +76,21 @@ async fn a_node_whose_connections_end_goes_on_with_the_deployment_that_it_knows(
     timeout(Duration::from_secs(20), read).await.expect("it reads again");
     assert!(timeout(Duration::ZERO, node.replaced()).await.is_err());
 }
+
+#[tokio::test]
+async fn a_schema_that_is_replaced_under_connections_that_stay_is_noticed_with_the_next_look() {
+    let database = filled(INITIALISED).await;
+    let node = open_postgres(&database, 1).await;
+    furnish(&node).await;
+    assert!(node.merchant("inst").await.expect("reads").is_some());
+    node.directory_changes(0).await.expect("is looked at");
+    // What tells a copy from its original changes under connections that stay, as where a schema takes the place of another one.
+    let restored = "INSERT INTO move_record (one, move_id, began_at, completed_at) VALUES (1, 'restore-1', 1, 2)";
+    database.client().await.batch_execute(restored).await.expect("is another one now");
+    assert!(node.merchant("inst").await.expect("reads").is_some(), "on a connection that was there");
+    node.directory_changes(0).await.expect_err("it is noticed");
+    timeout(Duration::from_secs(5), node.replaced()).await.expect("whoever waits for it is told");
+    refused(&node, "a restored copy").await;
+    let put = Write::PutSetting { name: "last_trial_at".to_owned(), value: "late".to_owned() };
+    node.commit(Batch(vec![put])).await.expect_err("nothing is written");
+}

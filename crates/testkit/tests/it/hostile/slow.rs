@@ -48,6 +48,11 @@ async fn who_dawdles_loses_the_place_to_honest_clients_where_there_are_too_few()
 
 #[tokio::test]
 async fn a_server_that_gives_no_place_back_would_be_noticed() {
-    let report = scarce(Mode::Headers, Duration::from_secs(600)).await;
+    let report = scarce(Mode::Body, Duration::from_secs(600)).await;
     assert!(report.is_noticed(), "{report:?}");
+}
+
+#[tokio::test]
+async fn who_has_asked_for_nothing_gives_way_at_once_where_there_are_too_few_places() {
+    scarce(Mode::Headers, Duration::from_secs(600)).await.verdict().expect("honest clients are served");
 }
