@@ -18,7 +18,7 @@ const LEAVE_AT_ONCE: usize = 16;
 /// How often it is looked who may leave while nobody goes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The connections of a listener, oldest first.
+/// The connections of a listener.
 #[derive(Debug)]
 pub(super) struct Crowd {
     places: Arc<Semaphore>,
@@ -97,7 +97,8 @@ impl Crowd {
         Told { state, leave }
     }
 
-    /// Tells some to leave: first those that never asked for anything, then those that ask for nothing now, the oldest first.
+    /// Tells some to leave: of those that never asked for anything the oldest, and where there is none, those that have asked for nothing for the longest
+    /// time.
     fn make_room(&self, now: Instant) {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         present.retain_mut(|one| {
