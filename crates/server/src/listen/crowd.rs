@@ -12,11 +12,11 @@ use super::address_limit::Refusals;
 use super::connection_state::{ConnectionState, HOLDERS};
 
 /// Whoever is there for less is given the time to ask.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// So many leave at once: looking through all has its price.
 const LEAVE_AT_ONCE: usize = 16;
 /// How often it is looked who may leave while nobody goes.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The connections of a listener.
 #[derive(Debug)]

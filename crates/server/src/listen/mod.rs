@@ -144,14 +144,21 @@ pub async fn serve<S, B>(
         let accepted = tokio::select! {
             biased;
             _ = shutdown.wait_for(|ended| *ended) => break,
-            accepted = accept(&listener, &crowd, &failures) => accepted,
+            accepted = accept(&listener, &failures) => accepted,
         };
-        let Some((stream, peer, permit)) = accepted else { continue };
+        let Some((stream, peer)) = accepted else { continue };
         // One address that has its share already is cut off at once: the rest of the places are for others.
-        let Some(place) = settings.per_address.enter(peer) else {
+        let Some(share) = settings.per_address.enter(peer) else {
             turn_away(&settings.per_address, &refusals, peer);
             continue;
         };
+        // Only now, with somebody there who needs it: while nobody comes, nobody has to give up a place.
+        let place = tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|ended| *ended) => break,
+            place = crowd.place() => place,
+        };
+        let Some(place) = place else { break };
         let connection = Connection {
             settings: settings.clone(),
             builder: builder.clone(),
@@ -162,7 +169,7 @@ pub async fn serve<S, B>(
         let (service, state) = (service_for(peer), Arc::new(ConnectionState::default()));
         let told = crowd.join(&state);
         tokio::spawn(async move {
-            let _held = (permit, place);
+            let _held = (share, place);
             tokio::select! {
                 biased;
                 () = connection.serve(stream, state, service) => {}
@@ -368,18 +375,13 @@ fn builder(settings: &ListenSettings) -> Builder<TokioExecutor> {
     builder
 }
 
-/// The next connection, once there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    crowd: &Crowd,
-    failures: &Refusals,
-) -> Option<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = crowd.place().await?;
+/// The next connection.
+async fn accept(listener: &TcpListener, failures: &Refusals) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
             // Answers are small and whole: waiting to fill a packet only delays them.
             let _ = stream.set_nodelay(true);
-            Some((stream, peer.ip(), permit))
+            Some((stream, peer.ip()))
         }
         Err(error) => {
             if let Some(times) = failures.one_more() {

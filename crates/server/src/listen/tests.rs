@@ -9,13 +9,17 @@ use super::*;
 /// More than the kernel's buffers take for a peer that does not read.
 const LARGE: usize = 64 * 1024 * 1024;
 
-/// A listener with one place; `/large` answers with [`LARGE`] bytes, every other path with two.
 async fn narrow() -> SocketAddr {
+    narrow_for(Duration::from_millis(100)).await
+}
+
+/// A listener with one place, where a head may take so long; `/large` answers with [`LARGE`] bytes, every other path with two.
+async fn narrow_for(head_timeout: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let settings = ListenSettings {
         connections_max: 1,
-        head_timeout: Duration::from_millis(100),
+        head_timeout,
         request_timeout: Duration::from_millis(300),
         ..ListenSettings::default()
     };
@@ -118,6 +122,19 @@ async fn for_who_comes_when_all_places_are_taken_one_that_asks_for_nothing_is_cl
     let_go.send(true).expect("they wait");
     assert!(read(&mut waits).await && read(&mut idle).await && read(&mut silent).await, "whoever waited is answered");
     drop(ends);
+}
+
+#[tokio::test]
+async fn while_nobody_comes_a_full_listener_closes_nobody() {
+    let address = narrow_for(Duration::from_secs(3600)).await;
+    let mut silent = TcpStream::connect(address).await.expect("connects");
+    // For longer than whoever is silent is left in peace when others come.
+    let longer = crowd::GRACE + 5 * crowd::LOOK_EVERY;
+    assert!(tokio::time::timeout(longer, silent.read(&mut [0])).await.is_err(), "it was closed for nobody");
+    silent.write_all(b"GET / HTTP/1.0\r\n\r\n").await.expect("is sent");
+    let mut answer = String::new();
+    silent.read_to_string(&mut answer).await.expect("is read");
+    assert!(answer.ends_with("ok"), "{answer}");
 }
 
 /// So many parts, a pause before each but the first.
