@@ -183,6 +183,11 @@ pub trait IntoCall {
         None
     }
 
+    /// What else to think of, now that the call is done. Said on stderr.
+    fn notice(&self, _answer: &str) -> Option<String> {
+        None
+    }
+
     /// Whether what was wanted came of a call that was accepted; else why not. It is shown first in any case.
     fn judge(&self, _answer: &str) -> anyhow::Result<()> {
         Ok(())
@@ -208,6 +213,9 @@ impl<C: Subcommand + IntoCall> Group<C> {
         match self.command.shown_once(body) {
             Some(lost) => super::say_once(&text, || lost)?,
             None => super::say(&text)?,
+        }
+        if let Some(notice) = self.command.notice(body) {
+            let _ = writeln!(std::io::stderr(), "{notice}");
         }
         self.command.judge(body)?;
         Ok(ExitCode::SUCCESS)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::body::Fields;
-use countersign_store::contract::SecretRow;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -14,7 +13,7 @@ use super::call::{Call, Named, Reply, json};
 use super::fields::whole;
 use super::paging::Page;
 use super::problem::{Problem, ProblemDocument};
-use crate::app::identity::{self, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, SeenSecret};
+use crate::app::identity::{self, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, SecretChange, SeenSecret};
 
 /// How to rotate.
 #[derive(Debug, ToSchema)]
@@ -82,6 +81,10 @@ pub struct ChangedSecret {
     pub live: bool,
     /// Whether it was chosen to sign callbacks.
     pub signs_callbacks: bool,
+    /// How many secrets of the application are live now. Where there is none, every request of it is refused and its callbacks wait.
+    pub live_secrets: usize,
+    /// When the last of these ends, RFC 3339: without a rotation before that the application has none. Null where one of them does not end, or none is live.
+    pub live_secrets_end_at: Option<String>,
 }
 
 impl Secret {
@@ -103,7 +106,8 @@ impl Secret {
 }
 
 impl ChangedSecret {
-    fn at(row: &SecretRow, now: UnixMillis) -> Self {
+    fn at(change: &SecretChange, now: UnixMillis) -> Self {
+        let row = &change.row;
         Self {
             secret_id: row.secret_id.clone(),
             fingerprint: row.fingerprint.clone(),
@@ -113,6 +117,8 @@ impl ChangedSecret {
             revoked_at: row.revoked_at.map(rfc3339),
             live: row.is_live(now),
             signs_callbacks: row.signs_callbacks,
+            live_secrets: change.live,
+            live_secrets_end_at: change.live_end_at.map(rfc3339),
         }
     }
 }
@@ -164,9 +170,9 @@ pub async fn list(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>
 pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
     call.once(async {
         let now = call.app().clock.now();
-        let keep = |row: &SecretRow| call.keep(&ChangedSecret::at(row, now));
-        let row = identity::revoke_secret(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
-        Ok(ChangedSecret::at(&row, now))
+        let keep = |change: &SecretChange| call.keep(&ChangedSecret::at(change, now));
+        let change = identity::revoke_secret(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
+        Ok(ChangedSecret::at(&change, now))
     })
     .await
 }
@@ -178,9 +184,9 @@ pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, call
 pub async fn retire(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
     call.once(async {
         let now = call.app().clock.now();
-        let keep = |row: &SecretRow| call.keep(&ChangedSecret::at(row, now));
-        let row = identity::retire_secret(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
-        Ok(ChangedSecret::at(&row, now))
+        let keep = |change: &SecretChange| call.keep(&ChangedSecret::at(change, now));
+        let change = identity::retire_secret(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
+        Ok(ChangedSecret::at(&change, now))
     })
     .await
 }
@@ -193,9 +199,9 @@ pub async fn retire(Named((client_id, secret_id)): Named<(String, String)>, call
 pub async fn use_for_callbacks(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
     call.once(async {
         let now = call.app().clock.now();
-        let keep = |row: &SecretRow| call.keep(&ChangedSecret::at(row, now));
-        let row = identity::use_for_callbacks(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
-        Ok(ChangedSecret::at(&row, now))
+        let keep = |change: &SecretChange| call.keep(&ChangedSecret::at(change, now));
+        let change = identity::use_for_callbacks(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;
+        Ok(ChangedSecret::at(&change, now))
     })
     .await
 }

@@ -17,8 +17,8 @@ pub use merchants::{
     update_merchant,
 };
 pub use secrets::{
-    InUse, LIVE_SECRETS_MAX, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, RETIRE_QUIET_MS, SeenSecret, list_secrets,
-    retire_secret, revoke_secret, rotate_secret, seen_secret, use_for_callbacks,
+    InUse, LIVE_SECRETS_MAX, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, RETIRE_QUIET_MS, SecretChange, SeenSecret,
+    list_secrets, retire_secret, revoke_secret, rotate_secret, seen_secret, use_for_callbacks,
 };
 
 use countersign_store::contract::{MerchantKind, SignatureEncoding, Vocabulary};

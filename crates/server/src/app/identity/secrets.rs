@@ -43,6 +43,28 @@ pub struct MadeSecret {
     pub others_end_at: Option<UnixMillis>,
 }
 
+/// A secret that was just changed, and how long its application has one.
+#[derive(Debug)]
+pub struct SecretChange {
+    /// Its row, as it becomes.
+    pub row: SecretRow,
+    /// How many secrets of the application are live from then on.
+    pub live: usize,
+    /// When the last of them ends; none: one of them does not end, or none is live.
+    pub live_end_at: Option<UnixMillis>,
+}
+
+impl SecretChange {
+    /// The change of one among `all`, which are as they were before.
+    fn of(row: SecretRow, all: &[SecretRow], now: UnixMillis) -> Self {
+        let others = all.iter().filter(|other| other.secret_id != row.secret_id);
+        let ends: Vec<_> = others.chain([&row]).filter(|s| s.is_live(now)).map(|s| s.not_after).collect();
+        // None where one of them has none.
+        let all_end: Option<Vec<_>> = ends.iter().copied().collect();
+        Self { live: ends.len(), live_end_at: all_end.and_then(|ends| ends.into_iter().max()), row }
+    }
+}
+
 /// A secret and what is known of its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenSecret {
@@ -252,14 +274,14 @@ pub async fn rotate_secret(
     Ok(made)
 }
 
-/// Ends a secret at once, whatever it is used for. Answers the row as it becomes, when no node accepts it any more.
+/// Ends a secret at once, whatever it is used for. Answered when no node accepts it any more.
 pub async fn revoke_secret(
     app: &App,
     client_id: &str,
     secret_id: &str,
-    keep: &Keep<'_, SecretRow>,
+    keep: &Keep<'_, SecretChange>,
     actor: &Actor,
-) -> Result<SecretRow, AppError> {
+) -> Result<SecretChange, AppError> {
     let decide = |view: &ApplicationView, now| revocation(view, now, secret_id, "secret.revoke", keep, actor);
     let revoked = decide_and_commit(app, client_id, decide).await?;
     nodes::until_all_know(app).await;
@@ -271,9 +293,9 @@ pub async fn retire_secret(
     app: &App,
     client_id: &str,
     secret_id: &str,
-    keep: &Keep<'_, SecretRow>,
+    keep: &Keep<'_, SecretChange>,
     actor: &Actor,
-) -> Result<SecretRow, AppError> {
+) -> Result<SecretChange, AppError> {
     let all = find_application(app, client_id).await?.secrets;
     let usages = uses::of_secrets(app, &all, app.clock.now()).await?;
     let of = all.iter().zip(usages).find(|(row, _)| row.secret_id == secret_id);
@@ -287,20 +309,21 @@ pub async fn retire_secret(
     .await
 }
 
-/// What ends a secret at `now`, and the row as it becomes.
+/// What ends a secret at `now`, and what comes of it.
 fn revocation(
     view: &ApplicationView,
     now: UnixMillis,
     secret_id: &str,
     action: &str,
-    keep: &Keep<'_, SecretRow>,
+    keep: &Keep<'_, SecretChange>,
     actor: &Actor,
-) -> Result<(Vec<Write>, SecretRow), AppError> {
+) -> Result<(Vec<Write>, SecretChange), AppError> {
     let revoked = SecretRow { revoked_at: Some(now), signs_callbacks: false, ..find(view, secret_id)?.clone() };
     let mut writes = changed(&view.application, vec![revoked.clone()]);
     writes.push(audit(view, now, action, secret_id, std::slice::from_ref(&revoked), actor));
-    writes.extend(kept(keep, &revoked));
-    Ok((writes, revoked))
+    let change = SecretChange::of(revoked, &view.secrets, now);
+    writes.extend(kept(keep, &change));
+    Ok((writes, change))
 }
 
 /// Signs callbacks with this secret from now on.
@@ -308,9 +331,9 @@ pub async fn use_for_callbacks(
     app: &App,
     client_id: &str,
     secret_id: &str,
-    keep: &Keep<'_, SecretRow>,
+    keep: &Keep<'_, SecretChange>,
     actor: &Actor,
-) -> Result<SecretRow, AppError> {
+) -> Result<SecretChange, AppError> {
     decide_and_commit(app, client_id, |view, now| {
         if !find(view, secret_id)?.is_live(now) {
             return Err(AppError::NotFound(format!("the secret {secret_id} has ended; choose a live one")));
@@ -324,8 +347,9 @@ pub async fn use_for_callbacks(
         let chosen = SecretRow { signs_callbacks: true, ..find(view, secret_id)?.clone() };
         let mut writes = changed(&view.application, switched.clone());
         writes.push(audit(view, now, "secret.use_for_callbacks", secret_id, &switched, actor));
-        writes.extend(kept(keep, &chosen));
-        Ok((writes, chosen))
+        let change = SecretChange::of(chosen, &view.secrets, now);
+        writes.extend(kept(keep, &change));
+        Ok((writes, change))
     })
     .await
 }

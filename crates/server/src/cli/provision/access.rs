@@ -168,6 +168,25 @@ impl IntoCall for Secret {
             Self::List { .. } | Self::Retire { .. } | Self::Revoke { .. } | Self::UseForCallbacks { .. } => None,
         }
     }
+
+    fn notice(&self, answer: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Left {
+            live_secrets: usize,
+            live_secrets_end_at: Option<String>,
+        }
+        let (Self::Revoke { client_id, .. } | Self::Retire { client_id, .. }) = self else { return None };
+        let rotate = format!("`countersign secret rotate {client_id}` makes one that stays");
+        match serde_json::from_str(answer).ok()? {
+            Left { live_secrets: 0, .. } => Some(format!(
+                "{client_id} has no live secret now: its requests are refused and its callbacks wait. {rotate}."
+            )),
+            Left { live_secrets_end_at: Some(end), .. } => Some(format!(
+                "The last live secret of {client_id} ends at {end}: from then on its requests are refused and its callbacks wait. {rotate}."
+            )),
+            Left { .. } => None,
+        }
+    }
 }
 
 impl IntoCall for Token {

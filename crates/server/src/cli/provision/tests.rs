@@ -245,3 +245,26 @@ fn an_update_that_changes_nothing_is_refused() {
     let both = ["countersign", "application", "update", "A", "--callback-schedule", "5s", "--no-callback-schedule"];
     assert!(Cli::try_parse_from(both).is_err(), "set and cleared at once");
 }
+
+#[test]
+fn whoever_ends_a_secret_hears_how_long_the_application_has_one() {
+    let notice = |words: &str, answer: &str| {
+        let cli = Cli::try_parse_from(std::iter::once("countersign").chain(words.split(' '))).expect(words);
+        let Command::Secret(group) = &cli.command else { panic!("{words}") };
+        group.command.notice(answer).unwrap_or_default()
+    };
+    let (lasting, ending, none) = (
+        r#"{"live_secrets":1,"live_secrets_end_at":null}"#,
+        r#"{"live_secrets":1,"live_secrets_end_at":"2026-01-02T00:00:00.000Z"}"#,
+        r#"{"live_secrets":0,"live_secrets_end_at":null}"#,
+    );
+    for words in ["secret revoke A S", "secret retire A S"] {
+        assert_eq!(notice(words, lasting), "");
+        assert!(notice(words, ending).starts_with("The last live secret of A ends at 2026-01-02T00:00:00.000Z"));
+        assert!(notice(words, none).starts_with("A has no live secret now"));
+        assert!(notice(words, none).contains("`countersign secret rotate A`"));
+    }
+    assert_eq!(notice("secret use-for-callbacks A S", ending), "");
+    // A server of before it said so.
+    assert_eq!(notice("secret revoke A S", r#"{"secret_id":"S"}"#), "");
+}

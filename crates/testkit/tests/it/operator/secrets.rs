@@ -128,13 +128,27 @@ async fn a_revoked_secret_is_gone_at_once_and_the_newest_live_one_signs() {
     let revoked = house.delete(&format!("{path}/{first}")).await.ok().json();
     assert_eq!((&revoked["secret_id"], &revoked["live"]), (&json!(first), &json!(false)));
     assert_eq!(revoked["revoked_at"], "2026-01-01T00:00:00.000Z");
+    assert_eq!((&revoked["live_secrets"], &revoked["live_secrets_end_at"]), (&json!(1), &json!(null)));
     assert_eq!(secrets(&house, &client_id).await.len(), 1);
     assert_eq!(signing(&house, &client_id, START).await, Some(second.clone()));
     house.delete(&format!("{path}/{first}")).await.refused(404, "400404", &first);
-    house.delete(&format!("{path}/{second}")).await.ok();
+    let last = house.delete(&format!("{path}/{second}")).await.ok().json();
+    assert_eq!((&last["live_secrets"], &last["live_secrets_end_at"]), (&json!(0), &json!(null)));
     assert_eq!(signing(&house, &client_id, START).await, None, "the last one can be revoked too: deliveries wait");
     house.post(&path, json!({})).await.ok();
     assert!(signing(&house, &client_id, START).await.is_some());
+}
+
+#[tokio::test]
+async fn whoever_revokes_the_one_that_was_to_stay_is_told_when_the_last_one_ends() {
+    let house = House::open().await;
+    let client_id = house.application("m", None).await;
+    let path = format!("/applications/{client_id}/secrets");
+    let rotated = house.post(&path, json!({})).await.ok();
+    let revoked = house.delete(&format!("{path}/{}", rotated.text_of("secret_id"))).await.ok().json();
+    assert_eq!(revoked["live_secrets"], 1);
+    assert_eq!(revoked["live_secrets_end_at"], rotated.json()["old_secrets_end_at"]);
+    assert!(revoked["live_secrets_end_at"].is_string(), "{revoked}");
 }
 
 #[tokio::test]
