@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
             });
         }
         for (name, value) in &fields {
-            check_nested(value.get()).map_err(|why| FieldRefused::new(name.as_ref(), why))?;
+            check_nested(value.get(), DEPTH_MAX - 1).map_err(|why| FieldRefused::new(name.as_ref(), why))?;
         }
         Ok(Self(fields))
     }
@@ -253,15 +253,21 @@ impl<'de> Visitor<'de> for Name {
     }
 }
 
-/// Walks one value whose syntax is known to be right, without recursion, and refuses depth and repeated names.
-fn check_nested(json: &str) -> Result<(), String> {
+/// Refuses a name that is given twice on any level of a value whose syntax is known to be right: its readers would not agree on which one counts.
+/// Where there is one, says which.
+pub fn check_names(json: &str) -> Result<(), String> {
+    check_nested(json, usize::MAX)
+}
+
+/// Walks one value whose syntax is known to be right, without recursion, and refuses more levels than these and repeated names.
+fn check_nested(json: &str, levels_max: usize) -> Result<(), String> {
     let bytes = json.as_bytes();
     let mut open: Vec<Vec<Cow<'_, str>>> = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
             b'{' | b'[' => {
-                if open.len() + 1 >= DEPTH_MAX {
+                if open.len() >= levels_max {
                     return Err(format!("must not be nested deeper than {DEPTH_MAX} levels"));
                 }
                 open.push(Vec::new());

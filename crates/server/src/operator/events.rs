@@ -6,7 +6,7 @@ use axum::extract::State;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::SortedId;
 use countersign_domain::time::rfc3339;
-use countersign_protocol::body::Fields;
+use countersign_protocol::body::{Fields, check_names};
 use countersign_protocol::code::Code;
 use countersign_store::contract::{AttemptRow, EventFilter, EventRow};
 use serde::{Deserialize, Serialize};
@@ -41,14 +41,14 @@ pub struct EventRequest {
     pub biz_id: String,
     /// What became of it, 1 to 64 characters.
     pub biz_status: String,
-    /// Business data: an object, or a text that holds JSON. Merchants get its text, digit for digit.
+    /// Business data: an object, or a text that holds JSON, with no name twice on any level. Merchants get its text, digit for digit.
     #[schema(schema_with = data_schema)]
     pub data: String,
 }
 
 fn data_schema() -> Schema {
     let kinds = [Type::Object, Type::String].map(|kind| ObjectBuilder::new().schema_type(kind));
-    let about = "Business data: an object, or a text that holds JSON. Merchants get its text, digit for digit.";
+    let about = "Business data: an object, or a text that holds JSON, with no name twice on any level. Merchants get its text, digit for digit.";
     Schema::OneOf(kinds.into_iter().fold(OneOf::builder(), OneOfBuilder::item).description(Some(about)).build())
 }
 
@@ -204,11 +204,13 @@ pub(crate) fn parse(body: &[u8]) -> Result<Happening, Problem> {
 fn data(fields: &Fields<'_>) -> Result<String, Problem> {
     let raw = given(fields, "data")?;
     let text = if raw.starts_with('{') { Ok(raw.to_owned()) } else { fields.required_text("data") };
-    text.ok().filter(|text| serde_json::from_str::<Value>(text).is_ok()).ok_or_else(|| {
+    let text = text.ok().filter(|text| serde_json::from_str::<Value>(text).is_ok()).ok_or_else(|| {
         let why = "must be an object, or a text that holds JSON, as every parser reads it: at most 127 levels deep, without half a surrogate pair, \
                    and with no number beyond 1.8e308";
         Problem::field("data", why)
-    })
+    })?;
+    check_names(&text).map_err(|why| Problem::field("data", why))?;
+    Ok(text)
 }
 
 pub(super) fn event_id(text: &str) -> Result<SortedId, Problem> {
@@ -301,6 +303,8 @@ mod tests {
             r#"{"data":"1e400"}"#,
             r#"{"data":"{"}"#,
             r#"{"data":7}"#,
+            r#"{"data":"{\"a\":[{\"b\":1,\"b\":2}]}"}"#,
+            r#"{"data":"{\"a\":1,\"\\u0061\":2}"}"#,
             deep.as_str(),
         ] {
             assert_eq!(of(refused), None, "{refused}");
