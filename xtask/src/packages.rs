@@ -18,8 +18,9 @@ pub struct Needed {
     is_there: fn() -> bool,
 }
 
-const NEEDED: [Needed; 5] = [
+const NEEDED: [Needed; 6] = [
     Needed { what: "PostgreSQL 15 or newer", package: "postgresql-15", is_there: postgres_is_there },
+    Needed { what: "PgBouncer", package: "pgbouncer", is_there: pgbouncer_is_there },
     Needed { what: "haproxy", package: "haproxy", is_there: haproxy_is_there },
     Needed { what: "nginx", package: "nginx-light", is_there: nginx_is_there },
     Needed { what: "ip", package: "iproute2", is_there: ip_is_there },
@@ -71,6 +72,10 @@ fn install(package: &str) -> bool {
 /// Where Debian and people who build it themselves put it; tests look there, too.
 fn haproxy_is_there() -> bool {
     ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"].iter().any(|path| Path::new(path).exists())
+}
+
+fn pgbouncer_is_there() -> bool {
+    ["/usr/sbin/pgbouncer", "/usr/local/bin/pgbouncer"].iter().any(|path| Path::new(path).exists())
 }
 
 fn nginx_is_there() -> bool {

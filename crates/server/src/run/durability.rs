@@ -31,6 +31,12 @@ pub fn words(found: &Durability) -> Vec<Word> {
                 .to_owned(),
         ));
     }
+    if !found.full_page_writes {
+        words.push(Word::Warning(
+            "full_page_writes is off in the database: a crash of its machine may damage it, unless its file system never leaves a page half written"
+                .to_owned(),
+        ));
+    }
     words.push(of_standbys(found));
     if matches!(found.synchronous_commit.as_str(), "off" | "local" | "remote_write") {
         words.push(Word::Fine(format!(
@@ -111,6 +117,7 @@ mod tests {
             is_hidden,
             is_demanded,
             fsync: true,
+            full_page_writes: true,
             synchronous_commit: "on".to_owned(),
         };
         let mut words = words(&found);
@@ -137,17 +144,19 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_wait_for_its_disk_is_a_warning_and_weak_commits_are_told() {
+    fn a_server_that_does_not_wait_for_its_disk_or_keep_its_pages_whole_is_a_warning_and_weak_commits_are_told() {
         let found = Durability {
             standbys: 0,
             synchronous: 0,
             is_hidden: false,
             is_demanded: false,
             fsync: false,
+            full_page_writes: false,
             synchronous_commit: "local".to_owned(),
         };
         let words = words(&found);
         assert!(matches!(&words[0], Word::Warning(said) if said.contains("fsync is off")), "{words:?}");
-        assert!(matches!(&words[2], Word::Fine(said) if said.contains("synchronous_commit is local")), "{words:?}");
+        assert!(matches!(&words[1], Word::Warning(said) if said.contains("full_page_writes is off")), "{words:?}");
+        assert!(matches!(&words[3], Word::Fine(said) if said.contains("synchronous_commit is local")), "{words:?}");
     }
 }

@@ -10,6 +10,7 @@ use crate::contract::StoreError;
 
 /// What would survive the loss of the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting or a fact of its own")]
 pub struct Durability {
     /// Standbys that are connected.
     pub standbys: i64,
@@ -21,6 +22,8 @@ pub struct Durability {
     pub is_demanded: bool,
     /// Whether the server waits for its own disk.
     pub fsync: bool,
+    /// Whether its log holds each page whole once after a checkpoint: else one that was half written as the machine went down stays so.
+    pub full_page_writes: bool,
     /// `synchronous_commit` as it is for our role and database. Our sessions raise what is weaker than `on`.
     pub synchronous_commit: String,
 }
@@ -64,6 +67,7 @@ const DURABILITY: &str = "
         coalesce(bool_or(state IS NULL), false),
         current_setting('synchronous_standby_names') <> '',
         current_setting('fsync') = 'on',
+        current_setting('full_page_writes') = 'on',
         (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit')
     FROM pg_stat_replication";
 
@@ -105,7 +109,8 @@ async fn durability(dial: &Dial) -> Result<Durability, StoreError> {
             is_hidden: row.try_get(2)?,
             is_demanded: row.try_get(3)?,
             fsync: row.try_get(4)?,
-            synchronous_commit: row.try_get(5)?,
+            full_page_writes: row.try_get(5)?,
+            synchronous_commit: row.try_get(6)?,
         })
     };
     read().map_err(fault)

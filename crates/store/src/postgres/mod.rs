@@ -35,6 +35,7 @@ mod payment_order;
 mod payment_sql;
 mod pipeline;
 mod plan;
+mod pooled;
 mod public_ids;
 mod purge;
 mod queries;
@@ -154,6 +155,7 @@ impl PostgresStore {
     pub async fn open(options: PostgresOptions) -> Found<Self> {
         let dial = Arc::new(Dial::of(&options)?.within(options.second).that_tells());
         let PostgresOptions { window_key, node, lanes, readers, group_max, group_by_tenant, queue_max, .. } = options;
+        Box::pin(pooled::refuse_shared(&dial)).await?;
         // What a step makes now is the role's own.
         Box::pin(rights::demand(&dial)).await?;
         Box::pin(schema::migrate(&dial)).await?;

@@ -76,9 +76,18 @@ async fn the_server_says_which_standbys_commits_wait_for() {
         is_hidden: false,
         is_demanded: false,
         fsync: true,
+        full_page_writes: true,
         synchronous_commit: "on".to_owned(),
     };
     assert_eq!(store.durability().await.expect("answers"), alone);
+    primary.ask("postgres", "ALTER SYSTEM SET full_page_writes = off");
+    primary.ask("postgres", "SELECT pg_reload_conf()");
+    primary.wait_until("SELECT 1 WHERE current_setting('full_page_writes') = 'off'");
+    let torn = Durability { full_page_writes: false, ..alone.clone() };
+    assert_eq!(store.durability().await.expect("answers"), torn);
+    primary.ask("postgres", "ALTER SYSTEM RESET full_page_writes");
+    primary.ask("postgres", "SELECT pg_reload_conf()");
+    primary.wait_until("SELECT 1 WHERE current_setting('full_page_writes') = 'on'");
 
     let standby = primary.standby("b");
     let asynchronous = Durability { standbys: 1, ..alone.clone() };

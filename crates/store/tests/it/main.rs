@@ -14,6 +14,7 @@ mod locks;
 mod moving;
 mod nodes;
 mod patience;
+mod pooled;
 mod postgres;
 mod property;
 mod proxy;

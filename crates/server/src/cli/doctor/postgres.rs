@@ -1,7 +1,7 @@
 //! What `doctor` says of a database that many nodes share.
 
-use countersign_store::PostgresStore;
 use countersign_store::postgres::{ServerState, Share};
+use countersign_store::{PostgresStore, StoreError};
 
 use super::{Findings, Verdict, examine_deployment, examine_schema};
 use crate::config::Config;
@@ -23,6 +23,10 @@ pub(super) fn examine(
             Ok(options) => options,
             Err(error) => return findings.note(Verdict::Fail, "database", format!("{error:#}")),
         };
+        // First of all: what is asked after that may find anything there.
+        if let Err(shared @ StoreError::Unfit(_)) = PostgresStore::refuse_shared(&options).await {
+            return findings.note(Verdict::Fail, "database", run::cause(&shared));
+        }
         match PostgresStore::server_state(&options).await {
             Ok(state) => of_server(&state, options.connections(), findings),
             Err(error) => return findings.note(Verdict::Fail, "database", run::cause(&error)),
@@ -113,6 +117,7 @@ mod tests {
             is_hidden: false,
             is_demanded: false,
             fsync: true,
+            full_page_writes: true,
             synchronous_commit: "on".to_owned(),
         };
         let mut state = ServerState {
