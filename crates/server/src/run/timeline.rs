@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use countersign_store::AnyStore;
-use countersign_store::postgres::{Office, Served};
+use countersign_store::postgres::{NotedOffice, Office};
 use tokio::sync::watch;
 
 use crate::app::App;
 use crate::datadir::{DataDir, DataRefused};
 
 /// What is noted in a data folder.
-pub(super) fn served(data: &DataDir) -> Result<Option<Served>, DataRefused> {
+pub(super) fn served(data: &DataDir) -> Result<Option<NotedOffice>, DataRefused> {
     let office = data.timeline_seen()?.map(|(cluster, timeline)| Office { cluster, timeline });
-    Ok(office.map(|office| Served { office, noted_in: data.timeline_file() }))
+    Ok(office.map(|office| NotedOffice { office, noted_in: data.timeline_file() }))
 }
 
 /// Notes the server that is in office now, where another one is noted. Without the note the node serves as well.

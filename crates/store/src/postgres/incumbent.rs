@@ -51,16 +51,16 @@ pub(super) async fn one_row(client: &Client, query: &str) -> Option<SimpleQueryR
     })
 }
 
-/// The server that was in office when a process before this one served.
+/// The server that was in office when a process before this one served, as a file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct NotedOffice {
     /// Which it was.
     pub office: Office,
     /// The file that says so. Without it, nobody knows.
     pub noted_in: PathBuf,
 }
 
-impl Served {
+impl NotedOffice {
     /// What is said of a server that was left behind before this process began.
     fn refuses(&self, found: &Office) -> String {
         let file = self.noted_in.display();
@@ -77,14 +77,14 @@ impl Served {
 pub(super) struct Incumbent {
     seen: Mutex<Option<Office>>,
     /// The one before this process.
-    served: Option<Served>,
+    served: Option<NotedOffice>,
     /// Grows by one with each server.
     term: AtomicU64,
     terms: watch::Sender<u64>,
 }
 
 impl Incumbent {
-    pub(super) fn new(served: Option<Served>) -> Self {
+    pub(super) fn new(served: Option<NotedOffice>) -> Self {
         Self { seen: Mutex::new(None), served, term: AtomicU64::new(0), terms: watch::Sender::new(0) }
     }
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn who_was_left_behind_before_this_process_began_is_refused_and_another_cluster_is_not() {
         let office = |cluster: &str, timeline| Office { cluster: cluster.to_owned(), timeline };
-        let served = Served { office: office("a", 3), noted_in: PathBuf::from("data/database.timeline") };
+        let served = NotedOffice { office: office("a", 3), noted_in: PathBuf::from("data/database.timeline") };
         let incumbent = Incumbent::new(Some(served));
         let why = incumbent.meets(Some(office("a", 2))).expect_err("it was left behind");
         assert!(why.contains("on timeline 2") && why.contains("timeline 3 of the same cluster"), "{why}");

@@ -98,7 +98,7 @@ use signals::Herald;
 use writer_connections::WriterConnections;
 
 pub use durability::{Durability, ServerState, Share};
-pub use incumbent::{Office, Served};
+pub use incumbent::{NotedOffice, Office};
 pub use options::PostgresOptions;
 
 /// Lists that are read at once, of each [`Asker`].

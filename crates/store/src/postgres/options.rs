@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-use super::incumbent::Served;
+use super::incumbent::NotedOffice;
 use crate::asker::Asker;
 
 /// How a PostgreSQL store is opened. [`PostgresOptions::new`] has the shipped settings.
@@ -19,7 +19,7 @@ pub struct PostgresOptions {
     /// Authorities that a server's certificate may come from, for `sslmode=require`.
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// Which server was in office when this node last served. One that it took over from is refused.
-    pub served: Option<Served>,
+    pub served: Option<NotedOffice>,
     /// 16 random bytes: the key of nonce hashes if this opening makes the schema. Later openings use the stored one.
     pub window_key: [u8; 16],
     /// 16 random bytes: names this opening among all others.

@@ -7,7 +7,7 @@ use countersign_domain::lanes::LaneSet;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{CommitError, EventFilter};
 use countersign_store::nodes::Signal;
-use countersign_store::postgres::{Durability, Served};
+use countersign_store::postgres::{Durability, NotedOffice};
 use countersign_store::testing::{Server, ServerOptions};
 use countersign_store::{PostgresOptions, PostgresStore, Store, StoreError};
 use tokio::time::timeout;
@@ -194,7 +194,7 @@ async fn a_store_that_opens_takes_no_server_that_was_left_behind_though_it_takes
     assert!(split.contains(" on timeline 1, ") && split.ends_with(" on timeline 2"), "{split}");
 
     let office = store.office().expect("it says who it is");
-    let served = Some(Served { office, noted_in: "data/database.timeline".into() });
+    let served = Some(NotedOffice { office, noted_in: "data/database.timeline".into() });
     let alone = PostgresOptions { served: served.clone(), ..options(&[&primary]) };
     let why = refused(alone).await;
     assert!(why.contains("the server is on timeline 1") && why.contains("served with timeline 2"), "{why}");
