@@ -201,7 +201,8 @@ pub enum Write {
         begun_before: UnixMillis,
     },
     /// Forgets the first events of an application by `seq`, with all that belongs to them, at most [`EVENTS_FORGOTTEN_MAX`]: those that are
-    /// delivered or dead and were written before an instant, up to the first one that is not. Its last event stays. Counters go on. Where
+    /// delivered or dead, were written before an instant, and are not among those that a running redelivery has yet to come to, up to the first one
+    /// that is not. Its last event stays. Counters go on. Where
     /// somebody else changes one of them, none is forgotten. Guard: none.
     ForgetEvents {
         /// Tenant of the application.

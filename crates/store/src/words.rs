@@ -17,6 +17,16 @@ macro_rules! goes_out {
 
 pub(crate) use goes_out;
 
+/// Whether an event `e` is not waited for by a redelivery of its application that has yet to come to it: that one promised to send it again.
+macro_rules! is_not_awaited {
+    () => {
+        "NOT EXISTS (SELECT 1 FROM redelivery r WHERE r.tenant_no = e.tenant_no AND r.application_no = e.application_no \
+         AND r.state = 'running' AND r.cursor_seq < e.seq)"
+    };
+}
+
+pub(crate) use is_not_awaited;
+
 /// Numbers are drawn before their event is committed, so an earlier event of the same bizId may have a number that is later by
 /// about the time of a commit, in ms.
 const NUMBER_SLACK_MS: i64 = 10_000;

@@ -114,7 +114,14 @@ impl State {
         own.sort_by_key(|e| e.seq);
         own.truncate(most.saturating_add(1));
         own.pop();
-        own.into_iter().take_while(|e| is_over(e.state) && e.created_at < before).collect()
+        // Those that a redelivery has yet to come to are kept for it.
+        let running = self
+            .redeliveries
+            .values()
+            .filter(|r| (r.sought.tenant, r.sought.application) == of && r.ended_at.is_none());
+        let reached = running.map(|r| r.cursor_seq).min().unwrap_or(i64::MAX);
+        let goes = |e: &&EventRow| is_over(e.state) && e.created_at < before && e.seq <= reached;
+        own.into_iter().take_while(goes).collect()
     }
 
     fn forget_events(&mut self, tenant: TenantNo, application: ApplicationNo, before: UnixMillis) {

@@ -1,6 +1,6 @@
 //! Texts of the lists of events for operators, to which what is asked for is added, and of what is old enough to be freed.
 
-use crate::words::goes_out;
+use crate::words::{goes_out, is_not_awaited};
 
 macro_rules! listed {
     ($from:literal) => {
@@ -22,9 +22,12 @@ pub(super) const EVENTS_DEAD: &str = listed!(
 /// The first events of an application, and whether each may go.
 macro_rules! first_events {
     () => {
-        "(SELECT e.seq, coalesce(e.created_at < $1 AND d.state IN ('delivered', 'dead'), false) AS goes FROM event e
-          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
-          WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no ORDER BY e.seq LIMIT $2)"
+        concat!(
+            "(SELECT e.seq, coalesce(e.created_at < $1 AND d.state IN ('delivered', 'dead') AND ",
+            is_not_awaited!(),
+            ", false) AS goes FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+              WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no ORDER BY e.seq LIMIT $2)"
+        )
     };
 }
 
@@ -47,9 +50,12 @@ pub(super) const OLD: &str = concat!(
 /// The same of one application behind a `seq`.
 macro_rules! next_events {
     () => {
-        "(SELECT e.seq, coalesce(e.created_at < $1 AND d.state IN ('delivered', 'dead'), false) AS goes FROM event e
-          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
-          WHERE e.tenant_no = $3 AND e.application_no = $4 AND e.seq > $5 ORDER BY e.seq LIMIT $2)"
+        concat!(
+            "(SELECT e.seq, coalesce(e.created_at < $1 AND d.state IN ('delivered', 'dead') AND ",
+            is_not_awaited!(),
+            ", false) AS goes FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+              WHERE e.tenant_no = $3 AND e.application_no = $4 AND e.seq > $5 ORDER BY e.seq LIMIT $2)"
+        )
     };
 }
 

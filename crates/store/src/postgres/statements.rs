@@ -12,6 +12,7 @@ use super::identity_texts as identity;
 use super::lane_texts as lanes;
 use super::payment_sql as payment;
 use super::redelivery_texts as redelivery;
+use crate::words::is_not_awaited;
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
@@ -349,9 +350,11 @@ statements! {
                          $5::bytea[], $6::bytea[], $7::bytea[], $8::bigint[], $9::boolean[])";
     BytesForget: "DELETE FROM attempt_bytes WHERE $1 = tenant_no + 0 AND ctid = ANY(ARRAY(SELECT o.ctid FROM attempt_bytes o
                   WHERE o.tenant_no = $1 AND o.at < $2 ORDER BY o.at LIMIT $3 FOR UPDATE SKIP LOCKED))";
-    EventsOldest: "SELECT e.event_no, coalesce(e.created_at < $3 AND d.state IN ('delivered', 'dead'), false) FROM event e
-                   LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
-                   WHERE e.tenant_no = $1 AND e.application_no = $2 ORDER BY e.seq LIMIT $4";
+    EventsOldest: concat!(
+        "SELECT e.event_no, coalesce(e.created_at < $3 AND d.state IN ('delivered', 'dead') AND ", is_not_awaited!(), ", false) FROM event e
+         LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+         WHERE e.tenant_no = $1 AND e.application_no = $2 ORDER BY e.seq LIMIT $4"
+    );
     DeliveriesOverLock: "SELECT event_no FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])
                          AND state IN ('delivered', 'dead') ORDER BY event_no FOR UPDATE";
     // The limit as in `version_of`: each by its whole key.

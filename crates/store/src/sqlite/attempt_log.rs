@@ -15,6 +15,7 @@ use crate::attempt_log::{
 };
 use crate::batch::Write;
 use crate::contract::{AttemptRow, Cursor, StoreError};
+use crate::words::is_not_awaited;
 
 impl OldRows for SqliteStore {
     async fn old_bytes_of(
@@ -186,10 +187,12 @@ pub(super) fn old_events(
 }
 
 /// The first events of an application, and whether each may go. Read row by row: what is behind the first that stays is not looked at.
-const FIRST_EVENTS: &str =
-    "SELECT e.seq, coalesce(e.created_at < ?3 AND d.state IN ('delivered', 'dead'), false), d.attempts,
-     octet_length(e.body) + octet_length(e.data) FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
-     WHERE e.application_no = ?2 AND e.tenant_no = ?1 AND e.seq > ?4 ORDER BY e.seq LIMIT ?5";
+const FIRST_EVENTS: &str = concat!(
+    "SELECT e.seq, coalesce(e.created_at < ?3 AND d.state IN ('delivered', 'dead') AND ",
+    is_not_awaited!(),
+    ", false), d.attempts, octet_length(e.body) + octet_length(e.data) FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
+     WHERE e.application_no = ?2 AND e.tenant_no = ?1 AND e.seq > ?4 ORDER BY e.seq LIMIT ?5"
+);
 
 fn old_events_of(
     conn: &Connection,

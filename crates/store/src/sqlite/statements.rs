@@ -2,6 +2,8 @@
 
 use rusqlite::{Connection, PrepFlags, Statement};
 
+use crate::words::is_not_awaited;
+
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
         /// A statement of the writer.
@@ -186,9 +188,11 @@ statements! {
                   is_cut) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     BytesForget: "DELETE FROM attempt_bytes WHERE rowid IN (SELECT rowid FROM attempt_bytes
                   WHERE tenant_no = ?1 AND at < ?2 ORDER BY at LIMIT ?3)";
-    EventsOldest: "SELECT e.event_no, e.created_at < ?3 AND d.state IN ('delivered', 'dead') FROM event e
-                   LEFT JOIN delivery d ON d.event_no = e.event_no
-                   WHERE e.application_no = ?2 AND e.tenant_no = ?1 ORDER BY e.seq LIMIT ?4";
+    EventsOldest: concat!(
+        "SELECT e.event_no, e.created_at < ?3 AND d.state IN ('delivered', 'dead') AND ", is_not_awaited!(), " FROM event e
+         LEFT JOIN delivery d ON d.event_no = e.event_no
+         WHERE e.application_no = ?2 AND e.tenant_no = ?1 ORDER BY e.seq LIMIT ?4"
+    );
     EventBytesDelete: "DELETE FROM attempt_bytes WHERE rowid IN (SELECT b.rowid FROM attempt a JOIN attempt_bytes b
                        ON b.tenant_no = a.tenant_no AND b.at = a.at AND b.event_no = a.event_no AND b.attempt = a.attempt
                        WHERE a.event_no = ?1)";

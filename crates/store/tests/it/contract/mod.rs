@@ -179,6 +179,7 @@ contract! {
         who_stops_a_redelivery_has_seen_how_far_it_came,
         redeliveries_are_listed_newest_first,
         a_portion_has_a_bound,
+        what_a_redelivery_has_yet_to_come_to_is_not_forgotten_by_age,
     ]
     conversion: [
         a_rate_changes_by_revision_and_comes_back_digit_for_digit,

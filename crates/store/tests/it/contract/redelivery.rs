@@ -6,8 +6,9 @@ use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
+use countersign_store::attempt_log::OldRows as _;
 use countersign_store::batch::{Conflict, Key, Write};
-use countersign_store::contract::{Asker, AttemptRow, EventRow};
+use countersign_store::contract::{Asker, AttemptRow, Cursor, EventRow};
 use countersign_store::redelivery::{
     Counted, DiedOf, Fared, REDELIVERED_MAX, Redeliveries, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought,
     Span, Walked,
@@ -303,4 +304,38 @@ pub async fn a_portion_has_a_bound(store: Any) {
     let refused = store.commit(countersign_store::Batch(vec![advance(7, (0, 1), &many, None)])).await;
     assert!(refused.is_err());
     assert_eq!(one(&store, 7).await.cursor_seq, 0);
+}
+
+pub async fn what_a_redelivery_has_yet_to_come_to_is_not_forgotten_by_age(store: Any) {
+    for no in 1..=5 {
+        leave(&store, no, "a", 0, DeliveryState::Dead).await;
+    }
+    commit(&*store, vec![start(redelivery(7))]).await;
+    let forget = || vec![Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(99) }];
+    let left = async || {
+        let events = store.events_after(TENANT, APP, 0, 9).await.expect("reads");
+        events.iter().map(|event| event.no.0).collect::<Vec<_>>()
+    };
+    let said = async || {
+        let page = Cursor { after: None, limit: 9 };
+        let of_one = store.old_events_of(Asker::Operator, (TENANT, APP), at(99), page).await.expect("reads").rows;
+        let all = store.old_events(Asker::Operator, at(99), 9, Cursor { after: None, limit: 9 }).await.expect("reads");
+        assert_eq!(all.iter().find(|old| old.application == APP).map(|old| old.events), Some(of_one));
+        of_one
+    };
+    assert_eq!(said().await, 0);
+    commit(&*store, forget()).await;
+    assert_eq!(left().await, [1, 2, 3, 4, 5]);
+
+    commit(&*store, vec![advance(7, (0, 2), &[1, 2], None)]).await;
+    commit(&*store, vec![attempt(1, 2, DeliveryState::Delivered, None), attempt(2, 2, DeliveryState::Dead, None)])
+        .await;
+    assert_eq!(said().await, 2, "it has come to these");
+    commit(&*store, forget()).await;
+    assert_eq!(left().await, [3, 4, 5]);
+
+    commit(&*store, vec![stop_at(TENANT, 7, 2)]).await;
+    assert_eq!(said().await, 2, "it waits for none any more, and the last one never goes");
+    commit(&*store, forget()).await;
+    assert_eq!(left().await, [5]);
 }
