@@ -208,8 +208,7 @@ pub(super) async fn hear(
     if !status.is_success() {
         // Its body decides nothing; the connection goes with it.
         let enough = (Instant::now() + REFUSAL_READ_FOR).min(end);
-        let read = timeout_at(enough, works.until(read(response, BODY_BYTES_KEPT, &mut progress.body))).await;
-        progress.body.has_more |= read.is_err();
+        let _read = timeout_at(enough, works.until(read(response, BODY_BYTES_KEPT, &mut progress.body))).await;
         let further = if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
             "; redirects are not followed"
         } else {
@@ -286,19 +285,24 @@ pub(super) fn broken(error: &hyper::Error, progress: &mut Progress) -> Ending {
     ending(outcome, detail)
 }
 
-/// Reads a body of at most so many bytes; what it has of it stays also where it fails or is cut off.
+/// Reads a body of at most so many bytes; what it has of it stays also where it fails or is cut off. Until it has ended, or broken off, there may be
+/// more.
 async fn read(response: Response<Incoming>, most: usize, answer: &mut Answer) -> Result<(), Ending> {
+    answer.has_more = true;
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ending(Outcome::Unreadable, faults::no_body(&error)))?;
+        let frame = frame.map_err(|error| {
+            answer.has_more = false;
+            ending(Outcome::Unreadable, faults::no_body(&error))
+        })?;
         let Some(data) = frame.data_ref() else { continue };
         answer.length += data.len();
         let room = most - answer.bytes.len();
         answer.bytes.extend_from_slice(&data[..data.len().min(room)]);
         if data.len() > room {
-            answer.has_more = true;
             return Err(ending(Outcome::Unreadable, "the answer is larger than 64 KiB"));
         }
     }
+    answer.has_more = false;
     Ok(())
 }

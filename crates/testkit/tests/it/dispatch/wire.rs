@@ -102,6 +102,22 @@ async fn of_a_large_answer_the_beginning_is_kept_and_its_length_so_far() {
 }
 
 #[tokio::test]
+async fn where_time_runs_out_in_the_middle_of_an_answer_there_may_be_more_of_it() {
+    let bench = Bench::with(DispatchSettings { deadline: Duration::from_millis(300), ..settings() }).await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let begun = |status: &str| format!("HTTP/1.1 {status}\r\nContent-Length: 500\r\n\r\nbegun").into_bytes();
+    for (status, outcome) in [("200 OK", Outcome::Timeout), ("503 Busy", Outcome::HttpStatus)] {
+        endpoint.script([Reply::HangAfter(begun(status))]);
+        let event = bench.emit(&owner, status).await;
+        assert_eq!(bench.deliver().await, 1);
+        assert_eq!(bench.read(event.event_id).await.1[0].outcome, outcome);
+        let kept = bytes(&bench, &event, 1).await.expect("something went over the wire");
+        assert_eq!((kept.answer_body.as_slice(), kept.is_cut), (&b"begun"[..], true), "{status}");
+    }
+}
+
+#[tokio::test]
 async fn where_large_answers_are_many_little_of_each_is_kept_and_they_count_all_the_same() {
     let bench = Bench::new().await;
     let endpoint = receiver().await;
