@@ -130,6 +130,8 @@ struct Desk {
     lineup: Lineup,
     /// The lanes that the line-up is made of.
     open: LaneSet,
+    /// Those that were looked through since they are.
+    looked: LaneSet,
     /// Attempts that were made and are to be recorded.
     records: records::Records,
     tasks: JoinSet<()>,
@@ -196,6 +198,7 @@ impl Dispatcher {
         let desk = Desk {
             lineup: Lineup::new(bounds),
             open: LaneSet::NONE,
+            looked: LaneSet::NONE,
             records: records::Records::default(),
             tasks: JoinSet::new(),
         };

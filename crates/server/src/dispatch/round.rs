@@ -95,7 +95,9 @@ impl Dispatcher {
             let now = self.app.clock.now();
             let mut desk = self.desk.lock().await;
             for row in &owed {
-                desk.lineup.note(row.tenant, row.application, due(row.due_at, now));
+                // Who had the lane before may have let an event wait behind another for longer than this node does.
+                let is_known = desk.looked.contains(Lane::of(row.application));
+                desk.lineup.note(row.tenant, row.application, if is_known { due(row.due_at, now) } else { now });
             }
             drop(desk);
             match owed.last() {
@@ -103,6 +105,9 @@ impl Dispatcher {
                 Some(_) | None => break,
             }
         }
+        let mut desk = self.desk.lock().await;
+        desk.looked = desk.looked.and(lanes);
+        drop(desk);
         self.landed.notify_one();
         Ok(())
     }
@@ -155,6 +160,7 @@ impl Dispatcher {
         let before = std::mem::replace(&mut desk.open, open);
         if before != open {
             desk.lineup.keep_lanes(open);
+            desk.looked = desk.looked.shared(open);
             self.look_in(LaneSet(open.0 & !before.0));
         }
     }
@@ -199,9 +205,12 @@ impl Dispatcher {
         };
         let found = rows.iter().map(|row| row.no).chain(unreadable.iter().map(|one| one.event));
         self.app.due.found(found);
-        // One that waits behind another is looked at when that one is over.
-        for row in rows.iter_mut().filter(|row| row.behind.is_none()) {
-            row.due_at = row.due_at.map(|at| due(at, now));
+        for row in &mut rows {
+            let patience = self.patience(row);
+            // One that waits behind another is looked at when that one is over, or when its patience ends: by the `order_hold` of today, which may be
+            // less than that of the day when it began to wait.
+            let by_now = |at: UnixMillis| if row.behind.is_some() { at.min(patience) } else { due(at, now) };
+            row.due_at = row.due_at.map(by_now);
         }
         let mut last = None;
         for row in rows.iter().filter(|row| last.replace(row.application) != Some(row.application)) {

@@ -70,6 +70,35 @@ async fn a_later_callback_waits_for_one_that_is_still_to_be_released() {
 }
 
 #[tokio::test]
+async fn a_shorter_hold_holds_for_what_waits_already_and_nothing_younger_passes_it() {
+    const SHORTER_MS: i64 = 3_000;
+    for third_comes in [false, true] {
+        let schedule = countersign_domain::delivery::Schedule::parse(&["1d"]).expect("a schedule");
+        let longer = DispatchSettings { order_hold_ms: ORDER_HOLD_MS, schedule, ..settings() };
+        let mut bench = Bench::with(longer.clone()).await;
+        let endpoint = receiver().await;
+        let owner = bench.owner(Some(endpoint.url())).await;
+        endpoint.script([Reply::Fail]);
+        let first = bench.emit(&owner, "order").await;
+        let second = bench.emit(&owner, "order").await;
+        assert_eq!(bench.deliver().await, 1);
+        let waits = bench.row(&second).await;
+        assert_eq!((waits.behind, waits.due_at), (Some(first.no), Some(START.plus_ms(ORDER_HOLD_MS))));
+
+        let shorter = DispatchSettings { order_hold_ms: SHORTER_MS, ..longer };
+        bench.dispatcher = Arc::new(Dispatcher::new(bench.app.clone(), shorter).expect("settings that hold"));
+        bench.clock.advance_ms(SHORTER_MS);
+        if third_comes {
+            bench.emit(&owner, "order").await;
+        }
+        assert_eq!(bench.deliver().await, 1, "the second one has waited for long enough");
+        bench.clock.advance_ms(SHORTER_MS);
+        assert_eq!(bench.deliver().await, usize::from(third_comes));
+        assert_eq!(sequences(&endpoint)[..2], ["1/1", "2/1"]);
+    }
+}
+
+#[tokio::test]
 async fn what_a_clock_wrote_that_was_years_ahead_goes_when_it_is_right_again() {
     const AHEAD_MS: i64 = 300 * 365 * 86_400_000;
     let bench = Bench::new().await;
