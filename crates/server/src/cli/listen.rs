@@ -25,8 +25,7 @@ use tokio::time::sleep;
 use super::courier::{Courier, Letter};
 use super::http;
 use super::sign::{self, SignatureForm, header_names};
-use super::{Usage, authorities};
-use crate::cli::numbers::whole;
+use super::{Usage, authorities, numbers};
 use crate::clock::Clock;
 use crate::dispatch::DEADLINE;
 use crate::visible::for_terminals;
@@ -58,8 +57,8 @@ pub struct ListenArgs {
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
     /// Begin after this `seq`; 0 is the first event [default: what happens from now on]
-    #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = whole::<u64>)]
-    after: Option<u64>,
+    #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = numbers::seq)]
+    after: Option<i64>,
     /// File that remembers the last event that was taken; where it is there, --after does not count
     #[arg(long, value_name = "FILE")]
     cursor: Option<PathBuf>,
@@ -106,8 +105,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
 
 async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id: &str) -> anyhow::Result<()> {
     let known = args.cursor.as_deref().map(|file| remembered(file, client_id)).transpose()?.flatten();
-    let asked = args.after.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
-    let after = match (known, asked) {
+    let after = match (known, args.after) {
         (Some(seq), _) | (None, Some(seq)) => seq,
         (None, None) => last(client).await?,
     };
@@ -117,7 +115,7 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id
     }
     told(&format!("bringing events after seq {after} to {}", args.forward))?;
     let mut walk = EventWalk::new(client.clone(), after);
-    let mut may_be_beyond = known.or(asked).is_some();
+    let mut may_be_beyond = known.or(args.after).is_some();
     let mut server = Server::Unknown;
     loop {
         let events = pulled(&mut walk, args.cursor.as_deref(), server).await?;
