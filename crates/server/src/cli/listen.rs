@@ -6,9 +6,7 @@
 //! with the same event id, as from the server.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,7 +27,10 @@ use super::{Usage, authorities, numbers};
 use crate::clock::Clock;
 use crate::dispatch::DEADLINE;
 use crate::visible::for_terminals;
-use crate::whole_file::UnfinishedFile;
+
+mod cursor;
+
+use cursor::{behind_links, demand_fit, locked, remember, remembered};
 
 /// Between two questions while nothing happens.
 const QUIET: Duration = Duration::from_secs(1);
@@ -43,9 +44,6 @@ const WAITS: [Duration; 5] = [
 ];
 /// No application has so many events.
 const SEQ_MAX: i64 = 1 << 52;
-const LOCK_MODE: u32 = 0o600;
-/// As many links as the system follows from one name.
-const LINKS_MAX: usize = 40;
 
 /// Flags of `listen`.
 #[derive(Clone, Debug, Args)]
@@ -89,6 +87,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
     let cursor = args.cursor.as_deref().map(behind_links);
     let args = &ListenArgs { cursor, ..args.clone() };
+    args.cursor.as_deref().map(demand_fit).transpose()?;
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
     super::small_runtime()?.block_on(async {
@@ -296,78 +295,6 @@ impl Waits {
     }
 }
 
-/// The cursor in the file, a seq and whose it is; none where there is no file yet. Each application counts its events by itself, so another one's
-/// would pass events over without a word.
-fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<i64>> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("the cursor {} cannot be read", file.display())),
-    };
-    let mut words = text.split_whitespace();
-    let seq = words.next().and_then(|seq| seq.parse::<i64>().ok()).filter(|seq| *seq >= 0);
-    // Older programs wrote the seq alone.
-    match (seq, words.next(), words.next()) {
-        (Some(seq), None, None) => {
-            let file = file.display();
-            writeln!(
-                std::io::stderr(),
-                "countersign: the cursor {file} did not say whose it is; it is taken for that of {client_id}"
-            )?;
-            Ok(Some(seq))
-        }
-        (Some(seq), Some(of), None) if of == client_id => Ok(Some(seq)),
-        (Some(_), Some(of), None) => {
-            bail!("the cursor {} is that of {of}, and this is {client_id}: name another file", file.display())
-        }
-        _ => bail!("the cursor {} holds no seq; remove it, and say --after", file.display()),
-    }
-}
-
-/// The file itself, by the one name that all its names come to. Also where it is not there yet: a link to it waits for it.
-fn behind_links(name: &Path) -> PathBuf {
-    let folder_of = |file: &Path| file.parent().map_or_else(PathBuf::new, Path::to_owned);
-    let mut file = name.to_owned();
-    for _ in 0..LINKS_MAX {
-        let Ok(target) = fs::read_link(&file) else {
-            let folder = folder_of(&file);
-            let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
-            let whole = fs::canonicalize(folder).ok().zip(file.file_name()).map(|(folder, name)| folder.join(name));
-            return whole.unwrap_or(file);
-        };
-        file = folder_of(&file).join(target);
-    }
-    // Links that lead in a circle: whoever opens it is told.
-    name.to_owned()
-}
-
-/// Takes the cursor for this process, by a lock on a file beside it: the cursor itself is replaced with each event.
-fn locked(cursor: &Path) -> anyhow::Result<File> {
-    let mut beside = cursor.as_os_str().to_owned();
-    beside.push(".lock");
-    let unlocked = || format!("the cursor cannot be locked: {}", Path::new(&beside).display());
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(LOCK_MODE).open(&beside);
-    let file = file.with_context(unlocked)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!(
-            "the cursor {} is in use by another `countersign listen`: stop that one first, or name another file",
-            cursor.display()
-        ),
-        Err(TryLockError::Error(error)) => Err(error).with_context(unlocked),
-    }
-}
-
-/// Replaces the file whole: a cut leaves the old cursor or the new one.
-fn remember(file: &Path, seq: i64, client_id: &str) -> anyhow::Result<()> {
-    let write = || {
-        let mut new = UnfinishedFile::begin(file)?;
-        writeln!(new, "{seq} {client_id}")?;
-        new.replace()
-    };
-    write().with_context(|| format!("the cursor {} cannot be written", file.display()))
-}
-
 fn told(line: &str) -> anyhow::Result<()> {
     super::say(&format!("{} {line}\n", rfc3339(Clock::System.now())))
 }
@@ -398,29 +325,6 @@ mod tests {
             created_at: String::new(),
         };
         assert_eq!(name_of(&event), "seq 7 evt_1 A\u{fffd}[2J B\u{fffd}2026 seq 8 C\u{fffd}D");
-    }
-
-    #[test]
-    fn all_names_of_a_cursor_come_to_one_whether_it_is_there_yet_or_not() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = |name: &str| folder.path().join(name);
-        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, path(name)).expect("links");
-        fs::create_dir(path("kept")).expect("is made");
-        link("kept/cursor", "one");
-        link("one", "two");
-        link("kept", "folder");
-        link("circle", "circle");
-        let wanted = fs::canonicalize(path("kept")).expect("is there").join("cursor");
-        for is_there in [false, true] {
-            if is_there {
-                fs::write(path("kept/cursor"), "1").expect("is written");
-            }
-            for name in ["one", "two", "folder/cursor", "kept/../two"] {
-                assert_eq!(behind_links(&path(name)), wanted, "{name} {is_there}");
-            }
-        }
-        assert_eq!(behind_links(&path("circle")), path("circle"));
-        assert_eq!(behind_links(&path("nowhere/cursor")), path("nowhere/cursor"));
     }
 
     fn refused(code: Code, http_status: u16) -> Error {

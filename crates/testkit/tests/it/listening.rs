@@ -268,12 +268,17 @@ async fn what_cannot_go_well_ends_with_one_sentence() {
     let foreign = shop.world.folder().join("foreign");
     std::fs::write(&foreign, "3 app_other\n").expect("is written");
     let foreign = ["--cursor", foreign.to_str().expect("a path")];
+    // A link to it, whose target is what is named.
+    let endless = shop.world.folder().join("endless");
+    std::os::unix::fs::symlink("/dev/zero", &endless).expect("links");
+    let endless = ["--cursor", endless.to_str().expect("a path")];
     let nowhere = shop.world.folder().join("no-folder").join("cursor");
     let nowhere = ["--after", "0", "--cursor", nowhere.to_str().expect("a path")];
     for (more, wanted) in [
         (&["--after", "0"][..], "countersign: events after seq 0 cannot be had: "),
         (&unreadable[..], "countersign: the cursor "),
         (&foreign[..], "countersign: the cursor "),
+        (&endless[..], "countersign: the cursor /dev/zero is a device: name a regular file\n"),
         (&nowhere[..], "countersign: the cursor "),
     ] {
         let output = tokio::task::block_in_place(|| output(more));
