@@ -5,9 +5,11 @@
 //! no gap. Where the cursor is kept in a file, neither does a new start; an event that was taken just before the end comes again then,
 //! with the same event id, as from the server.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -90,19 +92,69 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     args.cursor.as_deref().map(demand_fit).transpose()?;
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
-    super::small_runtime()?.block_on(async {
-        // Before anything is said: whoever has read the first line may end it.
-        let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        tokio::select! {
-            ended = follow(args, &client, &courier, client_id) => ended,
-            _ = interrupted.recv() => Ok(()),
-            _ = terminated.recv() => Ok(()),
-        }
-    })?;
+    super::small_runtime()?.block_on(follow_until_told(args, &client, &courier, client_id))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id: &str) -> anyhow::Result<()> {
+/// Follows the events until a signal comes and the handler has answered what it works on, or until a second one comes.
+async fn follow_until_told(
+    args: &ListenArgs,
+    client: &Client,
+    courier: &Courier,
+    client_id: &str,
+) -> anyhow::Result<()> {
+    // Before anything is said: whoever has read the first line may end it.
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut told_to_end = async || {
+        tokio::select! { _ = interrupted.recv() => {}, _ = terminated.recv() => {} }
+    };
+    let end = End::default();
+    let mut followed = pin!(follow(args, client, courier, client_id, &end));
+    // What is followed comes first: then it has said whether the handler works when a signal is looked at.
+    tokio::select! {
+        biased;
+        ended = &mut followed => return ended,
+        () = told_to_end() => {}
+    }
+    let Some(seq) = end.ask() else { return Ok(()) };
+    let seconds = DEADLINE.as_secs();
+    // It ends as well where nobody reads this any more.
+    let _ = writeln!(
+        std::io::stderr(),
+        "countersign: waiting for the handler's answer to seq {seq}, {seconds} s at most; ask again to end at once"
+    );
+    tokio::select! {
+        biased;
+        ended = followed => ended,
+        () = told_to_end() => Ok(()),
+    }
+}
+
+/// What the signals and the callback under way know of each other.
+#[derive(Debug, Default)]
+struct End {
+    /// Somebody has asked for it.
+    is_asked: Cell<bool>,
+    /// The `seq` of what the handler works on.
+    under_way: Cell<Option<i64>>,
+}
+
+impl End {
+    /// Asks for the end. The `seq` of what the handler works on, if anything: cut off, it would come again as if for the first time.
+    fn ask(&self) -> Option<i64> {
+        self.is_asked.set(true);
+        self.under_way.get()
+    }
+}
+
+/// Brings events without end, or until somebody asks for it while the handler works.
+async fn follow(
+    args: &ListenArgs,
+    client: &Client,
+    courier: &Courier,
+    client_id: &str,
+    end: &End,
+) -> anyhow::Result<()> {
     let known = args.cursor.as_deref().map(|file| remembered(file, client_id)).transpose()?.flatten();
     let after = match (known, args.after) {
         (Some(seq), _) | (None, Some(seq)) => seq,
@@ -121,9 +173,12 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id
         server = Server::HasAnswered;
         let may_wait_long = std::mem::take(&mut may_be_beyond) && events.is_empty();
         for event in &events {
-            bring(courier, event).await?;
-            if let Some(file) = &args.cursor {
-                remember(file, event.seq, client_id)?;
+            bring(courier, event, end, || {
+                args.cursor.as_deref().map_or(Ok(()), |file| remember(file, event.seq, client_id))
+            })
+            .await?;
+            if end.is_asked.get() {
+                return Ok(());
             }
         }
         if may_wait_long {
@@ -151,16 +206,26 @@ async fn warn_of_a_wait(client: &Client, after: i64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Brings an event again and again until it is taken.
-async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
+/// Brings an event again and again until it is taken, which is noted before it is told, or until the end is asked for.
+async fn bring(
+    courier: &Courier,
+    event: &Event,
+    end: &End,
+    note: impl Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let body = Courier::body_of(event);
     let mut letter = Letter { event_id: event.event_id.clone(), sequence: None, ..courier.letter(body) };
     let name = name_of(event);
     let mut waits = Waits::default();
     loop {
+        end.under_way.set(Some(event.seq));
         let reaction = courier.bring(&letter).await;
-        told(&format!("{name}: {}", reaction.told()))?;
+        end.under_way.set(None);
         if reaction.is_delivered() {
+            note()?;
+        }
+        told(&format!("{name}: {}", reaction.told()))?;
+        if reaction.is_delivered() || end.is_asked.get() {
             return Ok(());
         }
         sleep(waits.next()).await;
