@@ -5,11 +5,11 @@
 //! no gap. Where the cursor is kept in a file, neither does a new start; an event that was taken just before the end comes again then,
 //! with the same event id, as from the server.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,12 +25,14 @@ use tokio::time::sleep;
 use super::courier::{Courier, Letter};
 use super::http;
 use super::sign::{self, SignatureForm, header_names};
-use super::{Usage, authorities};
-use crate::cli::numbers::whole;
+use super::{Usage, authorities, numbers};
 use crate::clock::Clock;
 use crate::dispatch::DEADLINE;
 use crate::visible::for_terminals;
-use crate::whole_file::UnfinishedFile;
+
+mod cursor;
+
+use cursor::{behind_links, demand_fit, locked, remember, remembered};
 
 /// Between two questions while nothing happens.
 const QUIET: Duration = Duration::from_secs(1);
@@ -44,9 +46,6 @@ const WAITS: [Duration; 5] = [
 ];
 /// No application has so many events.
 const SEQ_MAX: i64 = 1 << 52;
-const LOCK_MODE: u32 = 0o600;
-/// As many links as the system follows from one name.
-const LINKS_MAX: usize = 40;
 
 /// Flags of `listen`.
 #[derive(Clone, Debug, Args)]
@@ -58,8 +57,8 @@ pub struct ListenArgs {
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
     /// Begin after this `seq`; 0 is the first event [default: what happens from now on]
-    #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = whole::<u64>)]
-    after: Option<u64>,
+    #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = numbers::seq)]
+    after: Option<i64>,
     /// File that remembers the last event that was taken; where it is there, --after does not count
     #[arg(long, value_name = "FILE")]
     cursor: Option<PathBuf>,
@@ -90,24 +89,74 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
     let cursor = args.cursor.as_deref().map(behind_links);
     let args = &ListenArgs { cursor, ..args.clone() };
+    args.cursor.as_deref().map(demand_fit).transpose()?;
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
-    super::small_runtime()?.block_on(async {
-        // Before anything is said: whoever has read the first line may end it.
-        let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        tokio::select! {
-            ended = follow(args, &client, &courier, client_id) => ended,
-            _ = interrupted.recv() => Ok(()),
-            _ = terminated.recv() => Ok(()),
-        }
-    })?;
+    super::small_runtime()?.block_on(follow_until_told(args, &client, &courier, client_id))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id: &str) -> anyhow::Result<()> {
+/// Follows the events until a signal comes and the handler has answered what it works on, or until a second one comes.
+async fn follow_until_told(
+    args: &ListenArgs,
+    client: &Client,
+    courier: &Courier,
+    client_id: &str,
+) -> anyhow::Result<()> {
+    // Before anything is said: whoever has read the first line may end it.
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut told_to_end = async || {
+        tokio::select! { _ = interrupted.recv() => {}, _ = terminated.recv() => {} }
+    };
+    let end = End::default();
+    let mut followed = pin!(follow(args, client, courier, client_id, &end));
+    // What is followed comes first: then it has said whether the handler works when a signal is looked at.
+    tokio::select! {
+        biased;
+        ended = &mut followed => return ended,
+        () = told_to_end() => {}
+    }
+    let Some(seq) = end.ask() else { return Ok(()) };
+    let seconds = DEADLINE.as_secs();
+    // It ends as well where nobody reads this any more.
+    let _ = writeln!(
+        std::io::stderr(),
+        "countersign: waiting for the handler's answer to seq {seq}, {seconds} s at most; ask again to end at once"
+    );
+    tokio::select! {
+        biased;
+        ended = followed => ended,
+        () = told_to_end() => Ok(()),
+    }
+}
+
+/// What the signals and the callback under way know of each other.
+#[derive(Debug, Default)]
+struct End {
+    /// Somebody has asked for it.
+    is_asked: Cell<bool>,
+    /// The `seq` of what the handler works on.
+    under_way: Cell<Option<i64>>,
+}
+
+impl End {
+    /// Asks for the end. The `seq` of what the handler works on, if anything: cut off, it would come again as if for the first time.
+    fn ask(&self) -> Option<i64> {
+        self.is_asked.set(true);
+        self.under_way.get()
+    }
+}
+
+/// Brings events without end, or until somebody asks for it while the handler works.
+async fn follow(
+    args: &ListenArgs,
+    client: &Client,
+    courier: &Courier,
+    client_id: &str,
+    end: &End,
+) -> anyhow::Result<()> {
     let known = args.cursor.as_deref().map(|file| remembered(file, client_id)).transpose()?.flatten();
-    let asked = args.after.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
-    let after = match (known, asked) {
+    let after = match (known, args.after) {
         (Some(seq), _) | (None, Some(seq)) => seq,
         (None, None) => last(client).await?,
     };
@@ -117,16 +166,19 @@ async fn follow(args: &ListenArgs, client: &Client, courier: &Courier, client_id
     }
     told(&format!("bringing events after seq {after} to {}", args.forward))?;
     let mut walk = EventWalk::new(client.clone(), after);
-    let mut may_be_beyond = known.or(asked).is_some();
+    let mut may_be_beyond = known.or(args.after).is_some();
     let mut server = Server::Unknown;
     loop {
         let events = pulled(&mut walk, args.cursor.as_deref(), server).await?;
         server = Server::HasAnswered;
         let may_wait_long = std::mem::take(&mut may_be_beyond) && events.is_empty();
         for event in &events {
-            bring(courier, event).await?;
-            if let Some(file) = &args.cursor {
-                remember(file, event.seq, client_id)?;
+            bring(courier, event, end, || {
+                args.cursor.as_deref().map_or(Ok(()), |file| remember(file, event.seq, client_id))
+            })
+            .await?;
+            if end.is_asked.get() {
+                return Ok(());
             }
         }
         if may_wait_long {
@@ -154,16 +206,26 @@ async fn warn_of_a_wait(client: &Client, after: i64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Brings an event again and again until it is taken.
-async fn bring(courier: &Courier, event: &Event) -> anyhow::Result<()> {
+/// Brings an event again and again until it is taken, which is noted before it is told, or until the end is asked for.
+async fn bring(
+    courier: &Courier,
+    event: &Event,
+    end: &End,
+    note: impl Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let body = Courier::body_of(event);
     let mut letter = Letter { event_id: event.event_id.clone(), sequence: None, ..courier.letter(body) };
     let name = name_of(event);
     let mut waits = Waits::default();
     loop {
+        end.under_way.set(Some(event.seq));
         let reaction = courier.bring(&letter).await;
-        told(&format!("{name}: {}", reaction.told()))?;
+        end.under_way.set(None);
         if reaction.is_delivered() {
+            note()?;
+        }
+        told(&format!("{name}: {}", reaction.told()))?;
+        if reaction.is_delivered() || end.is_asked.get() {
             return Ok(());
         }
         sleep(waits.next()).await;
@@ -298,78 +360,6 @@ impl Waits {
     }
 }
 
-/// The cursor in the file, a seq and whose it is; none where there is no file yet. Each application counts its events by itself, so another one's
-/// would pass events over without a word.
-fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<i64>> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("the cursor {} cannot be read", file.display())),
-    };
-    let mut words = text.split_whitespace();
-    let seq = words.next().and_then(|seq| seq.parse::<i64>().ok()).filter(|seq| *seq >= 0);
-    // Older programs wrote the seq alone.
-    match (seq, words.next(), words.next()) {
-        (Some(seq), None, None) => {
-            let file = file.display();
-            writeln!(
-                std::io::stderr(),
-                "countersign: the cursor {file} did not say whose it is; it is taken for that of {client_id}"
-            )?;
-            Ok(Some(seq))
-        }
-        (Some(seq), Some(of), None) if of == client_id => Ok(Some(seq)),
-        (Some(_), Some(of), None) => {
-            bail!("the cursor {} is that of {of}, and this is {client_id}: name another file", file.display())
-        }
-        _ => bail!("the cursor {} holds no seq; remove it, and say --after", file.display()),
-    }
-}
-
-/// The file itself, by the one name that all its names come to. Also where it is not there yet: a link to it waits for it.
-fn behind_links(name: &Path) -> PathBuf {
-    let folder_of = |file: &Path| file.parent().map_or_else(PathBuf::new, Path::to_owned);
-    let mut file = name.to_owned();
-    for _ in 0..LINKS_MAX {
-        let Ok(target) = fs::read_link(&file) else {
-            let folder = folder_of(&file);
-            let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
-            let whole = fs::canonicalize(folder).ok().zip(file.file_name()).map(|(folder, name)| folder.join(name));
-            return whole.unwrap_or(file);
-        };
-        file = folder_of(&file).join(target);
-    }
-    // Links that lead in a circle: whoever opens it is told.
-    name.to_owned()
-}
-
-/// Takes the cursor for this process, by a lock on a file beside it: the cursor itself is replaced with each event.
-fn locked(cursor: &Path) -> anyhow::Result<File> {
-    let mut beside = cursor.as_os_str().to_owned();
-    beside.push(".lock");
-    let unlocked = || format!("the cursor cannot be locked: {}", Path::new(&beside).display());
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(LOCK_MODE).open(&beside);
-    let file = file.with_context(unlocked)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!(
-            "the cursor {} is in use by another `countersign listen`: stop that one first, or name another file",
-            cursor.display()
-        ),
-        Err(TryLockError::Error(error)) => Err(error).with_context(unlocked),
-    }
-}
-
-/// Replaces the file whole: a cut leaves the old cursor or the new one.
-fn remember(file: &Path, seq: i64, client_id: &str) -> anyhow::Result<()> {
-    let write = || {
-        let mut new = UnfinishedFile::begin(file)?;
-        writeln!(new, "{seq} {client_id}")?;
-        new.replace()
-    };
-    write().with_context(|| format!("the cursor {} cannot be written", file.display()))
-}
-
 fn told(line: &str) -> anyhow::Result<()> {
     super::say(&format!("{} {line}\n", rfc3339(Clock::System.now())))
 }
@@ -400,29 +390,6 @@ mod tests {
             created_at: String::new(),
         };
         assert_eq!(name_of(&event), "seq 7 evt_1 A\u{fffd}[2J B\u{fffd}2026 seq 8 C\u{fffd}D");
-    }
-
-    #[test]
-    fn all_names_of_a_cursor_come_to_one_whether_it_is_there_yet_or_not() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = |name: &str| folder.path().join(name);
-        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, path(name)).expect("links");
-        fs::create_dir(path("kept")).expect("is made");
-        link("kept/cursor", "one");
-        link("one", "two");
-        link("kept", "folder");
-        link("circle", "circle");
-        let wanted = fs::canonicalize(path("kept")).expect("is there").join("cursor");
-        for is_there in [false, true] {
-            if is_there {
-                fs::write(path("kept/cursor"), "1").expect("is written");
-            }
-            for name in ["one", "two", "folder/cursor", "kept/../two"] {
-                assert_eq!(behind_links(&path(name)), wanted, "{name} {is_there}");
-            }
-        }
-        assert_eq!(behind_links(&path("circle")), path("circle"));
-        assert_eq!(behind_links(&path("nowhere/cursor")), path("nowhere/cursor"));
     }
 
     fn refused(code: Code, http_status: u16) -> Error {

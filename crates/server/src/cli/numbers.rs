@@ -19,6 +19,12 @@ pub(super) fn life_days(text: &str) -> Result<i64, String> {
     days.ok_or_else(|| "a number of days from 1 to 366 is wanted".to_owned())
 }
 
+/// Which event of an application to go on after: what the API itself takes.
+pub(super) fn seq(text: &str) -> Result<i64, String> {
+    let seq = text.parse().ok().filter(|seq: &i64| *seq >= 0);
+    seq.ok_or_else(|| format!("a whole number from 0 to {} is wanted", i64::MAX))
+}
+
 /// Any other number of things, or the number of somebody.
 pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let example = "a whole number is wanted, such as 50";
@@ -57,6 +63,12 @@ mod tests {
             ("event dead-causes --limit 5000000000", "this number is too small or too large"),
             ("token recover --life-days x", "a number of days from 1 to 366 is wanted"),
             ("token recover --life-days 0", "a number of days from 1 to 366 is wanted"),
+            ("listen --forward u --after x", "a whole number from 0 to 9223372036854775807 is wanted"),
+            ("listen --forward u --after -1", "a whole number from 0 to 9223372036854775807 is wanted"),
+            (
+                "listen --forward u --after 9223372036854775808",
+                "a whole number from 0 to 9223372036854775807 is wanted",
+            ),
             ("secret rotate c --overlap-s x", "a whole number is wanted"),
             ("certify u --timeout x", "a number of seconds from 1 to 60 is wanted"),
             ("certify u --timeout 0", "a number of seconds from 1 to 60 is wanted"),
@@ -65,6 +77,14 @@ mod tests {
         ] {
             let said = refusal(words);
             assert!(said.contains(wanted) && !said.contains("digit found"), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_largest_seq_that_the_api_takes_is_taken() {
+        let listen = ["countersign", "listen", "--forward", "u", "--after"];
+        for seq in ["0", "9223372036854775807"] {
+            assert!(Cli::try_parse_from(listen.into_iter().chain([seq])).is_ok(), "{seq}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use countersign_sdk::CallbackVerifier;
@@ -268,12 +268,17 @@ async fn what_cannot_go_well_ends_with_one_sentence() {
     let foreign = shop.world.folder().join("foreign");
     std::fs::write(&foreign, "3 app_other\n").expect("is written");
     let foreign = ["--cursor", foreign.to_str().expect("a path")];
+    // A link to it, whose target is what is named.
+    let endless = shop.world.folder().join("endless");
+    std::os::unix::fs::symlink("/dev/zero", &endless).expect("links");
+    let endless = ["--cursor", endless.to_str().expect("a path")];
     let nowhere = shop.world.folder().join("no-folder").join("cursor");
     let nowhere = ["--after", "0", "--cursor", nowhere.to_str().expect("a path")];
     for (more, wanted) in [
         (&["--after", "0"][..], "countersign: events after seq 0 cannot be had: "),
         (&unreadable[..], "countersign: the cursor "),
         (&foreign[..], "countersign: the cursor "),
+        (&endless[..], "countersign: the cursor /dev/zero is a device: name a regular file\n"),
         (&nowhere[..], "countersign: the cursor "),
     ] {
         let output = tokio::task::block_in_place(|| output(more));
@@ -301,9 +306,86 @@ async fn it_ends_well_when_it_is_told_to() {
     for signal in ["-TERM", "-INT"] {
         let mut listener = shop.listens("http://127.0.0.1:9/callback", &["--after", "0"]);
         assert!(listener.line().contains("bringing events after seq 0"));
-        let told = Command::new("kill").args([signal, &listener.child.id().to_string()]).status().expect("runs");
-        assert!(told.success());
+        told_to_end(&listener.child, signal);
         let ended = tokio::task::block_in_place(|| listener.child.wait()).expect("ends");
         assert_eq!(ended.code(), Some(0), "{signal}");
     }
+}
+
+/// Asks a process to end.
+fn told_to_end(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().expect("runs").success());
+}
+
+/// How it ended. It is ended where it does not by itself.
+async fn end_of(child: &mut Child) -> ExitStatus {
+    let ended = async || Ok(child.try_wait()?);
+    let ended = patience::until("its end", WITHIN, ended).await;
+    let _ = child.kill();
+    ended.expect("ends").0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_end_while_the_handler_works_it_waits_for_the_answer_and_brings_no_other() {
+    let shop = Shop::open().await;
+    let handler = Receiver::start().await.expect("starts");
+    let file = shop.world.folder().join("cursor");
+    let flags = ["--after", "0", "--cursor", file.to_str().expect("a path")];
+    for order in 1..=4 {
+        shop.happens(order).await;
+    }
+    // What the handler says in the end, and where the cursor stands then.
+    for (turn, (signal, reply, taken)) in
+        [("-TERM", Reply::Held, 1), ("-INT", Reply::Held, 2), ("-TERM", Reply::HeldStatus(500), 2)]
+            .into_iter()
+            .enumerate()
+    {
+        handler.script([reply]);
+        let mut command = shop.listen(&handler.url(), &flags);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("runs");
+        let came = handler.wait_for(turn + 1, WITHIN).await;
+        told_to_end(&child, signal);
+        let mut said = BufReader::new(child.stderr.take().expect("is piped"));
+        let mut line = String::new();
+        // Its end, where it does not wait, is an empty line.
+        tokio::task::block_in_place(|| said.read_line(&mut line)).expect("is read");
+        handler.release(1);
+        let ended = end_of(&mut child).await;
+        let seq = turn + 1;
+        let wanted = format!("waiting for the handler's answer to seq {seq}, 15 s at most; ask again to end at once");
+        assert_eq!(line, format!("countersign: {wanted}\n"));
+        assert_eq!(ended.code(), Some(0), "{signal}");
+        assert_eq!(came.expect("comes").len(), turn + 1);
+        assert_eq!(cursor(&file), format!("{taken} {}\n", shop.client_id));
+    }
+    let came = [pair("order-1", "1"), pair("order-2", "1"), pair("order-3", "1")];
+    assert_eq!(orders(&handler.received()), came, "the events of the same page have waited");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_a_second_time_it_ends_at_once_and_the_event_comes_again() {
+    let shop = Shop::open().await;
+    let handler = Receiver::start().await.expect("starts");
+    let file = shop.world.folder().join("cursor");
+    let flags = ["--after", "0", "--cursor", file.to_str().expect("a path")];
+    shop.happens(1).await;
+    handler.script([Reply::Held]);
+    let mut command = shop.listen(&handler.url(), &flags);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+    handler.wait_for(1, WITHIN).await.expect("comes");
+    told_to_end(&child, "-TERM");
+    let mut said = BufReader::new(child.stderr.take().expect("is piped"));
+    let mut line = String::new();
+    tokio::task::block_in_place(|| said.read_line(&mut line)).expect("is read");
+    assert!(line.contains("waiting for the handler's answer"), "{line}");
+    told_to_end(&child, "-INT");
+    let ended = end_of(&mut child).await;
+    assert_eq!((ended.code(), cursor(&file)), (Some(0), format!("0 {}\n", shop.client_id)));
+    let mut told = String::new();
+    child.stdout.take().expect("is piped").read_to_string(&mut told).expect("is read");
+    assert_eq!(told.lines().count(), 1, "the handler still works, and nothing is told of an attempt: {told}");
+
+    let _listener = shop.listens(&handler.url(), &flags);
+    let received = handler.wait_for(2, WITHIN).await.expect("comes");
+    assert_eq!(orders(&received), [pair("order-1", "1"), pair("order-1", "1")]);
 }

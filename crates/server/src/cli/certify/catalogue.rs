@@ -128,13 +128,13 @@ pub(super) const TAMPERED: Check = Check {
 };
 pub(super) const RESPACED: Check = Check {
     name: "respaced-body",
-    sent: "a callback that got white space after it was signed",
-    why: "a receiver that parses the body and writes it anew before it checks the signature checks its own text, not what came; verify the raw bytes",
+    sent: "callbacks that got white space after they were signed: within the body, before it, behind it",
+    why: "a receiver that parses the body and writes it anew, or strips it, before it checks the signature checks its own text, not what came; verify the raw bytes",
 };
 pub(super) const UNUSUAL: Check = Check {
     name: "raw-bytes",
-    sent: "a good callback whose JSON is spaced and escaped in an unusual, but correct way, with letters beyond ASCII",
-    why: "the signature covers the bytes as they came, which are UTF-8; a receiver that parses the body and writes it anew, or reads it in another charset, refuses good callbacks",
+    sent: "a good callback whose JSON is spaced and escaped in an unusual, but correct way, with letters beyond ASCII, in pieces that cut letters in two",
+    why: "the signature covers the bytes as they came, which are UTF-8; a receiver that parses the body and writes it anew, reads it in another charset, or makes a text of each piece by itself refuses good callbacks",
 };
 pub(super) const LOWER_CASE: Check = Check {
     name: "lower-case",
@@ -198,7 +198,7 @@ pub(super) const ROTATION_BEGINS: Check = Check {
 };
 pub(super) const SLOW: Check = Check {
     name: "slow",
-    sent: "a good callback whose body takes some seconds to arrive, in pieces that cut letters in two",
+    sent: "a good callback whose body takes some seconds to arrive",
     why: "lines are slow at times; a limit of one or two seconds turns that into failed callbacks",
 };
 pub(super) const LARGE: Check = Check {

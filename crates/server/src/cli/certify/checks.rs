@@ -19,6 +19,10 @@ const HOUR_MS: i64 = 60 * 60 * 1_000;
 const TEN_MINUTES_MS: i64 = 10 * 60 * 1_000;
 /// Longer than any common server waits between two bytes is not asked for.
 const SLOWLY: Pieces = Pieces { count: 8, pause: Duration::from_millis(400), length: Length::Stated };
+/// Slowly enough for a receiver to read one by one, and in less time than any allows for a body.
+const CUT: Pieces = Pieces { count: 8, pause: Duration::from_millis(50), length: Length::Stated };
+/// Some for each piece.
+const SLOW_BYTES: usize = 2 * 1024;
 /// Data of a genuine callback that a receiver must be able to take.
 const LARGE_BYTES: usize = 48 * 1024;
 /// As many characters of a signature as a receiver might log, or compare.
@@ -142,15 +146,27 @@ async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
     findings.push(WRONG_NEXT.must_refuse(&courier.bring(&wrong).await));
 }
 
+type Spoil = fn(&[u8]) -> Vec<u8>;
+
+/// The same JSON with white space: where a writer puts it, and where a reader strips it.
+const SPACED: [(&str, Spoil); 3] = [
+    ("within:", |body| replaced(body, ",\"bizId\":", ", \"bizId\": ")),
+    ("before it:", |body| [b"\n", body].concat()),
+    ("behind it:", |body| [body, b"\n"].concat()),
+];
+
 async fn bodies(courier: &Courier, findings: &mut Findings<'_>) {
     let news = courier.news();
     let tampered = Letter { body: tampered(news.clone()).to_bytes(), ..courier.letter(news.to_bytes()) };
     findings.push(TAMPERED.must_refuse(&courier.bring(&tampered).await));
-    let good = courier.good();
-    let respaced = Letter { body: replaced(&good.body, ",\"bizId\":", ", \"bizId\": "), ..good };
-    findings.push(RESPACED.must_refuse(&courier.bring(&respaced).await));
-    let unusual = courier.letter(unusual(&with(courier.news(), &spoken(1)).to_bytes()));
-    findings.push(UNUSUAL.must_take(&courier.bring(&unusual).await));
+    let mut respaced = Vec::with_capacity(SPACED.len());
+    for (name, spaced) in SPACED {
+        let good = courier.good();
+        respaced.push((name, courier.bring(&Letter { body: spaced(&good.body), ..good }).await));
+    }
+    findings.push(RESPACED.must_refuse_each(&respaced));
+    let unusual = courier.letter(unusual(&with(courier.news(), &spoken()).to_bytes()));
+    findings.push(UNUSUAL.must_take(&courier.bring_in_pieces(&unusual, CUT).await.0));
     findings.push(LOWER_CASE.had_better_take(&courier.bring_in_lower_case(&courier.good()).await));
 }
 
@@ -261,11 +277,32 @@ async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
     let unknown = CallbackBody { biz_type: "KIND_OF_TOMORROW".to_owned(), ..courier.news() };
     let unknown = courier.letter(unknown.to_bytes());
     findings.push(UNKNOWN.had_better_take(&courier.bring(&unknown).await));
-    let slow = courier.letter(with(courier.news(), &spoken(200)).to_bytes());
-    findings.push(SLOW.must_take(&courier.bring_in_pieces(&slow, SLOWLY).await.0));
+    findings.push(Box::pin(slow(courier)).await);
     let large = courier.letter(with(courier.news(), &padded(LARGE_BYTES)).to_bytes());
     findings.push(LARGE.must_take(&courier.bring(&large).await));
     findings.push(Box::pin(huge::found(courier)).await);
+}
+
+/// Whoever refuses the same when it comes at once is to blame for something else than for haste, which other checks name.
+async fn slow(courier: &Courier) -> Finding {
+    // Compact and in ASCII, as most libraries would write it anew: only its pace is unusual.
+    let body = with(courier.news(), &padded(SLOW_BYTES)).to_bytes();
+    let slow = courier.bring_in_pieces(&courier.letter(body.clone()), SLOWLY).await.0;
+    if !matches!(slow, Reaction::NotTaken(_)) {
+        return SLOW.must_take(&slow);
+    }
+    paced(&slow, &courier.bring(&courier.letter(body)).await)
+}
+
+fn paced(slow: &Reaction, at_once: &Reaction) -> Finding {
+    match at_once {
+        Reaction::NotTaken(_) => {
+            SLOW.found(Verdict::Untold, format!("not told: at once the same is {}", at_once.told()))
+        }
+        Reaction::Taken { .. } | Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => {
+            SLOW.must_take(slow)
+        }
+    }
 }
 
 fn replaced(body: &[u8], from: &str, to: &str) -> Vec<u8> {
@@ -313,9 +350,10 @@ fn with(body: CallbackBody, member: &str) -> CallbackBody {
     CallbackBody { data, ..body }
 }
 
-/// Words of people, again and again.
-fn spoken(times: usize) -> String {
-    format!(r#""goodsName":"{}""#, "Caf\u{e9} \u{1f600} ".repeat(times))
+/// Words of people, in ever longer rows: evenly cut, each row is cut at another place of its letters.
+fn spoken() -> String {
+    let words: String = (0..40).flat_map(|row| ["Caf\u{e9}".to_owned(), "\u{1f600}".repeat(row)]).collect();
+    format!(r#""goodsName":"{words}""#)
 }
 
 fn padded(bytes: usize) -> String {
@@ -358,6 +396,42 @@ mod tests {
         assert_eq!(LARGE.must_take(&late()).verdict, Verdict::Fail);
         assert_eq!(ROTATION.had_better_take(&late()).verdict, Verdict::Advice);
         assert_eq!(out_of_time(STALE, late(), late()).verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn whoever_refuses_the_same_at_once_is_not_called_hasty() {
+        let refused = || Reaction::NotTaken("status 401".to_owned());
+        let taken = Reaction::Taken { took: Duration::ZERO };
+        let judged = paced(&refused(), &refused());
+        assert_eq!(
+            (judged.verdict, judged.came.as_str()),
+            (Verdict::Untold, "not told: at once the same is not taken: status 401")
+        );
+        for at_once in [taken, Reaction::Late(String::new()), Reaction::Unreached(String::new())] {
+            let judged = paced(&refused(), &at_once);
+            assert_eq!((judged.verdict, judged.came.as_str()), (Verdict::Fail, "not taken: status 401"), "{at_once:?}");
+        }
+    }
+
+    #[test]
+    fn unusual_bodies_are_cut_within_letters_and_slow_ones_have_ascii_alone() {
+        let body = |member: &str| {
+            let body = CallbackBody {
+                biz_type: "T".to_owned(),
+                biz_id: "b".to_owned(),
+                biz_status: "S".to_owned(),
+                client_id: "app_1".to_owned(),
+                data: "{}".to_owned(),
+            };
+            with(body, member).to_bytes()
+        };
+        // Whatever its length: data may be somebody's own.
+        for longer in 0..256 {
+            let body = unusual(&body(&format!("{},{}", padded(longer), spoken())));
+            let cut = CUT.of(body).iter().filter(|piece| std::str::from_utf8(piece).is_err()).count();
+            assert!(cut > 1, "{longer}: {cut}");
+        }
+        assert!(body(&padded(SLOW_BYTES)).is_ascii());
     }
 
     #[test]

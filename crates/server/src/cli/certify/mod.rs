@@ -92,7 +92,7 @@ pub(super) enum Verdict {
     Fail,
     /// Better otherwise, but nothing is lost.
     Advice,
-    /// It cannot be told: a good callback was not taken, or the request did not reach the receiver.
+    /// It cannot be told: a good callback was not taken, or not for this reason, or the request did not reach the receiver.
     Untold,
 }
 

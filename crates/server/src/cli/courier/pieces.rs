@@ -33,6 +33,17 @@ impl Pieces {
     /// The whole at once.
     pub const ONE: Self = Self { count: 1, pause: Duration::from_millis(1), length: Length::Stated };
 
+    /// The pieces of a body.
+    pub fn of(self, body: Vec<u8>) -> VecDeque<Bytes> {
+        let mut body = Bytes::from(body);
+        let each = body.len().div_ceil(self.count.max(1)).max(1);
+        let mut pieces = VecDeque::with_capacity(self.count);
+        while !body.is_empty() {
+            pieces.push_back(body.split_to(each.min(body.len())));
+        }
+        pieces
+    }
+
     /// How long the sending takes of itself, which nobody is to blame for.
     fn time(self) -> Duration {
         self.pause * u32::try_from(self.count).unwrap_or(u32::MAX)
@@ -92,16 +103,10 @@ struct InPieces {
 
 impl InPieces {
     fn new(body: Vec<u8>, pieces: Pieces, sent: Arc<AtomicUsize>) -> Self {
-        let mut body = Bytes::from(body);
-        let each = body.len().div_ceil(pieces.count.max(1)).max(1);
-        let mut left = VecDeque::with_capacity(pieces.count);
-        while !body.is_empty() {
-            left.push_back(body.split_to(each.min(body.len())));
-        }
         let mut pause = interval(pieces.pause);
         // What was held up is not made up for: whoever reads late has the same time to answer.
         pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { left, pause, length: pieces.length, sent }
+        Self { left: pieces.of(body), pause, length: pieces.length, sent }
     }
 }
 

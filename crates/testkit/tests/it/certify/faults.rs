@@ -1,6 +1,7 @@
 //! Receivers that verify every callback, each with one fault of its own: exactly the checks that are about it say so.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,8 @@ enum Fault {
     IsImpatient,
     /// It takes small bodies only.
     IsSmall,
+    /// It takes very small bodies only.
+    IsTiny,
     /// It reads whatever comes, and is gone after too much.
     ReadsWithoutEnd,
     /// It reads whatever comes before it looks at anything.
@@ -54,6 +57,16 @@ enum Fault {
     GoesByTheNextAlone,
     /// It takes bytes for letters.
     ReadsLatin1,
+    /// It writes the body anew, compact and in ASCII, before it looks at the signature.
+    WritesAscii,
+    /// It makes a text of each part of the body by itself.
+    ReadsByParts,
+    /// It strips white space off the body.
+    Strips,
+    /// It strips what is before it.
+    StripsBefore,
+    /// It strips what is behind it.
+    StripsBehind,
     /// It believes whoever says that a secret is rotated.
     BelievesInRotation,
     /// It looks whether it has seen a nonce, and notes it some time afterwards.
@@ -84,6 +97,7 @@ impl Faulty {
         let is_stated = headers.contains_key("content-length");
         let most = match self.fault {
             Fault::IsSmall => 16 * 1024,
+            Fault::IsTiny => 1024,
             Fault::ReadsWithoutEnd | Fault::ReadsAll => usize::MAX,
             Fault::ReadsAllChunks if !is_stated => usize::MAX,
             Fault::ReadsAllThatIsStated if is_stated => usize::MAX,
@@ -91,6 +105,19 @@ impl Faulty {
         };
         let patience = Duration::from_millis(if self.has(Fault::IsImpatient) { 900 } else { 60_000 });
         timeout(patience, to_bytes(body, most)).await.ok()?.ok()
+    }
+
+    /// What it verifies in place of what came.
+    fn treated(&self, body: Bytes) -> Bytes {
+        match self.fault {
+            Fault::ReadsLatin1 => body.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
+            Fault::WritesAscii => written_in_ascii(&body).map_or(body, Bytes::from),
+            Fault::ReadsByParts => body.chunks(7).map(String::from_utf8_lossy).collect::<String>().into(),
+            Fault::Strips => body.trim_ascii().to_vec().into(),
+            Fault::StripsBefore => body.trim_ascii_start().to_vec().into(),
+            Fault::StripsBehind => body.trim_ascii_end().to_vec().into(),
+            _ => body,
+        }
     }
 
     /// The signature that it goes by: the right one, where what came is enough for it.
@@ -156,6 +183,23 @@ impl Faulty {
     }
 }
 
+/// As `json.dumps(json.loads(body), separators=(',', ':'))` of Python.
+fn written_in_ascii(body: &[u8]) -> Option<String> {
+    let parsed: countersign_protocol::callback::CallbackBody = serde_json::from_slice(body).ok()?;
+    let text = String::from_utf8(parsed.to_bytes()).ok()?;
+    let mut written = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_ascii() {
+            written.push(letter);
+            continue;
+        }
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            write!(written, "\\u{unit:04x}").ok()?;
+        }
+    }
+    Some(written)
+}
+
 async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMap, body: Body) -> Response {
     let refused = |why: &str| (StatusCode::BAD_REQUEST, callback::failed(why)).into_response();
     if receiver.has(Fault::WorksFirst) && !receiver.has_worked.swap(true, Ordering::SeqCst) {
@@ -169,11 +213,7 @@ async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMa
     if receiver.is_gone.load(Ordering::SeqCst) {
         return StatusCode::BAD_GATEWAY.into_response();
     }
-    let body = if receiver.has(Fault::ReadsLatin1) {
-        body.iter().map(|byte| char::from(*byte)).collect::<String>().into()
-    } else {
-        body
-    };
+    let body = receiver.treated(body);
     let believed = receiver.believed(&headers, &body);
     let header = |name: &str| match name.to_ascii_lowercase().as_str() {
         "x-service-signature" => believed.as_deref(),
@@ -210,36 +250,44 @@ async fn found_of(fault: Fault) -> (Fault, Vec<(String, String)>, Option<i32>) {
     (fault, found, code)
 }
 
+const FAULTS: [Fault; 31] = [
+    Fault::WorksFirst,
+    Fault::TakesNothingTwice,
+    Fault::InsistsOnOrder,
+    Fault::TakesKnownKindsOnly,
+    Fault::IsImpatient,
+    Fault::IsSmall,
+    Fault::IsTiny,
+    Fault::ReadsWithoutEnd,
+    Fault::ReadsAll,
+    Fault::ReadsAllChunks,
+    Fault::ReadsAllThatIsStated,
+    Fault::ComparesTheFirstHalf,
+    Fault::ComparesTheLastHalf,
+    Fault::TakesAHalf,
+    Fault::TakesAFewCharacters,
+    Fault::TakesAnEmptyOne,
+    Fault::HasNoSecret(""),
+    Fault::HasNoSecret("undefined"),
+    Fault::HasNoSecret("null"),
+    Fault::HasNoSecret("None"),
+    Fault::HasNoOtherSecret(""),
+    Fault::HasNoOtherSecret("undefined"),
+    Fault::GoesByTheNextAlone,
+    Fault::ReadsLatin1,
+    Fault::WritesAscii,
+    Fault::ReadsByParts,
+    Fault::Strips,
+    Fault::StripsBefore,
+    Fault::StripsBehind,
+    Fault::BelievesInRotation,
+    Fault::NotesNoncesLate,
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
     let mut all = JoinSet::new();
-    for fault in [
-        Fault::WorksFirst,
-        Fault::TakesNothingTwice,
-        Fault::InsistsOnOrder,
-        Fault::TakesKnownKindsOnly,
-        Fault::IsImpatient,
-        Fault::IsSmall,
-        Fault::ReadsWithoutEnd,
-        Fault::ReadsAll,
-        Fault::ReadsAllChunks,
-        Fault::ReadsAllThatIsStated,
-        Fault::ComparesTheFirstHalf,
-        Fault::ComparesTheLastHalf,
-        Fault::TakesAHalf,
-        Fault::TakesAFewCharacters,
-        Fault::TakesAnEmptyOne,
-        Fault::HasNoSecret(""),
-        Fault::HasNoSecret("undefined"),
-        Fault::HasNoSecret("null"),
-        Fault::HasNoSecret("None"),
-        Fault::HasNoOtherSecret(""),
-        Fault::HasNoOtherSecret("undefined"),
-        Fault::GoesByTheNextAlone,
-        Fault::ReadsLatin1,
-        Fault::BelievesInRotation,
-        Fault::NotesNoncesLate,
-    ] {
+    for fault in FAULTS {
         all.spawn(found_of(fault));
     }
     for (fault, found, code) in all.join_all().await {
@@ -250,6 +298,7 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
             Fault::TakesKnownKindsOnly => (&[("unknown-kind", "advice")], 0),
             Fault::IsImpatient => (&[("slow", "fail")], 1),
             Fault::IsSmall => (&[("large", "fail")], 1),
+            Fault::IsTiny => (&[("raw-bytes", "fail"), ("slow", "untold"), ("large", "fail")], 1),
             Fault::ReadsWithoutEnd => (&[("huge", "fail")], 1),
             Fault::ReadsAll | Fault::ReadsAllChunks | Fault::ReadsAllThatIsStated => (&[("huge", "advice")], 0),
             Fault::ComparesTheFirstHalf | Fault::ComparesTheLastHalf => (&[("half-signature", "fail")], 1),
@@ -258,7 +307,9 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
             }
             Fault::HasNoSecret(_) | Fault::HasNoOtherSecret(_) => (&[("unset-secret", "fail")], 1),
             Fault::GoesByTheNextAlone => (&[("rotation-begins", "fail")], 1),
-            Fault::ReadsLatin1 => (&[("raw-bytes", "fail"), ("slow", "fail")], 1),
+            Fault::ReadsLatin1 | Fault::ReadsByParts => (&[("raw-bytes", "fail")], 1),
+            Fault::WritesAscii => (&[("respaced-body", "fail"), ("raw-bytes", "fail")], 1),
+            Fault::Strips | Fault::StripsBefore | Fault::StripsBehind => (&[("respaced-body", "fail")], 1),
             // Of the header it believes everything.
             Fault::BelievesInRotation => (&[("unset-secret", "fail"), ("wrong-next", "fail")], 1),
             Fault::NotesNoncesLate => (&[("replayed-at-once", "fail")], 1),
