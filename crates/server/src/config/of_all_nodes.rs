@@ -114,7 +114,7 @@ fn life(Life(life): Life) -> Value {
 fn written(period: Duration) -> String {
     const UNITS_MS: [(&str, u128); 4] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
     let ms = period.as_millis();
-    let (unit, of) = UNITS_MS.into_iter().find(|(_, of)| ms % of == 0).unwrap_or(("ms", 1));
+    let (unit, of) = UNITS_MS.into_iter().find(|(_, of)| ms.is_multiple_of(*of)).unwrap_or(("ms", 1));
     format!("{}{unit}", ms / of)
 }
 

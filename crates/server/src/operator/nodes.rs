@@ -37,8 +37,7 @@ pub struct Node {
     pub lanes: i64,
     /// Whether it is the one that answers.
     pub this_node: bool,
-    /// Names of the settings in which it differs from the node that answers, of those that have to be the same on all nodes. Null: it is not alive, or
-    /// its program does not say.
+    /// Names of settings that have to be the same on all nodes and differ from those of the node that answers; null: it is not alive, or does not say.
     pub settings_differ: Option<Vec<String>>,
 }
 

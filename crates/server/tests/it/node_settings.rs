@@ -44,7 +44,7 @@ impl Deployment {
     }
 
     /// The settings of this deployment's node, but for these.
-    fn settings_but(&self, changed: Value) -> String {
+    fn settings_but(&self, changed: &Value) -> String {
         let mut settings: Value = serde_json::from_str(&self.settings).expect("JSON");
         for (name, value) in changed.as_object().expect("an object") {
             settings[name] = value.clone();
@@ -84,7 +84,7 @@ fn gauge(serving: &Serving) -> Option<String> {
 async fn a_living_node_with_other_settings_is_named_and_an_equal_a_dead_and_an_older_one_are_not() {
     // What is feigned to be seen now is alive for a minute.
     let deployment = Deployment::new("dispatch_lease = \"1m\"\norder_hold = \"600s\"\n");
-    let differs = deployment.settings_but(json!({"quote_life": "31s", "order_hold": "11m", "of_a_later_program": 1}));
+    let differs = deployment.settings_but(&json!({"quote_life": "31s", "order_hold": "11m", "of_a_later_program": 1}));
     deployment.feign(1, Some(&differs), 0).await;
     deployment.feign(2, Some(&deployment.settings), 0).await;
     deployment.feign(3, Some(&differs), 600_000).await;
@@ -133,7 +133,7 @@ async fn a_living_node_with_other_settings_is_named_and_an_equal_a_dead_and_an_o
 async fn the_log_says_when_it_is_over() {
     let deployment = Deployment::new("dispatch_lease = \"1s\"\n");
     let serving = deployment.serve();
-    let differs = deployment.settings_but(json!({"dispatch_lease": "1s", "order_hold": "11m"}));
+    let differs = deployment.settings_but(&json!({"dispatch_lease": "1s", "order_hold": "11m"}));
     let began = Instant::now();
     while !deployment.log().contains("A node runs with other settings than this one: node 1 has another order_hold") {
         assert!(began.elapsed() < PATIENCE, "{}", deployment.log());

@@ -7,7 +7,7 @@ use super::*;
 
 fn of(node: u8, settings: &str) -> Tend {
     let mut tend = heartbeat(node, &[]);
-    tend.who.settings = settings.to_owned();
+    settings.clone_into(&mut tend.who.settings);
     tend
 }
 
