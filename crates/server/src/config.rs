@@ -26,11 +26,13 @@ use crate::process::Connections;
 mod callbacks;
 mod kinds;
 mod layers;
+mod of_all_nodes;
 
 pub use kinds::{KeyText, Life, Optional, Period};
 use layers::in_words;
 pub(crate) use layers::{ADDRESS_WANTED, without_password};
 pub use layers::{Layers, Setting};
+pub use of_all_nodes::{OF_ONE_NODE, differing};
 
 /// `defaults.toml` as it was compiled in: every setting with its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.toml");

@@ -143,7 +143,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
 
     let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
     let mut dispatch = dispatch_settings(&config)?;
-    dispatch.who = nodes::who(&app, &data, listen)?;
+    dispatch.who = nodes::who(&app, &data, listen, &config)?;
     let egress = dispatch.egress();
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;

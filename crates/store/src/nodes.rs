@@ -43,18 +43,25 @@ pub struct Who {
     pub version: String,
     /// The id of the master key that it was started with.
     pub key_id: String,
+    /// Its settings that have to be the same on all nodes: a text that is equal where they are.
+    pub settings: String,
 }
 
 impl Who {
     /// Of a store that has one node, which tells nobody.
-    pub const NOBODY: Self =
-        Self { node: NodeId([0; 16]), name: String::new(), version: String::new(), key_id: String::new() };
+    pub const NOBODY: Self = Self {
+        node: NodeId([0; 16]),
+        name: String::new(),
+        version: String::new(),
+        key_id: String::new(),
+        settings: String::new(),
+    };
 }
 
 /// A node as others see it. One that ended in order is not seen any more; one that was killed is, for a day or more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
-    /// Who it is. Version and key are empty of a program from before they were said.
+    /// Who it is. Version, key and settings are empty of a program from before they were said.
     pub who: Who,
     /// When it started, by the database's clock.
     pub started_at: UnixMillis,
@@ -94,6 +101,19 @@ pub struct Tended {
     pub held: Vec<(Lane, Fence)>,
     /// Nodes that were seen within the lease, this one among them.
     pub nodes_alive: u32,
+    /// Those of them that have noted other settings than this one. One that has noted none is not among them.
+    pub others: Vec<Other>,
+}
+
+/// A node that is alive and has noted other settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// Its id.
+    pub node: NodeId,
+    /// Where its merchants call.
+    pub name: String,
+    /// What it has noted.
+    pub settings: String,
 }
 
 impl Tended {
@@ -101,8 +121,8 @@ impl Tended {
     pub(crate) fn alone(tend: &Tend) -> Self {
         let all = Lane::all().map(|lane| (lane, Fence(0)));
         match tend.stage {
-            Stage::Begins | Stage::Runs => Self { held: all.collect(), nodes_alive: 1 },
-            Stage::Ends => Self { held: Vec::new(), nodes_alive: 0 },
+            Stage::Begins | Stage::Runs => Self { held: all.collect(), nodes_alive: 1, others: Vec::new() },
+            Stage::Ends => Self { held: Vec::new(), nodes_alive: 0, others: Vec::new() },
         }
     }
 }

@@ -253,6 +253,7 @@ async fn examine_deployment(
         ),
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
+    postgres::examine_nodes(config, &store, findings).await;
     examine_clock(&store, findings).await;
     examine_journal(&store, findings);
     if let Some(why) = forgotten_nonces::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {

@@ -4,13 +4,24 @@ use clap::Subcommand;
 
 use super::operator::{Call, IntoCall};
 
-const NODE_COLUMNS: &[&str] =
-    &["name", "version", "key_id", "alive", "lanes", "clock_ahead_ms", "started_at", "seen_at", "this_node", "node_id"];
+const NODE_COLUMNS: &[&str] = &[
+    "name",
+    "version",
+    "key_id",
+    "alive",
+    "lanes",
+    "clock_ahead_ms",
+    "settings_differ",
+    "started_at",
+    "seen_at",
+    "this_node",
+    "node_id",
+];
 
 /// The nodes of the deployment.
 #[derive(Debug, Subcommand)]
 pub enum Node {
-    /// List the nodes that share the database: version, master key, lanes, when each was seen
+    /// List the nodes that share the database: version, master key, lanes, settings that differ, when each was seen
     List,
 }
 

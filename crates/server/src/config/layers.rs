@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::{ConfigRefused, DEFAULTS, ENVIRONMENT_PREFIX, Flag, NOT_SETTINGS, defaults, first_line, refused};
 
 /// Settings that are secrets themselves.
-const SECRETS: [&str; 3] = ["master_key", "master_key_previous", "callback_proxy_credentials"];
+pub(super) const SECRETS: [&str; 3] = ["master_key", "master_key_previous", "callback_proxy_credentials"];
 
 /// Settings as defaults, file, environment and flags leave them, and which of these set each one. They may still be no good.
 pub struct Layers {
@@ -136,7 +136,7 @@ fn is_link_to_a_service(setting: &str, value: &str) -> bool {
 }
 
 /// The names of all settings in the order of the file that has them.
-fn names() -> Vec<String> {
+pub(super) fn names() -> Vec<String> {
     let mut section = String::new();
     let mut names = Vec::new();
     for line in DEFAULTS.lines() {

@@ -12,6 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::Dispatcher;
 use super::leases::Word;
+use super::unlike::Unlike;
 
 /// Heartbeats in one lease: some may be lost before it runs out.
 const BEATS_PER_LEASE: u32 = 5;
@@ -22,6 +23,8 @@ pub(super) struct Pulse {
     has_begun: bool,
     /// The last one failed, and the log has said so.
     is_failing: bool,
+    /// Nodes whose settings differ.
+    unlike: Unlike,
 }
 
 impl Dispatcher {
@@ -56,6 +59,7 @@ impl Dispatcher {
                     tracing::info!("Heartbeats reach the database again");
                 }
                 pulse.has_begun = true;
+                pulse.unlike.tell(&self.settings.who.settings, &tended.others);
             }
             Err(error) => {
                 if !std::mem::replace(&mut pulse.is_failing, true) {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn tended(lanes: std::ops::Range<u8>, fence: i64, nodes_alive: u32) -> Tended {
-        Tended { held: lanes.map(|number| (lane(number), Fence(fence))).collect(), nodes_alive }
+        Tended { held: lanes.map(|number| (lane(number), Fence(fence))).collect(), nodes_alive, others: Vec::new() }
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         let word = leases.word();
         assert_eq!((word.held.len(), word.give_back.len()), (33, 31));
         assert!(word.held.contains(&(lane(40), Fence(1))));
-        let left = Tended { held: word.held, nodes_alive: 2 };
+        let left = Tended { held: word.held, nodes_alive: 2, others: Vec::new() };
         leases.tended(&left, now, LEASE);
         assert!(leases.begin(lane(40), now).is_none(), "it still leaves");
         leases.land(lane(40));

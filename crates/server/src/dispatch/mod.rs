@@ -64,6 +64,7 @@ mod stopwatch;
 mod tape;
 mod timetable;
 mod trial;
+mod unlike;
 mod unreadable;
 mod unsigned;
 
@@ -188,6 +189,7 @@ impl Dispatcher {
             "countersign_callback_results_fenced_total",
             "Results of attempts that came after another node had taken over"
         );
+        unlike::describe();
         dead_and_disabled::describe();
         let bounds = Bounds {
             in_flight: settings.concurrency,

@@ -46,7 +46,7 @@ async fn on_a_database() -> (Deployment, Arc<App>, Arc<Dispatcher>) {
 }
 
 fn every_lane() -> Tended {
-    Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1 }
+    Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1, others: Vec::new() }
 }
 
 async fn attempts(app: &App, event: &EventRow) -> i64 {

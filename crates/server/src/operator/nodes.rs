@@ -12,6 +12,7 @@ use super::Desk;
 use super::call::{Reply, json};
 use super::paging::Page;
 use crate::app::nodes;
+use crate::config::differing;
 
 /// A node, as it said in its last heartbeat who it is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -36,6 +37,8 @@ pub struct Node {
     pub lanes: i64,
     /// Whether it is the one that answers.
     pub this_node: bool,
+    /// Names of settings that have to be the same on all nodes and differ from those of the node that answers; null: it is not alive, or does not say.
+    pub settings_differ: Option<Vec<String>>,
 }
 
 impl Node {
@@ -52,11 +55,13 @@ impl Node {
             clock_ahead_ms: row.clock_ahead_ms,
             lanes: row.lanes,
             this_node: row.who.node == own.node,
+            settings_differ: differing(&own.settings, &row.who.settings).filter(|_| row.is_alive),
         }
     }
 }
 
-/// The nodes of the deployment. Those alive first, then by their start, 500 at the most: what each of them runs, and for how many lanes it delivers.
+/// The nodes of the deployment. Those alive first, then by their start, 500 at the most: what each of them runs, for how many lanes it
+/// delivers, and which of its settings are not those of the node that answers.
 #[utoipa::path(get, path = "/operator/v1/nodes", tag = "Deployment", operation_id = "list_nodes",
     responses((status = 200, body = Page<Node>)))]
 pub async fn list(State(desk): State<Arc<Desk>>) -> Reply {

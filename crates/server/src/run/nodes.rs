@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::App;
 use crate::clock::{Clock, SharedTime};
+use crate::config::Config;
 use crate::datadir::{DataDir, DataRefused};
 
 /// How often the database's time is measured.
@@ -29,10 +30,11 @@ const FIRST_SAMPLES: usize = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Who this node is to others. It has an id of its own only where the store is shared.
-pub(super) fn who(app: &App, data: &DataDir, listen: SocketAddr) -> Result<Who, DataRefused> {
+pub(super) fn who(app: &App, data: &DataDir, listen: SocketAddr, config: &Config) -> Result<Who, DataRefused> {
     let node = if app.store.is_shared() { NodeId(data.node_id(&app.chance)?) } else { Who::NOBODY.node };
     let (name, version) = (listen.to_string(), env!("CARGO_PKG_VERSION").to_owned());
-    Ok(Who { node, name, version, key_id: app.vault.key_id().to_owned() })
+    let (key_id, settings) = (app.vault.key_id().to_owned(), config.of_all_nodes());
+    Ok(Who { node, name, version, key_id, settings })
 }
 
 /// Measures the database's time before anything is decided by it.

@@ -12,6 +12,7 @@ mod hardening;
 mod lost_answers;
 mod mistakes;
 mod moving;
+mod node_settings;
 mod shared;
 mod shown_once;
 mod sqlite_file;

@@ -7,17 +7,16 @@ macro_rules! is_alive {
     };
 }
 
-macro_rules! alive {
-    ($lease:literal) => {
-        concat!(" FROM node WHERE ", is_alive!($lease))
-    };
-}
-
-pub(super) const ALIVE: &str = concat!("SELECT count(*)", alive!("$1::bigint"));
+// A row for each, with what it has noted of its settings where the node that asks, $2, has noted something else.
+pub(super) const ALIVE: &str = concat!(
+    "SELECT n.node_id, n.name, CASE WHEN p.settings <> own.settings THEN p.settings END
+     FROM node n LEFT JOIN node_program p ON p.node_id = n.node_id LEFT JOIN node_program own ON own.node_id = $2 WHERE ",
+    is_alive!("$1::bigint")
+);
 
 // Those that are alive first, then those that have run for longest. A program from before it was said says nothing.
 pub(super) const NODES: &str = concat!(
-    "SELECT n.node_id, n.name, coalesce(p.version, ''), coalesce(p.key_id, ''), n.started_at, n.seen_at, n.clock_ahead_ms, ",
+    "SELECT n.node_id, n.name, coalesce(p.version, ''), coalesce(p.key_id, ''), coalesce(p.settings, ''), n.started_at, n.seen_at, n.clock_ahead_ms, ",
     is_alive!("$1::bigint"),
     " AS is_alive, (SELECT count(*) FROM delivery_lane l WHERE l.node = n.node_id AND l.expires_at > ",
     now!(),
@@ -33,8 +32,8 @@ pub(super) const TAKE: &str = concat!(
      shortened AS (UPDATE delivery_lane s SET expires_at = ",
     now!(),
     " + 60000 FROM far WHERE s.lane = far.lane),
-     alive AS (SELECT greatest(count(*), 1) AS nodes",
-    alive!("$2::bigint"),
+     alive AS (SELECT greatest(count(*), 1) AS nodes FROM node WHERE ",
+    is_alive!("$2::bigint"),
     "),
      free AS (SELECT lane FROM delivery_lane WHERE node IS NULL OR expires_at <= ",
     now!(),

@@ -22,7 +22,7 @@ use super::session::Session;
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;
-use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Stage, Tend, Tended, Who};
+use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Other, Stage, Tend, Tended, Who};
 
 /// Statements of a heartbeat.
 const TENDING: &[Sql] = &[
@@ -161,10 +161,10 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
         steps.push(session.step(Sql::NodeGone, vec![&node]));
     } else {
         steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, &tend.clock_ahead_ms, &begins]));
-        steps.push(session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id]));
+        steps.push(session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id, &who.settings]));
     }
     let alive = steps.len();
-    steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms]));
+    steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms, &node]));
     if !ends {
         steps.push(session.step(Sql::LanesRenew, vec![&node, &held, &held_at, &tend.lease_ms]));
         steps.push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants]));
@@ -173,8 +173,15 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     let rows = in_order(steps).await.map_err(|(_, error)| fault(error))?;
     let mut held = rows[alive + 1..].iter().flatten().map(read).collect::<Result<Vec<_>, _>>()?;
     held.sort_unstable();
-    let count = rows[alive].first().map(|row| Fields::new(row, "node", 0, 0).int()).transpose()?;
-    Ok(Tended { held, nodes_alive: u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX) })
+    let others = rows[alive].iter().filter_map(|row| other(row).transpose()).collect::<Result<_, _>>()?;
+    Ok(Tended { held, nodes_alive: u32::try_from(rows[alive].len()).unwrap_or(u32::MAX), others })
+}
+
+/// A node that is alive, if it has noted other settings.
+fn other(row: &Row) -> Result<Option<Other>, StoreError> {
+    let mut f = Fields::new(row, "node", 0, 0);
+    let (node, name) = (NodeId(f.bytes()?), f.text()?);
+    Ok(f.opt_text()?.map(|settings| Other { node, name, settings }))
 }
 
 /// Every node but those that stopped in order, and those that had not been seen for a day when a node started.
@@ -182,7 +189,13 @@ pub(super) async fn list(from: &Readers, lease_ms: i64, most: u32) -> Found<Vec<
     many(from, Sql::Nodes, &[&lease_ms, &i64::from(most)], |row| {
         let mut f = Fields::new(row, "node", 0, 0);
         Ok(NodeRow {
-            who: Who { node: NodeId(f.bytes()?), name: f.text()?, version: f.text()?, key_id: f.text()? },
+            who: Who {
+                node: NodeId(f.bytes()?),
+                name: f.text()?,
+                version: f.text()?,
+                key_id: f.text()?,
+                settings: f.text()?,
+            },
             started_at: UnixMillis(f.int()?),
             seen_at: UnixMillis(f.int()?),
             clock_ahead_ms: f.opt_int()?,

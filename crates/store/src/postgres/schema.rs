@@ -48,6 +48,7 @@ pub(super) const STEPS: &[Step] = &[
         sql: include_str!("../../migrations/postgres/0021_redelivery_outcomes.sql"),
     },
     Step { number: 22, name: "gone", sql: include_str!("../../migrations/postgres/0022_gone.sql") },
+    Step { number: 23, name: "node_settings", sql: include_str!("../../migrations/postgres/0023_node_settings.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

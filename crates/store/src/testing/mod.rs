@@ -6,6 +6,7 @@
 
 mod chosen;
 mod damage;
+mod feigned;
 mod lane_log;
 mod least_outbox;
 mod pgbench;
@@ -27,6 +28,7 @@ use tokio_postgres::{Client, Config, NoTls};
 
 pub use chosen::{Chosen, VARIABLE};
 pub use damage::Damage;
+pub use feigned::Feigned;
 pub use lane_log::{LaneLog, Term};
 pub use least_outbox::LeastOutbox;
 pub use pooler::{PoolMode, Pooler};

@@ -1,10 +1,12 @@
 //! What `doctor` says of a database that many nodes share.
 
+use countersign_store::nodes::NodeRow;
 use countersign_store::postgres::{ServerState, Share};
-use countersign_store::{PostgresStore, StoreError};
+use countersign_store::{AnyStore, PostgresStore, Store as _, StoreError};
 
 use super::{Findings, Verdict, examine_deployment, examine_schema};
-use crate::config::Config;
+use crate::app::nodes::NODES_MAX;
+use crate::config::{Config, differing};
 use crate::datadir::DataDir;
 use crate::run;
 use crate::run::durability::{Word, words};
@@ -51,6 +53,24 @@ pub(super) fn examine(
         examine_deployment(schema, config, data, key, findings).await;
     });
     Ok(())
+}
+
+/// Names the nodes that run with other settings than `config` where they have to be the same.
+pub(super) async fn examine_nodes(config: &Config, store: &AnyStore, findings: &mut Findings) {
+    let lease_ms = i64::try_from(config.dispatch_lease.0.as_millis()).unwrap_or(i64::MAX);
+    let rows = match store.nodes(lease_ms, NODES_MAX).await {
+        Ok(rows) => rows,
+        Err(error) => return findings.note(Verdict::Fail, "nodes", run::cause(&error)),
+    };
+    let here = config.of_all_nodes();
+    for NodeRow { who, .. } in rows.iter().filter(|row| row.is_alive) {
+        let differing = differing(&here, &who.settings).unwrap_or_default();
+        if !differing.is_empty() {
+            let (name, id, settings) = (&who.name, who.node, differing.join(", "));
+            let text = format!("{name} ({id}) runs with other settings than these: {settings}");
+            findings.note(Verdict::Warn, "nodes", text);
+        }
+    }
 }
 
 fn of_server(state: &ServerState, needed: usize, findings: &mut Findings) {

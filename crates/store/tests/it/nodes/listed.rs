@@ -21,6 +21,7 @@ async fn nodes_are_listed_with_what_they_run_also_one_that_was_killed_but_none_t
     let mut newer = heartbeat(2, &[]);
     newer.who.version = "0.2.0".to_owned();
     newer.who.key_id = "k2".to_owned();
+    newer.who.settings = "s2".to_owned();
     tend(&two, newer.clone()).await;
     assert_eq!(list().await[1].who, newer.who, "it says anew with each beat");
     expire(&database, 1).await;

@@ -17,7 +17,8 @@ async fn a_node_that_shares_its_database_with_nobody_is_listed_alone() {
     }
     let alone = json!({
         "node_id": null, "name": "", "version": null, "key_id": null, "started_at": "2026-01-01T00:00:00.000Z",
-        "seen_at": "2026-01-01T00:00:05.000Z", "alive": true, "clock_ahead_ms": null, "lanes": 64, "this_node": true
+        "seen_at": "2026-01-01T00:00:05.000Z", "alive": true, "clock_ahead_ms": null, "lanes": 64, "this_node": true,
+        "settings_differ": null
     });
     assert_eq!(page, json!({"items": [alone], "next": null}));
 }
