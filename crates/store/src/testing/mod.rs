@@ -146,6 +146,12 @@ impl Database {
         client.execute("UPDATE secret SET revoked_at = 1", &[]).await.expect("the database takes it")
     }
 
+    /// Takes that back, as quietly.
+    pub async fn restore_unsaid(&self) {
+        let client = self.client().await;
+        client.execute("UPDATE secret SET revoked_at = NULL", &[]).await.expect("the database takes it");
+    }
+
     /// Loses every fee rule, as a failover to a server that never had them does.
     pub async fn lose_rules(&self) {
         let lose = "DELETE FROM fee_rule_head; DELETE FROM fee_rule";

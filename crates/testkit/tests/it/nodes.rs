@@ -231,10 +231,21 @@ async fn after_a_failover_that_lost_changes_nothing_is_believed_that_was_kept_be
     let node = fleet.start(0).await;
     let signer = fleet.access(&node).institution("bank", 0, None).await.expect("an institution");
     let accepted = async || pull(&node, &signer, wall_ms()).await.code() == "000000";
-    until("it is kept", accepted).await;
-    // As on a server that took over without the last change, and has revoked the secret in a change of the same number.
-    assert_eq!(fleet.database.revoke_unsaid().await, 1);
-    assert!(accepted().await, "while the server is the same, its count of changes tells");
+    // As on a server that took over without the last change, and has revoked the secret in a change of the same number. While the server is the same,
+    // its count of changes tells; where a late look at it, or a machine that stood still, has the caller read again, all of this is done again.
+    let kept_against_the_database = async || {
+        until("it is kept", accepted).await;
+        assert_eq!(fleet.database.revoke_unsaid().await, 1);
+        if accepted().await {
+            return true;
+        }
+        fleet.database.restore_unsaid().await;
+        let said = json!({"name": "said"});
+        let path = format!("/applications/{}", signer.client_id);
+        fleet.access(&node).provision("PATCH", &path, said).await.expect("a change that is said");
+        false
+    };
+    until("it is kept though the database says otherwise", kept_against_the_database).await;
     fleet.database.take_away().await;
     fleet.database.bring_back().await;
     until("it is refused", async || pull(&node, &signer, wall_ms()).await.status == 401).await;
