@@ -21,6 +21,9 @@ use crate::app::fresh::Written;
 
 /// Applications that are found at once.
 const OWED_PAGE: u32 = 4_096;
+/// Applications with nothing due that are read at once for the first time, and how often: a look whether something waits for longer than it has to.
+const FIRST_LOOKS_AT_ONCE: i64 = 16;
+const FIRST_LOOKS_EVERY_MS: i64 = 50;
 /// Attempts that one pass begins. Where many may begin at once, those under way, requests and what was just written have their turn in between.
 const BEGUN_MAX: usize = 16;
 
@@ -89,15 +92,20 @@ impl Dispatcher {
     /// Notes when the applications in these lanes have something due.
     pub(super) async fn look_for(&self, lanes: LaneSet) -> Result<(), StoreError> {
         let lanes = lanes.shared(self.leases.open(Instant::now()));
-        let mut after = None;
+        let (mut after, mut first_looks) = (None, 0);
         while !lanes.is_empty() {
             let owed = self.app.store.owed(lanes, Cursor { after, limit: OWED_PAGE }).await?;
             let now = self.app.clock.now();
             let mut desk = self.desk.lock().await;
             for row in &owed {
-                // Who had the lane before may have let an event wait behind another for longer than this node does.
-                let is_known = desk.looked.contains(Lane::of(row.application));
-                desk.lineup.note(row.tenant, row.application, if is_known { due(row.due_at, now) } else { now });
+                let mut at = due(row.due_at, now);
+                // Who had the lane before may have let an event wait behind another for longer than this node does. One after the other: all of them
+                // at once would keep what is due waiting.
+                if !desk.looked.contains(Lane::of(row.application)) {
+                    at = at.min(now.plus_ms(first_looks / FIRST_LOOKS_AT_ONCE * FIRST_LOOKS_EVERY_MS));
+                    first_looks += 1;
+                }
+                desk.lineup.note(row.tenant, row.application, at);
             }
             drop(desk);
             match owed.last() {
@@ -106,7 +114,7 @@ impl Dispatcher {
             }
         }
         let mut desk = self.desk.lock().await;
-        desk.looked = desk.looked.and(lanes);
+        desk.looked = desk.looked.and(lanes.shared(self.leases.open(Instant::now())));
         drop(desk);
         self.landed.notify_one();
         Ok(())
@@ -156,11 +164,12 @@ impl Dispatcher {
     /// again.
     fn open(&self, desk: &mut Desk) {
         let is_shut = self.app.due.is_paused() || !self.app.trouble.takes_changes();
-        let open = if is_shut { LaneSet::NONE } else { self.leases.open(Instant::now()) };
+        let held = self.leases.open(Instant::now());
+        desk.looked = desk.looked.shared(held);
+        let open = if is_shut { LaneSet::NONE } else { held };
         let before = std::mem::replace(&mut desk.open, open);
         if before != open {
             desk.lineup.keep_lanes(open);
-            desk.looked = desk.looked.shared(open);
             self.look_in(LaneSet(open.0 & !before.0));
         }
     }
@@ -171,6 +180,7 @@ impl Dispatcher {
         let Some(fence) = self.leases.begin(lane, Instant::now()) else {
             // The lane is not ours any more: whoever has it delivers. Where its lease is renewed by the next pass, it is looked through then.
             desk.open = desk.open.without(lane);
+            desk.looked = desk.looked.without(lane);
             desk.lineup.land(&flight);
             desk.lineup.keep_lanes(desk.open);
             return;

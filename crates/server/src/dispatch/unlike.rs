@@ -40,7 +40,7 @@ impl Unlike {
     pub(super) fn tell(&mut self, own: &str, others: &[Other]) {
         for News { node_id, name, settings } in self.news(own, others) {
             if settings.is_empty() {
-                tracing::info!(node_id, "No node at {name} runs with other settings than this one any more");
+                tracing::info!(node_id, "The node {name} has no other settings than this one any more, or has gone");
             } else {
                 let settings = settings.join(", ");
                 tracing::warn!(node_id, "A node runs with other settings than this one: {name} has another {settings}");

@@ -4,12 +4,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 /// Shared by all that serve one connection; each request under way, and each answer of which a part is still to be handed over, holds it once more.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ConnectionState {
+    began: Instant,
     /// Requests so far, and parts of long answers.
-    pub(super) asked: AtomicU64,
+    asked: AtomicU64,
+    /// When the last of them came, in ms after the beginning.
+    pub(super) asked_at_ms: AtomicU64,
     /// Whether a body was left unread, so that the peer may still be sending.
     pub(super) leaves_unread: AtomicBool,
     /// Whether a request of HTTP/1 came: such connections end by themselves when they are told to.
@@ -47,7 +51,34 @@ const UNREAD_KEPT: usize = 256;
 /// The service, the stream, and whoever serves the connection.
 pub(super) const HOLDERS: usize = 3;
 
+impl Default for ConnectionState {
+    /// A connection that begins now.
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            asked: AtomicU64::default(),
+            asked_at_ms: AtomicU64::default(),
+            leaves_unread: AtomicBool::default(),
+            is_http_1: AtomicBool::default(),
+            waits_to_write: AtomicBool::default(),
+            unread: Mutex::default(),
+        }
+    }
+}
+
 impl ConnectionState {
+    /// A request came, or a part of a long answer was taken.
+    pub(super) fn asks(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let at_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.asked_at_ms.store(at_ms, Ordering::Relaxed);
+    }
+
+    /// Since when nothing was asked for: since the beginning, if nothing ever was.
+    pub(super) fn quiet_since(&self) -> Instant {
+        self.began + Duration::from_millis(self.asked_at_ms.load(Ordering::Relaxed))
+    }
+
     /// Whether no request is under way.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) <= HOLDERS

@@ -32,9 +32,6 @@ pub(super) struct Crowd {
 struct Present {
     state: Weak<ConnectionState>,
     leave: Arc<Notify>,
-    /// What it had asked for when it was last looked at, and since when that is so.
-    asked: u64,
-    since: Instant,
 }
 
 /// How a connection hears that it has to leave.
@@ -93,7 +90,7 @@ impl Crowd {
         if present.len() >= self.most.saturating_mul(2) {
             present.retain(|one| one.state.strong_count() > 0);
         }
-        present.push(Present { state: state.clone(), leave: leave.clone(), asked: 0, since: Instant::now() });
+        present.push(Present { state: state.clone(), leave: leave.clone() });
         Told { state, leave }
     }
 
@@ -101,20 +98,18 @@ impl Crowd {
     /// time.
     fn make_room(&self, now: Instant) {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
-        present.retain_mut(|one| {
-            let Some(state) = one.state.upgrade() else { return false };
-            if state.asked() != one.asked {
-                (one.asked, one.since) = (state.asked(), now);
-            }
-            true
-        });
-        present.sort_by_key(|one| one.since);
-        let may_leave = |one: &&Present| now.saturating_duration_since(one.since) >= self.grace && is_idle(&one.state);
+        present.retain(|one| one.state.strong_count() > 0);
+        let seen = |one: &'_ Present| one.state.upgrade().map(|state| (state.asked() == 0, state.quiet_since()));
+        let mut quiet: Vec<(bool, Instant, &Present)> =
+            present.iter().filter_map(|one| seen(one).map(|(is_silent, since)| (is_silent, since, one))).collect();
+        quiet.sort_by_key(|(_, since, _)| *since);
         // Where some are silent, the others wait until those have been so for long enough.
-        let is_any_silent = present.iter().any(|one| one.asked == 0);
-        let leaving = present.iter().filter(|one| !is_any_silent || one.asked == 0).filter(may_leave);
+        let is_any_silent = quiet.iter().any(|(is_silent, ..)| *is_silent);
+        let leaving = quiet.iter().filter(|(is_silent, since, one)| {
+            (*is_silent || !is_any_silent) && now.saturating_duration_since(*since) >= self.grace && is_idle(&one.state)
+        });
         let mut left = 0;
-        for one in leaving.take(LEAVE_AT_ONCE) {
+        for (.., one) in leaving.take(LEAVE_AT_ONCE) {
             one.leave.notify_one();
             left += 1;
         }
@@ -148,7 +143,7 @@ mod tests {
         let [busy, idle, silent] = std::array::from_fn(|_| Arc::new(ConnectionState::default()));
         let [at_work, at_rest, mute] = [&busy, &idle, &silent].map(|state| crowd.join(state));
         for state in [&busy, &idle] {
-            state.asked.fetch_add(1, Ordering::Relaxed);
+            state.asks();
         }
         let _under_way: Vec<_> = (0..HOLDERS).map(|_| busy.clone()).collect();
 
@@ -163,6 +158,27 @@ mod tests {
         drop(idle);
         crowd.make_room(later);
         assert!(!leaves(&at_work).await, "it waits for an answer");
+    }
+
+    #[tokio::test]
+    async fn of_those_that_have_asked_the_ones_that_have_been_quiet_for_longest_leave_at_the_first_look() {
+        let crowd = Crowd::new(100);
+        let all: Vec<_> = (0..LEAVE_AT_ONCE + 2).map(|_| Arc::new(ConnectionState::default())).collect();
+        let told: Vec<_> = all.iter().map(|state| crowd.join(state)).collect();
+        for state in &all {
+            state.asks();
+        }
+        // Whoever came first has asked last, and one just now.
+        let quiet = GRACE.as_secs() + 1;
+        for (no, state) in (0..).zip(&all) {
+            state.asked_at_ms.store(1_000 - no, Ordering::Relaxed);
+        }
+        all[1].asked_at_ms.store(quiet * 1_000 + 1_000, Ordering::Relaxed);
+        crowd.make_room(Instant::now() + Duration::from_secs(1 + quiet));
+        assert!(!leaves(&told[0]).await && !leaves(&told[1]).await);
+        for told in &told[2..] {
+            assert!(leaves(told).await);
+        }
     }
 
     #[tokio::test]

@@ -96,7 +96,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for LongAnswer<B> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         let Poll::Ready(Some(Ok(frame))) = polled else { return polled };
         if self.counts_parts {
-            self.state.asked.fetch_add(1, Ordering::Relaxed);
+            self.state.asks();
         }
         Poll::Ready(Some(Ok(match frame.into_data() {
             Ok(data) => self.part(data),

@@ -74,7 +74,7 @@ pub struct ListenSettings {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Whether plain HTTP is taken beside TLS, told apart by the first byte. For loopback addresses only.
     pub plain_too: bool,
-    /// Connections at once. For more, those that ask for nothing are closed; where none does, they wait in the kernel's queue.
+    /// Connections at once. For more, those that ask for nothing are closed; where none does, one waits here and the others in the kernel's queue.
     pub connections_max: usize,
     /// How many of them one address may have.
     pub per_address: Arc<AddressLimit>,
@@ -267,7 +267,7 @@ where
         let is_http_1 = request.version() < Version::HTTP_2;
         let (request, unfinished) = Upload::watch(request);
         let (state, drains, clock, answer) = (state.clone(), drains.clone(), clock.clone(), service.call(request));
-        state.asked.fetch_add(1, Ordering::Relaxed);
+        state.asks();
         state.is_http_1.fetch_or(is_http_1, Ordering::Relaxed);
         async move {
             let Ok(mut answer) = answer.await;

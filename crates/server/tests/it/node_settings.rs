@@ -140,7 +140,7 @@ async fn the_log_says_when_it_is_over() {
         deployment.feign(1, Some(&differs), 0).await;
     }
     // Its heart beats no more.
-    until("it is over", || deployment.log().contains("No node at node 1 runs with other settings"));
+    until("it is over", || deployment.log().contains("The node node 1 has no other settings than this one any more"));
     until("nobody is counted", || gauge(&serving).is_some_and(|value| value == "0"));
     assert_eq!(serving.terminate(), Some(0));
 }

@@ -11,8 +11,8 @@ use tokio_postgres::{Portal, Transaction};
 use super::dial::{Dial, REFUSES};
 use super::fault::{Trouble, fault, trouble, words};
 use super::options::PostgresOptions;
-use super::schema;
 use super::session::Session;
+use super::{pooled, schema};
 use crate::contract::StoreError;
 use crate::moving::{Cell, TABLES, Table, read};
 
@@ -67,11 +67,13 @@ impl Target {
     /// `Unfit` also: the database holds a deployment and no move of ours filled it.
     pub(crate) async fn reach(options: &PostgresOptions) -> Result<Self, StoreError> {
         let dial = Arc::new(Dial::of(options)?);
-        let state = schema::state(&dial).await.map_err(|error| match error {
+        let refused = |error| match error {
             // The same command would only be told the same again.
             StoreError::Unavailable(why) if why.starts_with(REFUSES) => StoreError::Unfit(why),
             error => error,
-        })?;
+        };
+        pooled::refuse_shared(&dial).await.map_err(refused)?;
+        let state = schema::state(&dial).await.map_err(refused)?;
         if state.applied == 0 {
             schema::migrate(&dial).await?;
         }

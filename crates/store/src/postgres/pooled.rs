@@ -16,12 +16,21 @@ const MARKED: &str = "SELECT current_setting('countersign.session', true)";
 const SHARED: &str = "a pooler between this node and PostgreSQL hands one connection to many sessions in turn, as PgBouncer does with pool_mode = transaction: what a \
     session is set to gets lost there, and with it that commits are durable. Name PostgreSQL itself in the address, or set pool_mode = session";
 
+/// Looks at the marks of two sessions, each with three questions: a pooler that takes its connections in turn must not come round to the same ones.
+const LOOKS: usize = 3;
+
 /// Refuses a way to the server on which sessions share connections. One of two may see the other's mark, or lose its own; which, is for the pooler to say.
 pub(super) async fn refuse_shared(dial: &Dial) -> Result<(), StoreError> {
     let (one, other) = (dial.reading().await?, dial.reading().await?);
     let look = async {
         let mark = first(one.client(), MARK).await?;
-        Ok(first(other.client(), MARKED).await? == mark || first(one.client(), MARKED).await? != mark)
+        for _ in 0..LOOKS {
+            let (of_other, own) = (first(other.client(), MARKED).await?, first(one.client(), MARKED).await?);
+            if of_other == mark || own != mark || first(one.client(), MARKED).await? != mark {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     };
     if dial.in_time(look).await? { Err(StoreError::Unfit(SHARED.to_owned())) } else { Ok(()) }
 }

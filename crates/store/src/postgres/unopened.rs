@@ -3,7 +3,7 @@
 use super::dial::Dial;
 use super::durability::{self, ServerState};
 use super::fault::fault;
-use super::{PostgresOptions, PostgresStore, moving, schema};
+use super::{PostgresOptions, PostgresStore, moving, pooled, schema};
 use crate::contract::StoreError;
 use crate::steps::SchemaState;
 
@@ -42,6 +42,8 @@ impl PostgresStore {
 
     /// Brings the schema of a database up to date, and opens nothing.
     pub async fn migrate(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
-        schema::migrate(&Dial::of(options)?).await
+        let dial = Dial::of(options)?;
+        pooled::refuse_shared(&dial).await?;
+        schema::migrate(&dial).await
     }
 }

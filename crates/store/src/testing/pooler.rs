@@ -19,8 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub enum PoolMode {
     /// Until it leaves.
     Session,
-    /// Until its transaction ends.
+    /// Until its transaction ends. Whoever comes next is given the connection that was used last.
     Transaction,
+    /// The same, but two connections take turns.
+    InTurn,
 }
 
 /// A pooler on a free port of 127.0.0.1. It ends when this is dropped.
@@ -84,6 +86,7 @@ fn settings(before: &Database, port: u16, mode: PoolMode) -> String {
     let mode = match mode {
         PoolMode::Session => "session",
         PoolMode::Transaction => "transaction",
+        PoolMode::InTurn => "transaction\nserver_round_robin = 1\nmin_pool_size = 2",
     };
     format!(
         "[databases]\nbehind = host={folder} dbname={name} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
