@@ -131,7 +131,7 @@ struct Desk {
     lineup: Lineup,
     /// The lanes that the line-up is made of.
     open: LaneSet,
-    /// Those that were looked through since they are.
+    /// Lanes of this node that were looked through since it has had them.
     looked: LaneSet,
     /// Attempts that were made and are to be recorded.
     records: records::Records,
