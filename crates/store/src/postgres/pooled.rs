@@ -16,7 +16,8 @@ const MARKED: &str = "SELECT current_setting('countersign.session', true)";
 const SHARED: &str = "a pooler between this node and PostgreSQL hands one connection to many sessions in turn, as PgBouncer does with pool_mode = transaction: what a \
     session is set to gets lost there, and with it that commits are durable. Name PostgreSQL itself in the address, or set pool_mode = session";
 
-/// Looks at the marks of two sessions, each with three questions: a pooler that takes its connections in turn must not come round to the same ones.
+/// How often both marks are read. Each time with three questions, an odd number: a pooler whose two connections take turns gives each session another one
+/// the next time.
 const LOOKS: usize = 3;
 
 /// Refuses a way to the server on which sessions share connections. One of two may see the other's mark, or lose its own; which, is for the pooler to say.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use tokio_postgres::NoTls;
+
 use super::Database;
 use super::port::free_port;
 use super::programs::{command, given_folder};
@@ -21,7 +23,7 @@ pub enum PoolMode {
     Session,
     /// Until its transaction ends. Whoever comes next is given the connection that was used last.
     Transaction,
-    /// The same, but two connections take turns.
+    /// The same, but connections take turns.
     InTurn,
 }
 
@@ -75,6 +77,20 @@ impl Pooler {
         pooler
     }
 
+    /// Has it hold two connections to the server, as under load: two clients are in a transaction at once.
+    pub async fn hold_two(&self) {
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.expect("it takes connections");
+            tokio::spawn(connection);
+            client.simple_query("BEGIN").await.expect("begins");
+            clients.push(client);
+        }
+        for client in clients {
+            client.simple_query("COMMIT").await.expect("ends");
+        }
+    }
+
     /// The address of the database behind it.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/behind", self.port)
@@ -86,7 +102,7 @@ fn settings(before: &Database, port: u16, mode: PoolMode) -> String {
     let mode = match mode {
         PoolMode::Session => "session",
         PoolMode::Transaction => "transaction",
-        PoolMode::InTurn => "transaction\nserver_round_robin = 1\nmin_pool_size = 2",
+        PoolMode::InTurn => "transaction\nserver_round_robin = 1",
     };
     format!(
         "[databases]\nbehind = host={folder} dbname={name} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\

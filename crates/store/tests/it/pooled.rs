@@ -11,6 +11,7 @@ async fn a_pooler_that_shares_connections_between_sessions_is_refused_before_any
     for mode in [PoolMode::Transaction, PoolMode::InTurn] {
         let database = Database::new().await;
         let pooler = Pooler::start(&database, mode);
+        pooler.hold_two().await;
         let options = PostgresOptions::new(pooler.url(), [1; 16], [1; 16]);
         let told = |outcome: Result<(), StoreError>, what: &str| match outcome {
             Err(StoreError::Unfit(why)) => assert!(why.contains("pool_mode = session"), "{mode:?} {what}: {why}"),
