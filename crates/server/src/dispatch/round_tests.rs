@@ -196,3 +196,36 @@ async fn lanes_are_not_kept_by_a_node_whose_changes_are_not_taken() {
     assert_eq!(dispatcher.leases.open(taken + lease), open);
     Deployment::close(&app);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_looks_at_applications_with_nothing_due_come_one_after_the_other() {
+    let deployment = Deployment::on_sqlite().await;
+    let (app, dispatcher) = opened(&deployment).await;
+    dispatcher.leases.tended(&every_lane(), Instant::now(), SOON);
+    let model = application(&app, "model", None).await;
+    let model = happens(&app, &model).await;
+    let now = app.clock.now();
+    let later = now.plus_ms(3_600_000);
+    for n in 1..=FIRST_LOOKS_AT_ONCE + 1 {
+        let client_id = application(&app, &format!("till {n}"), Some(NOWHERE)).await;
+        let view = app.store.application(&client_id).await.expect("reads").expect("is there");
+        let (no, event_id) = (EventNo(model.no.0 + n), SortedId(model.event_id.0 + n.unsigned_abs() as u128));
+        let (application, tenant) = (view.application.no, view.application.tenant);
+        let (state, due_at) = (DeliveryState::Pending, Some(later));
+        let event = EventRow { no, event_id, state, due_at, client_id, application, tenant, ..model.clone() };
+        app.store.commit(Batch(vec![Write::EnqueueEvent(Arc::new(event))])).await.expect("is written");
+    }
+    let first_at_after = async |at: UnixMillis| {
+        dispatcher.pass(at, &|| false).await.expect("reads");
+        dispatcher.desk.lock().await.lineup.first_at()
+    };
+    first_at_after(now).await;
+    dispatcher.look_for(LaneSet::ALL).await.expect("reads");
+    let next = now.plus_ms(FIRST_LOOKS_EVERY_MS);
+    assert_eq!(first_at_after(now).await, Some(next), "all are looked at together");
+    assert_eq!(first_at_after(next).await, Some(later));
+    // Nobody is looked at twice for that.
+    dispatcher.look_for(LaneSet::ALL).await.expect("reads");
+    assert_eq!(first_at_after(now).await, Some(later));
+    Deployment::close(&app);
+}
