@@ -85,8 +85,12 @@ fn is_host(value: &[u8]) -> bool {
 
 /// Why a head is refused with 431: more than the limits, up to what the HTTP parser itself reads. None where it fits.
 pub fn head_refusal(head: &Parts, limits: &IntakeLimits) -> Option<String> {
-    let line =
-        head.uri.path_and_query().map_or(0, |p| p.as_str().len()) + head.method.as_str().len() + " HTTP/1.1 ".len();
+    let target = [
+        head.uri.path_and_query().map_or(0, |path| path.as_str().len()),
+        head.uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len()),
+        head.uri.authority().map_or(0, |authority| authority.as_str().len()),
+    ];
+    let line = target.iter().sum::<usize>() + head.method.as_str().len() + " HTTP/1.1 ".len();
     // Four bytes a header: ": " and CR LF; four more are the CR LF of the first line and of the last, which is empty.
     let size = line + 4 + head.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum::<usize>();
     let IntakeLimits { line_bytes_max, head_bytes_max, headers_max, .. } = limits;

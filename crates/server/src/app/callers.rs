@@ -200,22 +200,36 @@ impl Callers {
         }
     }
 
-    /// Forgets an application, after it was made and after any change of it or its secrets.
+    /// Notes an application that was made: it is read before its first request, which may come from an address that has used its budget up.
+    pub fn made(&self, client_id: &str) {
+        self.forget(client_id);
+        self.existing.want(client_id);
+    }
+
+    /// Forgets an application, after any change of it or its secrets. One that was kept is read again beside.
     pub fn forget(&self, client_id: &str) {
         self.existing.add(client_id);
         let mut shard = self.shard(client_id).write().unwrap_or_else(PoisonError::into_inner);
         shard.changes += 1;
-        shard.known.remove(client_id);
+        let was_kept = shard.known.remove(client_id).is_some();
+        drop(shard);
+        if was_kept {
+            self.existing.want(client_id);
+        }
     }
 
-    /// Forgets the applications of a tenant, or of one of its merchants, after a change of that.
+    /// Forgets the applications of a tenant, or of one of its merchants, after a change of that. Those that were kept are read again beside.
     pub fn forget_of(&self, tenant: TenantNo, merchant: Option<MerchantNo>) {
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             shard.changes += 1;
-            shard.known.retain(|_, known| {
+            shard.known.retain(|client_id, known| {
                 let row = &known.application;
-                row.tenant != tenant || merchant.is_some_and(|merchant| merchant != row.merchant)
+                let stays = row.tenant != tenant || merchant.is_some_and(|merchant| merchant != row.merchant);
+                if !stays {
+                    self.existing.want(client_id);
+                }
+                stays
             });
         }
     }

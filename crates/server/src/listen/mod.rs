@@ -110,6 +110,8 @@ impl Default for ListenSettings {
 pub const PARSER_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The same of headers.
 pub const PARSER_HEADERS_MAX: usize = 200;
+/// The same over HTTP/2, where each header counts 32 bytes more (RFC 9113, 6.5.2), and the pseudo-headers count, too.
+const HTTP_2_HEAD_BYTES_MAX: u32 = 72 * 1024;
 
 /// Requests under way at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 128;
@@ -363,7 +365,7 @@ fn builder(settings: &ListenSettings) -> Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_header_list_size(64 * 1024)
+        .max_header_list_size(HTTP_2_HEAD_BYTES_MAX)
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

@@ -13,7 +13,7 @@ use hyper::http::request::Parts;
 
 use super::IntakeLimits;
 use super::answer::Failure;
-use crate::edges;
+use crate::{edges, log};
 
 /// A body of a type that is refused is waited for no longer than this.
 const REFUSED_BODY_FOR: Duration = Duration::from_secs(1);
@@ -39,7 +39,11 @@ pub fn endpoint(head: &Parts) -> Result<Endpoint, Failure> {
             allow: Some(allow(path).unwrap_or(method)),
             ..Failure::new(
                 Code::MethodNotAllowed,
-                format!("this path is not called with {}: use {}", head.method, allow(path).unwrap_or(method)),
+                format!(
+                    "this path is not called with {}: use {}",
+                    log::shown_method(head.method.as_str()),
+                    allow(path).unwrap_or(method)
+                ),
             )
         }),
     }

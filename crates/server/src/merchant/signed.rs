@@ -319,14 +319,15 @@ impl Drop for Reservation<'_> {
 fn within_rate(app: &App, caller: &KnownApplication) -> Result<(), Failure> {
     caller.within_rate().map_err(|seconds| {
         let limit = caller.application.rate_limit_per_s.unwrap_or(app.policy.rate_limit_per_s);
-        let sentence = format!("this application may send {limit} requests a second, and has sent more; slow down");
+        let requests = if limit == 1 { "request" } else { "requests" };
+        let sentence = format!("this application may send {limit} {requests} a second, and has sent more; slow down");
         Failure { retry_after_s: Some(seconds), ..Failure::new(Code::RateLimited, sentence) }
     })
 }
 
 /// 429 where an address has used its budget up.
 fn over_budget(reason: &'static str, grid: Duration) -> Failure {
-    let sentence = "the ClientId or the signature is not right, and too many requests from this address had a wrong one; correct it, and wait";
+    let sentence = "too many requests from this address had a ClientId or a signature that is not right; see that yours are, wait, and send it again";
     Failure { grid: Some(grid), ..Failure::new(Code::RateLimited, sentence).because(reason) }
 }
 

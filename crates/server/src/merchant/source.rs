@@ -72,8 +72,14 @@ impl Sources {
         let mut source = peer;
         let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
         for value in values.into_iter().rev() {
-            for hop in value.to_str().unwrap_or("").rsplit(',') {
-                let Some(hop) = address(hop.trim()) else { return source };
+            let Ok(hops) = value.to_str() else { return source };
+            for hop in hops.rsplit(',') {
+                // RFC 9110, 5.6.1: a list may have empty elements, which say nothing.
+                let hop = hop.trim();
+                if hop.is_empty() {
+                    continue;
+                }
+                let Some(hop) = address(hop) else { return source };
                 source = hop;
                 if !self.is_trusted(hop) {
                     return source;
@@ -120,6 +126,8 @@ pub fn text(address: IpAddr) -> std::borrow::Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     fn of(peer: &str, forwarded: &[&str]) -> String {
@@ -129,7 +137,7 @@ mod tests {
         ]);
         let mut headers = HeaderMap::new();
         for value in forwarded {
-            headers.append("x-forwarded-for", value.parse().expect("a header value"));
+            headers.append("x-forwarded-for", HeaderValue::from_bytes(value.as_bytes()).expect("a header value"));
         }
         sources.of(peer.parse().expect("an address"), &headers).to_string()
     }
@@ -147,6 +155,12 @@ mod tests {
         assert_eq!(of("10.1.1.1", &["203.0.113.9", "198.51.100.7:4711"]), "198.51.100.7");
         assert_eq!(of("::1", &["[2001:db8::5]:80"]), "2001:db8::5");
         assert_eq!(of("10.1.1.1", &["nonsense"]), "10.1.1.1");
+        assert_eq!(of("10.1.1.1", &["198.51.100.7,", ""]), "198.51.100.7", "empty elements of a list say nothing");
+        assert_eq!(
+            of("10.1.1.1", &["203.0.113.9", "\u{e9}, 198.51.100.7"]),
+            "10.1.1.1",
+            "a line that cannot be read ends it"
+        );
         assert_eq!(of("::ffff:10.1.1.1", &["198.51.100.7"]), "198.51.100.7");
     }
 

@@ -64,6 +64,11 @@ impl ExistingClients {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn wants_nobody(&self) -> bool {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Applications may have been made of which this node was not told: all are read again.
     pub(super) fn learn_again(&self) {
         self.is_learnt.store(false, Ordering::Release);

@@ -145,3 +145,29 @@ async fn after_a_start_it_is_learnt_which_applications_there_are() {
     again.callers.forget_all();
     again.look_up_beside().await.expect("reads again, and waits for nobody");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_was_made_or_was_kept_and_has_changed_is_read_before_the_next_request() {
+    let deployment = Deployment::on_sqlite().await.in_real_time();
+    let app = deployment.open().await;
+    app.look_up_beside().await.expect("learns who there is");
+    let client_id = application(&app, "till", None).await;
+    let is_read_beside = async || {
+        assert!(app.callers.get(&client_id).is_none());
+        app.look_up_beside().await.expect("reads");
+        app.callers.get(&client_id).is_some()
+    };
+    assert!(is_read_beside().await, "it was made");
+    app.callers.forget(&client_id);
+    assert!(is_read_beside().await, "it has changed");
+    let row = app.callers.get(&client_id).expect("is kept").application.clone();
+    app.callers.forget_of(row.tenant, Some(row.merchant));
+    assert!(is_read_beside().await, "its merchant has changed");
+    // Whoever is not kept does not ask for anything: nodes hear of the changes of all applications.
+    app.callers.forget(&client_id);
+    app.look_up_beside().await.expect("reads");
+    app.callers.shard(&client_id).write().unwrap_or_else(PoisonError::into_inner).known.clear();
+    app.callers.forget(&client_id);
+    assert!(app.callers.existing.wants_nobody());
+    Deployment::close(&app);
+}

@@ -78,7 +78,7 @@ pub async fn create_application(
         writes.extend(kept(keep, &made));
         match app.store.commit(Batch(writes)).await {
             Ok(_) => {
-                app.callers.forget(&made.application.client_id);
+                app.callers.made(&made.application.client_id);
                 return Ok(made);
             }
             // Another node drew the same number in the same millisecond.
