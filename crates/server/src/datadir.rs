@@ -284,6 +284,11 @@ impl DataDir {
         mode_of(&self.path)
     }
 
+    /// Makes a file in the folder, as every server does, and removes it.
+    pub fn takes_files(&self) -> Result<(), DataRefused> {
+        UnfinishedFile::begin(&self.path.join("doctor")).map(drop).map_err(io(&self.path, "takes no files"))
+    }
+
     /// Whether a process has taken the folder. Looked at without making anything in it.
     pub fn is_locked(&self) -> Result<bool, DataRefused> {
         let path = self.path.join(LOCK);

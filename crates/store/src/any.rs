@@ -62,23 +62,6 @@ impl AnyStore {
 }
 
 impl AnyStore {
-    /// Whether a change has waited for the database for so long that no more should be sent here. It may still be made.
-    pub fn is_stalled(&self) -> bool {
-        match self {
-            Self::Sqlite(store) => store.is_stalled(),
-            Self::Postgres(store) => store.is_stalled(),
-            Self::Model(_) => false,
-        }
-    }
-
-    /// Whether the store's disk has room again, where a change is no proof of it: [`PostgresStore::has_room`].
-    pub async fn has_room(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Postgres(store) => store.has_room().await,
-            Self::Sqlite(_) | Self::Model(_) => Ok(()),
-        }
-    }
-
     /// Waits for what only a new start can mend, and says what: [`SqliteStore::sync_lost`], [`PostgresStore::replaced`].
     pub async fn broken(&self) -> &'static str {
         match self {

@@ -1,7 +1,10 @@
-//! Since when a writer has been at one piece of work: a store whose writers hang is not ready, though reads may go well.
+//! Since when a writer has been at one piece of work: a store whose writers hang is not ready, though reads may go well. Nor is one that has no room.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::any::AnyStore;
+use crate::contract::StoreError;
 
 /// One writer's.
 #[derive(Debug)]
@@ -30,6 +33,27 @@ impl Pulse {
         match self.since.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             since => self.made.elapsed().saturating_sub(Duration::from_millis(since - 1)),
+        }
+    }
+}
+
+impl AnyStore {
+    /// Whether a change has waited for the database for so long that no more should be sent here. It may still be made.
+    pub fn is_stalled(&self) -> bool {
+        match self {
+            Self::Sqlite(store) => store.is_stalled(),
+            Self::Postgres(store) => store.is_stalled(),
+            Self::Model(_) => false,
+        }
+    }
+
+    /// Whether there is room for what a change alone is no proof of: [`PostgresStore::has_room`](crate::postgres::PostgresStore::has_room),
+    /// [`SqliteStore::has_journal`](crate::sqlite::SqliteStore::has_journal).
+    pub async fn has_room(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Postgres(store) => store.has_room().await,
+            Self::Sqlite(store) => store.has_journal(),
+            Self::Model(_) => Ok(()),
         }
     }
 }

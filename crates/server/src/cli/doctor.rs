@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{anyhow, ensure};
 use countersign_domain::time::rfc3339;
 use countersign_store::{AnyStore, SchemaState, SqliteStore, StoreError};
 
@@ -140,7 +140,16 @@ fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {
     let opened = run::folder(config).and_then(|data| Ok(data.mode().map(|mode| (data, mode))?));
     match opened {
         Ok((data, mode)) if !datadir::is_open_to_others(mode) => {
-            findings.note(Verdict::Ok, "data folder", format!("{} (mode {mode:03o})", data.path().display()));
+            let text = format!("{} (mode {mode:03o})", data.path().display());
+            let found = data.takes_files().map(|()| ((), text)).map_err(anyhow::Error::from);
+            findings.take(
+                "data folder",
+                found.map_err(|error| {
+                    anyhow!(
+                        "{error:#}: a server makes files there, so give its user the right to, and see that the disk has room"
+                    )
+                }),
+            );
             Some(data)
         }
         Ok((data, mode)) => {

@@ -45,6 +45,20 @@ fn a_lock_that_cannot_be_opened_is_told_with_its_cause_by_doctor_as_by_serve() {
 }
 
 #[test]
+fn a_folder_that_takes_no_files_is_told_by_doctor() {
+    let Some(place) = served() else { return };
+    let (before, _) = place.ends(&[&["doctor"], &ANY[..]].concat(), 0);
+    assert!(before.contains("ok    data folder"), "{before}");
+    // Nobody may make that file, whoever runs this.
+    std::fs::create_dir(place.path("data/doctor.unfinished")).expect("made");
+    let said = says(&place, "doctor");
+    assert!(said.contains("data takes no files: Is a directory") && said.contains("the right to"), "{said}");
+    std::fs::remove_dir(place.path("data/doctor.unfinished")).expect("removed");
+    place.ends(&[&["doctor"], &ANY[..]].concat(), 0);
+    assert!(!names(&place).iter().any(|name| name.contains("doctor")));
+}
+
+#[test]
 fn a_folder_without_a_deployment_is_told_to_make_one_and_stays_as_it_is() {
     let place = Place::fresh();
     if place.has_database() {

@@ -83,6 +83,31 @@ pub fn try_to_make(operator_listen: &str, token: &str, name: &str) -> std::io::R
 }
 
 #[test]
+fn a_node_whose_folder_takes_changes_of_the_database_and_no_new_file_is_not_ready() {
+    let place = Place::fresh();
+    if place.has_database() {
+        return;
+    }
+    place.init();
+    // The name of the first file of the nonce journal, which signed queries need.
+    let taken = place.path("data/nonces-000000000001.journal");
+    std::fs::create_dir(&taken).expect("made");
+    let log = place.path("log");
+    let serving = place.serve_logging(&[], &log);
+    let answer = becomes(&serving, 503);
+    assert!(answer.contains("takes no changes"), "{answer}");
+    let said = std::fs::read_to_string(&log).expect("is read");
+    assert!(
+        said.contains("the nonce journal cannot be begun: data/nonces-000000000001.journal: File exists"),
+        "{said}"
+    );
+    std::fs::remove_dir(&taken).expect("removed");
+    becomes(&serving, 200);
+    assert!(taken.is_file());
+    assert_eq!(serving.terminate(), Some(0));
+}
+
+#[test]
 fn a_change_for_which_a_file_would_become_too_large_is_503_and_not_done() {
     let place = Place::fresh();
     if place.has_database() {

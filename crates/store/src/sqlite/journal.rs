@@ -201,11 +201,21 @@ impl Journal {
         ticket.outcome()
     }
 
-    /// Removes files whose every record is at or before `horizon`. What cannot be removed is tried again the next time.
+    /// Begins a file where none is begun.
+    pub(super) fn begin(&self) -> io::Result<()> {
+        let mut files = self.files();
+        if files.current.is_none() && !files.closed {
+            files.current = Some(files.begin(&self.dir)?);
+        }
+        Ok(())
+    }
+
+    /// Removes files whose every record is at or before `horizon`, but for one that is only begun. What cannot be removed is tried again the next time.
     pub(super) fn forget(&self, horizon: i64) -> io::Result<()> {
         let gone = {
             let mut files = self.files();
-            if let Some(current) = files.current.take_if(|current| current.segment.newest <= horizon) {
+            if let Some(current) = files.current.take_if(|current| current.len > 0 && current.segment.newest <= horizon)
+            {
                 files.older.push(current.segment);
             }
             let (gone, kept) = std::mem::take(&mut files.older).into_iter().partition(|s| s.newest <= horizon);
@@ -283,7 +293,8 @@ impl Files {
 
     fn begin(&mut self, dir: &Path) -> io::Result<Current> {
         let path = dir.join(format!("{PREFIX}{:012}{SUFFIX}", self.next_number));
-        let file = OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(&path)?;
+        let file =
+            OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(&path).map_err(named(&path))?;
         self.next_number += 1;
         Ok(Current { file, segment: Segment { path, newest: i64::MIN }, len: 0 })
     }
@@ -440,12 +451,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_file_that_is_only_begun_stays_until_it_is_written_to_or_the_next_start() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (journal, _) = read_back(dir.path(), 0);
+        journal.begin().expect("begins");
+        let begun = segments(dir.path());
+        journal.begin().expect("is begun");
+        journal.forget(i64::MAX).expect("removes nothing");
+        assert_eq!((begun.len(), segments(dir.path())), (1, begun.clone()));
+        journal.append(hash(1), 10).await.expect("writes");
+        assert_eq!(segments(dir.path()), begun);
+        journal.forget(10).expect("removes");
+        journal.begin().expect("begins");
+        let (_, seen) = read_back(dir.path(), 0);
+        assert!(seen.is_empty() && segments(dir.path()).is_empty(), "nothing is in it");
+        journal.stop();
+        journal.begin().expect("nothing is begun by a store that is closed");
+        assert!(segments(dir.path()).is_empty());
+    }
+
+    #[tokio::test]
     async fn a_journal_that_cannot_be_written_says_so() {
         let dir = tempfile::tempdir().expect("a folder");
         let (journal, _) = read_back(dir.path(), 0);
         let taken = dir.path().join(format!("{PREFIX}{:012}{SUFFIX}", 1));
         fs::create_dir(&taken).expect("made");
         assert!(journal.append(hash(1), 10).await.is_err());
+        let refused = journal.begin().expect_err("it is taken").to_string();
+        assert!(refused.starts_with(&format!("{}: ", taken.display())), "{refused}");
         fs::remove_dir(&taken).expect("removed");
         journal.append(hash(1), 10).await.expect("writes again");
         assert_eq!(read_back(dir.path(), 0).1, [(hash(1), 10)]);

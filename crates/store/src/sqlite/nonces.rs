@@ -182,6 +182,16 @@ impl super::SqliteStore {
         UnixMillis(self.nonces.horizon())
     }
 
+    /// Begins the nonce journal's next file where none is begun: a folder in which no file can be made takes changes of the database, and no signed
+    /// query.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn has_journal(&self) -> Result<(), StoreError> {
+        let begun = self.nonces.journal.begin();
+        begun.map_err(|error| StoreError::Unavailable(format!("the nonce journal cannot be begun: {error}")))
+    }
+
     /// Files of the nonce journal that were found damaged when it was opened, and how many records of each cannot be read.
     pub fn damaged_journals(&self) -> Vec<(PathBuf, u64)> {
         self.nonces.journal.damaged().iter().map(|found| (found.path.clone(), found.records)).collect()

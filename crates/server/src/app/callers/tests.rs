@@ -154,6 +154,8 @@ async fn whoever_was_made_or_was_kept_and_has_changed_is_read_before_the_next_re
     let client_id = application(&app, "till", None).await;
     let is_read_beside = async || {
         assert!(app.callers.get(&client_id).is_none());
+        // Else it would be waited for without end.
+        assert!(!app.callers.existing.wants_nobody());
         app.look_up_beside().await.expect("reads");
         app.callers.get(&client_id).is_some()
     };
