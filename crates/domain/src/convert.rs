@@ -79,12 +79,24 @@ pub struct ConvertOrder {
 
 /// A move that the machine does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a convert order of status {from} cannot take status {to}", from = .from.code(), to = .to.code())]
+#[error("a convert order of status {from} cannot take status {to}: {why}", from = .from.code(), to = .to.code(), why = self.why())]
 pub struct MoveRefused {
     /// Where it stands.
     pub from: ConvertStatus,
     /// Where it was to go.
     pub to: ConvertStatus,
+}
+
+impl MoveRefused {
+    const fn why(self) -> &'static str {
+        match (self.from, self.to) {
+            (ConvertStatus::Created, ConvertStatus::Created)
+            | (ConvertStatus::Success, ConvertStatus::Success)
+            | (ConvertStatus::Failed, ConvertStatus::Failed) => "it has it already",
+            (ConvertStatus::Created, ConvertStatus::Success | ConvertStatus::Failed) => "it may take 3 or 6",
+            (ConvertStatus::Success | ConvertStatus::Failed, _) => "3 and 6 are final",
+        }
+    }
 }
 
 /// The order after a move to `next`.

@@ -286,16 +286,15 @@ impl MoveRefused {
         // The back end may.
         let is_to_close = matches!(self.to, PaymentStatus::Closed);
         match self.from {
+            from if from as u8 == self.to as u8 => ": it is so already",
             PaymentStatus::Pending if is_to_expire => ": orders expire by themselves, at their expireTime",
             PaymentStatus::Process if is_to_expire => ": only what is PENDING expires, and by itself",
             PaymentStatus::Process if is_to_close => {
                 " by its merchant: it is being paid, and only what is PENDING can be closed so"
             }
-            PaymentStatus::Pending
-            | PaymentStatus::Process
-            | PaymentStatus::Paid
-            | PaymentStatus::Expired
-            | PaymentStatus::Closed => "",
+            PaymentStatus::Pending => ": it may become PROCESS, PAID or CLOSED",
+            PaymentStatus::Process => ": it may become PAID or CLOSED",
+            PaymentStatus::Paid | PaymentStatus::Expired | PaymentStatus::Closed => ": that is final",
         }
     }
 }

@@ -6,6 +6,7 @@
 use rust_decimal::Decimal;
 use thiserror::Error;
 
+use crate::fees::MarkupUnit;
 use crate::ids::SortedId;
 use crate::money::Amount;
 use crate::time::UnixMillis;
@@ -20,14 +21,14 @@ pub struct Markup {
 /// Decimal places that `r_markup` may have.
 pub const MARKUP_R_SCALE_MAX: u32 = 8;
 
-/// Why a markup is refused, in order of precedence. The text is what its field must be.
+/// Why a markup is refused, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MarkupRefused {
     /// `r_markup` outside 0 to 100, or finer than 8 decimals.
-    #[error("must be from 0 to 100 with at most 8 decimals")]
+    #[error("r_markup {}", self.must(MarkupUnit::Percent))]
     Percentage,
     /// `f_markup` outside 0 to 5,000,000, or finer than 6 decimals.
-    #[error("must be from 0 to 5000000 with at most 6 decimals")]
+    #[error("f_markup {}", self.must(MarkupUnit::Percent))]
     Fixed,
 }
 
@@ -37,6 +38,19 @@ impl MarkupRefused {
         match self {
             Self::Percentage => "r_markup",
             Self::Fixed => "f_markup",
+        }
+    }
+
+    /// What the field must be, in a deployment of this unit.
+    pub const fn must(self, unit: MarkupUnit) -> &'static str {
+        match (self, unit) {
+            (Self::Percentage, MarkupUnit::Percent) => "must be from 0 to 100 with at most 8 decimals",
+            (Self::Percentage, MarkupUnit::Fraction) => {
+                "must be from 0 to 1 with at most 8 decimals: this deployment reads it as a fraction, and 0.3 is 30 %"
+            }
+            (Self::Fixed, MarkupUnit::Percent | MarkupUnit::Fraction) => {
+                "must be from 0 to 5000000 with at most 6 decimals"
+            }
         }
     }
 }

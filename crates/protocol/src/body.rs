@@ -14,6 +14,8 @@ use crate::sentence;
 
 /// Deepest nesting of objects and arrays; the body itself is the first level.
 pub const DEPTH_MAX: usize = 16;
+/// The latest instant that a field may name, in Unix milliseconds: 9999-12-31T23:59:59.999Z.
+pub const UNIX_MILLIS_MAX: i64 = 253_402_300_799_999;
 
 /// Why a body or a query is refused: which field, and the rule that it breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -128,8 +130,12 @@ impl<'a> Fields<'a> {
         let digits = if token == "-0" { "0" } else { token };
         let number = serde_json::from_str(digits).ok().filter(|number| (min..=max).contains(number));
         number.map(Some).ok_or_else(|| {
-            let why = format!("must be a whole number from {min} to {max}");
-            FieldRefused::new(name, if is_whole(token) { why } else { "must be a whole JSON number".to_owned() })
+            let why = if is_whole(token) {
+                format!("must be a whole number from {min} to {max}")
+            } else {
+                "must be a whole JSON number, written without point and exponent".to_owned()
+            };
+            FieldRefused::new(name, why)
         })
     }
 

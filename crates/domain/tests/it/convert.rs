@@ -43,6 +43,23 @@ fn statuses_are_1_3_and_6() {
         let status = ConvertStatus::from_code(number);
         assert_eq!(status.map(ConvertStatus::code), [1, 3, 6].contains(&number).then_some(number));
     }
-    let refused = MoveRefused { from: ConvertStatus::Success, to: ConvertStatus::Failed };
-    assert_eq!(refused.to_string(), "a convert order of status 3 cannot take status 6");
+    for (from, to, said) in [
+        (
+            ConvertStatus::Success,
+            ConvertStatus::Failed,
+            "a convert order of status 3 cannot take status 6: 3 and 6 are final",
+        ),
+        (
+            ConvertStatus::Created,
+            ConvertStatus::Created,
+            "a convert order of status 1 cannot take status 1: it has it already",
+        ),
+        (
+            ConvertStatus::Failed,
+            ConvertStatus::Failed,
+            "a convert order of status 6 cannot take status 6: it has it already",
+        ),
+    ] {
+        assert_eq!(MoveRefused { from, to }.to_string(), said);
+    }
 }

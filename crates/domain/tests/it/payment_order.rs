@@ -180,9 +180,9 @@ fn only_what_could_expire_is_told_that_it_does_so_by_itself() {
             PaymentStatus::Process,
             "a payment order that is PROCESS cannot become EXPIRED: only what is PENDING expires, and by itself",
         ),
-        (PaymentStatus::Paid, "a payment order that is PAID cannot become EXPIRED"),
-        (PaymentStatus::Expired, "a payment order that is EXPIRED cannot become EXPIRED"),
-        (PaymentStatus::Closed, "a payment order that is CLOSED cannot become EXPIRED"),
+        (PaymentStatus::Paid, "a payment order that is PAID cannot become EXPIRED: that is final"),
+        (PaymentStatus::Expired, "a payment order that is EXPIRED cannot become EXPIRED: it is so already"),
+        (PaymentStatus::Closed, "a payment order that is CLOSED cannot become EXPIRED: that is final"),
     ] {
         let refused = advance(&order(from), Mover::BackEnd, step, NOW).expect_err("refused");
         assert_eq!(refused.to_string(), said);

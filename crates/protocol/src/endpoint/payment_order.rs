@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::RequestRefused;
-use crate::body::{FieldRefused, Fields};
+use crate::body::{FieldRefused, Fields, UNIX_MILLIS_MAX};
 use crate::code::Code;
 use crate::exact::Exact;
 
@@ -109,7 +109,7 @@ impl Request {
                 let goods_name = short(goods, "goodsName", GOODS_NAME_CHARS_MAX)?;
                 Ok(Goods { goods_name, goods_detail: short(goods, "goodsDetail", GOODS_DETAIL_CHARS_MAX)? })
             })?,
-            order_expire_time: fields.integer("orderExpireTime")?,
+            order_expire_time: fields.integer_within("orderExpireTime", 0, UNIX_MILLIS_MAX)?,
             channel_id: short(&fields, "channelId", CHANNEL_ID_CHARS_MAX)?,
             merchant_user_id: user_id(&fields)?,
             return_url: short(&fields, "returnUrl", URL_CHARS_MAX)?,

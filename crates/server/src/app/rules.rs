@@ -1,7 +1,7 @@
 //! Fee rules: upgrade, create, query, list.
 
 use countersign_domain::ids::TenantNo;
-use countersign_domain::rules::{self, RuleAsk, RuleHead, RuleRefused, RuleVersion};
+use countersign_domain::rules::{self, MarkupRefused, RuleAsk, RuleHead, RuleRefused, RuleVersion};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::sentence::of_field;
 use countersign_store::batch::{Batch, Conflict, Guard, Write};
@@ -111,12 +111,11 @@ fn before_it_starts(app: &App, head: &RuleHead, version: &RuleVersion) -> Option
 
 /// Refuses what a deployment that reads fractions would read as more than the whole amount.
 pub fn within_unit(app: &App, field: &'static str, r: Decimal) -> Result<(), AppError> {
-    let most = app.policy.markup_unit.most();
-    if r <= most {
+    let unit = app.policy.markup_unit;
+    if r <= unit.most() {
         return Ok(());
     }
-    let why = format!("must be from 0 to {most}: this deployment reads it as a fraction, and 0.3 is 30 %");
-    Err(AppError::InvalidParameter(of_field(field, why)))
+    Err(AppError::InvalidParameter(of_field(field, MarkupRefused::Percentage.must(unit))))
 }
 
 /// The version, made now, but no earlier than `not_before`.

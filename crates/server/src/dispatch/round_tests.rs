@@ -209,7 +209,7 @@ async fn first_looks_at_applications_with_nothing_due_come_one_after_the_other()
     for n in 1..=FIRST_LOOKS_AT_ONCE + 1 {
         let client_id = application(&app, &format!("till {n}"), Some(NOWHERE)).await;
         let view = app.store.application(&client_id).await.expect("reads").expect("is there");
-        let (no, event_id) = (EventNo(model.no.0 + n), SortedId(model.event_id.0 + n.unsigned_abs() as u128));
+        let (no, event_id) = (EventNo(model.no.0 + n), SortedId(model.event_id.0 + u128::from(n.unsigned_abs())));
         let (application, tenant) = (view.application.no, view.application.tenant);
         let (state, due_at) = (DeliveryState::Pending, Some(later));
         let event = EventRow { no, event_id, state, due_at, client_id, application, tenant, ..model.clone() };

@@ -34,7 +34,7 @@ pub struct Wanted<'a> {
 
 /// Upgrade and creation: read, decide, answer.
 pub async fn change<T>(app: &App, signed: &Signed<'_, T>, wanted: Wanted<'_>) -> Result<Vec<u8>, Failure> {
-    let markup = Markup::new(wanted.r_markup, wanted.f_markup).map_err(refused_markup)?;
+    let markup = Markup::new(wanted.r_markup, wanted.f_markup).map_err(|refused| refused_markup(app, refused))?;
     let effective_at = date(app, "effective_date", wanted.effective_date)?;
     let due_at = wanted.due_date.map(|d| date(app, "due_date", d)).transpose()?;
     let change = RuleChange {
@@ -46,8 +46,8 @@ pub async fn change<T>(app: &App, signed: &Signed<'_, T>, wanted: Wanted<'_>) ->
     success(&made(app, wanted.sub_merchant_id, &version))
 }
 
-fn refused_markup(refused: MarkupRefused) -> Failure {
-    Failure::of_field(Code::InvalidParameter, refused.field(), refused)
+fn refused_markup(app: &App, refused: MarkupRefused) -> Failure {
+    Failure::of_field(Code::InvalidParameter, refused.field(), refused.must(app.policy.markup_unit))
 }
 
 /// A date of the wire as an instant; the answer names the field.

@@ -81,7 +81,7 @@ const fn sentence(code: Code, listener: Listener) -> &'static str {
         Code::OrderNotFound if is_operator => "no order has this number",
         Code::OrderNotFound => "no order of this merchant has this number",
         Code::MerchantNotAllowed => "header X-Service-MerchantId: must be the institution that this key belongs to",
-        Code::InvalidOrderStatus => "a payment order that is PAID cannot become CLOSED",
+        Code::InvalidOrderStatus => "a payment order that is PAID cannot become CLOSED: that is final",
         Code::InvalidCurrency => "field currency: must be 2 to 10 of A-Z 0-9",
         Code::InvalidAmount if is_operator => "field actualAmount: must have at most 6 decimal places",
         Code::InvalidAmount => "field orderAmount: must have at most 6 decimal places",

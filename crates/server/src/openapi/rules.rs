@@ -4,6 +4,7 @@ use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::money::TRANSACTION_MAX;
 use countersign_domain::payment_order::{PaymentKind, PaymentStatus};
 use countersign_domain::rules::RuleState;
+use countersign_protocol::body::UNIX_MILLIS_MAX;
 use countersign_protocol::endpoint::payment_order::{
     CHANNEL_ID_CHARS_MAX, GOODS_DETAIL_CHARS_MAX, GOODS_NAME_CHARS_MAX, TERMINAL_TYPE_CHARS_MAX, URL_CHARS_MAX,
     USER_ID_CHARS_MAX,
@@ -18,12 +19,11 @@ use crate::dispatch::egress::URL_BYTES_MAX;
 use crate::operator::applications::{CALLBACK_CONCURRENCY_MAX, CALLBACK_RATE_MAX, RATE_MAX};
 use crate::operator::audit::WORDS_CHARS_MAX;
 use crate::operator::callbacks::REASON_CHARS_MAX;
-use crate::operator::convert_orders::{CREATE_TIME_MAX, QUOTE_ID_CHARS_MAX};
+use crate::operator::convert_orders::QUOTE_ID_CHARS_MAX;
 use crate::operator::events::{BIZ_ID_CHARS_MAX, WORD_CHARS_MAX};
 use crate::operator::fields::NAME_CHARS_MAX;
 use crate::operator::merchants::USER_ID_MAX;
 use crate::operator::paging::LIMIT_MAX;
-use crate::operator::payment_orders::TRANSACT_TIME_MAX;
 use crate::operator::{redeliveries, tokens};
 
 /// An amount, or nothing, which counts as absent.
@@ -113,6 +113,7 @@ fn of_requests() -> Vec<Ruled> {
         ("PaymentOrderRequest", "merchantTradeNo", Form(TRADE_NO)),
         ("PaymentOrderRequest", "currency", Form(CURRENCY)),
         ("PaymentOrderRequest", "orderAmount", Form(AMOUNT)),
+        ("PaymentOrderRequest", "orderExpireTime", Whole(0, UNIX_MILLIS_MAX)),
         ("PaymentOrderRequest", "channelId", text(CHANNEL_ID_CHARS_MAX)),
         ("MerchantUserId", "text", text(USER_ID_CHARS_MAX)),
         ("PaymentOrderRequest", "returnUrl", text(URL_CHARS_MAX)),
@@ -211,13 +212,13 @@ fn of_applications() -> Vec<Ruled> {
 fn of_money() -> Vec<Ruled> {
     vec![
         ("ConvertOrderRequest", "order_id", Form(ORDER_ID)),
-        ("ConvertOrderRequest", "userId", AtLeast(1)),
+        ("ConvertOrderRequest", "userId", Whole(1, USER_ID_MAX)),
         ("ConvertOrderRequest", "sellCurrency", Form(CURRENCY)),
         ("ConvertOrderRequest", "buyCurrency", Form(CURRENCY)),
         ("ConvertOrderRequest", "sellAmount", Form(AMOUNT)),
         ("ConvertOrderRequest", "buyAmount", Form(AMOUNT)),
         ("ConvertOrderRequest", "quoteId", Chars(1, QUOTE_ID_CHARS_MAX)),
-        ("ConvertOrderRequest", "createTime", Whole(0, CREATE_TIME_MAX)),
+        ("ConvertOrderRequest", "createTime", Whole(0, UNIX_MILLIS_MAX)),
         ("ConvertOrderRequest", "status", convert_statuses()),
         ("ConvertOrderMove", "status", Codes(vec![3, 6])),
         ("Rate", "pair", Form(PAIR)),
@@ -226,7 +227,7 @@ fn of_money() -> Vec<Ruled> {
         ("NumberOrText", "text", Form(AMOUNT)),
         ("PaymentOrderMove", "status", Words(vec!["PROCESS", "PAID", "CLOSED"])),
         ("PaymentOrderMove", "actualAmount", Form(AMOUNT)),
-        ("PaymentOrderMove", "transactTime", Whole(0, TRANSACT_TIME_MAX)),
+        ("PaymentOrderMove", "transactTime", Whole(0, UNIX_MILLIS_MAX)),
         ("PaymentOrderEntry", "from", statuses()),
         ("PaymentOrderEntry", "to", statuses()),
         ("PaymentOrderView", "kind", Words(PaymentKind::ALL.map(PaymentKind::name).to_vec())),

@@ -341,6 +341,7 @@ fn every_bound_of_a_body_that_merchants_send_is_the_one_that_is_checked() {
         "goodsName",
         "merchantTradeNo",
         "merchantUserId",
+        "orderExpireTime",
         "page",
         "pageNum",
         "pageSize",

@@ -6,7 +6,7 @@ use axum::extract::State;
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_domain::time::{UnixMillis, rfc3339};
-use countersign_protocol::body::Fields;
+use countersign_protocol::body::{Fields, UNIX_MILLIS_MAX};
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::convert_order::Response as ConvertOrderAnswer;
 use countersign_protocol::exact::Exact;
@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Call, Named, Reply, json};
 use super::fields::{amount, checked_text, currency, rate, rate_schema, whole};
+use super::merchants::USER_ID_MAX;
 use super::paging::{Asked, Mark, Page, digits};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
@@ -28,8 +29,6 @@ use crate::edges;
 pub(crate) const QUOTE_ID_CHARS_MAX: usize = 64;
 /// Bytes of chance in a quote id that is made here.
 const QUOTE_ID_BYTES: usize = 4;
-/// Latest instant that an order may be stamped with: 9999-12-31T23:59:59.999Z.
-pub(crate) const CREATE_TIME_MAX: i64 = 253_402_300_799_999;
 
 /// A convert order to be added.
 #[derive(Debug, ToSchema)]
@@ -76,7 +75,7 @@ fn parse(app: &App, owner: &MerchantRow, body: &[u8]) -> Result<ConvertOrder, Pr
     let now = app.clock.now();
     Ok(ConvertOrder {
         order_id: order_id(app, &fields, now)?,
-        user_id: whole(&fields, "userId", 1, i64::MAX)?.unwrap_or(owner.user_id),
+        user_id: whole(&fields, "userId", 1, USER_ID_MAX)?.unwrap_or(owner.user_id),
         sell_currency,
         buy_currency,
         sell_amount: amount(&fields, "sellAmount")?,
@@ -87,7 +86,7 @@ fn parse(app: &App, owner: &MerchantRow, body: &[u8]) -> Result<ConvertOrder, Pr
             Some(text) => checked_text("quoteId", text, 1, QUOTE_ID_CHARS_MAX)?,
             None => format!("PAY-{}", app.chance.hex(QUOTE_ID_BYTES)),
         },
-        created_at: whole(&fields, "createTime", 0, CREATE_TIME_MAX)?.map_or(now, UnixMillis),
+        created_at: whole(&fields, "createTime", 0, UNIX_MILLIS_MAX)?.map_or(now, UnixMillis),
         revision: 1,
     })
 }

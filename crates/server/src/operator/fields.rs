@@ -101,7 +101,7 @@ pub fn rate(fields: &Fields<'_>, name: &str) -> Result<Decimal, Problem> {
     let refuse = || {
         Problem::field(
             name,
-            "must be a number greater than 0, as a JSON number or a text, at most 20 digits, no exponent",
+            "must be a number greater than 0, as a JSON number or a text of its form (1.5, not +1.5, 01.5 or .5), at most 20 digits, no exponent",
         )
     };
     let number = if raw.starts_with('"') {

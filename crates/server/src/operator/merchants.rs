@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Response;
+use countersign_domain::fees::MarkupUnit;
 use countersign_domain::money::Amount;
 use countersign_domain::rules::{Markup, MarkupRefused};
 use countersign_domain::time::rfc3339;
@@ -168,19 +169,28 @@ fn parse(
     })
 }
 
-fn institution_standing(fields: &Fields<'_>) -> Result<Standing, Problem> {
-    let (r, f) = base_rate(fields)?;
+fn institution_standing(fields: &Fields<'_>, unit: MarkupUnit) -> Result<Standing, Problem> {
+    let (r, f) = base_rate(fields, unit)?;
     Ok(Standing::Institution { base_r: r.unwrap_or_default(), base_f: f.unwrap_or(Amount::ZERO) })
 }
 
+/// Whoever sends one to the wrong path would believe that it counts.
+fn without_base_rate(fields: &Fields<'_>) -> Result<(), Problem> {
+    let is_given = fields.object("base_rate", |_| Ok(()))?.is_some();
+    if is_given { Err(Problem::field("base_rate", "is of institutions alone: leave it out")) } else { Ok(()) }
+}
+
 /// As far as it is given. The limits of a markup are those of a base rate.
-fn base_rate(fields: &Fields<'_>) -> Result<(Option<Decimal>, Option<Amount>), Problem> {
+fn base_rate(fields: &Fields<'_>, unit: MarkupUnit) -> Result<(Option<Decimal>, Option<Amount>), Problem> {
     let given = fields.object("base_rate", |rate| Ok((rate.number("r_total")?, rate.number("f_total")?)))?;
     let (r, f) = given.unwrap_or_default();
     let of = |part: Option<Exact>| part.unwrap_or_default().0;
-    let rate = Markup::new(of(r), of(f)).map_err(|refused| match refused {
-        MarkupRefused::Percentage => Problem::field("base_rate.r_total", refused),
-        MarkupRefused::Fixed => Problem::field("base_rate.f_total", refused),
+    let rate = Markup::new(of(r), of(f)).map_err(|refused| {
+        let field = match refused {
+            MarkupRefused::Percentage => "base_rate.r_total",
+            MarkupRefused::Fixed => "base_rate.f_total",
+        };
+        Problem::field(field, refused.must(unit))
     })?;
     Ok((r.map(|_| rate.r()), f.map(|_| rate.f())))
 }
@@ -193,7 +203,8 @@ const MARK: Mark<i64> = lettered::<'m'>();
     request_body = InstitutionRequest, responses((status = 200, body = Merchant), (status = 409, body = ProblemDocument)))]
 pub async fn create_institution(call: Call) -> Reply {
     call.once(async {
-        let ask = parse(&call.body, "merchant_id", institution_standing)?;
+        let ask =
+            parse(&call.body, "merchant_id", |fields| institution_standing(fields, call.app().policy.markup_unit))?;
         let made =
             identity::create_merchant(call.app(), &ask, &|row| call.keep(&Merchant::from(row)), &call.actor).await?;
         Ok(Merchant::from(&made))
@@ -206,7 +217,7 @@ pub async fn create_institution(call: Call) -> Reply {
     request_body = MerchantRequest, responses((status = 200, body = Merchant), (status = 409, body = ProblemDocument)))]
 pub async fn create_merchant(call: Call) -> Reply {
     call.once(async {
-        let ask = parse(&call.body, "merchant_id", |_| Ok(Standing::Merchant))?;
+        let ask = parse(&call.body, "merchant_id", |fields| without_base_rate(fields).map(|()| Standing::Merchant))?;
         let made =
             identity::create_merchant(call.app(), &ask, &|row| call.keep(&Merchant::from(row)), &call.actor).await?;
         Ok(Merchant::from(&made))
@@ -220,7 +231,9 @@ pub async fn create_merchant(call: Call) -> Reply {
     responses((status = 200, body = SubAccount), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn create_sub_account(Named(institution): Named<String>, call: Call) -> Reply {
     call.once(async {
-        let ask = parse(&call.body, "sub_merchant_id", |_| Ok(Standing::SubAccountOf(institution.clone())))?;
+        let ask = parse(&call.body, "sub_merchant_id", |fields| {
+            without_base_rate(fields).map(|()| Standing::SubAccountOf(institution.clone()))
+        })?;
         let keep = |row: &MerchantRow| call.keep(&SubAccount::of(&institution, row));
         let made = identity::create_merchant(call.app(), &ask, &keep, &call.actor).await?;
         Ok(SubAccount::of(&institution, &made))
@@ -259,7 +272,7 @@ pub async fn update(Named(merchant_id): Named<String>, call: Call) -> Reply {
     call.once(async {
         let fields = Fields::parse(&call.body)?;
         let name = fields.text("name")?.map(display_name).transpose()?;
-        let (base_r, base_f) = base_rate(&fields)?;
+        let (base_r, base_f) = base_rate(&fields, call.app().policy.markup_unit)?;
         let change = MerchantChange { name, enabled: fields.boolean("enabled")?, base_r, base_f };
         let keep = |row: &MerchantRow| call.keep(&Merchant::from(row));
         let row = identity::update_merchant(call.app(), &merchant_id, &change, &keep, &call.actor).await?;

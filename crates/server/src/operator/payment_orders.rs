@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step, is_trade_no};
 use countersign_domain::time::{UnixMillis, rfc3339};
-use countersign_protocol::body::Fields;
+use countersign_protocol::body::{Fields, UNIX_MILLIS_MAX};
 use countersign_protocol::endpoint::order_query::Response as OrderInFull;
 use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderFilter, PaymentOrderRow};
 use serde::Serialize;
@@ -20,9 +20,6 @@ use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
 use crate::app::{App, payment_orders};
 use crate::edges;
-
-/// Latest instant of a payment: 9999-12-31T23:59:59.999Z.
-pub(crate) const TRANSACT_TIME_MAX: i64 = 253_402_300_799_999;
 
 /// Where a payment order goes.
 #[derive(Debug, ToSchema)]
@@ -145,7 +142,7 @@ fn step(body: &[u8]) -> Result<Step, Problem> {
     Ok(Step {
         to: status(&fields.required_text("status")?)?,
         actual_amount: if is_given("actualAmount") { Some(amount(&fields, "actualAmount")?) } else { None },
-        transact_at: whole(&fields, "transactTime", 0, TRANSACT_TIME_MAX)?.map(UnixMillis),
+        transact_at: whole(&fields, "transactTime", 0, UNIX_MILLIS_MAX)?.map(UnixMillis),
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, HeaderMap};
-use countersign_domain::fees::{Fee, FeeRefused};
+use countersign_domain::fees::{Fee, FeeRefused, MarkupUnit};
 use countersign_domain::money::{Currency, Total};
 use countersign_domain::rules::Markup;
 use countersign_domain::time::rfc3339;
@@ -304,7 +304,7 @@ impl WhatIfReport {
 }
 
 /// The markup that is asked for, within the limits of rules that are made.
-fn markup(filters: &Filters) -> Result<Markup, Problem> {
+fn markup(filters: &Filters, unit: MarkupUnit) -> Result<Markup, Problem> {
     let number = |name: &str| -> Result<Option<Decimal>, Problem> {
         let Some(text) = filters.text(name)? else { return Ok(None) };
         Exact::parse(&text).map(|number| Some(number.0)).map_err(|refused| match refused {
@@ -314,12 +314,12 @@ fn markup(filters: &Filters) -> Result<Markup, Problem> {
     };
     let r = needed("r_markup", number("r_markup")?)?;
     let f = number("f_markup")?.unwrap_or_default();
-    Markup::new(r, f).map_err(|refused| Problem::field(refused.field(), refused))
+    Markup::new(r, f).map_err(|refused| Problem::field(refused.field(), refused.must(unit)))
 }
 
-fn question(filters: &Filters) -> Result<Question, Problem> {
+fn question(filters: &Filters, unit: MarkupUnit) -> Result<Question, Problem> {
     let sub = needed("sub_merchant_id", filters.id("sub_merchant_id")?)?;
-    let (markup, (from, to)) = (markup(filters)?, filters.span()?);
+    let (markup, (from, to)) = (markup(filters, unit)?, filters.span()?);
     Ok(Question { sub_merchant_id: sub, markup, from, to })
 }
 
@@ -396,7 +396,7 @@ fn is_none_of(parameter: &str) -> bool {
     responses((status = 200, content((WhatIfReport = "application/json"), (WhatIfLine = "application/x-ndjson"))),
         (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap, filters: Filters) -> Reply {
-    let question = question(&filters)?;
+    let question = question(&filters, desk.app.policy.markup_unit)?;
     within_unit(&desk.app, "r_markup", question.markup.r())?;
     let place = desk.what_ifs.take()?;
     let (app, trying) = (desk.app.clone(), begin(&desk.app, &question).await?);

@@ -12,7 +12,7 @@ use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
 use serde_json::json;
 
 use super::{Database, before_upgrade, cannot_be_used, deployment_settings};
-use crate::app::operators::{PlainSecret, make_token};
+use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::app::sealed::EVIDENCE;
 use crate::app::{Actor, audit_chain, evidence, uses};
 use crate::chance::Chance;
@@ -167,7 +167,13 @@ async fn first_batch(
         make_token(chance, now, "first operator token", Role::Security, Some(token_expires_at));
     let actor = Actor::system();
     let (evidence_key, sealed_evidence_key) = evidence::new_key(vault, chance);
-    let made = json!({ "evidence_key": evidence_key.public().to_hex() }).to_string();
+    let made = json!({
+        "evidence_key": evidence_key.public().to_hex(),
+        "name": token.name,
+        "role": role_name(token.role),
+        "expires_at": rfc3339(token_expires_at),
+    })
+    .to_string();
     let audit = actor.did(None, now, "deployment.init", &token.token_id, String::new(), made);
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;

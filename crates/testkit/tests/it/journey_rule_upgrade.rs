@@ -245,7 +245,7 @@ async fn where_markups_are_fractions_none_is_more_than_the_whole_amount() {
     let ask = |r: f64| json!({"sub_merchant_id": "bank-1", "r_markup": r, "effective_date": date(&world, -10)});
     let refused = call(&world, &signer, "POST", UPGRADE, &ask(30.0)).await;
     assert_eq!(refused["code"], "400001", "{refused}");
-    let wanted = "field r_markup: must be from 0 to 1: this deployment reads it as a fraction, and 0.3 is 30 %";
+    let wanted = "field r_markup: must be from 0 to 1 with at most 8 decimals: this deployment reads it as a fraction, and 0.3 is 30 %";
     assert_eq!(refused["errorMessage"], wanted);
     let made = good(&world, &signer, "POST", UPGRADE, &ask(1.0)).await;
     assert_eq!(made["version_no"], 1, "the refused one left nothing");
@@ -258,4 +258,16 @@ async fn where_markups_are_fractions_none_is_more_than_the_whole_amount() {
     assert_eq!(answer.status, 400, "{}", answer.json());
     let tried = "/operator/v1/fee-rules/what-if?sub_merchant_id=bank-1&r_markup=1.5";
     assert_eq!(world.access.call("GET", tried, None).await.expect("an answer").status, 400);
+    // Whatever is wrong with the number, the same is said.
+    let must = wanted.strip_prefix("field r_markup").expect("of this field");
+    for r in [150.0, -1.0, 0.123_456_789] {
+        let refused = call(&world, &signer, "POST", UPGRADE, &ask(r)).await;
+        assert_eq!(refused["errorMessage"], wanted, "{r}");
+        let base = json!({"name": "b", "base_rate": {"r_total": r}});
+        let answer = world.access.call("POST", "/operator/v1/institutions", Some(base)).await.expect("an answer");
+        assert_eq!(answer.json()["detail"], format!("field base_rate.r_total{must}"));
+        let tried = format!("/operator/v1/fee-rules/what-if?sub_merchant_id=bank-1&r_markup={r}");
+        let answer = world.access.call("GET", &tried, None).await.expect("an answer");
+        assert_eq!(answer.json()["detail"], wanted, "{r}");
+    }
 }

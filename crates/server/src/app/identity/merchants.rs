@@ -118,9 +118,11 @@ fn audit(row: &MerchantRow, institution: Option<&MerchantRow>, actor: &Actor) ->
         "merchant_id": row.merchant_id,
         "kind": kind_name(row.kind),
         "name": row.name,
-        "base_rate": { "r_total": row.base_r.to_string(), "f_total": row.base_f.to_string() },
         "user_id": row.user_id,
     });
+    if row.kind == MerchantKind::Institution {
+        after["base_rate"] = json!({ "r_total": row.base_r.to_string(), "f_total": row.base_f.to_string() });
+    }
     if let Some(institution) = institution {
         after["institution_id"] = json!(institution.merchant_id);
     }

@@ -70,6 +70,10 @@ async fn a_base_rate_changes_as_far_as_it_is_given_and_of_institutions_alone() {
             "field base_rate: is of institutions alone",
         );
     }
+    for (path, name) in [("/merchants", "M"), ("/institutions/i/sub-accounts", "S")] {
+        let body = json!({"name": name, "base_rate": {"r_total": 1}});
+        house.post(path, body).await.refused(400, "400001", "field base_rate: is of institutions alone: leave it out");
+    }
     for (rate, word) in [
         (json!({"r_total": 100.1}), "field base_rate.r_total: must be from 0 to 100"),
         (json!({"f_total": 5_000_001}), "field base_rate.f_total: must be from 0 to 5000000"),
