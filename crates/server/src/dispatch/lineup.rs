@@ -368,7 +368,9 @@ impl Lineup {
         now: UnixMillis,
     ) -> Option<(Box<str>, Turned)> {
         let mut turned = None;
-        if let Some(place) = self.places.get_mut(&flight.application) {
+        if let Some(place) = self.places.get_mut(&flight.application)
+            && !place.is_elsewhere(flight.event)
+        {
             let was_open = place.health.is_open();
             let waiting = place.has_work();
             // What somebody sends again by hand says nothing of the endpoint, unless it is the one attempt that decides.
@@ -391,9 +393,11 @@ impl Lineup {
         turned.map(|turned| (self.client_id(flight.application), turned))
     }
 
-    /// An attempt was recorded then: what came of it.
-    pub(super) fn came(&mut self, application: ApplicationNo, at: UnixMillis, outcome: Outcome) {
-        if let Some(place) = self.places.get_mut(&application) {
+    /// An attempt was recorded then, and has not landed: what came of it.
+    pub(super) fn came(&mut self, flight: &Flight, at: UnixMillis, outcome: Outcome) {
+        if let Some(place) = self.places.get_mut(&flight.application)
+            && !place.is_elsewhere(flight.event)
+        {
             place.last = Some((at, outcome));
         }
     }

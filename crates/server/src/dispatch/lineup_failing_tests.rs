@@ -13,7 +13,7 @@ fn endpoints_that_fail_are_listed_by_their_breaker_and_then_the_last_that_was_tr
     assert_eq!(bench.begun(NOW).len(), 4);
     for (of, outcome, ms) in outcomes {
         bench.lineup.knows(ApplicationNo(of), &format!("app_{of}"), 1, ALLOWS);
-        bench.lineup.came(ApplicationNo(of), later(ms), outcome);
+        bench.lineup.came(&Flight::of(&event(of, of)), later(ms), outcome);
     }
     let list = |bench: &Bench, lanes, most| {
         let (found, left_off) = bench.lineup.failing(lanes, later(5), most);

@@ -19,7 +19,7 @@ impl Bench {
         bench.emit(event(1, 101), NOW);
         assert_eq!(bench.begun(NOW), [1]);
         bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 2, per_s: None });
-        bench.lineup.came(ApplicationNo(101), NOW, Outcome::Delivered);
+        bench.lineup.came(&Flight::of(&event(1, 101)), NOW, Outcome::Delivered);
         bench.deliver(1);
         assert_eq!((bench.begun(NOW), bench.reads), (Vec::new(), 1));
         bench

@@ -361,27 +361,6 @@ fn what_was_left_alone_in_a_lane_that_went_and_came_back_goes_at_once() {
 }
 
 #[test]
-fn another_url_is_another_endpoint() {
-    let mut bench = Bench::new(64, 8);
-    bench.emit_all((1..=20).map(|no| event(no, 101)));
-    bench.lineup.knows(ApplicationNo(101), "app_101", 1, ALLOWS);
-    for _ in 0..4 {
-        for no in bench.begun(NOW) {
-            bench.lineup.knows(ApplicationNo(101), "app_101", 1, ALLOWS);
-            bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
-        }
-    }
-    assert_eq!(bench.lineup.open_endpoints(), 1);
-    let last = |bench: &Bench| bench.lineup.view(ApplicationNo(101), NOW).expect("it is remembered").last;
-    bench.lineup.came(ApplicationNo(101), NOW, Outcome::Timeout);
-    assert_eq!(last(&bench), Some((NOW, Outcome::Timeout)));
-    bench.lineup.knows(ApplicationNo(101), "app_101", 2, ALLOWS);
-    assert_eq!(last(&bench), None);
-    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
-    assert_eq!((bench.begun(NOW).len(), bench.lineup.open_endpoints()), (8, 0));
-}
-
-#[test]
 fn an_endpoint_gets_no_more_than_its_rate_and_no_more_at_once_than_it_may() {
     let mut bench = Bench::new(64, 8);
     bench.emit_all((1..=20).map(|no| event(no, 101)));
@@ -472,6 +451,9 @@ mod waiting;
 
 #[path = "lineup_failing_tests.rs"]
 mod failing;
+
+#[path = "lineup_url_tests.rs"]
+mod url;
 
 #[test]
 fn an_event_that_was_moved_meanwhile_rests_and_is_not_sent_again_and_again_though_it_is_read_as_it_was() {

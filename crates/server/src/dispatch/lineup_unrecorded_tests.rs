@@ -4,7 +4,7 @@ use super::*;
 
 impl Bench {
     /// The endpoint has taken the callback; that is not recorded: the store still has it as it was.
-    fn answered(&mut self, no: i64, now: UnixMillis) -> Option<(Box<str>, Turned)> {
+    pub(super) fn answered(&mut self, no: i64, now: UnixMillis) -> Option<(Box<str>, Turned)> {
         let row = self.row(no);
         self.lineup.answered(&Flight::of(&row), now)
     }

@@ -84,6 +84,15 @@ struct Kind {
     has_more: bool,
 }
 
+/// An attempt that is under way.
+#[derive(Debug)]
+struct UnderWay {
+    event: EventNo,
+    began: UnixMillis,
+    /// It began when the callbacks went to another URL: nothing of it counts for this one.
+    is_elsewhere: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) tenant: TenantNo,
@@ -97,10 +106,9 @@ pub(super) struct Place {
     has_looked: bool,
     /// Whether the endpoint was tried with the newest last, and not with the oldest.
     tried_newest: bool,
-    /// Attempts that are under way, and when each began.
-    in_flight: Vec<(EventNo, UnixMillis)>,
+    in_flight: Vec<UnderWay>,
     /// Events whose attempts the endpoint has answered, and that are not recorded.
-    unrecorded: Vec<EventNo>,
+    unrecorded: Vec<UnderWay>,
     /// Events that are left alone though they are due, and until when.
     parked: Vec<(EventNo, UnixMillis)>,
     rests_until: Option<UnixMillis>,
@@ -145,7 +153,7 @@ impl Place {
             return Considered::Rests(until);
         }
         self.rests_until = None;
-        let (under_way, slow) = (self.in_flight.len(), self.slow(now));
+        let (under_way, slow) = (self.in_flight(), self.slow(now));
         match self.health.may(under_way, slow, now) {
             May::Begin => {}
             May::WhenLanded if self.health.waits_for_slow(under_way, now) => {
@@ -192,7 +200,7 @@ impl Place {
         self.firsts = if repeats { 0 } else { self.firsts.saturating_add(1) };
         self.has_looked = false;
         self.tried_newest = is_failing && if repeats { self.tried_newest } else { tries_newest };
-        self.in_flight.push((event.no, now));
+        self.in_flight.push(UnderWay { event: event.no, began: now, is_elsewhere: false });
         self.health.begins();
         self.pace.begins(now);
         Considered::Begin(Box::new(event))
@@ -202,7 +210,10 @@ impl Place {
     pub(super) fn known(&self) -> impl Iterator<Item = EventNo> {
         let ready = self.kinds.iter().flat_map(|kind| kind.ready.iter().map(|event| event.no));
         let parked = self.parked.iter().map(|(event, _)| *event);
-        ready.chain(self.in_flight.iter().map(|(event, _)| *event)).chain(self.unrecorded.iter().copied()).chain(parked)
+        ready
+            .chain(self.in_flight.iter().map(|one| one.event))
+            .chain(self.unrecorded.iter().map(|one| one.event))
+            .chain(parked)
     }
 
     /// Rows that a read of it asks for beyond those in memory.
@@ -342,18 +353,18 @@ impl Place {
 
     /// The endpoint has answered; what came of it is still to be recorded.
     pub(super) fn answered(&mut self, event: EventNo) {
-        self.in_flight.retain(|(e, _)| *e != event);
-        self.unrecorded.push(event);
+        let answered = self.in_flight.extract_if(.., |one| one.event == event);
+        self.unrecorded.extend(answered);
     }
 
     /// Whether the endpoint has answered an attempt that is not recorded.
     pub(super) fn is_unrecorded(&self, event: EventNo) -> bool {
-        self.unrecorded.contains(&event)
+        self.unrecorded.iter().any(|one| one.event == event)
     }
 
     pub(super) fn landed(&mut self, event: EventNo) {
-        self.in_flight.retain(|(e, _)| *e != event);
-        self.unrecorded.retain(|e| *e != event);
+        self.in_flight.retain(|one| one.event != event);
+        self.unrecorded.retain(|one| one.event != event);
     }
 
     pub(super) const fn rest(&mut self, until: UnixMillis) {
@@ -371,19 +382,29 @@ impl Place {
         first.ready.drain(..).chain(again.ready.drain(..))
     }
 
-    /// Attempts of it that are under way.
-    pub(super) const fn in_flight(&self) -> usize {
-        self.in_flight.len()
+    /// Attempts at its endpoint that are under way, and when each began.
+    fn here(&self) -> impl Iterator<Item = UnixMillis> {
+        self.in_flight.iter().filter(|one| !one.is_elsewhere).map(|one| one.began)
+    }
+
+    /// How many those are.
+    pub(super) fn in_flight(&self) -> usize {
+        self.here().count()
+    }
+
+    /// Whether an attempt is under way, or not recorded yet, at an endpoint that it had before.
+    pub(super) fn is_elsewhere(&self, event: EventNo) -> bool {
+        self.in_flight.iter().chain(&self.unrecorded).any(|one| one.is_elsewhere && one.event == event)
     }
 
     /// Attempts of it that have taken long by now.
     fn slow(&self, now: UnixMillis) -> usize {
-        self.in_flight.iter().filter(|(_, began)| is_slow(*began, now)).count()
+        self.here().filter(|began| is_slow(*began, now)).count()
     }
 
     /// When the oldest of them began.
     fn oldest(&self) -> Option<UnixMillis> {
-        self.in_flight.iter().map(|(_, began)| *began).min()
+        self.here().min()
     }
 
     /// Whether one more would be the last, and so many hang that it may be the only one that does not.
@@ -394,18 +415,21 @@ impl Place {
 
     /// When the next one of them will have.
     fn next_slow(&self, now: UnixMillis) -> Option<UnixMillis> {
-        let fast = self.in_flight.iter().filter(|(_, began)| !is_slow(*began, now));
+        let fast = self.here().filter(|began| !is_slow(*began, now));
         // One that begins in a time to come was begun by a clock that was ahead.
-        fast.map(|(_, began)| (*began).min(now).plus_ms(SLOW_MS)).min()
+        fast.map(|began| began.min(now).plus_ms(SLOW_MS)).min()
     }
 
-    /// What is known of another URL is not known of this one.
+    /// What is known of another URL is not known of this one, and what is under way there takes no place here. One that read the new URL before this is
+    /// called is taken for one of those: for as long as it is under way the endpoint has one more than it may.
     pub(super) fn knows(&mut self, client_id: &str, url: u64, allows: Allows) {
         if *self.client_id != *client_id {
             self.client_id = client_id.into();
         }
         if self.url.replace(url).is_some_and(|before| before != url) {
             (self.health, self.last) = (Health::new(allows.at_once), None);
+            let all = self.in_flight.iter_mut().chain(&mut self.unrecorded);
+            all.for_each(|one| one.is_elsewhere = true);
         }
         self.health.allow(allows.at_once);
         self.pace.set(allows.per_s);

@@ -104,12 +104,16 @@ impl Dispatcher {
                 None => return Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
             }
         }
+        // It was the last attempt at another endpoint: this one has not had it.
+        if verdict == Verdict::Dead && row.callback_url.as_deref() != Some(url) {
+            verdict = Verdict::Retry { due_at: now };
+        }
         self.meters.ended(&report);
         tell(event, known, number, &report, verdict, now);
         let bytes = report.bytes.take().map(|bytes| self.answer_quotas.of(event.application, bytes));
         let made = Made::of(event, fence, began, report, bytes);
         match verdict {
-            Verdict::DisableEndpoint => Box::pin(self.disable(event, &made, url)).await,
+            Verdict::DisableEndpoint => Box::pin(self.disable(event, &made, known.application.revision)).await,
             Verdict::Delivered | Verdict::StaysDelivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
                 let death = (verdict == Verdict::Dead).then(|| dead_and_disabled::death(event, &made.row, now));
@@ -203,8 +207,9 @@ impl Dispatcher {
         }
     }
 
-    /// The endpoint said 410: its callbacks are disabled and a portion of its pending events held, with the attempt, in one batch.
-    async fn disable(&self, event: &EventRow, made: &Made, url: &str) -> Ended {
+    /// The endpoint said 410: its callbacks are disabled and a portion of its pending events held, with the attempt, in one batch. `revision`: that of
+    /// the application when the attempt began.
+    async fn disable(&self, event: &EventRow, made: &Made, revision: i64) -> Ended {
         let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
         let end = Instant::now() + COMMIT_IN_TURN_FOR;
         loop {
@@ -224,8 +229,9 @@ impl Dispatcher {
                     return Ended::Waits { until: now.plus_ms(FAULT_MS) };
                 }
             };
-            // Where somebody has set another URL meanwhile, it is not the one that is gone, and gets the event at once.
-            let is_gone = !row.callback_enabled || row.callback_url.as_deref().is_none_or(|now_url| now_url == url);
+            // Where somebody has changed it meanwhile, as who sets another URL or resumes callbacks does, this is the answer to what was asked before,
+            // and the event goes at once: what the endpoint says to that counts.
+            let is_gone = !row.callback_enabled || row.revision == revision;
             let was_enabled = row.callback_enabled;
             let batch = if is_gone {
                 batch_of_disabling(event, made, row, now)

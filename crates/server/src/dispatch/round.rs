@@ -263,7 +263,7 @@ impl Dispatcher {
                     desk.records.push(*record, Instant::now());
                 }
                 Ended::Attempted { next, sign, outcome, was_moved } => {
-                    lineup.came(flight.application, now, outcome);
+                    lineup.came(&flight, now, outcome);
                     if was_moved {
                         lineup.rest_moved(&flight, now.plus_ms(RECHECK_MS));
                     }
@@ -276,7 +276,7 @@ impl Dispatcher {
                 Ended::ApplicationWaits { until } => lineup.park_application(&flight, until),
                 Ended::Held { last } => {
                     if let Some(outcome) = last {
-                        lineup.came(flight.application, now, outcome);
+                        lineup.came(&flight, now, outcome);
                     }
                     lineup.drop_ready(flight.application);
                     lineup.give_up(flight.application);
