@@ -286,7 +286,7 @@ impl DataDir {
 
     /// Makes a file in the folder, as every server does, and removes it.
     pub fn takes_files(&self) -> Result<(), DataRefused> {
-        UnfinishedFile::begin(&self.path.join("doctor")).map(drop).map_err(io(&self.path, "takes no files"))
+        UnfinishedFile::begin(&self.path.join(LOCK)).map(drop).map_err(io(&self.path, "takes no files"))
     }
 
     /// Whether a process has taken the folder. Looked at without making anything in it.

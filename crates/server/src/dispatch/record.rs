@@ -244,6 +244,10 @@ impl Dispatcher {
             self.turns.notify_one();
             match fate {
                 Fate::Committed if is_gone => {
+                    let (id, client_id) = (Id(event.event_id), event.client_id.as_str());
+                    let AttemptRow { attempt, duration_ms, .. } = *made.row;
+                    tracing::warn!(event.id = %id, client_id, attempt, took_ms = duration_ms,
+                        "Callback {id} was answered 410; callbacks of {client_id} are disabled and held");
                     if was_enabled {
                         dead_and_disabled::count_disabled();
                     }
@@ -394,8 +398,7 @@ fn tell(event: &EventRow, known: &KnownApplication, attempt: i64, report: &Repor
                 "Callback {id}, sent again by hand, failed ({outcome}) in its last attempt, {attempt}; it was delivered before and stays so");
         }
         Verdict::DisableEndpoint => {
-            tracing::warn!(event.id = %id, client_id, attempt, took_ms,
-                "Callback {id} was answered 410; callbacks of {client_id} are disabled and held");
+            tracing::info!(event.id = %id, client_id, attempt, took_ms, "Callback {id} was answered 410");
         }
     }
 }

@@ -50,12 +50,12 @@ fn a_folder_that_takes_no_files_is_told_by_doctor() {
     let (before, _) = place.ends(&[&["doctor"], &ANY[..]].concat(), 0);
     assert!(before.contains("ok    data folder"), "{before}");
     // Nobody may make that file, whoever runs this.
-    std::fs::create_dir(place.path("data/doctor.unfinished")).expect("made");
+    std::fs::create_dir(place.path("data/lock.unfinished")).expect("made");
     let said = says(&place, "doctor");
     assert!(said.contains("data takes no files: Is a directory") && said.contains("the right to"), "{said}");
-    std::fs::remove_dir(place.path("data/doctor.unfinished")).expect("removed");
+    std::fs::remove_dir(place.path("data/lock.unfinished")).expect("removed");
     place.ends(&[&["doctor"], &ANY[..]].concat(), 0);
-    assert!(!names(&place).iter().any(|name| name.contains("doctor")));
+    assert!(!names(&place).iter().any(|name| name.contains("unfinished")));
 }
 
 #[test]

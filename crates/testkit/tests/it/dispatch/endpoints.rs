@@ -1,5 +1,6 @@
 //! Endpoints that are missing, disabled, gone, or spoken to over TLS.
 
+use countersign_domain::delivery::Schedule;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::Cursor;
 use countersign_testkit::receiver::Reply;
@@ -94,6 +95,58 @@ async fn gone_from_an_old_url_does_not_disable_the_new_one() {
     old.release(1);
     assert_eq!(delivering.await.expect("no panic"), 2);
     assert_eq!((bench.state(&event).await, new.received().len()), (DeliveryState::Delivered, 1));
+}
+
+/// While the request of this number waits for its answer a change is made: how many attempts there were from that one on.
+async fn meanwhile(bench: &Arc<Bench>, endpoint: &Receiver, number: usize, change: impl AsyncFnOnce()) -> usize {
+    let delivering = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.deliver().await }
+    });
+    endpoint.wait_for(number, SOON).await.expect("an attempt");
+    change().await;
+    endpoint.release(1);
+    delivering.await.expect("no panic")
+}
+
+#[tokio::test]
+async fn gone_to_what_was_asked_before_callbacks_were_resumed_does_not_disable_them_again() {
+    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
+    // It is asked once more, at once, and what it says to that counts.
+    for (then, state, flow) in [
+        (Reply::Success, DeliveryState::Delivered, Flow::Enabled),
+        (Reply::Status(410), DeliveryState::Held, Flow::Gone),
+    ] {
+        let endpoint = receiver().await;
+        endpoint.script([Reply::HeldStatus(410), then]);
+        let owner = bench.owner(Some(endpoint.url())).await;
+        let event = bench.emit(&owner, "order").await;
+        let attempts = meanwhile(&bench, &endpoint, 1, async || {
+            bench.enable(&owner, false).await;
+            bench.enable(&owner, true).await;
+        });
+        assert_eq!((attempts.await, bench.state(&event).await), (2, state));
+        assert_eq!(bench.flow(&owner).await, flow);
+    }
+}
+
+#[tokio::test]
+async fn what_ends_in_its_last_attempt_at_an_old_url_is_tried_at_the_new_one_and_held_where_there_is_none() {
+    let schedule = Schedule::parse(&["1s"]).expect("a schedule");
+    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, schedule, ..settings() }).await);
+    for (moves, attempts, state) in [(true, 2, DeliveryState::Delivered), (false, 1, DeliveryState::Held)] {
+        let (old, new) = (receiver().await, receiver().await);
+        old.script([Reply::Status(500), Reply::HeldStatus(500)]);
+        let owner = bench.owner(Some(old.url())).await;
+        let event = bench.emit(&owner, "order").await;
+        assert_eq!(bench.deliver().await, 1);
+        bench.clock.advance_ms(1_200);
+        let url = if moves { Set::To(new.url()) } else { Set::Clear };
+        let change = ApplicationChange { callback_url: url, ..ApplicationChange::default() };
+        let made = meanwhile(&bench, &old, 2, async || bench.change(&owner, change).await).await;
+        assert_eq!((made, bench.state(&event).await), (attempts, state));
+        assert_eq!(new.received().len(), usize::from(moves));
+    }
 }
 
 #[tokio::test]
