@@ -303,14 +303,19 @@ impl DataDir {
         }
     }
 
-    /// Makes the folder, takes it for this process, and does something in it. Where that is refused, a folder that was made for it goes again.
+    /// Makes the folder, takes it for this process, and does something in it. Where that is refused, a folder that was made for it goes again,
+    /// and in one that was there the lock.
     pub async fn make_for<T>(path: &Path, work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let is_new = !path.exists();
         let data = Self::create(path)?;
+        let lock = data.path.join(LOCK);
+        let had_lock = lock.exists();
         let _lock = data.lock()?;
         let done = work(&data).await;
-        if done.is_err() && is_new {
-            data.unmake();
+        match (done.is_err(), is_new) {
+            (true, true) => data.unmake(),
+            (true, false) if !had_lock => drop(std::fs::remove_file(lock)),
+            (true | false, _) => {}
         }
         done
     }

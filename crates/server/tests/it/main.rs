@@ -13,6 +13,7 @@ mod lost_answers;
 mod mistakes;
 mod moving;
 mod node_settings;
+mod refused_restores;
 mod shared;
 mod shown_once;
 mod sqlite_file;

@@ -187,9 +187,7 @@ async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMi
             // Where the source says that it was done, a failover has lost the end of it. The source was not served since.
             (false, _) => Ok(Left::Copy),
         },
-        (Some(_), _) => Err(MoveError::Refused(format!(
-            "the database {place} was filled by a move or a restore of another deployment, or of this one before it was served again: name an empty database"
-        ))),
+        (Some(_), _) => Err(MoveError::Refused(filled(&place))),
         (None, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
         (None, Some(MoveMark::Begun(_)) | None) => {
             // Another name than that of a move to another database, which can never be completed now.
@@ -198,6 +196,12 @@ async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMi
             Ok(Left::Copy)
         }
     }
+}
+
+pub(crate) fn filled(place: &str) -> String {
+    format!(
+        "the database {place} was filled by a move or a restore of another deployment, or of this one before it was served again: name an empty database"
+    )
 }
 
 fn moved_already(place: &str) -> MoveError {

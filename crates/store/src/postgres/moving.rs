@@ -14,7 +14,7 @@ use super::options::PostgresOptions;
 use super::session::Session;
 use super::{pooled, schema};
 use crate::contract::StoreError;
-use crate::moving::{Cell, TABLES, Table, read};
+use crate::moving::{Cell, TABLES, Table, filled, read};
 
 /// Held as long as a move runs.
 const LOCK: &str = "SELECT pg_advisory_lock(4851337210)";
@@ -54,6 +54,22 @@ pub(super) async fn refuse_unfinished(dial: &Dial) -> Result<(), StoreError> {
     }
 }
 
+/// Refuses a database in which no new copy can begin: one that holds a deployment, or what another move has begun. Nothing is made in it.
+pub(super) async fn refuse_filled(dial: &Dial) -> Result<(), StoreError> {
+    pooled::refuse_shared(dial).await?;
+    if schema::state(dial).await?.applied == 0 {
+        return Ok(());
+    }
+    let target = Target { session: dial.session().await?, place: dial.place() };
+    dial.in_time(Box::pin(async {
+        match target.record().await? {
+            Some(_) => Err(StoreError::Unfit(filled(&target.place))),
+            None => target.must_be_empty().await,
+        }
+    }))
+    .await
+}
+
 async fn record(session: &Session) -> Result<Option<Record>, StoreError> {
     let select = "SELECT move_id, completed_at IS NOT NULL FROM move_record";
     let rows = session.client().query(select, &[]).await.map_err(fault)?;
@@ -81,7 +97,7 @@ impl Target {
         session.client().batch_execute(SETTINGS).await.map_err(fault)?;
         session.client().batch_execute(LOCK).await.map_err(|error| match error.code() {
             Some(code) if code.code() == "55P03" => {
-                StoreError::Unavailable("another move into this database is under way".to_owned())
+                StoreError::Unavailable("another move or restore into this database is under way".to_owned())
             }
             _ => fault(error),
         })?;
@@ -103,7 +119,7 @@ impl Target {
             let any = self.session.client().query_one(&any, &[]).await.map_err(fault)?;
             if any.get(0) {
                 return Err(StoreError::Unfit(format!(
-                    "the database {} holds another deployment (there are rows in {}): move into an empty database",
+                    "the database {} holds another deployment (there are rows in {}): name an empty database",
                     self.place, table.name
                 )));
             }

@@ -28,6 +28,11 @@ impl PostgresStore {
         moving::refuse_unfinished(&Dial::of(options)?).await
     }
 
+    /// Refuses a database in which no move, and no restore, can begin, before anything is made for it.
+    pub async fn refuse_filled(options: &PostgresOptions) -> Result<(), StoreError> {
+        Box::pin(moving::refuse_filled(&Dial::of(options)?)).await
+    }
+
     /// Deployment settings of a database that has a schema, of whatever step, without changing it; as many as names.
     pub async fn peek(options: &PostgresOptions, names: &[&str]) -> Result<Vec<Option<String>>, StoreError> {
         if names.is_empty() {

@@ -1,5 +1,6 @@
 //! The way back from a backup: into a folder, or by a move into a database.
 //!
+//! Invariant: a restore that is refused before it has begun leaves nothing: the database is looked at before anything is unpacked for it.
 //! Invariant: a restore goes on with the copy that an earlier one left only if that was made from the same backup.
 //! Invariant: whatever is stamped before the restored database can be served, and for the tolerance after it, is refused there; and whatever the
 //! backup knows to have been accepted. The tolerance is the widest of this command's settings and of what is noted in the backup.
@@ -13,7 +14,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::moving::{self, Move, MoveError, ROWS_PER_PORTION};
 use countersign_store::sqlite::{MoveMark, Revival};
-use countersign_store::{PostgresOptions, PostgresStore, SqliteStore};
+use countersign_store::{PostgresOptions, PostgresStore, SqliteStore, StoreError};
 
 use super::{FILE_MODE, Trailer, other_keys, read_trailer, sum};
 use crate::app::delivery::DELIVERY_HELD;
@@ -24,7 +25,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::{DataDir, TIMELINE};
 use crate::keys;
-use crate::run::{Database, postgres_options, sqlite_options};
+use crate::run::{Database, cause, postgres_cannot_be_used, postgres_options, sqlite_options};
 use crate::vault::Vault;
 use crate::whole_file::{UnfinishedFile, sync_folder_of};
 
@@ -69,31 +70,16 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
     let work = Work::in_folder(data);
     // A restore into a database that was cut off goes on with the copy that it was made from.
     let goes_on = database != Database::Sqlite && work.goes_on(&trailer)?;
-    if !goes_on {
-        work.unpack(from, &trailer)?;
-    }
-    // An older program's backup does not say it by itself.
-    let other_keys = other_keys(&work.copy, &trailer.master_key_id)?;
-    if let Some(vault) = &vault
-        && let Err(missing) = demand_keys(vault, &other_keys)
+    if let Database::Postgres(url) = database
+        && !goes_on
     {
-        // One that was begun goes on with its copy once it is given the other key.
-        if !goes_on {
-            std::fs::remove_dir_all(&work.folder)?;
-        }
-        return Err(missing);
+        may_begin_in(&postgres_options(config, url)?, &trailer).await?;
     }
-    let now = Clock::System.now();
-    let noted = SqliteStore::peek(&work.copy, TOLERANCE_NOTED)?;
-    let noted_ms = noted_tolerance::read(noted.as_deref()).unwrap_or(0);
-    let tolerance_ms = config.timestamp_tolerance_ms.max(noted_ms);
-    if !goes_on {
-        let settings =
-            [(DELIVERY_HELD, rfc3339(now)), (RESTORED_AT, rfc3339(now)), (RESTORED_FROM, trailer.taken_at.clone())];
-        let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let horizon = UnixMillis(now.0 + tolerance_ms);
-        SqliteStore::revive(&work.copy, &Revival { settings: &settings, horizon, at: now })?;
+    let ready = work.make_ready(config, from, &trailer, vault.as_ref(), goes_on);
+    if ready.is_err() && !goes_on {
+        work.discard();
     }
+    let Ready { other_keys, tolerance_ms, now } = ready?;
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;
     let (place, refused_through) = match database {
@@ -114,7 +100,14 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
             };
             let report = match moving::run(order, |_| {}).await {
                 Ok(report) => report,
-                Err(error) => return Err(work.explained(error, &to, &trailer).await),
+                Err(error) => {
+                    let told = work.explained(error, &to, &trailer).await;
+                    if !goes_on && matches!(SqliteStore::move_mark(&work.copy), Ok(None)) {
+                        // Nothing was begun that could go on with it.
+                        work.discard();
+                    }
+                    return Err(told);
+                }
             };
             (Some(report.place), report.horizon.unwrap_or(UnixMillis(now.0 + tolerance_ms + END_MARGIN_MS)))
         }
@@ -123,6 +116,30 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
         || format!("all is restored, and only {} cannot be removed: remove it, and serve", work.folder.display());
     std::fs::remove_dir_all(&work.folder).with_context(left)?;
     Ok(Restored { trailer, place, refused_through, has_key: vault.is_some(), other_keys })
+}
+
+/// Refuses a database that this restore cannot begin in, before anything is unpacked for it.
+async fn may_begin_in(to: &PostgresOptions, trailer: &Trailer) -> anyhow::Result<()> {
+    let Err(refused) = PostgresStore::refuse_filled(to).await else { return Ok(()) };
+    match there_already(to, trailer).await {
+        Some(at) => bail!(whole_already(&at)),
+        None => Err(postgres_cannot_be_used(refused)),
+    }
+}
+
+/// When this backup was restored into the database; none where that holds anything else, or not the whole of it.
+async fn there_already(to: &PostgresOptions, trailer: &Trailer) -> Option<String> {
+    let found = PostgresStore::peek(to, &[RESTORED_FROM, RESTORED_AT]).await.ok()?;
+    let [Some(from), Some(at)] = found.as_slice() else { return None };
+    let is_whole = *from == trailer.taken_at && PostgresStore::refuse_unfinished(to).await.is_ok();
+    is_whole.then(|| at.clone())
+}
+
+fn whole_already(at: &str) -> String {
+    format!(
+        "this backup was restored into the database already, at {at}, and is there whole: if that restore was cut off at its very end, \
+         nothing is missing, serve it; to restore it once more, name an empty database"
+    )
 }
 
 /// Gives a database that is whole its name, once it refuses what is stamped by now and for the tolerance after it. The instant of it.
@@ -158,6 +175,14 @@ pub(super) fn give_name(
         "{} is written too slowly: the last row took minutes; run the restore again on a disk that answers",
         database.display()
     )
+}
+
+/// What is known of a copy that can be given its name, or be moved.
+#[derive(Debug)]
+struct Ready {
+    other_keys: Vec<String>,
+    tolerance_ms: i64,
+    now: UnixMillis,
 }
 
 /// What a restore works on until the end.
@@ -200,25 +225,65 @@ impl Work {
     /// What to do where the copy that was left is in the way, or what an earlier restore of this backup made.
     async fn explained(&self, error: MoveError, to: &PostgresOptions, trailer: &Trailer) -> anyhow::Error {
         if matches!(error, MoveError::Refused(_))
-            && let Ok(found) = PostgresStore::peek(to, &[RESTORED_FROM, RESTORED_AT]).await
-            && let [Some(from), Some(at)] = found.as_slice()
-            && *from == trailer.taken_at
-            && PostgresStore::refuse_unfinished(to).await.is_ok()
+            && let Some(at) = there_already(to, trailer).await
         {
             // The copy was made once more, of what is there already.
-            let _ = std::fs::remove_dir_all(&self.folder);
-            return anyhow!(
-                "this backup was restored into the database already, at {at}, and is there whole: if that restore was cut off at its very end, \
-                 nothing is missing, serve it; to restore it once more, name an empty database"
-            );
+            self.discard();
+            return anyhow!(whole_already(&at));
         }
-        let is_done = matches!(SqliteStore::move_mark(&self.copy), Ok(Some(MoveMark::Done(_))));
+        let mark = SqliteStore::move_mark(&self.copy);
         match error {
-            MoveError::Refused(why) if is_done => {
+            MoveError::Refused(why) if matches!(mark, Ok(Some(MoveMark::Done(_)))) => {
                 anyhow!("{why} by an earlier restore: to restore it once more, remove {} first", self.folder.display())
             }
-            error => error.into(),
+            MoveError::Refused(why) => anyhow!(why),
+            MoveError::Differs { table, what } => {
+                anyhow!(
+                    "the copy differs in table {table}: {what}; nobody can serve it: restore into another, empty database"
+                )
+            }
+            MoveError::Store(error) => {
+                let goes_on = matches!((&error, mark), (StoreError::Unavailable(_), Ok(Some(_))));
+                let then =
+                    if goes_on { "not restored; run the same command again, it goes on" } else { "not restored" };
+                anyhow!(cause(&error)).context(then)
+            }
         }
+    }
+
+    /// Takes away what this restore has unpacked.
+    fn discard(&self) {
+        // What cannot be removed is in no other restore's way.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+
+    /// Unpacks the backup and makes a deployment of it that sends nothing, unless that was done before.
+    fn make_ready(
+        &self,
+        config: &Config,
+        from: &Path,
+        trailer: &Trailer,
+        vault: Option<&Vault>,
+        goes_on: bool,
+    ) -> anyhow::Result<Ready> {
+        if !goes_on {
+            self.unpack(from, trailer)?;
+        }
+        // An older program's backup does not say it by itself. A restore that was begun goes on once it is given the other key.
+        let other_keys = other_keys(&self.copy, &trailer.master_key_id)?;
+        vault.map_or(Ok(()), |vault| demand_keys(vault, &other_keys))?;
+        let now = Clock::System.now();
+        let noted = SqliteStore::peek(&self.copy, TOLERANCE_NOTED)?;
+        let noted_ms = noted_tolerance::read(noted.as_deref()).unwrap_or(0);
+        let tolerance_ms = config.timestamp_tolerance_ms.max(noted_ms);
+        if !goes_on {
+            let settings =
+                [(DELIVERY_HELD, rfc3339(now)), (RESTORED_AT, rfc3339(now)), (RESTORED_FROM, trailer.taken_at.clone())];
+            let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
+            let horizon = UnixMillis(now.0 + tolerance_ms);
+            SqliteStore::revive(&self.copy, &Revival { settings: &settings, horizon, at: now })?;
+        }
+        Ok(Ready { other_keys, tolerance_ms, now })
     }
 
     /// Copies the database out of the backup, and sees that it is what was written and hangs together.
