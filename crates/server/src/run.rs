@@ -53,7 +53,7 @@ pub mod durability;
 mod housekeeping;
 mod initialise;
 mod machine;
-mod missing_deployment;
+pub mod missing_deployment;
 mod nodes;
 mod recover;
 mod server_tasks;
@@ -70,8 +70,7 @@ pub use database::{
 };
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;
-pub use missing_deployment::misled;
-pub use missing_deployment::{command, demand_database, folder, is_bare, refuse_half_restored, refuse_what_was_lost};
+pub use missing_deployment::{command, demand_database, demand_deployment, folder, is_bare, misled};
 pub use nodes::clock_ahead_ms;
 pub use recover::{Recovered, recover};
 use server_tasks::ServerTasks;
@@ -126,6 +125,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let data = folder_to_serve(&config)?;
     let lock = data.lock()?;
     warn_of_danger(&config, &data)?;
+    demand_deployment(&config, &data).await?;
     let vault = keys::vault(&config, &data)?;
     before_upgrade::compare(&config, &data, &vault).await?;
     let store = open_store(&config, &data).await?;

@@ -103,10 +103,10 @@ pub fn run(args: &MoveArgs, environment: &BTreeMap<String, String>) -> anyhow::R
 fn may_be_moved(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     let (path, folder) = (data.database(), data.path().display());
     ensure!(path.exists(), "{folder} holds no database: there is nothing to move");
-    let vault = keys::vault(config, data)?;
     let wanted =
         SqliteStore::peek(&path, deployment_settings::MASTER_KEY_ID).with_context(|| run::cannot_be_used(&path))?;
     let Some(wanted) = wanted else { bail!("{folder} is not initialised: there is nothing to move") };
+    let vault = keys::vault(config, data)?;
     ensure!(
         vault.knows(&wanted),
         "this is not the master key of {folder} (key id {}, wanted {wanted}): name the right one with --master-key",

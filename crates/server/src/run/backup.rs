@@ -15,15 +15,15 @@ use anyhow::{Context as _, bail, ensure};
 use aws_lc_rs::digest;
 use countersign_domain::time::rfc3339;
 use countersign_store::sqlite::MoveMark;
-use countersign_store::{PostgresStore, SqliteStore, StoreError, backup};
+use countersign_store::{SqliteStore, StoreError, backup};
 use serde::{Deserialize, Serialize};
 
-use super::missing_deployment::{folder, no_deployment};
-use super::{Database, cannot_be_used, deployment_settings, postgres_cannot_be_used, postgres_options};
+use super::{Database, cannot_be_used, demand_deployment, deployment_settings, folder, postgres_options};
 use crate::app::sealed;
 use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::datadir::DataDir;
 use crate::whole_file::{beside, give_name, sync_folder_of};
 
 mod restoring;
@@ -72,22 +72,22 @@ pub struct Trailer {
 /// Copies the deployment into a new file, while servers run on it.
 pub async fn take(config: &Config, to: &Path) -> anyhow::Result<Trailer> {
     refuse_moved(config)?;
-    if let Database::Postgres(url) = Database::of(config)? {
-        let state = PostgresStore::schema_state(&postgres_options(config, url)?).await;
-        let state = state.map_err(postgres_cannot_be_used)?;
-        ensure!(state.applied > 0, no_deployment(config));
-    }
+    let data = match Database::of(config)? {
+        Database::Sqlite => folder(config)?,
+        Database::Postgres(_) => DataDir::named(&config.data),
+    };
+    demand_deployment(config, &data).await?;
     let _name = NameLock::take(to)?;
     ensure!(!to.exists(), "{} is there already: name a new file", to.display());
     let unfinished = beside(to, "unfinished")?;
-    let outcome = write(config, to, &unfinished).await;
+    let outcome = write(config, &data, to, &unfinished).await;
     if outcome.is_err() {
         remove(&unfinished);
     }
     outcome
 }
 
-async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<Trailer> {
+async fn write(config: &Config, data: &DataDir, to: &Path, unfinished: &Path) -> anyhow::Result<Trailer> {
     let taken_at = rfc3339(Clock::System.now());
     remove(unfinished);
     let unwritable = || format!("{} cannot be written", unfinished.display());
@@ -95,9 +95,7 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
     drop(made.with_context(unwritable)?);
     let store = match Database::of(config)? {
         Database::Sqlite => {
-            let from = folder(config)?.database();
-            let is_there = from.try_exists().with_context(|| format!("{} cannot be read", from.display()))?;
-            ensure!(is_there, "{} is not there: name the data folder with --data", from.display());
+            let from = data.database();
             let uncopied = || format!("{} cannot be copied into {}", from.display(), unfinished.display());
             SqliteStore::copy(&from, unfinished).with_context(uncopied)?;
             "sqlite"
@@ -113,7 +111,6 @@ async fn write(config: &Config, to: &Path, unfinished: &Path) -> anyhow::Result<
         }
     };
     let setting = |name: &str| SqliteStore::peek(unfinished, name);
-    ensure!(setting(deployment_settings::INITIALISED_AT)?.is_some(), no_deployment(config));
     let master_key_id = setting(deployment_settings::MASTER_KEY_ID)?.unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let trailer = Trailer {

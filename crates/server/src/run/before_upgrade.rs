@@ -19,19 +19,22 @@ pub async fn settings(config: &Config, data: &DataDir) -> anyhow::Result<Option<
     if schema_state(config, data).await?.is_behind() { kept(config, data).await } else { Ok(None) }
 }
 
-async fn kept(config: &Config, data: &DataDir) -> anyhow::Result<Option<Settings<'static>>> {
-    let names: Vec<&str> = deployment_settings::NAMES.into_iter().chain([CHAIN_KEY]).collect();
-    let kept = match Database::of(config)? {
+/// Settings of the data, read without opening the database, which has a schema; as many as names.
+pub(super) async fn peek(config: &Config, data: &DataDir, names: &[&str]) -> anyhow::Result<Vec<Option<String>>> {
+    match Database::of(config)? {
         Database::Sqlite => {
             let path = data.database();
-            let peek = |name: &&str| SqliteStore::peek(&path, name).with_context(|| cannot_be_used(&path));
-            names.iter().map(peek).collect::<anyhow::Result<Vec<_>>>()?
+            names.iter().map(|name| SqliteStore::peek(&path, name).with_context(|| cannot_be_used(&path))).collect()
         }
         Database::Postgres(url) => {
-            let kept = PostgresStore::peek(&postgres_options(config, url)?, &names).await;
-            kept.map_err(postgres_cannot_be_used)?
+            PostgresStore::peek(&postgres_options(config, url)?, names).await.map_err(postgres_cannot_be_used)
         }
-    };
+    }
+}
+
+async fn kept(config: &Config, data: &DataDir) -> anyhow::Result<Option<Settings<'static>>> {
+    let names: Vec<&str> = deployment_settings::NAMES.into_iter().chain([CHAIN_KEY]).collect();
+    let kept = peek(config, data, &names).await?;
     let kept = names.into_iter().zip(kept).filter_map(|(name, value)| Some((name, value?)));
     let kept = Settings::Read(kept.collect());
     Ok(kept.get(deployment_settings::INITIALISED_AT).await?.is_some().then_some(kept))

@@ -11,6 +11,7 @@ use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
 use serde_json::json;
 
+use super::missing_deployment::{refuse_half_restored, refuse_what_was_lost};
 use super::{Database, before_upgrade, cannot_be_used, deployment_settings};
 use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::app::sealed::EVIDENCE;
@@ -18,7 +19,7 @@ use crate::app::{Actor, audit_chain, evidence, uses};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::datadir::{self, DataDir, MasterKey};
+use crate::datadir::{self, DataDir, DataRefused, MasterKey};
 use crate::keys;
 use crate::vault::Vault;
 
@@ -61,26 +62,14 @@ pub async fn prepare(config: &Config) -> anyhow::Result<Prepared> {
 async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepared> {
     let chance = Chance::default();
     let database = Database::of(config)?;
-    let brings_key = keys::is_named(config);
-    if brings_key {
-        // Before there is a database: one without a deployment would stand in the way of the next `init`.
-        keys::master_key(config, data)?;
-    }
+    // Before there is a database: one without a deployment would stand in the way of the next `init`.
+    may_make(config, data, database)?;
     let file = data.database();
-    let is_initialised = || SqliteStore::peek(&file, deployment_settings::INITIALISED_AT).map(|at| at.is_some());
-    let may_lack_its_key = database == Database::Sqlite && !data.master_key().exists() && !brings_key;
-    // One that an `init` had begun and that was never initialised needs no key: this `init` goes on with it.
-    if may_lack_its_key && file.exists() && is_initialised().with_context(|| cannot_be_used(&file))? {
-        bail!(
-            "{} holds a database but no master key: bring its master.key back, or choose an empty folder",
-            data.path().display()
-        );
-    }
     if database == Database::Sqlite {
         // What is made in its place would look as if there had been nothing.
-        super::refuse_what_was_lost(data)?;
+        refuse_what_was_lost(data)?;
         if !file.exists() {
-            super::refuse_half_restored(data)?;
+            refuse_half_restored(data)?;
         }
     }
     if let Some(kept) = before_upgrade::settings(config, data).await?
@@ -90,12 +79,44 @@ async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepa
         deployment_settings::compare_kept(config, &keys_of_node(config, data, &format!("on {since}"))?, &kept).await?;
     }
     if database != Database::Sqlite && Box::pin(super::database::schema_state(config, data)).await?.applied == 0 {
-        super::refuse_half_restored(data)?;
+        refuse_half_restored(data)?;
     }
     let store = super::open_store(config, data).await?;
     let outcome = prepare_in(config, database, data, &store, &chance).await;
     let closed = super::close_store(&store);
     outcome.and_then(|prepared| closed.map(|()| prepared))
+}
+
+/// Refuses a key that cannot be read, and a deployment whose key is not there.
+fn may_make(config: &Config, data: &DataDir, database: Database<'_>) -> anyhow::Result<()> {
+    if keys::is_named(config) {
+        return match keys::master_key(config, data) {
+            Err(DataRefused::NoKey(file)) => bail!(
+                "the master key file {0} is not there: make one with `(umask 077; openssl rand -hex 32 > {0})`, or name none and `init` makes it; \
+                 as a further node of a deployment bring the key of that",
+                file.display()
+            ),
+            key => Ok(key.map(drop)?),
+        };
+    }
+    let file = data.database();
+    let is_initialised = database == Database::Sqlite
+        && file.exists()
+        && SqliteStore::peek(&file, deployment_settings::INITIALISED_AT)
+            .with_context(|| cannot_be_used(&file))?
+            .is_some();
+    let has_key = data.master_key().exists();
+    ensure!(
+        has_key || !is_initialised,
+        "{} holds a database but no master key: bring its master.key back, or choose an empty folder",
+        data.path().display()
+    );
+    // A deployment that is there is refused later, with how to start it. One that an `init` had begun and that was never initialised needs no
+    // key: this `init` goes on with it.
+    if has_key && !is_initialised {
+        keys::master_key(config, data)?;
+    }
+    Ok(())
 }
 
 async fn prepare_in(

@@ -1,11 +1,11 @@
 //! A deployment opened at the machine, by a command, without being served.
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use countersign_store::{AnyStore, SchemaState, StoreError};
 
 use super::database::schema_state;
-use super::missing_deployment::{folder, key_folder, nothing_there};
-use super::{Database, cannot_be_used, close_store, demand_database, open_store_unserved};
+use super::missing_deployment::{folder, key_folder};
+use super::{Database, cannot_be_used, close_store, demand_database, demand_deployment, open_store_unserved};
 use crate::app::error::AppError;
 use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
@@ -40,6 +40,7 @@ impl Machine {
         let database = Database::of(config)?;
         if database != Database::Sqlite {
             // Before the folder, which may be one that nobody has named.
+            demand_deployment(config, &DataDir::named(&config.data)).await?;
             expect_schema(config).await?;
         }
         let data = match database {
@@ -47,16 +48,17 @@ impl Machine {
             Database::Postgres(_) if needs_no_folder => DataDir::named(&config.data),
             Database::Postgres(_) => key_folder(config)?,
         };
-        let vault = keys::vault(config, &data)?;
         let lock = match database {
             Database::Sqlite => {
                 demand_database(config, &data)?;
                 let lock = data.lock()?;
+                demand_deployment(config, &data).await?;
                 expect_schema(config).await?;
                 Some(lock)
             }
             Database::Postgres(_) => None,
         };
+        let vault = keys::vault(config, &data)?;
         let store = open_store_unserved(config, &data).await?;
         Ok(Self { data, vault, store, _lock: lock })
     }
@@ -80,9 +82,6 @@ fn is_of_store(error: &anyhow::Error) -> bool {
 
 async fn expect_schema(config: &Config) -> anyhow::Result<()> {
     let state = schema_state(config, &DataDir::named(&config.data)).await?;
-    if state.applied == 0 {
-        bail!(nothing_there(config).await);
-    }
     let SchemaState { applied, known } = state;
     ensure!(
         applied == known,

@@ -7,6 +7,9 @@ use anyhow::{anyhow, bail, ensure};
 use countersign_store::PostgresStore;
 
 use super::backup::restoring_in;
+use super::before_upgrade;
+use super::database::{postgres_cannot_be_used, schema_state};
+use super::deployment_settings::INITIALISED_AT;
 use super::{Database, postgres_options};
 use crate::config::{Config, without_password};
 use crate::datadir::{DataDir, DataRefused};
@@ -118,13 +121,51 @@ pub fn demand_database(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     bail!("there is no deployment in {folder}: make one with `{}`", command("init", config));
 }
 
-/// Whether nothing of a deployment is in a folder, or ever was served from it.
-pub fn is_bare(config: &Config, data: &DataDir) -> bool {
-    matches!(Database::of(config), Ok(Database::Sqlite))
-        && !keys::is_named(config)
-        && !data.master_key().exists()
-        && matches!(size_of(&data.database()), Ok(None))
-        && matches!(data.chain_key_seen(), Ok(None))
+/// Refuses where there is no deployment. Asked before a master key is, and before anything is made or opened.
+pub async fn demand_deployment(config: &Config, data: &DataDir) -> anyhow::Result<()> {
+    if Database::of(config)? == Database::Sqlite {
+        demand_database(config, data)?;
+    }
+    match presence(config, data).await? {
+        Presence::Nothing => bail!(nothing_there(config).await),
+        Presence::Tables => {
+            // A copy that was begun has its settings soon after its tables.
+            if let Database::Postgres(url) = Database::of(config)? {
+                let unfinished = PostgresStore::refuse_unfinished(&postgres_options(config, url)?).await;
+                unfinished.map_err(postgres_cannot_be_used)?;
+            }
+            bail!(no_deployment(config))
+        }
+        Presence::Deployment => Ok(()),
+    }
+}
+
+/// What is in a database, as far as a look tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// None of our tables.
+    Nothing,
+    /// Our tables alone.
+    Tables,
+    /// A deployment.
+    Deployment,
+}
+
+/// Looks into the database without changing it. A SQLite file that is not there holds nothing.
+pub async fn presence(config: &Config, data: &DataDir) -> anyhow::Result<Presence> {
+    if schema_state(config, data).await?.applied == 0 {
+        return Ok(Presence::Nothing);
+    }
+    let at = before_upgrade::peek(config, data, &[INITIALISED_AT]).await?;
+    Ok(if at.iter().any(Option::is_some) { Presence::Deployment } else { Presence::Tables })
+}
+
+/// Whether there is no deployment, and none was ever served from the folder: no key is missing then.
+pub async fn is_bare(config: &Config, data: &DataDir) -> bool {
+    let is_served_from =
+        matches!(Database::of(config), Ok(Database::Sqlite)) && !matches!(data.chain_key_seen(), Ok(None));
+    let found = presence(config, data).await;
+    !is_served_from && matches!(found, Ok(Presence::Nothing | Presence::Tables))
 }
 
 /// Refuses a folder in which a deployment was served from a SQLite database that is not there any more, or of which nothing is left.

@@ -12,6 +12,7 @@ mod hardening;
 mod lost_answers;
 mod mistakes;
 mod moving;
+mod no_deployment;
 mod node_settings;
 mod refused_restores;
 mod shared;

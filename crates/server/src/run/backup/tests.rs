@@ -20,7 +20,6 @@ use crate::app::pull::pull;
 use crate::app::{App, forgotten_nonces};
 use crate::chance::Chance;
 use crate::config::Optional;
-use crate::datadir::DataDir;
 use crate::run::{close_store, demand_database, initialise, open_app, open_store, recover, sqlite_options};
 
 /// A deployment in a folder, and a place for what is made of it.
