@@ -11,6 +11,8 @@ use serde_json::json;
 
 use super::DataArgs;
 use crate::config::Config;
+use crate::datadir::DataDir;
+use crate::run::missing_deployment::{Presence, presence};
 use crate::run::{self, Database, Prepared, cannot_be_used};
 
 /// Flags of `init`.
@@ -86,33 +88,35 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
     let config = args.load(environment)?;
     // A file, too: at its size limit the process goes on.
     let runtime = super::small_runtime()?;
-    if let Database::Postgres(url) = Database::of(&config)? {
-        let options = run::postgres_options(&config, url)?;
-        let found = runtime.block_on(PostgresStore::schema_state(&options)).map_err(run::postgres_cannot_be_used)?;
-        let state = runtime.block_on(PostgresStore::migrate(&options));
-        let state = state.map_err(run::postgres_cannot_be_used)?;
-        // Whoever may make tables may be somebody else than who initialises.
-        let begun = if found.applied == 0 {
-            format!(
-                "There was none before. No deployment is in it yet: `{}` makes one.\n",
-                run::command("init", &config)
-            )
-        } else {
-            String::new()
-        };
-        let (applied, known) = (state.applied, state.known);
-        super::say(&format!("The schema of the database is up to date: step {applied} of {known}.\n{begun}"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let data = run::folder(&config)?;
-    run::demand_database(&config, &data)?;
-    let _lock = data.lock()?;
-    let state = SqliteStore::migrate(&data.database()).with_context(|| cannot_be_used(&data.database()))?;
-    super::say(&format!(
-        "The schema of {} is up to date: step {} of {}.\n",
-        data.database().display(),
-        state.applied,
-        state.known
-    ))?;
+    let (data, _lock) = match Database::of(&config)? {
+        Database::Postgres(_) => (DataDir::named(&config.data), None),
+        Database::Sqlite => {
+            let data = run::folder(&config)?;
+            run::demand_database(&config, &data)?;
+            let lock = data.lock()?;
+            (data, Some(lock))
+        }
+    };
+    let found = runtime.block_on(presence(&config, &data))?;
+    let (state, what) = match Database::of(&config)? {
+        Database::Postgres(url) => {
+            let state = runtime.block_on(PostgresStore::migrate(&run::postgres_options(&config, url)?));
+            (state.map_err(run::postgres_cannot_be_used)?, "the database".to_owned())
+        }
+        Database::Sqlite => {
+            let file = data.database();
+            let state = SqliteStore::migrate(&file).with_context(|| cannot_be_used(&file))?;
+            (state, file.display().to_string())
+        }
+    };
+    // Whoever may make tables may be somebody else than who initialises.
+    let none = || format!("No deployment is in it yet: `{}` makes one.\n", run::command("init", &config));
+    let begun = match found {
+        Presence::Nothing => format!("There was none before. {}", none()),
+        Presence::Tables => none(),
+        Presence::Deployment => String::new(),
+    };
+    let (applied, known) = (state.applied, state.known);
+    super::say(&format!("The schema of {what} is up to date: step {applied} of {known}.\n{begun}"))?;
     Ok(ExitCode::SUCCESS)
 }

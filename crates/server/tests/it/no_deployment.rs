@@ -122,3 +122,23 @@ fn an_init_that_is_refused_for_the_key_in_the_folder_makes_nothing() {
         assert_eq!(names(&place), ["master.key"]);
     }
 }
+
+#[test]
+fn a_migrated_database_without_a_deployment_says_so_in_either_store() {
+    let database = super::database();
+    let url = database.url();
+    for to in [&[][..], &["--database-url", &url]] {
+        let Some(place) = empty() else { return };
+        std::fs::write(place.path("data/countersign.db"), "").expect("written");
+        let migrate = [&["migrate", "--data", "data"], to].concat();
+        let (first, _) = place.ends(&migrate, 0);
+        let wanted = "` makes one.\n";
+        let none = "No deployment is in it yet: `countersign init --data data";
+        assert!(first.contains(&format!("There was none before. {none}")) && first.ends_with(wanted), "{first}");
+        let (again, _) = place.ends(&migrate, 0);
+        assert!(again.contains(none) && again.ends_with(wanted) && !again.contains("none before"), "{again}");
+        place.ends(&[&["init", "--data", "data"], to].concat(), 0);
+        let (made, _) = place.ends(&migrate, 0);
+        assert!(made.contains("is up to date") && !made.contains("No deployment"), "{made}");
+    }
+}
