@@ -67,7 +67,21 @@ impl Layers {
                 layers.set_by.remove(flag.setting);
             }
         }
+        layers.demand_address()?;
         Ok(layers)
+    }
+
+    /// Refuses a `database_url` of another kind than is known. Never shown: what is no address may hold a password anywhere.
+    fn demand_address(&self) -> Result<(), ConfigRefused> {
+        let url = self.table.get("database_url").and_then(Value::as_str).unwrap_or_default();
+        if url.is_empty() || ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Ok(());
+        }
+        let origin = self.set_by.get("database_url").map_or("database_url", String::as_str);
+        refused(format!(
+            "{origin}: database_url is no address of a PostgreSQL database: postgres://USER@HOST/DATABASE is wanted, or nothing for SQLite in the \
+             data folder"
+        ))
     }
 
     pub(super) fn into_table(self) -> Table {

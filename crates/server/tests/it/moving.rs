@@ -122,7 +122,7 @@ fn what_cannot_be_moved_is_refused_with_one_sentence() {
     for (words, said) in [
         (&["move", "--from", "nowhere", "--to", &url][..], "there is no data folder"),
         (&["move", "--from", "empty", "--to", &url], "nothing to move"),
-        (&["move", "--from", "data", "--to", "mysql://x"], "not known"),
+        (&["move", "--from", "data", "--to", "mysql://x"], "--to: database_url is no address of a PostgreSQL database"),
         (&["move", "--from", "data"], "--to postgres://"),
         (&["move", "--from", "data", "--to", "postgres://h/d?nonsense=1"], "address"),
         (&["move", "--from", "data", "--to", secret], "cannot be reached"),

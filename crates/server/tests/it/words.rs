@@ -1,5 +1,7 @@
 //! What is said of a folder, a database or a file that is not what was meant: one sentence that names it and what to change, and no password.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use countersign_store::testing::{Server, ServerOptions};
 
 use super::Place;
@@ -152,6 +154,31 @@ fn what_is_no_backup_is_told_from_a_file_that_is_not_there() {
     ] {
         assert_eq!(refused(&place, &["restore", file, "--data", "new"]), wanted);
         assert!(!place.path("new").exists());
+    }
+}
+
+#[test]
+fn an_address_that_is_no_postgresql_address_is_refused_by_its_setting_and_where_it_was_set() {
+    let place = Place::fresh();
+    for url in ["my-db-host", "host=h user=u password=letmein", "mysql://u:letmein@h/x", "postgres:/u:letmein@h/x"] {
+        let why = "database_url is no address of a PostgreSQL database: postgres://USER@HOST/DATABASE is wanted, or nothing for SQLite in the data folder";
+        let flag = format!("--database-url: {why}");
+        for words in [&["config"][..], &["serve", "--data", "data"], &["init", "--data", "data"]] {
+            assert_eq!(refused(&place, &[words, &["--database-url", url]].concat()), flag, "{url}");
+        }
+        let (said, _) = place.ends(&["doctor", "--data", "data", "--database-url", url], 1);
+        assert!(said.starts_with(&format!("fail  settings     {flag}\n")), "{said}");
+        let file = place.path("c.toml");
+        std::fs::write(&file, format!("database_url = \"{url}\"\n")).expect("written");
+        // Others may not read a password.
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("ours");
+        let mut command = place.command(&["config", "--config", "c.toml"]);
+        let (_, said, _) = super::desk::told(&command.env_remove("COUNTERSIGN_DATABASE_URL").output().expect("runs"));
+        assert_eq!(said, format!("countersign: c.toml: {why}\n"));
+        let mut command = place.command(&["config"]);
+        let (_, said, _) = super::desk::told(&command.env("COUNTERSIGN_DATABASE_URL", url).output().expect("runs"));
+        assert_eq!(said, format!("countersign: COUNTERSIGN_DATABASE_URL: {why}\n"));
+        assert!(!place.data().exists());
     }
 }
 
