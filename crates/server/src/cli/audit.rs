@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use countersign_store::AnyStore;
@@ -14,6 +14,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::numbers::counted;
 use super::operator::{Call, Direct, OperatorArgs, PageArgs, accepted, table};
 use super::settings::DataArgs;
 use super::tables::one_by_one;
@@ -226,7 +227,8 @@ impl Audit {
             return Ok(ExitCode::SUCCESS);
         }
         super::say(&format!(
-            "Began the chain of the audit log (key {key}). It vouches for the {lines} lines from before it as they are now, not as they were written.\n"
+            "Began the chain of the audit log (key {key}). It vouches for what came before it, {}, as that is now, not as it was written.\n",
+            counted(lines, "line")
         ))?;
         for fault in &begun.faults {
             super::say(&format!("Accepted: {}\n", in_words(fault)))?;
@@ -276,16 +278,20 @@ impl Verdict {
     fn in_words(&self, compared: Option<(usize, &Path)>) -> String {
         let before = match self.lines_before_chain {
             0 => String::new(),
+            1 => ", 1 of them from before the chain: it is what it was when that began".to_owned(),
             count => format!(", {count} of them from before the chain: they are what they were when it began"),
         };
         let heads = match compared {
-            Some((count, file)) => format!("It was compared with {count} heads kept in {}.\n", file.display()),
+            Some((count, file)) => {
+                format!("It was compared with {} kept in {}.\n", counted(count as u64, "head"), file.display())
+            }
             None => {
                 "It was compared with no heads: lines that were cut off at its end cannot be seen without --heads.\n"
                     .to_owned()
             }
         };
-        format!("The audit log holds: {} lines in {} chains{before}.\n{heads}", self.lines, self.chains)
+        let (lines, chains) = (counted(self.lines, "line"), counted(self.chains, "chain"));
+        format!("The audit log holds: {lines} in {chains}{before}.\n{heads}")
     }
 }
 
@@ -345,10 +351,17 @@ impl AtMachine {
 }
 
 fn read_heads(file: &Path) -> anyhow::Result<Vec<KeptHead>> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    let heads = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str);
-    let heads: Result<Vec<KeptHead>, _> = heads.collect();
-    let heads = heads.with_context(|| format!("{} holds no heads of the audit log", file.display()))?;
+    let text = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let lines = text.split(|byte| *byte == b'\n').zip(1..).filter(|(line, _)| !line.trim_ascii().is_empty());
+    let head = |(line, no): (&[u8], usize)| {
+        serde_json::from_slice::<KeptHead>(line).map_err(|_| {
+            let file = file.display();
+            anyhow!(
+                "line {no} of {file} is no head of the audit log: name the file that `countersign audit heads` printed"
+            )
+        })
+    };
+    let heads = lines.map(head).collect::<anyhow::Result<Vec<_>>>()?;
     // Every deployment has the system's own, at least.
     ensure!(!heads.is_empty(), "{} is empty: it holds no heads of the audit log", file.display());
     Ok(heads)

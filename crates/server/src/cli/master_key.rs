@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde::Deserialize;
 
+use super::numbers::counted;
 use super::operator::{Call, Direct, OperatorArgs, accepted, table};
 
 /// The master key.
@@ -79,8 +80,9 @@ impl MasterKey {
         if !unreadable.is_empty() {
             let names = unreadable.into_iter().collect::<Vec<_>>().join(", ");
             bail!(
-                "sealed {total} secrets again; these do not open, since somebody has changed their rows, and were left as they are: {names}; \
-                 rotate and revoke each (`countersign secret rotate`, `countersign secret revoke`), then run this again"
+                "sealed {} again; these do not open, since somebody has changed their rows, and were left as they are: {names}; \
+                 rotate and revoke each (`countersign secret rotate`, `countersign secret revoke`), then run this again",
+                counted(total, "secret")
             );
         }
         if !self.operator.json {
@@ -99,7 +101,8 @@ fn said(total: u64, key_id: &str, previous_key_id: Option<&str>) -> String {
         );
     }
     format!(
-        "Sealed {total} secrets again under the master key {key_id}. All are under it now: where master_key_previous is set, take it away at the next start.\n"
+        "Sealed {} again under the master key {key_id}. All are under it now: where master_key_previous is set, take it away at the next start.\n",
+        counted(total, "secret")
     )
 }
 
@@ -114,5 +117,8 @@ mod tests {
         for (total, previous) in [(0, Some("k0")), (3, None)] {
             assert!(said(total, "k1", previous).contains("All are under it now"), "{total}");
         }
+        assert!(
+            said(1, "k1", None).starts_with("Sealed 1 secret again under") && said(2, "k1", None).contains("2 secrets")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers on the command line: one that is none is refused with what to write.
+//! Numbers on the command line: one that is none is refused with what to write. And counts as they are said.
 
 use std::str::FromStr;
 
@@ -33,6 +33,11 @@ pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
         let is_out = is_number && text.len() > usize::from(text.starts_with('-'));
         if is_out { "this number is too small or too large".to_owned() } else { example.to_owned() }
     })
+}
+
+/// So many things of a name.
+pub(super) fn counted(count: u64, name: &str) -> String {
+    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::headers::{Header, HeaderNames};
@@ -136,10 +136,7 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let answer = answer.map_err(|error| http::lost(error, &ask.method, "the merchant API did not answer", then))?;
     let named = answer.request_id.as_ref().map_or_else(String::new, |id| format!(", request {id}"));
     super::say(&format!("HTTP {}{named}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
-    success(&answer).map_err(|error| match &answer.request_id {
-        Some(id) => anyhow!("{error}; its operator learns more with `countersign explain {id}`"),
-        None => error,
-    })?;
+    success(&answer)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -147,7 +144,13 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
 fn success(answer: &Answer) -> anyhow::Result<()> {
     match serde_json::from_str::<EnvelopeHead>(&answer.body) {
         Ok(head) if answer.status.is_success() && head.status == "SUCCESS" => Ok(()),
-        Ok(head) => bail!("the call was answered with {} {} {}", answer.status.as_u16(), head.code, head.label),
+        Ok(head) => {
+            let hint = answer.request_id.as_ref();
+            let hint = hint.map(|id| format!("; its operator learns more with `countersign explain {id}`"));
+            let status = answer.status.as_u16();
+            bail!("the call was answered with {status} {} {}{}", head.code, head.label, hint.unwrap_or_default())
+        }
+        // Perhaps none of ours has answered, which knows no request of that name.
         Err(_) => bail!("the answer is no envelope: is this the merchant API?"),
     }
 }

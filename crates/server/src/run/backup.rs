@@ -11,7 +11,7 @@ use std::io::{BufReader, ErrorKind, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use aws_lc_rs::digest;
 use countersign_domain::time::rfc3339;
 use countersign_store::sqlite::MoveMark;
@@ -277,7 +277,15 @@ pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
     let start = format!("\n{MAGIC}");
     let at = end.windows(start.len()).rposition(|window| window == start.as_bytes()).with_context(none)?;
     let line = &end[at + start.len()..];
-    let trailer: Trailer = serde_json::from_slice(line).with_context(none)?;
+    let line_bytes = line.iter().position(|byte| *byte == b'\n').map_or(line.len(), |end| end + 1);
+    let more = line.len() - line_bytes;
+    ensure!(
+        more == 0,
+        "{} has {more} bytes behind the end of the backup: cut them off, or bring the file as `countersign backup` made it",
+        file.display()
+    );
+    // Where in the line it breaks off says nothing to whoever has the file.
+    let trailer: Trailer = serde_json::from_slice(line).map_err(|_| anyhow!(none()))?;
     ensure!(
         trailer.format == FORMAT,
         "{} is a backup of form {}, this program reads form {FORMAT}: use the program that wrote it ({})",

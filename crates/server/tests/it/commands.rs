@@ -430,7 +430,7 @@ fn heads_that_were_not_kept_are_not_compared_in_silence() {
     let (heads, _) = place.ends(&["audit", "heads", "--data", "data"], 0);
     std::fs::write(place.path("heads"), &heads).expect("written");
     let (said, _) = place.ends(&["audit", "verify", "--data", "data", "--heads", "heads"], 0);
-    assert!(said.contains("compared with 1 heads kept in heads"), "{said}");
+    assert!(said.contains("compared with 1 head kept in heads"), "{said}");
     let (said, _) = place.ends(&["audit", "verify", "--data", "data"], 0);
     assert!(said.contains("compared with no heads"), "{said}");
     std::fs::write(place.path("heads"), "\n").expect("written");

@@ -158,6 +158,80 @@ fn what_is_no_backup_is_told_from_a_file_that_is_not_there() {
 }
 
 #[test]
+fn a_backup_with_something_behind_its_end_is_told_so_in_plain_words() {
+    let place = Place::fresh();
+    place.init();
+    place.ends(&["backup", "file", "--data", "data"], 0);
+    let whole = std::fs::read(place.path("file")).expect("is there");
+    let written = |end: &str| {
+        std::fs::write(place.path("file"), [&whole[..], end.as_bytes()].concat()).expect("written");
+        refused(&place, &["restore", "file", "--data", "new"])
+    };
+    let said = written("junk\nmore");
+    assert_eq!(
+        said,
+        "file has 9 bytes behind the end of the backup: cut them off, or bring the file as `countersign backup` made it"
+    );
+    let mut cut = whole.clone();
+    cut.truncate(whole.len() - 9);
+    std::fs::write(place.path("file"), cut).expect("written");
+    let said = refused(&place, &["restore", "file", "--data", "new"]);
+    assert_eq!(
+        said,
+        "file is no backup of Countersign, or its end is missing: name the file that `countersign backup` made"
+    );
+}
+
+#[test]
+fn a_file_that_holds_no_heads_is_told_with_the_line_that_is_none() {
+    let place = Place::fresh();
+    place.init();
+    let (heads, _) = place.ends(&["audit", "heads", "--data", "data"], 0);
+    for (text, line) in [(&b"some notes\n"[..], 1), (b"\xff\xfe", 1), (&[heads.as_bytes(), b"\n{}\n"].concat(), 3)] {
+        std::fs::write(place.path("kept"), text).expect("written");
+        let said = refused(&place, &["audit", "verify", "--data", "data", "--heads", "kept"]);
+        let wanted = format!(
+            "line {line} of kept is no head of the audit log: name the file that `countersign audit heads` printed"
+        );
+        assert_eq!(said, wanted);
+    }
+}
+
+#[test]
+fn one_line_one_chain_and_one_head_are_told_as_one() {
+    let place = Place::fresh();
+    place.init();
+    let (heads, _) = place.ends(&["audit", "heads", "--data", "data"], 0);
+    std::fs::write(place.path("kept"), heads).expect("written");
+    let (said, _) = place.ends(&["audit", "verify", "--data", "data", "--heads", "kept"], 0);
+    assert_eq!(said, "The audit log holds: 1 line in 1 chain.\nIt was compared with 1 head kept in kept.\n");
+    place.ends(&["token", "recover", "--data", "data"], 0);
+    let (said, _) = place.ends(&["audit", "verify", "--data", "data"], 0);
+    assert!(said.starts_with("The audit log holds: 2 lines in 1 chain.\n"), "{said}");
+}
+
+#[test]
+fn a_call_to_the_address_of_operators_asks_whether_it_is_the_merchant_api_and_hints_at_nothing() {
+    let desk = super::desk::Desk::open();
+    let url = format!("http://{}", desk.serving.operator_listen);
+    let mut command = desk.place.command(&["call", "GET", "/v1/time", "--url", &url]);
+    let (_, said, code) = super::desk::told(&command.output().expect("runs"));
+    assert_eq!((said.as_str(), code), ("countersign: the answer is no envelope: is this the merchant API?\n", Some(1)));
+}
+
+#[test]
+fn doctor_names_a_wrong_master_key_once() {
+    let (place, other) = (Place::fresh(), Place::fresh());
+    place.init();
+    other.init();
+    std::fs::copy(other.path("data/master.key"), place.path("data/master.key")).expect("copied");
+    let (said, _) =
+        place.ends(&["doctor", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"], 1);
+    assert!(said.contains("fail  deployment   this is not the master key of the deployment"), "{said}");
+    assert!(!said.contains("the store cannot answer") && said.matches("fail  ").count() == 1, "{said}");
+}
+
+#[test]
 fn an_address_that_is_no_postgresql_address_is_refused_by_its_setting_and_where_it_was_set() {
     let place = Place::fresh();
     for url in ["my-db-host", "host=h user=u password=letmein", "mysql://u:letmein@h/x", "postgres:/u:letmein@h/x"] {
