@@ -123,7 +123,27 @@ pub fn convert_order(order: &ConvertOrder) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use hyper::Request;
+
     use super::*;
+
+    #[test]
+    fn the_first_line_counts_with_the_whole_target() {
+        let limits = IntakeLimits::default();
+        let refusal = |target: &str| {
+            let head = Request::get(target).body(()).expect("a request").into_parts().0;
+            head_refusal(&head, &limits)
+        };
+        let most = limits.line_bytes_max - "GET  HTTP/1.1".len();
+        for before in ["/", "http://a/", "http://"] {
+            let fill = |len: usize| format!("{before}{}", "x".repeat(len - before.len()));
+            // The path of a target that has none is written as `/`.
+            let most = if before == "http://" { most - 1 } else { most };
+            assert_eq!(refusal(&fill(most)), None, "{before}");
+            let said = refusal(&fill(most + 1)).expect("it is too long");
+            assert!(said.starts_with("the first line of a request may have at most 8192 bytes"), "{said}");
+        }
+    }
 
     #[test]
     fn a_host_is_a_name_or_an_address_with_a_port_or_without() {

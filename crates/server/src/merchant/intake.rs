@@ -201,6 +201,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_method_that_is_none_is_told_as_far_as_the_log_has_it() {
+        let method = "X".repeat(5_000);
+        let request = Request::builder().method(method.as_str()).uri(Endpoint::ConvertOrder.path());
+        let refused = endpoint(&request.body(()).expect("a request").into_parts().0).expect_err("no such method");
+        let sentence = refused.sentence;
+        assert!(sentence.starts_with("this path is not called with XXX") && sentence.len() < 200, "{sentence}");
+    }
+
     fn head(media: &str, asks: bool) -> Parts {
         let mut request = Request::post("/rate/commission_rule/upgrade").header(CONTENT_TYPE, media);
         if asks {
