@@ -286,7 +286,11 @@ impl DataDir {
 
     /// Makes a file in the folder, as every server does, and removes it.
     pub fn takes_files(&self) -> Result<(), DataRefused> {
-        UnfinishedFile::begin(&self.path.join(LOCK)).map(drop).map_err(io(&self.path, "takes no files"))
+        match UnfinishedFile::begin(&self.path.join(LOCK)) {
+            // Somebody else tries just this.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            tried => tried.map(drop).map_err(io(&self.path, "takes no files")),
+        }
     }
 
     /// Whether a process has taken the folder. Looked at without making anything in it.
@@ -349,6 +353,13 @@ impl DataDir {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(DataRefused::Locked(self.path.clone())),
             Err(TryLockError::Error(error)) => return Err(io(&path, "cannot be locked")(error)),
+        }
+        // Whoever had it may have removed it between the two: then another one has that name, or nobody.
+        let is_same = |found: std::fs::Metadata| {
+            file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
+        };
+        if !std::fs::metadata(&path).is_ok_and(is_same) {
+            return Err(DataRefused::Locked(self.path.clone()));
         }
         let folder = File::open(&self.path).map_err(io(&self.path, "cannot be opened"))?;
         match folder.try_lock() {

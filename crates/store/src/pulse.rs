@@ -47,13 +47,20 @@ impl AnyStore {
         }
     }
 
-    /// Whether there is room for what a change alone is no proof of: [`PostgresStore::has_room`](crate::postgres::PostgresStore::has_room),
-    /// [`SqliteStore::has_journal`](crate::sqlite::SqliteStore::has_journal).
+    /// Whether the store's disk has room again, where a change is no proof of it:
+    /// [`PostgresStore::has_room`](crate::postgres::PostgresStore::has_room).
     pub async fn has_room(&self) -> Result<(), StoreError> {
         match self {
             Self::Postgres(store) => store.has_room().await,
+            Self::Sqlite(_) | Self::Model(_) => Ok(()),
+        }
+    }
+
+    /// Whether nonces of signed queries can be noted beside the database: [`SqliteStore::has_journal`](crate::sqlite::SqliteStore::has_journal).
+    pub fn has_journal(&self) -> Result<(), StoreError> {
+        match self {
             Self::Sqlite(store) => store.has_journal(),
-            Self::Model(_) => Ok(()),
+            Self::Postgres(_) | Self::Model(_) => Ok(()),
         }
     }
 }

@@ -26,6 +26,8 @@ pub enum NoChanges {
     Refused,
     /// The store does not answer changes. One that waits may still be made.
     Unanswered,
+    /// The store takes changes, and its nonce journal no records: no signed query is answered.
+    NoJournal,
 }
 
 impl NoChanges {
@@ -36,7 +38,15 @@ impl NoChanges {
             Self::Unanswered => {
                 "the store does not answer changes: look whether its disk hangs, or another program holds the database"
             }
+            Self::NoJournal => {
+                "the nonce journal cannot be written, so no signed query is answered: look whether files can be made in the data folder"
+            }
         }
+    }
+
+    /// Whether changes are made all the same, and callbacks go.
+    const fn takes_changes(self) -> bool {
+        matches!(self, Self::NoJournal)
     }
 }
 
@@ -45,8 +55,8 @@ impl NoChanges {
 pub struct Trouble {
     warning: Mutex<RepeatedWarning>,
     not_ready: Mutex<Option<NoChanges>>,
-    /// Whether there is such a reason: asked for by each pass of the dispatcher.
-    is_not_ready: AtomicBool,
+    /// Whether no change is made for that reason: asked for by each pass of the dispatcher.
+    takes_none: AtomicBool,
     bell: Notify,
 }
 
@@ -88,14 +98,14 @@ impl Trouble {
     pub fn found(&self, outcome: Option<NoChanges>) -> bool {
         let mut not_ready = self.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = not_ready.is_some() != outcome.is_some();
-        self.is_not_ready.store(outcome.is_some(), Ordering::Relaxed);
+        self.takes_none.store(outcome.is_some_and(|why| !why.takes_changes()), Ordering::Relaxed);
         *not_ready = outcome;
         is_news
     }
 
     /// Whether changes can be made, as far as anybody knows.
     pub fn takes_changes(&self) -> bool {
-        !self.is_not_ready.load(Ordering::Relaxed)
+        !self.takes_none.load(Ordering::Relaxed)
     }
 
     /// Why nothing can be changed now; none where nobody found so.
@@ -104,11 +114,13 @@ impl Trouble {
     }
 }
 
-/// Whether a change can be made at all, by making one that tells nobody anything.
-pub async fn try_a_change(app: &App) -> Result<(), CommitError> {
+/// Whether a change can be made at all, by making one that tells nobody anything; and whether what signed queries need can be written.
+pub async fn try_a_change(app: &App) -> Result<(), (NoChanges, CommitError)> {
+    let refused = |error| (NoChanges::Refused, error);
     let value = rfc3339(app.clock.now());
-    app.store.commit(Batch(vec![Write::PutSetting { name: TRIAL.to_owned(), value }])).await?;
-    Ok(app.store.has_room().await?)
+    app.store.commit(Batch(vec![Write::PutSetting { name: TRIAL.to_owned(), value }])).await.map_err(refused)?;
+    app.store.has_room().await.map_err(|error| refused(error.into()))?;
+    app.store.has_journal().map_err(|error| (NoChanges::NoJournal, error.into()))
 }
 
 #[cfg(test)]
@@ -136,5 +148,7 @@ mod tests {
         assert_eq!((trouble.why_not_ready(), trouble.takes_changes()), (hangs, false));
         assert!(trouble.found(None));
         assert_eq!((trouble.why_not_ready(), trouble.takes_changes()), (None, true));
+        let none = Some(NoChanges::NoJournal);
+        assert!(trouble.found(none) && trouble.takes_changes() && trouble.why_not_ready() == none, "callbacks go");
     }
 }

@@ -62,7 +62,7 @@ fn what_hangs_at_the_url_before_takes_no_place_at_this_one_and_says_nothing_of_i
 }
 
 #[test]
-fn a_url_that_is_set_back_is_another_endpoint_once_more() {
+fn a_url_that_is_set_back_has_what_is_under_way_there() {
     let mut bench = Bench::new(64, 2);
     bench.emit_all((1..=9).map(|no| event(no, 101)));
     let allows = Allows { at_once: 2, per_s: None };
@@ -71,5 +71,6 @@ fn a_url_that_is_set_back_is_another_endpoint_once_more() {
         bench.lineup.knows(first.application, "app_101", url, allows);
         bench.begun(NOW);
     }
-    assert_eq!(bench.lineup.under_way(), 6, "two for each, the first two among them");
+    assert_eq!(bench.lineup.under_way(), 4, "two at each, however often it is set");
+    assert_eq!(bench.lineup.view(first.application, NOW).expect("it is remembered").in_flight, 2);
 }

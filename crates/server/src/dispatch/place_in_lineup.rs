@@ -89,8 +89,8 @@ struct Kind {
 struct UnderWay {
     event: EventNo,
     began: UnixMillis,
-    /// It began when the callbacks went to another URL: nothing of it counts for this one.
-    is_elsewhere: bool,
+    /// Where it went, as a number. What went to another URL than the present one counts for nothing here.
+    url: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -200,7 +200,7 @@ impl Place {
         self.firsts = if repeats { 0 } else { self.firsts.saturating_add(1) };
         self.has_looked = false;
         self.tried_newest = is_failing && if repeats { self.tried_newest } else { tries_newest };
-        self.in_flight.push(UnderWay { event: event.no, began: now, is_elsewhere: false });
+        self.in_flight.push(UnderWay { event: event.no, began: now, url: self.url });
         self.health.begins();
         self.pace.begins(now);
         Considered::Begin(Box::new(event))
@@ -384,7 +384,7 @@ impl Place {
 
     /// Attempts at its endpoint that are under way, and when each began.
     fn here(&self) -> impl Iterator<Item = UnixMillis> {
-        self.in_flight.iter().filter(|one| !one.is_elsewhere).map(|one| one.began)
+        self.in_flight.iter().filter(|one| one.url == self.url).map(|one| one.began)
     }
 
     /// How many those are.
@@ -394,7 +394,7 @@ impl Place {
 
     /// Whether an attempt is under way, or not recorded yet, at an endpoint that it had before.
     pub(super) fn is_elsewhere(&self, event: EventNo) -> bool {
-        self.in_flight.iter().chain(&self.unrecorded).any(|one| one.is_elsewhere && one.event == event)
+        self.in_flight.iter().chain(&self.unrecorded).any(|one| one.url != self.url && one.event == event)
     }
 
     /// Attempts of it that have taken long by now.
@@ -420,16 +420,16 @@ impl Place {
         fast.map(|began| began.min(now).plus_ms(SLOW_MS)).min()
     }
 
-    /// What is known of another URL is not known of this one, and what is under way there takes no place here. One that read the new URL before this is
-    /// called is taken for one of those: for as long as it is under way the endpoint has one more than it may.
+    /// What is known of another URL is not known of this one, and what is under way there takes no place here. Those that read the new URL before this
+    /// is called are taken for such: for as long as they are under way the endpoint has more than it may, by as many as it may at the most.
     pub(super) fn knows(&mut self, client_id: &str, url: u64, allows: Allows) {
         if *self.client_id != *client_id {
             self.client_id = client_id.into();
         }
-        if self.url.replace(url).is_some_and(|before| before != url) {
-            (self.health, self.last) = (Health::new(allows.at_once), None);
-            let all = self.in_flight.iter_mut().chain(&mut self.unrecorded);
-            all.for_each(|one| one.is_elsewhere = true);
+        match self.url.replace(url) {
+            Some(before) if before == url => {}
+            Some(_) => (self.health, self.last) = (Health::new(allows.at_once), None),
+            None => self.in_flight.iter_mut().chain(&mut self.unrecorded).for_each(|one| one.url = Some(url)),
         }
         self.health.allow(allows.at_once);
         self.pace.set(allows.per_s);

@@ -35,7 +35,8 @@ pub(super) const COMMIT_FOR: Duration = Duration::from_secs(30);
 /// As long where changes of the application wait for it.
 const COMMIT_IN_TURN_FOR: Duration = Duration::from_secs(4);
 
-/// An event that has had so many attempts is dead after the next one that fails, also where that was to try an endpoint whose breaker is open.
+/// An event that has had so many attempts is dead after the next one that fails, also where that was to try an endpoint whose breaker is open, or went to
+/// another URL than the present one.
 const SPARED_ATTEMPTS_MAX: i64 = 100;
 
 /// What became of a batch.
@@ -105,7 +106,8 @@ impl Dispatcher {
             }
         }
         // It was the last attempt at another endpoint: this one has not had it.
-        if verdict == Verdict::Dead && row.callback_url.as_deref() != Some(url) {
+        let is_elsewhere = row.callback_url.as_deref() != Some(url) && event.attempts < SPARED_ATTEMPTS_MAX;
+        if is_elsewhere && matches!(verdict, Verdict::Dead | Verdict::StaysDelivered) {
             verdict = Verdict::Retry { due_at: now };
         }
         self.meters.ended(&report);

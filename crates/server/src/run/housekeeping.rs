@@ -87,7 +87,7 @@ async fn forget_through(app: &App, through: UnixMillis) -> Result<(), String> {
     let horizon = horizon.map_err(|error| error.to_string())?;
     if horizon.is_none() {
         // A disk that is full is found out while nobody asks for anything.
-        trouble::try_a_change(app).await.map_err(|error| error.to_string())?;
+        trouble::try_a_change(app).await.map_err(|(_, error)| error.to_string())?;
     }
     // What else a shared store forgets then is forgotten in any case.
     let horizon = horizon.or(app.store.is_shared().then_some(UnixMillis(i64::MIN)));

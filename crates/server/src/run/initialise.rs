@@ -11,7 +11,7 @@ use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
 use serde_json::json;
 
-use super::missing_deployment::{refuse_half_restored, refuse_what_was_lost};
+use super::missing_deployment::{quoted, refuse_half_restored, refuse_what_was_lost};
 use super::{Database, before_upgrade, cannot_be_used, deployment_settings};
 use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::app::sealed::EVIDENCE;
@@ -94,7 +94,7 @@ fn may_make(config: &Config, data: &DataDir, database: Database<'_>) -> anyhow::
             Err(DataRefused::NoKey(file)) => bail!(
                 "the master key file {0} is not there: make one with `(umask 077; openssl rand -hex 32 > {0})`, or name none and `init` makes it; \
                  as a further node of a deployment bring the key of that",
-                file.display()
+                quoted(&file.display().to_string())
             ),
             key => Ok(key.map(drop)?),
         };

@@ -37,7 +37,7 @@ pub fn command(name: &str, config: &Config) -> String {
 }
 
 /// How a shell takes it for one word.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:@=+%,".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {
         word.to_owned()

@@ -42,7 +42,7 @@ async fn a_change_waits(app: &App) {
 }
 
 /// How a trial ended. It waits behind all other changes, and says so where that takes too long.
-async fn trial(app: &App) -> Result<(), CommitError> {
+async fn trial(app: &App) -> Result<(), (NoChanges, CommitError)> {
     let mut trial = pin!(trouble::try_a_change(app));
     loop {
         if app.store.is_stalled() && app.trouble.found(Some(NoChanges::Unanswered)) {
@@ -71,14 +71,21 @@ async fn until_changes_are_taken(app: &App) {
                 // A burst of refusals asks for one trial a second at the most.
                 return sleep(PERIOD).await;
             }
-            Err(error) => {
+            Err((why, error)) => {
                 failed += 1;
-                if failed >= FAILED_MIN && app.trouble.found(Some(NoChanges::Refused)) {
-                    tracing::error!("The store takes no changes, so this node is not ready: {error}");
+                if failed >= FAILED_MIN && app.trouble.found(Some(why)) {
+                    match why {
+                        NoChanges::NoJournal => {
+                            tracing::error!("The nonce journal takes no records, so this node is not ready: {error}");
+                        }
+                        NoChanges::Refused | NoChanges::Unanswered => {
+                            tracing::error!("The store takes no changes, so this node is not ready: {error}");
+                        }
+                    }
                 }
             }
         }
-        sleep(if failed < FAILED_MIN && app.trouble.takes_changes() { SHORT_PERIOD } else { PERIOD }).await;
+        sleep(if failed < FAILED_MIN && app.trouble.why_not_ready().is_none() { SHORT_PERIOD } else { PERIOD }).await;
     }
 }
 
