@@ -283,6 +283,11 @@ impl Callers {
         self.shard(client_id).read().unwrap_or_else(PoisonError::into_inner).changes
     }
 
+    /// Whether a request of this application is answered without reading it.
+    pub fn keeps(&self, client_id: &str) -> bool {
+        self.get(client_id).is_some()
+    }
+
     fn get(&self, client_id: &str) -> Option<Arc<KnownApplication>> {
         self.shard(client_id).read().unwrap_or_else(PoisonError::into_inner).known.get(client_id).cloned()
     }

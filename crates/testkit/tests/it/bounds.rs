@@ -207,18 +207,27 @@ async fn an_address_over_budget_costs_no_look_ups_and_its_right_signatures_are_a
             assert_eq!(ask(&edge, &right(), "192.0.2.1").await, 200, "after {n} wrong ones");
         }
     }
-    // One that has never called before, and one that was forgotten for a change: answered 429 at first, and looked up beside.
+    let after_many_wrong_ones = async |signer: &Signer| {
+        // Else the budget would have room again, and it would be looked up as for anybody.
+        while ask(&edge, &wrong("app_nobody"), "192.0.2.1").await != 429 {}
+        ask(&edge, &world.draft(signer, "GET", QUERY, ""), "192.0.2.1").await
+    };
+    // Where everything was forgotten: answered 429 at first, and looked up beside.
+    world.running.app.callers.forget_all();
+    for signer in [&quiet, &known] {
+        assert_eq!(after_many_wrong_ones(signer).await, 429, "no answer tells that it is there");
+        let accepted = async || Ok((after_many_wrong_ones(signer).await == 200).then_some(()));
+        until("whoever signs right is heard", Duration::from_secs(5), accepted).await.expect("it is");
+    }
+    // One that has changed and one that was just made are looked up without being asked for.
     let path = format!("/applications/{}", known.client_id);
     world.access.provision("PATCH", &path, json!({"name": "changed"})).await.expect("changed");
-    for signer in [&quiet, &known] {
-        let after_many_wrong_ones = async || {
-            // Else the budget would have room again, and it would be looked up as for anybody.
-            while ask(&edge, &wrong("app_nobody"), "192.0.2.1").await != 429 {}
-            ask(&edge, &world.draft(signer, "GET", QUERY, ""), "192.0.2.1").await
-        };
-        assert_eq!(after_many_wrong_ones().await, 429, "no answer tells that it is there");
-        let accepted = async || Ok((after_many_wrong_ones().await == 200).then_some(()));
-        until("whoever signs right is heard", Duration::from_secs(5), accepted).await.expect("it is");
+    let made = world.access.institution("made", 0, None).await.expect("provisioned");
+    for signer in [&known, &made] {
+        let app = &world.running.app;
+        let is_kept = async || Ok(app.callers.keeps(&signer.client_id).then_some(()));
+        until("it is read beside", Duration::from_secs(5), is_kept).await.expect("it is");
+        assert_eq!(after_many_wrong_ones(signer).await, 200);
     }
     assert_eq!(ask(&edge, &wrong("app_nobody"), "192.0.2.2").await, 401, "another address has its own budget");
     drop((edge, guard));
