@@ -3,21 +3,13 @@
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::Place;
+use super::{Place, names};
 
 const ANY: [&str; 6] = ["--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
 
 fn says(place: &Place, command: &str) -> String {
     let (stdout, stderr) = place.ends(&[&[command], &ANY[..]].concat(), 1);
     stdout + &stderr
-}
-
-fn names(place: &Place) -> Vec<String> {
-    let entries = std::fs::read_dir(place.data()).expect("is read");
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.expect("is read").file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 /// A deployment that was served once and stopped; none where this run is about a database that nodes share.

@@ -194,6 +194,22 @@ impl Drop for Serving {
     }
 }
 
+/// What is in a data folder, in the order of the names.
+pub fn names(place: &Place) -> Vec<String> {
+    let entries = std::fs::read_dir(place.data()).expect("is read");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("is read").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The one sentence of a command that is refused.
+pub fn refused(place: &Place, words: &[&str]) -> String {
+    let (stdout, stderr) = place.ends(words, 1);
+    assert_eq!((stdout.as_str(), stderr.lines().count()), ("", 1), "{words:?}: {stderr}");
+    stderr.strip_prefix("countersign: ").expect("who says so").trim_end().to_owned()
+}
+
 /// The permission bits of a file.
 pub fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;

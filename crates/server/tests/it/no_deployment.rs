@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::Place;
+use super::{Place, names, refused};
 
 const SERVE: [&str; 5] = ["serve", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
 const OPENING: [&[&str]; 6] = [
@@ -24,20 +24,6 @@ fn empty() -> Option<Place> {
     std::fs::create_dir(place.data()).expect("made");
     std::fs::set_permissions(place.data(), std::fs::Permissions::from_mode(0o700)).expect("ours");
     Some(place)
-}
-
-fn names(place: &Place) -> Vec<String> {
-    let entries = std::fs::read_dir(place.data()).expect("is read");
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.expect("is read").file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
-fn refused(place: &Place, words: &[&str]) -> String {
-    let (stdout, stderr) = place.ends(words, 1);
-    assert_eq!((stdout.as_str(), stderr.lines().count()), ("", 1), "{words:?}: {stderr}");
-    stderr.strip_prefix("countersign: ").expect("who says so").trim_end().to_owned()
 }
 
 #[test]

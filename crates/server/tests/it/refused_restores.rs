@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use countersign_store::testing::{Server, ServerOptions};
 
-use super::Place;
+use super::{Place, refused};
 
 /// A deployment in a folder, and a backup of it in `file`.
 fn backed_up() -> Place {
@@ -16,12 +16,6 @@ fn backed_up() -> Place {
     own(&["init", "--data", "own"]);
     own(&["backup", "file", "--data", "own"]);
     place
-}
-
-fn refused(place: &Place, words: &[&str]) -> String {
-    let (stdout, stderr) = place.ends(words, 1);
-    assert_eq!((stdout.as_str(), stderr.lines().count()), ("", 1), "{words:?}: {stderr}");
-    stderr.strip_prefix("countersign: ").expect("who says so").trim_end().to_owned()
 }
 
 #[test]
