@@ -1,10 +1,13 @@
 //! A log of who held which lane, and by which term each attempt was recorded: kept by triggers in a test's own database, so that what the
 //! product does is judged by what PostgreSQL saw of it.
 
+use std::collections::HashMap;
+
 use super::Database;
 
 const LOG: &str = "
-    CREATE TABLE run_term (no BIGSERIAL PRIMARY KEY, lane BIGINT, node BYTEA, fence BIGINT);
+    CREATE TABLE run_term (no BIGSERIAL PRIMARY KEY, lane BIGINT, node BYTEA, fence BIGINT,
+        at BIGINT NOT NULL DEFAULT extract(epoch FROM clock_timestamp()) * 1000);
     CREATE FUNCTION run_note_term() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO run_term (lane, node, fence) VALUES (NEW.lane, NEW.node, NEW.fence); RETURN NULL; END $$;
     CREATE TRIGGER run_term AFTER UPDATE ON delivery_lane FOR EACH ROW
@@ -17,7 +20,8 @@ const LOG: &str = "
         RETURN NULL; END $$;
     CREATE TRIGGER run_attempt AFTER INSERT ON attempt FOR EACH ROW EXECUTE FUNCTION run_note_attempt()";
 
-const TERMS: &str = "SELECT lane, node, fence FROM run_term ORDER BY no";
+const TERMS: &str = "SELECT lane, node, fence, at FROM run_term ORDER BY no";
+const LANES: &str = "SELECT client_id, application_no & 63 FROM application";
 const ATTEMPTS: &str = "SELECT count(*), count(*) FILTER (WHERE fence <> held_by OR fence = 0) FROM run_attempt";
 const RECORDED: &str = "SELECT count(*) FROM attempt";
 
@@ -38,6 +42,8 @@ pub struct Term {
     pub node: Option<Vec<u8>>,
     /// Its fence.
     pub fence: i64,
+    /// When, in ms since 1970 by the database's clock.
+    pub at_ms: i64,
 }
 
 /// What was logged.
@@ -54,7 +60,7 @@ pub struct LaneLog {
 impl LaneLog {
     /// How often a lane went from one node to another.
     pub fn handovers(&self) -> usize {
-        let mut holders: std::collections::HashMap<i64, &Vec<u8>> = std::collections::HashMap::new();
+        let mut holders: HashMap<i64, &Vec<u8>> = HashMap::new();
         let mut count = 0;
         for term in &self.terms {
             let Some(node) = &term.node else { continue };
@@ -63,11 +69,24 @@ impl LaneLog {
         count
     }
 
+    /// When a lane was taken though nobody had given it back, lane by lane, in ms since 1970: its holder died, or its lease ran out.
+    pub fn run_out(&self) -> HashMap<i64, Vec<i64>> {
+        let mut held: HashMap<i64, bool> = HashMap::new();
+        let mut found: HashMap<i64, Vec<i64>> = HashMap::new();
+        for term in &self.terms {
+            let before = held.insert(term.lane, term.node.is_some()).unwrap_or(false);
+            if before && term.node.is_some() {
+                found.entry(term.lane).or_default().push(term.at_ms);
+            }
+        }
+        found
+    }
+
     /// What no log may show: a term that two nodes had, a fence that did not grow with its holder, an attempt recorded by another term.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        let mut last: std::collections::HashMap<i64, (i64, Option<&Vec<u8>>)> = std::collections::HashMap::new();
-        for Term { lane, node, fence } in &self.terms {
+        let mut last: HashMap<i64, (i64, Option<&Vec<u8>>)> = HashMap::new();
+        for Term { lane, node, fence, .. } in &self.terms {
             let (fence_before, holder) = last.get(lane).copied().unwrap_or((0, None));
             if *fence < fence_before {
                 faults.push(format!("the fence of lane {lane} went from {fence_before} to {fence}"));
@@ -98,11 +117,20 @@ impl Database {
     pub async fn lane_log(&self) -> LaneLog {
         let client = self.client().await;
         let terms = client.query(TERMS, &[]).await.expect("a log is kept");
-        let terms = terms.iter().map(|row| Term { lane: row.get(0), node: row.get(1), fence: row.get(2) }).collect();
+        let terms = terms
+            .iter()
+            .map(|row| Term { lane: row.get(0), node: row.get(1), fence: row.get(2), at_ms: row.get(3) })
+            .collect();
         let attempts = client.query_one(ATTEMPTS, &[]).await.expect("a log is kept");
         let recorded: i64 = client.query_one(RECORDED, &[]).await.expect("a table").get(0);
         assert_eq!(recorded, attempts.get::<_, i64>(0), "every attempt is logged");
         LaneLog { terms, attempts: recorded, strangers: attempts.get(1) }
+    }
+
+    /// The lane of each application, by `client_id`.
+    pub async fn lanes(&self) -> HashMap<String, i64> {
+        let rows = self.client().await.query(LANES, &[]).await.expect("a table");
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
     /// How many deliveries there are.
@@ -128,7 +156,13 @@ mod tests {
 
     fn log(terms: &[(i64, u8, i64)]) -> LaneLog {
         let node = |node: u8| (node > 0).then(|| vec![node; 16]);
-        let terms = terms.iter().map(|&(lane, holder, fence)| Term { lane, node: node(holder), fence }).collect();
+        let term = |(n, &(lane, holder, fence)): (usize, &(i64, u8, i64))| Term {
+            lane,
+            node: node(holder),
+            fence,
+            at_ms: 10 * i64::try_from(n).expect("few"),
+        };
+        let terms = terms.iter().enumerate().map(term).collect();
         LaneLog { terms, attempts: 9, strangers: 0 }
     }
 
@@ -136,6 +170,12 @@ mod tests {
     fn terms_that_grow_with_each_holder_are_in_order() {
         let log = log(&[(1, 7, 1), (2, 8, 1), (1, 0, 1), (1, 8, 2), (2, 7, 2), (1, 8, 3)]);
         assert_eq!((log.faults(), log.handovers()), (Vec::new(), 2));
+    }
+
+    #[test]
+    fn a_lane_that_was_given_back_did_not_run_out() {
+        let log = log(&[(1, 7, 1), (2, 8, 1), (1, 0, 1), (1, 8, 2), (2, 7, 2), (1, 8, 3)]);
+        assert_eq!(log.run_out(), HashMap::from([(2, vec![40]), (1, vec![50])]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! One node after the other is killed under load, again and again: what was acknowledged is there, every event is delivered, those of a
-//! bizId in order, a callback comes again only for a kill between, and no two nodes ever had the same term of a lane.
+//! bizId in order, a callback comes again only for a kill or a lease that ran out between, and no two nodes ever had the same term of a lane.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use countersign_store::testing::{Database, LaneLog};
 use super::crowd::{self, Crowd, Tally};
 use super::{Fleet, NODES_MAX};
 use crate::fleet::sockets::connections;
-use crate::kill::{ATTEMPTS_EACH, Repeats};
+use crate::kill::{ATTEMPTS_EACH, Causes, Repeats};
 use crate::patience::until;
 use crate::process::Server;
 use crate::wire::wall_ms;
 
-/// Short, so that another node takes over within a round, and longer than a busy machine keeps a heartbeat waiting: a lease that runs out
-/// is a callback that comes twice. A node that starts again takes what it had at once.
+/// Short, so that another node takes over within a round, and longer than most machines keep a heartbeat waiting: a lease that runs out
+/// may be a callback that comes twice. A node that starts again takes what it had at once.
 const CONFIG: &str = "rate_limit_per_s = 0\ndispatch_lease = \"2s\"\n";
 /// How long the receiver takes: so that attempts are in flight at each kill.
 const INBOX_DELAY: Duration = Duration::from_millis(20);
@@ -56,8 +56,12 @@ pub async fn run(database: &Database, kills: usize) -> Result<Report> {
     }
     crowd.end(&fleet, Some(database)).await?;
     report.tally = crowd.tally;
-    // What came again was signed before a kill and after it, by nobody twice between two.
-    report.repeats = crowd.inbox().repeats(&killed_at)?;
+    report.lanes = database.lane_log().await;
+    // What came again was signed before a kill and after it, or by two holders of a lane; by nobody twice.
+    let (run_out, lanes) = (report.lanes.run_out(), database.lanes().await);
+    let taken = lanes.into_iter().filter_map(|(client_id, lane)| Some((client_id, run_out.get(&lane)?.clone())));
+    let causes = Causes { kills: killed_at, taken: taken.collect(), apart_ms: CLOCKS_APART_MS };
+    report.repeats = crowd.inbox().repeats(&causes)?;
     let most = crowd::APPLICATIONS * ATTEMPTS_EACH;
     ensure!(
         report.repeats.most() <= most,
@@ -128,6 +132,7 @@ pub fn print(report: &Report) {
     println!("kills, one node after the other       {}", report.kills);
     crowd::print(&report.tally);
     println!("callbacks that came again, of a kill  {} at the most", report.repeats.most());
+    println!("the same, of a lease that ran out     {}", report.repeats.of_leases);
     println!("bizIds, callbacks of each in order    {}", report.repeats.chains);
     println!("connections that died with a node     {}", report.connections);
     println!("terms of lanes, each one node's       {}", report.lanes.terms.len());

@@ -60,8 +60,35 @@ pub struct Inbox {
 pub struct Repeats {
     /// By the process that sent the first of two: how many its successors sent again.
     pub of_each_life: Vec<usize>,
+    /// Those for which the sender of the first had lost the application's lane without a kill: its lease ran out on a busy machine.
+    pub of_leases: usize,
     /// Kinds of business whose callbacks came in order.
     pub chains: usize,
+}
+
+/// What makes a callback come again.
+#[derive(Clone, Debug, Default)]
+pub struct Causes {
+    /// When processes were killed, one after the other, in ms since 1970.
+    pub kills: Vec<i64>,
+    /// When an application's lane was taken from a node that had not given it back, by `client_id`, in ms since 1970, in order.
+    pub taken: HashMap<String, Vec<i64>>,
+    /// How far apart the clocks are by which callbacks are signed and lanes taken, in ms.
+    pub apart_ms: i64,
+}
+
+impl Causes {
+    /// The life of a process, counted in kills, in which this was signed: a process that was killed has signed nothing after that, and
+    /// the next one nothing before.
+    fn life(&self, stamped_at: i64) -> usize {
+        self.kills.partition_point(|kill| *kill < stamped_at)
+    }
+
+    /// Whether the application's lane was taken between.
+    fn was_taken(&self, client_id: &str, from: i64, to: i64) -> bool {
+        let taken = self.taken.get(client_id).map_or(&[][..], Vec::as_slice);
+        taken.iter().any(|at| (from - self.apart_ms..=to + self.apart_ms).contains(at))
+    }
 }
 
 impl Repeats {
@@ -140,34 +167,47 @@ impl Inbox {
         owed.iter().filter(|id| !came.counts.contains_key(*id)).cloned().collect()
     }
 
-    /// What came more than once, where processes were killed at these instants one after the other. Refused: an event that came twice
-    /// without a kill between, and one that came before an earlier one of its bizId.
-    pub fn repeats(&self, kills: &[i64]) -> Result<Repeats> {
-        repeats(&self.seen.came().arrivals, kills)
+    /// What came more than once. Refused: an event that came twice without a cause between, and one that came before an earlier one of
+    /// its bizId, unless whoever sent it had lost the lane by then.
+    pub fn repeats(&self, causes: &Causes) -> Result<Repeats> {
+        repeats(&self.seen.came().arrivals, causes)
     }
 }
 
-fn repeats(arrivals: &[Arrival], kills: &[i64]) -> Result<Repeats> {
-    // A process that was killed has signed nothing after that, and the next one nothing before.
-    let life = |arrival: &Arrival| kills.partition_point(|kill| *kill < arrival.stamped_at);
-    let mut of_each_life = vec![0; kills.len()];
-    let mut last_lives: HashMap<&str, usize> = HashMap::new();
-    let mut chains: BTreeMap<&(String, String), u64> = BTreeMap::new();
+fn repeats(arrivals: &[Arrival], causes: &Causes) -> Result<Repeats> {
+    let mut found = Repeats { of_each_life: vec![0; causes.kills.len()], ..Repeats::default() };
+    let mut last: HashMap<&str, i64> = HashMap::new();
+    let mut chains: BTreeMap<&(String, String), (u64, i64)> = BTreeMap::new();
     for arrival in arrivals {
-        let now = life(arrival);
-        if let Some(before) = last_lives.insert(&arrival.event, now) {
-            ensure!(before < now, "{} was sent twice without a kill between", arrival.event);
-            of_each_life[before] += 1;
+        let Arrival { event, of, sequence, stamped_at: now } = arrival;
+        let was_taken = |before: i64| causes.was_taken(&of.0, before.min(*now), before.max(*now));
+        if let Some(before) = last.insert(event, *now) {
+            let life = causes.life(before);
+            if life < causes.life(*now) {
+                found.of_each_life[life] += 1;
+            } else {
+                ensure!(
+                    was_taken(before),
+                    "{event} was sent at {before} and at {now} without a kill or a lost lane between; kills: {:?}, lane taken: {:?}",
+                    causes.kills,
+                    causes.taken.get(&of.0)
+                );
+                found.of_leases += 1;
+            }
         }
-        let newest = chains.entry(&arrival.of).or_default();
-        let (sequence, of) = (arrival.sequence, &arrival.of);
+        let (newest, newest_at) = *chains.entry(of).or_insert((0, *now));
+        if *sequence < newest && *now < newest_at && was_taken(newest_at) {
+            // Signed before the lane was lost, come after what the next holder sent.
+            continue;
+        }
         ensure!(
-            sequence == *newest || sequence == *newest + 1,
+            *sequence == newest || *sequence == newest + 1,
             "number {sequence} of {of:?} came after number {newest}"
         );
-        *newest = sequence;
+        chains.insert(of, (*sequence, *now));
     }
-    Ok(Repeats { of_each_life, chains: chains.len() })
+    found.chains = chains.len();
+    Ok(found)
 }
 
 fn read(headers: &HeaderMap, body: &[u8]) -> Option<Arrival> {
@@ -215,18 +255,45 @@ mod tests {
         Arrival { event: event.to_owned(), of: ("app_1".to_owned(), "b".to_owned()), sequence, stamped_at }
     }
 
+    fn kills(kills: &[i64]) -> Causes {
+        Causes { kills: kills.to_vec(), ..Causes::default() }
+    }
+
+    fn taken(client_id: &str, at: i64) -> Causes {
+        Causes { taken: HashMap::from([(client_id.to_owned(), vec![at])]), apart_ms: 2, ..kills(&[110]) }
+    }
+
     #[test]
     fn what_came_twice_is_counted_for_the_process_that_sent_it_first() {
         let arrivals = [arrival("a", 1, 100), arrival("a", 1, 120), arrival("b", 2, 121), arrival("b", 2, 310)];
-        let found = repeats(&arrivals, &[110, 200, 300]).expect("fine");
-        assert_eq!(found, Repeats { of_each_life: vec![1, 1, 0], chains: 1 });
+        let found = repeats(&arrivals, &kills(&[110, 200, 300])).expect("fine");
+        assert_eq!(found, Repeats { of_each_life: vec![1, 1, 0], of_leases: 0, chains: 1 });
     }
 
     #[test]
     fn one_process_that_sends_twice_and_a_callback_out_of_order_are_refused() {
-        assert!(repeats(&[arrival("a", 1, 100), arrival("a", 1, 105)], &[110]).is_err(), "twice in one life");
-        assert!(repeats(&[arrival("b", 2, 100)], &[110]).is_err(), "the first is missing");
+        let causes = kills(&[110]);
+        assert!(repeats(&[arrival("a", 1, 100), arrival("a", 1, 105)], &causes).is_err(), "twice in one life");
+        assert!(repeats(&[arrival("b", 2, 100)], &causes).is_err(), "the first is missing");
         let late = [arrival("a", 1, 100), arrival("b", 2, 101), arrival("a", 1, 120)];
-        assert!(repeats(&late, &[110]).is_err(), "an earlier one after a later one");
+        assert!(repeats(&late, &causes).is_err(), "an earlier one after a later one");
+    }
+
+    #[test]
+    fn a_lane_that_was_lost_between_is_a_cause_too_and_no_other_lane_is() {
+        let twice = [arrival("a", 1, 100), arrival("a", 1, 105)];
+        for (at, fine) in [(97, false), (98, true), (103, true), (107, true), (108, false)] {
+            assert_eq!(repeats(&twice, &taken("app_1", at)).is_ok(), fine, "taken at {at}");
+        }
+        assert_eq!(repeats(&twice, &taken("app_1", 103)).expect("fine").of_leases, 1);
+        assert!(repeats(&twice, &taken("app_2", 103)).is_err(), "the lane of another application");
+    }
+
+    #[test]
+    fn what_the_last_holder_had_signed_may_come_after_what_the_next_one_sent() {
+        let straggling = [arrival("a", 1, 100), arrival("a", 1, 104), arrival("b", 2, 105), arrival("a", 1, 100)];
+        assert_eq!(repeats(&straggling, &taken("app_1", 102)).expect("fine").of_leases, 2);
+        let turned = [arrival("a", 1, 100), arrival("b", 2, 105), arrival("a", 1, 106)];
+        assert!(repeats(&turned, &taken("app_1", 106)).is_err(), "signed after it");
     }
 }

@@ -19,7 +19,7 @@ use crate::wire::{Answer, Draft, Signer, once, wall_ms};
 mod inbox;
 pub mod load;
 
-pub use inbox::{Inbox, Repeats};
+pub use inbox::{Causes, Inbox, Repeats};
 use load::{Aim, Broken, Load, Sent};
 
 /// Writes without an answer at each kill, at least.
@@ -116,7 +116,7 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
     }
     report.events = owed.len();
     report.duplicates = inbox.wait_for_all(&owed, Duration::from_secs(60)).await?;
-    let repeats = inbox.repeats(&kills)?;
+    let repeats = inbox.repeats(&Causes { kills, ..Causes::default() })?;
     report.chains = repeats.chains;
     report.duplicates_of_a_kill = repeats.most();
     let most = APPLICATIONS * ATTEMPTS_EACH;
