@@ -9,9 +9,10 @@ use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::{OpenApi as Document, RefOr};
 
 /// Properties of answers that are absent where they have no value.
-const MAY_LACK: [(&str, &str); 10] = [
+const MAY_LACK: [(&str, &str); 11] = [
     ("Health", "delivery"),
     ("Merchant", "base_rate"),
+    ("Merchant", "institution_id"),
     ("Redelivering", "applications"),
     ("Redelivering", "next"),
     ("Redelivering", "redelivery_id"),

@@ -356,17 +356,17 @@ fn every_bound_of_a_body_that_merchants_send_is_the_one_that_is_checked() {
 #[test]
 fn every_property_of_an_answer_is_required_unless_it_may_be_absent() {
     for (document, which, may_lack) in [
-        (merchant(), "PaymentOrder", None),
-        (merchant(), "RuleRecord", None),
-        (operator(), "Event", None),
-        (operator(), "Merchant", Some("base_rate")),
+        (merchant(), "PaymentOrder", &[][..]),
+        (merchant(), "RuleRecord", &[]),
+        (operator(), "Event", &[]),
+        (operator(), "Merchant", &["base_rate", "institution_id"]),
     ] {
         let document = read(&document);
         let schema = &document["components"]["schemas"][which];
         let required: BTreeSet<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let properties = schema["properties"].as_object().expect("properties").keys().map(String::as_str);
-        assert_eq!(required, properties.filter(|name| Some(*name) != may_lack).collect(), "{which}");
+        assert_eq!(required, properties.filter(|name| !may_lack.contains(name)).collect(), "{which}");
     }
     // What is sent may leave fields out.
     let document = read(&merchant());

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Response;
 use countersign_domain::fees::MarkupUnit;
+use countersign_domain::ids::TenantNo;
 use countersign_domain::money::Amount;
 use countersign_domain::rules::{Markup, MarkupRefused};
 use countersign_domain::time::rfc3339;
@@ -12,6 +13,7 @@ use countersign_protocol::exact::Exact;
 use countersign_store::contract::{MerchantKind, MerchantRow};
 use rust_decimal::Decimal;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -20,6 +22,7 @@ use super::call::{Call, Named, Reply, json};
 use super::fields::{chosen_id, display_name, whole};
 use super::paging::{Asked, Mark, Page, lettered};
 use super::problem::{Problem, ProblemDocument};
+use crate::app::App;
 use crate::app::identity::{self, Listed, MerchantChange, NewMerchant, Standing, kind_from_name, kind_name};
 
 /// Largest user id: every client reads integers up to here exactly.
@@ -96,6 +99,9 @@ pub struct Merchant {
     pub merchant_id: String,
     /// `institution`, `merchant` or `sub_account`.
     pub kind: &'static str,
+    /// The public id of its institution. Sub-accounts only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub institution_id: Option<String>,
     /// A name for people.
     pub name: String,
     /// Institutions only.
@@ -126,12 +132,22 @@ pub struct SubAccount {
     pub created_at: String,
 }
 
-impl From<&MerchantRow> for Merchant {
-    fn from(row: &MerchantRow) -> Self {
+/// Public ids of institutions, by tenant.
+type Institutions = BTreeMap<TenantNo, String>;
+
+impl Merchant {
+    /// Of one that has no institution over it.
+    fn alone(row: &MerchantRow) -> Self {
+        Self::under(&Institutions::new(), row)
+    }
+
+    fn under(institutions: &Institutions, row: &MerchantRow) -> Self {
+        let is_below = row.kind == MerchantKind::SubAccount;
         let base_rate = BaseRate { r_total: Exact(row.base_r), f_total: Exact(row.base_f.to_decimal()) };
         Self {
             merchant_id: row.merchant_id.clone(),
             kind: kind_name(row.kind),
+            institution_id: institutions.get(&row.tenant).filter(|_| is_below).cloned(),
             name: row.name.clone(),
             base_rate: (row.kind == MerchantKind::Institution).then_some(base_rate),
             user_id: row.user_id,
@@ -206,8 +222,8 @@ pub async fn create_institution(call: Call) -> Reply {
         let ask =
             parse(&call.body, "merchant_id", |fields| institution_standing(fields, call.app().policy.markup_unit))?;
         let made =
-            identity::create_merchant(call.app(), &ask, &|row| call.keep(&Merchant::from(row)), &call.actor).await?;
-        Ok(Merchant::from(&made))
+            identity::create_merchant(call.app(), &ask, &|row| call.keep(&Merchant::alone(row)), &call.actor).await?;
+        Ok(Merchant::alone(&made))
     })
     .await
 }
@@ -219,8 +235,8 @@ pub async fn create_merchant(call: Call) -> Reply {
     call.once(async {
         let ask = parse(&call.body, "merchant_id", |fields| without_base_rate(fields).map(|()| Standing::Merchant))?;
         let made =
-            identity::create_merchant(call.app(), &ask, &|row| call.keep(&Merchant::from(row)), &call.actor).await?;
-        Ok(Merchant::from(&made))
+            identity::create_merchant(call.app(), &ask, &|row| call.keep(&Merchant::alone(row)), &call.actor).await?;
+        Ok(Merchant::alone(&made))
     })
     .await
 }
@@ -253,7 +269,8 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
 
 async fn listed(desk: &Desk, which: Listed<'_>, asked: &Asked) -> Reply {
     let rows = identity::list_merchants(&desk.app, which, asked.after(&MARK)?, asked.limit_and_one()).await?;
-    Ok(json(&asked.page(rows, &MARK, |row| row.no.0, |row| Merchant::from(row))))
+    let institutions = identity::institutions_over(&desk.app, &rows).await?;
+    Ok(json(&asked.page(rows, &MARK, |row| row.no.0, |row| Merchant::under(&institutions, row))))
 }
 
 /// Institutions, in the order they were made.
@@ -274,9 +291,10 @@ pub async fn update(Named(merchant_id): Named<String>, call: Call) -> Reply {
         let name = fields.text("name")?.map(display_name).transpose()?;
         let (base_r, base_f) = base_rate(&fields, call.app().policy.markup_unit)?;
         let change = MerchantChange { name, enabled: fields.boolean("enabled")?, base_r, base_f };
-        let keep = |row: &MerchantRow| call.keep(&Merchant::from(row));
+        let (_, institutions) = with_institution(call.app(), &merchant_id).await?;
+        let keep = |row: &MerchantRow| call.keep(&Merchant::under(&institutions, row));
         let row = identity::update_merchant(call.app(), &merchant_id, &change, &keep, &call.actor).await?;
-        Ok(Merchant::from(&row))
+        Ok(Merchant::under(&institutions, &row))
     })
     .await
 }
@@ -286,7 +304,15 @@ pub async fn update(Named(merchant_id): Named<String>, call: Call) -> Reply {
     params(("merchant_id" = String, Path, description = "A merchant_id or sub_merchant_id")),
     responses((status = 200, body = Merchant), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named(merchant_id): Named<String>) -> Result<Response<Body>, Problem> {
-    Ok(json(&Merchant::from(&identity::find_merchant(&desk.app, &merchant_id).await?)))
+    let (row, institutions) = with_institution(&desk.app, &merchant_id).await?;
+    Ok(json(&Merchant::under(&institutions, &row)))
+}
+
+/// A merchant, and the institution over it where there is one.
+async fn with_institution(app: &App, merchant_id: &str) -> Result<(MerchantRow, Institutions), Problem> {
+    let row = identity::find_merchant(app, merchant_id).await?;
+    let institutions = identity::institutions_over(app, std::slice::from_ref(&row)).await?;
+    Ok((row, institutions))
 }
 
 /// An institution's sub-accounts, in the order they were made.

@@ -1,11 +1,14 @@
 //! Institutions, merchants and sub-accounts: one namespace of public ids.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use countersign_domain::ids::{MerchantNo, TenantNo};
 use countersign_domain::money::Amount;
 use countersign_protocol::sentence::of_field;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{AuditRow, CommitError, Cursor, MerchantKind, MerchantRow};
+use countersign_store::public_ids::PublicIds as _;
 use rust_decimal::Decimal;
 use serde_json::json;
 
@@ -149,6 +152,16 @@ pub async fn find_sub_account(app: &App, sub_merchant_id: &str) -> Result<Mercha
 pub async fn find_merchant(app: &App, merchant_id: &str) -> Result<MerchantRow, AppError> {
     let found = app.store.merchant(merchant_id).await?;
     found.ok_or_else(|| AppError::NotFound(format!("no merchant has the id {merchant_id}")))
+}
+
+/// The public ids of the institutions over those of these merchants that are sub-accounts, by tenant.
+pub async fn institutions_over(app: &App, rows: &[MerchantRow]) -> Result<BTreeMap<TenantNo, String>, AppError> {
+    let below = rows.iter().filter(|row| row.kind == MerchantKind::SubAccount);
+    let tenants: BTreeSet<TenantNo> = below.map(|row| row.tenant).collect();
+    if tenants.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    Ok(app.store.tenant_ids(tenants.into_iter().collect()).await?)
 }
 
 /// Which merchants to list.

@@ -143,6 +143,29 @@ async fn lists_are_whole_page_by_page_in_the_order_of_making() {
 }
 
 #[tokio::test]
+async fn a_sub_account_says_which_institution_is_over_it_and_nobody_else_does() {
+    let house = House::open().await;
+    house.post("/merchants", json!({"name": "M", "merchant_id": "m"})).await.ok();
+    for (bank, sub) in [("i", "s"), ("j", "t")] {
+        let made = house.post("/institutions", json!({"name": bank, "merchant_id": bank})).await.ok().json();
+        assert_eq!(made.get("institution_id"), None);
+        let path = format!("/institutions/{bank}/sub-accounts");
+        house.post(&path, json!({"name": sub, "sub_merchant_id": sub})).await.ok();
+    }
+    let over = [("m", None), ("i", None), ("s", Some("i")), ("j", None), ("t", Some("j"))];
+    let listed = house.get("/merchants").await.ok().json();
+    for (n, (id, institution)) in over.into_iter().enumerate() {
+        let path = format!("/merchants/{id}");
+        let shown = house.get(&path).await.ok().json();
+        assert_eq!(shown.get("institution_id"), institution.map(Value::from).as_ref(), "{shown}");
+        assert_eq!((&listed["items"][n], &shown["merchant_id"]), (&shown, &json!(id)));
+        assert_eq!(house.patch(&path, json!({"name": id})).await.ok().json()["institution_id"], json!(institution));
+    }
+    let only = house.get("/merchants?kind=sub_account").await.ok().json();
+    assert_eq!([&only["items"][0]["institution_id"], &only["items"][1]["institution_id"]], [&json!("i"), &json!("j")]);
+}
+
+#[tokio::test]
 async fn lists_are_of_every_kind_or_of_one() {
     let house = House::open().await;
     house.post("/institutions", json!({"name": "I", "merchant_id": "i"})).await.ok();
