@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::chance::{Chance, hex};
 use crate::vault::MASTER_KEY_BYTES;
-use crate::whole_file::{UnfinishedFile, folder_of, is_unfinished};
+use crate::whole_file::{UnfinishedFile, folder_of, is_unfinished, still_has_name};
 
 /// A master key, wiped when dropped.
 pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
@@ -355,10 +355,7 @@ impl DataDir {
             Err(TryLockError::Error(error)) => return Err(io(&path, "cannot be locked")(error)),
         }
         // Whoever had it may have removed it between the two: then another one has that name, or nobody.
-        let is_same = |found: std::fs::Metadata| {
-            file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
-        };
-        if !std::fs::metadata(&path).is_ok_and(is_same) {
+        if !still_has_name(&file, &path) {
             return Err(DataRefused::Locked(self.path.clone()));
         }
         let folder = File::open(&self.path).map_err(io(&self.path, "cannot be opened"))?;

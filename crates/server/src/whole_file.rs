@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 const MODE: u32 = 0o600;
@@ -114,6 +114,14 @@ fn give_name_by(link: impl FnOnce(&Path, &Path) -> io::Result<()>, unfinished: &
     }
 }
 
+/// Whether an open file still has the name that it was opened by. Whoever removed it meanwhile may have made another one: then a lock of this one
+/// keeps nobody out.
+pub fn still_has_name(file: &File, name: &Path) -> bool {
+    let which = |of: io::Result<fs::Metadata>| of.map(|of| (of.dev(), of.ino())).ok();
+    let own = which(file.metadata());
+    own.is_some() && own == which(fs::metadata(name))
+}
+
 /// The folder that a file is in.
 pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -142,6 +150,19 @@ mod tests {
         let three = folder.path().join("three");
         give_name_by(refuses, &one, &three).expect("nobody has it");
         assert!(!one.exists() && three.exists());
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_replaced_has_its_name_no_more() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (name, link) = (folder.path().join("lock"), folder.path().join("link"));
+        let opened = File::create(&name).expect("is made");
+        fs::hard_link(&name, &link).expect("links");
+        assert!(still_has_name(&opened, &name) && still_has_name(&opened, &link));
+        fs::remove_file(&name).expect("is removed");
+        assert!(!still_has_name(&opened, &name), "nobody has it");
+        File::create(&name).expect("is made");
+        assert!(!still_has_name(&opened, &name) && still_has_name(&opened, &link), "another one has it");
     }
 
     #[test]

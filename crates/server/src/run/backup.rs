@@ -8,7 +8,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufReader, ErrorKind, Read, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
@@ -24,7 +24,7 @@ use crate::chance::hex;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::DataDir;
-use crate::whole_file::{beside, give_name, sync_folder_of};
+use crate::whole_file::{beside, give_name, still_has_name, sync_folder_of};
 
 mod restoring;
 #[cfg(test)]
@@ -214,8 +214,7 @@ impl NameLock {
                 Err(TryLockError::Error(error)) => return Err(error).with_context(unusable),
             }
             // Whoever had it before may have removed the file after it was opened here: then this lock keeps nobody out.
-            let own = file.metadata().with_context(unusable)?;
-            if std::fs::metadata(&path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+            if still_has_name(&file, &path) {
                 return Ok(Self { path, _file: file });
             }
         }

@@ -150,6 +150,28 @@ async fn what_ends_in_its_last_attempt_at_an_old_url_is_tried_at_the_new_one_and
 }
 
 #[tokio::test]
+async fn what_was_delivered_and_fails_again_at_an_old_url_goes_to_the_new_one_too() {
+    let schedule = Schedule::parse(&["1s"]).expect("a schedule");
+    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, schedule, ..settings() }).await);
+    for moves in [true, false] {
+        let (old, new) = (receiver().await, receiver().await);
+        old.script([Reply::Success, Reply::HeldStatus(500)]);
+        let owner = bench.owner(Some(old.url())).await;
+        let event = bench.emit(&owner, "order").await;
+        assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Delivered));
+        events::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
+        let set = async || {
+            if moves {
+                bench.set_url(&owner, new.url()).await;
+            }
+        };
+        let made = meanwhile(&bench, &old, 2, set).await;
+        assert_eq!((made, new.received().len()), (1 + usize::from(moves), usize::from(moves)));
+        assert_eq!(bench.state(&event).await, DeliveryState::Delivered);
+    }
+}
+
+#[tokio::test]
 async fn an_attempt_that_was_in_flight_when_callbacks_were_disabled_is_recorded_all_the_same() {
     let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
     let endpoint = receiver().await;
