@@ -32,8 +32,10 @@ mod tests;
 
 pub use restoring::{Restored, restore, restoring_in};
 
-/// The form of backups that this program writes; it reads this one and no other.
-const FORMAT: u32 = 1;
+/// The form of backups that this program writes: the last line has a sum of its own.
+const FORMAT: u32 = 2;
+/// The form before, which it reads, too: without that sum.
+const FORMAT_WITHOUT_SUM: u32 = 1;
 const MAGIC: &str = "countersign-backup ";
 /// Longest trailer.
 const TRAILER_BYTES_MAX: u64 = 4096;
@@ -166,8 +168,8 @@ fn end(database: &Path, of_it: Trailer) -> anyhow::Result<Trailer> {
     let sha256 = sum(&mut BufReader::new(&file), bytes, |_| Ok(()))?;
     let trailer = Trailer { bytes, sha256, ..of_it };
     file.seek(SeekFrom::End(0))?;
-    let line = format!("\n{MAGIC}{}\n", serde_json::to_string(&trailer)?);
-    file.write_all(line.as_bytes())?;
+    let said = serde_json::to_string(&trailer)?;
+    file.write_all(format!("\n{MAGIC}{said} {}\n", sum_of(said.as_bytes())).as_bytes())?;
     file.sync_all()?;
     Ok(trailer)
 }
@@ -259,6 +261,21 @@ fn sum(
     Ok(hex(context.finish().as_ref()))
 }
 
+fn sum_of(bytes: &[u8]) -> String {
+    hex(digest::digest(&digest::SHA256, bytes).as_ref())
+}
+
+/// The two parts of a backup's last line: what it says, and the sum of that, where it has one.
+fn parts(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    const SUM_CHARS: usize = 64;
+    let line = line.trim_ascii_end();
+    let at = line.len().saturating_sub(SUM_CHARS);
+    match line.split_at(at) {
+        (said, sum) if said.ends_with(b"} ") => (said.trim_ascii_end(), Some(sum)),
+        _ => (line, None),
+    }
+}
+
 /// What a backup says of itself.
 pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
     let advice = "name the file that `countersign backup` made";
@@ -284,9 +301,17 @@ pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
         file.display()
     );
     // Where in the line it breaks off says nothing to whoever has the file.
-    let trailer: Trailer = serde_json::from_slice(line).map_err(|_| anyhow!(none()))?;
+    let (said, sum) = parts(line);
+    let is_damaged = sum.is_some_and(|sum| sum != sum_of(said).as_bytes());
     ensure!(
-        trailer.format == FORMAT,
+        !is_damaged,
+        "{} is damaged in its last line, which is not what was written: take another copy of it",
+        file.display()
+    );
+    let trailer: Trailer = serde_json::from_slice(said).map_err(|_| anyhow!(none()))?;
+    ensure!(trailer.format != FORMAT || sum.is_some(), none());
+    ensure!(
+        matches!(trailer.format, FORMAT | FORMAT_WITHOUT_SUM),
         "{} is a backup of form {}, this program reads form {FORMAT}: use the program that wrote it ({})",
         file.display(),
         trailer.format,

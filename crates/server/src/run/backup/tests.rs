@@ -1,5 +1,6 @@
 //! What keeps a backup and a restore from being taken for another one.
 
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
@@ -458,4 +459,37 @@ async fn the_audit_log_tells_of_each_restore_once_whoever_serves_it() {
         }
         from = config;
     }
+}
+
+#[tokio::test]
+async fn no_byte_of_the_last_line_may_change_and_one_without_a_sum_is_read_in_its_own_form() {
+    let place = Place::new().await;
+    let (file, trailer) = place.backup("backup").await;
+    let whole = std::fs::read(&file).expect("it is there");
+    let from = usize::try_from(trailer.bytes).expect("it is small");
+    let image = OpenOptions::new().write(true).open(&file).expect("it is there");
+    for at in from..whole.len() {
+        let put = |byte: u8| image.write_all_at(&[byte], at as u64).expect("is written");
+        put(whole[at] ^ 1);
+        read_trailer(&file).expect_err("it is not what was written");
+        put(whole[at]);
+    }
+    assert_eq!(read_trailer(&file).expect("it is whole"), trailer);
+
+    let line = std::str::from_utf8(&whole[from..]).expect("text");
+    let (said, _) = line.rsplit_once(' ').expect("a sum");
+    let without_sum = |said: &str| {
+        image.set_len(trailer.bytes).expect("it can be cut");
+        image.write_all_at(format!("{said}\n").as_bytes(), trailer.bytes).expect("is written");
+    };
+    without_sum(said);
+    let refused = read_trailer(&file).expect_err("this form has a sum").to_string();
+    assert!(refused.contains("its end is missing"), "{refused}");
+    without_sum(&said.replace(r#""format":2"#, r#""format":3"#));
+    let refused = read_trailer(&file).expect_err("it is of another program").to_string();
+    assert!(refused.contains("of form 3, this program reads form 2"), "{refused}");
+    without_sum(&said.replace(r#""format":2"#, r#""format":1"#));
+    let config = Config { data: place.path("of the form before"), ..place.config.clone() };
+    let restored = restore(&config, &file).await.expect("it is read, too");
+    assert_eq!(restored.trailer, Trailer { format: 1, ..trailer });
 }
