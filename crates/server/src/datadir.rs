@@ -57,6 +57,9 @@ pub enum DataRefused {
     /// No key file.
     #[error("the master key file {} is not there; without it nothing in this deployment can be opened: bring it back from where you keep it", .0.display())]
     NoKey(PathBuf),
+    /// No file of the key before.
+    #[error("the file of the master key before, {}, is not there: bring it back; or, if `countersign master-key rewrap` has said that all secrets are under the new key, take `master_key_previous_file` out of the settings", .0.display())]
+    NoPreviousKey(PathBuf),
     /// Everybody may enter the folder.
     #[error("everybody on this machine may enter the data folder {} (mode {mode:03o}), where the database is: run `chmod 700 {}`", path.display(), path.display())]
     FolderIsOpen {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::app::trouble::{STORE_AWAY, STORE_FAULT};
 use crate::log::names;
 use crate::merchant::CUT_OFF;
 
@@ -124,6 +125,11 @@ fn in_words(line: &Map<String, Value>) -> String {
         ),
         (_, "own_tolerance") => format!("Its timestamp is outside the tolerance that {client} has of its own."),
         (_, "nonces_forgotten") => "Its timestamp is older than what is still known of nonces, as after a restore: it could be a replay.".to_owned(),
+        (_, STORE_AWAY) => format!("Nothing was done, and it may be repeated: {}.", text("error_message")),
+        (_, STORE_FAULT) => format!(
+            "The store has a fault that repeating does not help against: {}. `countersign doctor` looks what is wrong.",
+            text("error_message")
+        ),
         ("400003", _) => "Its timestamp is outside the tolerance of the deployment.".to_owned(),
         ("400021", _) => match line.get("nonce_first_stamped").and_then(Value::as_i64) {
             Some(first) => format!("Its nonce was used before, by a request of {client} that was stamped {first}."),
@@ -203,6 +209,15 @@ mod tests {
         let why = said(r#","code":"400001","error_message":"field r_markup: must be a JSON number""#);
         assert_eq!(why, "It was refused with 400001, and told: field r_markup: must be a JSON number.");
         assert!(said(r#","code":"400001","reason":"framing""#).contains("400001 (framing); the answer says"));
+    }
+
+    #[test]
+    fn what_the_store_said_is_told_and_whether_to_repeat() {
+        let told = |reason: &str, cause: &str| said(&format!(r#","reason":"{reason}","error_message":"{cause}""#));
+        let why = told(STORE_AWAY, "the store cannot answer: no space");
+        assert_eq!(why, "Nothing was done, and it may be repeated: the store cannot answer: no space.");
+        let why = told(STORE_FAULT, "row 7 of table event cannot be read back");
+        assert!(why.contains("does not help against: row 7 of table event") && why.contains("doctor"), "{why}");
     }
 
     #[test]

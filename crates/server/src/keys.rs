@@ -52,7 +52,10 @@ pub fn is_named(config: &Config) -> bool {
 fn previous(config: &Config) -> Result<Option<MasterKey>, DataRefused> {
     match (config.master_key_previous.get(), config.master_key_previous_file.get()) {
         (Some(text), _) => datadir::parse_key(text.expose(), "COUNTERSIGN_MASTER_KEY_PREVIOUS").map(Some),
-        (None, Some(file)) => datadir::read_key(file, config.credentials.as_deref()).map(Some),
+        (None, Some(file)) => match datadir::read_key(file, config.credentials.as_deref()) {
+            Err(DataRefused::NoKey(file)) => Err(DataRefused::NoPreviousKey(file)),
+            read => read.map(Some),
+        },
         (None, None) if !config.master_key_previous_command.is_empty() => {
             let argv = &config.master_key_previous_command;
             printed("master_key_previous_command", argv, config.master_key_command_timeout.0).map(Some)
@@ -134,6 +137,8 @@ fn end(child: &mut Child) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chance::Chance;
+    use crate::config::Optional;
 
     fn run(script: &str, time_max: Duration) -> Result<MasterKey, String> {
         let argv = ["/bin/sh", "-c", script].map(str::to_owned);
@@ -141,6 +146,20 @@ mod tests {
     }
 
     const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_file_of_the_key_before_that_is_not_there_is_told_as_that_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let gone = folder.path().join("old.key");
+        let config = Config { master_key_previous_file: Optional(Some(gone.clone())), ..Config::default() };
+        let refused = previous(&config).expect_err("it is not there").to_string();
+        assert!(
+            refused.contains("the master key before") && refused.contains("`master_key_previous_file`"),
+            "{refused}"
+        );
+        datadir::make_key(&gone, &Chance::default()).expect("is made");
+        assert!(previous(&config).expect("is read").is_some());
+    }
 
     #[test]
     fn a_command_that_prints_a_key_gives_it() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use countersign::config::{Config, Optional};
-use countersign_store::testing::{Chosen, Database};
+use countersign_store::testing::{Chosen, Damage, Database};
 use countersign_store::{AnyStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore};
 
 /// Which store is under the use cases.
@@ -91,6 +91,14 @@ impl Backing {
     /// Settings that lead here.
     pub fn lay(&self, config: &mut Config) {
         config.database_url = Optional(self.url());
+    }
+
+    /// Makes rows unreadable, or readable again, here or in the file in `folder`. A store that has the file open sees it with its next change.
+    pub async fn damage(&self, what: &Damage, folder: &Path) {
+        match self.database() {
+            Some(database) => database.damage(what).await,
+            None => what.file(&folder.join("countersign.db")),
+        }
     }
 
     /// A bare store: in `folder`, or in the database.

@@ -9,13 +9,17 @@ use std::time::{Duration, Instant};
 
 use countersign_domain::time::rfc3339;
 use countersign_store::batch::{Batch, Write};
-use countersign_store::{CommitError, Store as _};
+use countersign_store::{CommitError, Store as _, StoreError};
 use tokio::sync::Notify;
 
 use super::App;
 
 /// How often the log says that the store does not answer.
 const SAID_EVERY: Duration = Duration::from_secs(10);
+/// The reason, in its line of the log, of a request that the store did not answer.
+pub const STORE_AWAY: &str = "store_away";
+/// The same where the store holds what cannot be read, or may not do what it should: repeating does not help.
+pub const STORE_FAULT: &str = "store_fault";
 /// Where a trial is written to.
 const TRIAL: &str = "last_trial_at";
 
@@ -54,6 +58,7 @@ impl NoChanges {
 #[derive(Debug, Default)]
 pub struct Trouble {
     warning: Mutex<RepeatedWarning>,
+    faults: Mutex<RepeatedWarning>,
     not_ready: Mutex<Option<NoChanges>>,
     /// Whether no change is made for that reason: asked for by each pass of the dispatcher.
     takes_none: AtomicBool,
@@ -82,11 +87,22 @@ impl RepeatedWarning {
 impl Trouble {
     /// The store refused a request. Whoever asked for it is told by their answer.
     pub fn met(&self, cause: &dyn Display) {
-        let due = self.warning.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now());
-        if let Some(refused) = due {
-            tracing::error!(refused, "The store could not answer: {cause}");
-        }
+        say(&self.warning, cause);
         self.bell.notify_one();
+    }
+
+    /// The store could not answer a request. The log says so now and then; the request's own line has this reason, and the cause as its message.
+    pub fn failed(&self, error: &StoreError) -> &'static str {
+        match error {
+            StoreError::Unavailable(cause) => {
+                self.met(cause);
+                STORE_AWAY
+            }
+            StoreError::Corrupt { .. } | StoreError::Unfit(_) => {
+                say(&self.faults, error);
+                STORE_FAULT
+            }
+        }
     }
 
     /// Waits until the store refuses a request.
@@ -114,6 +130,13 @@ impl Trouble {
     }
 }
 
+fn say(warning: &Mutex<RepeatedWarning>, cause: &dyn Display) {
+    let due = warning.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now());
+    if let Some(refused) = due {
+        tracing::error!(refused, "The store could not answer: {cause}");
+    }
+}
+
 /// Whether a change can be made at all, by making one that tells nobody anything; and whether what signed queries need can be written.
 pub async fn try_a_change(app: &App) -> Result<(), (NoChanges, CommitError)> {
     let refused = |error| (NoChanges::Refused, error);
@@ -136,6 +159,20 @@ mod tests {
         }
         assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY), Some(501));
         assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_away_is_tried_and_what_is_broken_is_not() {
+        let trouble = Trouble::default();
+        let row = StoreError::Corrupt { table: "event", row: "7".to_owned() };
+        for fault in [row, StoreError::Unfit("no right".to_owned())] {
+            assert_eq!(trouble.failed(&fault), STORE_FAULT);
+        }
+        let (rung, now) = (trouble.rung(), Duration::ZERO);
+        tokio::pin!(rung);
+        assert!(tokio::time::timeout(now, &mut rung).await.is_err(), "a trial would find nothing");
+        assert_eq!(trouble.failed(&StoreError::Unavailable("full".to_owned())), STORE_AWAY);
+        assert!(tokio::time::timeout(now, &mut rung).await.is_ok());
     }
 
     #[test]

@@ -50,8 +50,8 @@ pub struct Failure {
     pub grid: Option<Duration>,
     /// Whether the connection ends with the answer.
     pub ends_connection: bool,
-    /// What the store said where it refused; for the log only.
-    pub trouble: Option<String>,
+    /// What the store said where it could not answer; for the log only.
+    pub trouble: Option<Box<StoreError>>,
 }
 
 impl Failure {
@@ -122,15 +122,11 @@ impl Failure {
 impl From<AppError> for Failure {
     fn from(error: AppError) -> Self {
         let failure = Self::new(error.code(), error.sentence());
-        match &error {
+        match error {
             // Whether something was done, or by whom, is not known.
             AppError::OutcomeUnknown | AppError::NonceReused => Self { nonce: NonceFate::Leave, ..failure },
             // A line for each would fill a disk that is full already: see `app::trouble`.
-            AppError::Store(StoreError::Unavailable(cause)) => Self { trouble: Some(cause.clone()), ..failure },
-            AppError::Store(cause) => {
-                tracing::error!(error = %cause, "The store could not answer: {cause}");
-                failure
-            }
+            AppError::Store(cause) => Self { trouble: Some(Box::new(cause)), ..failure },
             AppError::InvalidParameter(_)
             | AppError::InvalidAmount(_)
             | AppError::InvalidCurrency(_)

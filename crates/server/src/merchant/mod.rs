@@ -318,13 +318,14 @@ impl Edge {
         record.outcome = match &outcome {
             Ok(_) => Outcome::Success,
             Err(failure) if failure.reason == CUT_OFF => Outcome::Gone(failure.reason),
+            Err(Failure { code, trouble: Some(cause), .. }) => {
+                record.sentence = cause.to_string();
+                Outcome::Failure(*code, self.app.trouble.failed(cause))
+            }
             Err(failure) => Outcome::Failure(failure.code, failure.reason),
         };
-        if let Err(Failure { reason: "", sentence, .. }) = &outcome {
+        if let Err(Failure { reason: "", trouble: None, sentence, .. }) = &outcome {
             record.sentence.clone_from(sentence);
-        }
-        if let Err(Failure { trouble: Some(cause), .. }) = &outcome {
-            self.app.trouble.met(cause);
         }
         let grid = outcome.as_ref().err().and_then(|failure| failure.grid);
         let mut answer = answer::response(outcome, &self.request_id_header, &record.trace.request_id);

@@ -79,9 +79,9 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
     if let Ok(id) = HeaderValue::from_str(&context.request_id) {
         response.headers_mut().insert(desk.request_id_header.clone(), id);
     }
-    if let Some(cause) = problem.as_ref().and_then(|problem| problem.trouble.as_ref()) {
-        desk.app.trouble.met(cause);
-    }
+    // What the log says beside the answer: what the store said, where that is why.
+    let trouble = problem.as_ref().and_then(|problem| problem.trouble.as_ref());
+    let (reason, cause) = trouble.map_or(("", None), |cause| (desk.app.trouble.failed(cause), Some(cause.to_string())));
     if is_framing {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -97,8 +97,8 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
         path: log::shown(&log::blinded(&path)),
         status: response.status().as_u16(),
         code,
-        reason: "",
-        sentence: problem.as_ref().map_or("", |problem| &problem.sentence),
+        reason,
+        sentence: cause.as_deref().or(problem.as_ref().map(|problem| &*problem.sentence)).unwrap_or_default(),
         client_id: "",
         merchant_id: "",
         on_behalf_of: "",

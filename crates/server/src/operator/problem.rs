@@ -24,7 +24,7 @@ pub struct Problem {
     /// What to change.
     pub sentence: String,
     /// What the store said where it refused; for the log only.
-    pub(super) trouble: Option<String>,
+    pub(super) trouble: Option<Box<StoreError>>,
     /// Seconds after which to repeat a call that may be repeated.
     retry_after_s: u64,
 }
@@ -128,11 +128,7 @@ impl From<AppError> for Problem {
         let problem = Self { retry_after_s, ..Self::new(error.code(), sentence) };
         match error {
             // A line for each would fill a disk that is full already: see `app::trouble`.
-            AppError::Store(StoreError::Unavailable(cause)) => Self { trouble: Some(cause), ..problem },
-            AppError::Store(cause) => {
-                tracing::error!(error = %cause, "The store could not answer an operator: {cause}");
-                problem
-            }
+            AppError::Store(cause) => Self { trouble: Some(Box::new(cause)), ..problem },
             _ => problem,
         }
     }

@@ -167,10 +167,7 @@ impl Bench {
 
     /// Makes rows unreadable, or readable again; whoever reads sees it.
     async fn damage(&self, what: &Damage) {
-        match self.backing.database() {
-            Some(database) => database.damage(what).await,
-            None => what.file(&self.folder.path().join("data/countersign.db")),
-        }
+        self.backing.damage(what, &self.folder.path().join("data")).await;
         self.commit(Write::PutSetting { name: "damaged".to_owned(), value: format!("{what:?}") }).await;
     }
 

@@ -8,7 +8,8 @@ use countersign_testkit::wire::{Answer, fresh_nonce};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 
-async fn why(world: &World, answer: &Answer) -> Value {
+/// What the operator is told of a request.
+pub async fn why(world: &World, answer: &Answer) -> Value {
     let id = answer.header("X-Service-Request-Id").expect("every answer has one");
     let explained = world.access.call("GET", &format!("/operator/v1/requests/{id}"), None).await.expect("answers");
     assert_eq!(explained.status, 200, "{}", explained.json());

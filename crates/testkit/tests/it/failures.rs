@@ -7,6 +7,7 @@ use countersign_testkit::wire::Signer;
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 
+use crate::explained::why;
 use crate::journey_rule_upgrade::{UPGRADE, bank, date};
 
 #[tokio::test]
@@ -37,10 +38,15 @@ async fn a_row_that_cannot_be_read_back_is_a_500_without_detail() {
     let broken = broken_application(&world, &signer).await;
     let answer = world.send(&world.draft(&broken, "GET", "/v1/pay/events", "")).await.expect("an answer");
     assert_eq!((answer.status, answer.code().as_str()), (500, "300001"), "{}", answer.json());
-    let said = String::from_utf8(answer.body).expect("text");
+    let said = String::from_utf8(answer.body.clone()).expect("text");
     for detail in ["secret", "table", "row", "sqlite", "postgres", "master"] {
         assert!(!said.contains(detail), "{said}");
     }
+    let explained = why(&world, &answer).await;
+    assert_eq!(explained["line"]["reason"], "store_fault", "{explained}");
+    let cause = explained["line"]["error_message"].as_str().expect("a cause");
+    assert!(cause.contains("sec_swapped") && cause.contains("cannot be read back"), "{cause}");
+    assert!(explained["why"].as_str().is_some_and(|why| why.contains(cause)), "{explained}");
     let fine = world.send(&world.draft(&signer, "GET", "/v1/pay/events", "")).await.expect("an answer");
     assert_eq!(fine.code(), "000000", "others are served");
 }

@@ -83,7 +83,7 @@ pub(super) fn refused(reactions: &[Reaction]) -> Verdict {
 pub(super) const GOOD: Check = Check {
     name: "good",
     sent: "a callback as the server sends it",
-    why: "only HTTP 2xx with a JSON object whose returnCode is exactly SUCCESS, within 15 s, counts as delivered; anything else is sent again for days, then given up. \
+    why: "only HTTP 2xx with a JSON object whose returnCode is exactly SUCCESS, within 15 s, counts as delivered; anything else is sent again for days, then given up; 410 disables the callbacks until the operator enables them. \
           Where the signature is what the receiver refuses, the worked example of docs/PROTOCOL.md needs no server",
 };
 pub(super) const PROMPTLY: Check = Check {

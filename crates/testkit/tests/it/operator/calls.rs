@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use countersign_store::contract::Role;
+use countersign_store::testing::Damage;
 use serde_json::{Value, json};
 
 use super::listener::{DAY_MS, House, request_by};
@@ -200,4 +201,21 @@ async fn no_answer_shows_a_secret_twice() {
         assert!(!house.get(path).await.ok().text.contains(&secret), "{path}");
     }
     assert!(!house.post_keyed("k", "/merchants/m/applications", r#"{"name":"A"}"#).await.ok().text.contains(&secret));
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_back_is_explained_by_what_the_store_said() {
+    let house = House::open().await;
+    house.post("/merchants", json!({"name": "M", "merchant_id": "m"})).await.ok();
+    let made = house.post("/merchants/m/applications", json!({"name": "A"})).await.ok();
+    let client_id = made.text_of("client_id");
+    house.damage(&Damage::Application(client_id.clone())).await;
+    let answer = house.get(&format!("/applications/{client_id}")).await;
+    answer.refused(500, "300001", "quote the request id");
+    assert!(!answer.text.contains("table"), "{}", answer.text);
+    let explained =
+        house.get(&format!("/requests/{}", answer.json()["request_id"].as_str().expect("an id"))).await.ok();
+    let line = &explained.json()["line"];
+    assert_eq!(line["reason"], "store_fault");
+    assert!(line["error_message"].as_str().is_some_and(|cause| cause.contains("table application")), "{line}");
 }

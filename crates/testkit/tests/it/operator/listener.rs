@@ -37,6 +37,7 @@ use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_protocol::headers::Prefixes;
 use countersign_store::contract::Role;
+use countersign_store::testing::Damage;
 use countersign_store::{Batch, Store as _, Write};
 use countersign_testkit::backing::Backing;
 use countersign_testkit::wire::names_its_part;
@@ -58,7 +59,7 @@ pub struct House {
     pub router: Router,
     security: String,
     _log: LogGuard,
-    _folder: TempDir,
+    folder: TempDir,
     backing: Backing,
 }
 
@@ -163,7 +164,7 @@ impl House {
             dispatcher: Arc::new(Dispatcher::new(app.clone(), dispatch).expect("settings that hold")),
         };
         let router = router(app.clone(), settings).expect("a router");
-        let mut house = Self { app, router, security: String::new(), _log: guard, _folder: folder, backing };
+        let mut house = Self { app, router, security: String::new(), _log: guard, folder, backing };
         house.security = house.token(Role::Security, None).await;
         // As a server does at its start.
         uses::note(&house.app).await.expect("is noted");
@@ -176,6 +177,13 @@ impl House {
             None => run::close_store(&self.app.store).expect("closes"),
             Some(database) => database.take_away().await,
         }
+    }
+
+    /// Makes rows unreadable.
+    pub async fn damage(&self, what: &Damage) {
+        self.backing.damage(what, self.folder.path()).await;
+        let change = Write::PutSetting { name: "damaged".to_owned(), value: format!("{what:?}") };
+        self.app.store.commit(Batch(vec![change])).await.expect("is committed");
     }
 
     /// A token that was written to the store directly, as `init` does.
