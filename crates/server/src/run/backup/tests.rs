@@ -468,11 +468,11 @@ async fn no_byte_of_the_last_line_may_change_and_one_without_a_sum_is_read_in_it
     let whole = std::fs::read(&file).expect("it is there");
     let from = usize::try_from(trailer.bytes).expect("it is small");
     let image = OpenOptions::new().write(true).open(&file).expect("it is there");
-    for at in from..whole.len() {
-        let put = |byte: u8| image.write_all_at(&[byte], at as u64).expect("is written");
-        put(whole[at] ^ 1);
+    for (at, written) in (trailer.bytes..).zip(&whole[from..]) {
+        let put = |byte: u8| image.write_all_at(&[byte], at).expect("is written");
+        put(written ^ 1);
         read_trailer(&file).expect_err("it is not what was written");
-        put(whole[at]);
+        put(*written);
     }
     assert_eq!(read_trailer(&file).expect("it is whole"), trailer);
 
