@@ -127,7 +127,7 @@ fn in_words(line: &Map<String, Value>) -> String {
         (_, "nonces_forgotten") => "Its timestamp is older than what is still known of nonces, as after a restore: it could be a replay.".to_owned(),
         (_, STORE_AWAY) => format!("Nothing was done, and it may be repeated: {}.", text("error_message")),
         (_, STORE_FAULT) => format!(
-            "The store has a fault that repeating does not help against: {}. `countersign doctor` looks what is wrong.",
+            "The store has a fault that repeating does not help against: {}. `countersign doctor` looks for what is wrong.",
             text("error_message")
         ),
         ("400003", _) => "Its timestamp is outside the tolerance of the deployment.".to_owned(),

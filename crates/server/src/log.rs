@@ -126,7 +126,7 @@ pub struct RequestLine<'a> {
     pub code: &'a str,
     /// More about a refusal than the answer says.
     pub reason: &'a str,
-    /// What the answer says of a refusal; empty where `reason` says more.
+    /// What the answer says of a refusal; empty where `reason` says more. Where the store did not answer, what that said.
     pub sentence: &'a str,
     /// The ClientId, as claimed.
     pub client_id: &'a str,

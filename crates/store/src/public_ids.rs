@@ -20,6 +20,9 @@ pub trait PublicIds {
         &self,
         tenants: Vec<TenantNo>,
     ) -> impl Future<Output = Result<BTreeMap<TenantNo, String>, StoreError>> + Send;
+
+    /// The `merchant_id` of one tenant. It waits for no list.
+    fn tenant_id(&self, tenant: TenantNo) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
 }
 
 pub(crate) fn client_id<R: Columns>(row: &R) -> Result<(ApplicationNo, String), StoreError> {
@@ -27,7 +30,7 @@ pub(crate) fn client_id<R: Columns>(row: &R) -> Result<(ApplicationNo, String), 
     Ok((ApplicationNo(f.int()?), f.text()?))
 }
 
-pub(crate) fn tenant_id<R: Columns>(row: &R) -> Result<(TenantNo, String), StoreError> {
+pub(crate) fn numbered_tenant_id<R: Columns>(row: &R) -> Result<(TenantNo, String), StoreError> {
     let mut f = Fields::new(row, "merchant", 0, 0);
     Ok((TenantNo(f.int()?), f.text()?))
 }
@@ -46,6 +49,14 @@ impl PublicIds for AnyStore {
             Self::Sqlite(store) => store.tenant_ids(tenants).await,
             Self::Postgres(store) => store.tenant_ids(tenants).await,
             Self::Model(store) => store.tenant_ids(tenants).await,
+        }
+    }
+
+    async fn tenant_id(&self, tenant: TenantNo) -> Result<Option<String>, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.tenant_id(tenant).await,
+            Self::Postgres(store) => store.tenant_id(tenant).await,
+            Self::Model(store) => store.tenant_id(tenant).await,
         }
     }
 }

@@ -16,6 +16,8 @@ use super::App;
 
 /// How often the log says that the store does not answer.
 const SAID_EVERY: Duration = Duration::from_secs(10);
+/// The same where it does so for another reason than the last time.
+const SAID_EVERY_NEW: Duration = Duration::from_secs(1);
 /// The reason, in its line of the log, of a request that the store did not answer.
 pub const STORE_AWAY: &str = "store_away";
 /// The same where the store holds what cannot be read, or may not do what it should: repeating does not help.
@@ -58,11 +60,30 @@ impl NoChanges {
 #[derive(Debug, Default)]
 pub struct Trouble {
     warning: Mutex<RepeatedWarning>,
-    faults: Mutex<RepeatedWarning>,
+    faults: Mutex<Faults>,
     not_ready: Mutex<Option<NoChanges>>,
     /// Whether no change is made for that reason: asked for by each pass of the dispatcher.
     takes_none: AtomicBool,
     bell: Notify,
+}
+
+/// What repeating does not help against: the last one that was said, and when.
+#[derive(Debug, Default)]
+struct Faults {
+    warning: RepeatedWarning,
+    said: String,
+}
+
+impl Faults {
+    /// As [`RepeatedWarning::due`]; what was not said last is due sooner, so that one fault does not hide another.
+    fn due(&mut self, fault: &str, now: Instant) -> Option<u64> {
+        let is_new = self.said != fault;
+        let refused = self.warning.due(if is_new { SAID_EVERY_NEW } else { SAID_EVERY }, now)?;
+        if is_new {
+            fault.clone_into(&mut self.said);
+        }
+        Some(refused)
+    }
 }
 
 /// Faults that come again and again, and that the log tells of now and then.
@@ -87,7 +108,8 @@ impl RepeatedWarning {
 impl Trouble {
     /// The store refused a request. Whoever asked for it is told by their answer.
     pub fn met(&self, cause: &dyn Display) {
-        say(&self.warning, cause);
+        let due = self.warning.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now());
+        say(due, cause);
         self.bell.notify_one();
     }
 
@@ -99,7 +121,9 @@ impl Trouble {
                 STORE_AWAY
             }
             StoreError::Corrupt { .. } | StoreError::Unfit(_) => {
-                say(&self.faults, error);
+                let said = error.to_string();
+                let due = self.faults.lock().unwrap_or_else(PoisonError::into_inner).due(&said, Instant::now());
+                say(due, &said);
                 STORE_FAULT
             }
         }
@@ -130,8 +154,7 @@ impl Trouble {
     }
 }
 
-fn say(warning: &Mutex<RepeatedWarning>, cause: &dyn Display) {
-    let due = warning.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now());
+fn say(due: Option<u64>, cause: &dyn Display) {
     if let Some(refused) = due {
         tracing::error!(refused, "The store could not answer: {cause}");
     }
@@ -159,6 +182,16 @@ mod tests {
         }
         assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY), Some(501));
         assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY), None);
+    }
+
+    #[test]
+    fn one_fault_does_not_hide_another() {
+        let (mut faults, now) = (Faults::default(), Instant::now());
+        assert_eq!((faults.due("row 7", now), faults.due("row 7", now + SAID_EVERY_NEW)), (Some(1), None));
+        assert_eq!(faults.due("no right", now + SAID_EVERY_NEW / 2), None, "that soon only one is said");
+        assert_eq!(faults.due("no right", now + SAID_EVERY_NEW), Some(3));
+        assert_eq!(faults.due("no right", now + SAID_EVERY), None);
+        assert_eq!(faults.due("no right", now + SAID_EVERY_NEW + SAID_EVERY), Some(2));
     }
 
     #[tokio::test]

@@ -136,7 +136,7 @@ struct RequestRecord<'a> {
     path: Cow<'static, str>,
     trace: Trace,
     outcome: Outcome,
-    /// What the answer says of a failure, where the log has no word of its own for it.
+    /// What the answer says of a failure, where the log has no word of its own for it; or what the store said, where that is why.
     sentence: String,
 }
 

@@ -311,7 +311,8 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(merchant_id): Named<Strin
 /// A merchant, and the institution over it where there is one.
 async fn with_institution(app: &App, merchant_id: &str) -> Result<(MerchantRow, Institutions), Problem> {
     let row = identity::find_merchant(app, merchant_id).await?;
-    let institutions = identity::institutions_over(app, std::slice::from_ref(&row)).await?;
+    let institution_id = identity::institution_over(app, &row).await?;
+    let institutions = institution_id.into_iter().map(|id| (row.tenant, id)).collect();
     Ok((row, institutions))
 }
 

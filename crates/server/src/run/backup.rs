@@ -1,7 +1,7 @@
 //! A backup: one file that holds a deployment as it was at one moment, with a checksum, and the way back from it.
 //!
-//! The file is a SQLite database of the deployment's schema, whatever it is kept in, and behind it one line of JSON: the trailer, which says how
-//! long the database is and what its SHA-256 is. It never holds the master key.
+//! The file is a SQLite database of the deployment's schema, whatever it is kept in, and behind it one line: the trailer, JSON that says how
+//! long the database is and what its SHA-256 is, and the SHA-256 of that JSON. It never holds the master key.
 //!
 //! Invariant: nothing has the name that was asked for before it is whole and on stable storage: neither a backup nor a restored database.
 //! Invariant: a restored deployment sends nothing until it is told to (`delivery_held`), and refuses what was stamped before it was complete.
@@ -279,7 +279,7 @@ fn parts(line: &[u8]) -> (&[u8], Option<&[u8]>) {
 /// What a backup says of itself.
 pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
     let advice = "name the file that `countersign backup` made";
-    let none = || format!("{} is no backup of Countersign, or its end is missing: {advice}", file.display());
+    let none = || format!("{} is no backup of Countersign, or its end is missing or damaged: {advice}", file.display());
     let mut from = match File::open(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => bail!("{} is not there: {advice}", file.display()),
         opened => opened.with_context(|| format!("{} cannot be read", file.display()))?,
@@ -312,7 +312,7 @@ pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
     ensure!(trailer.format != FORMAT || sum.is_some(), none());
     ensure!(
         matches!(trailer.format, FORMAT | FORMAT_WITHOUT_SUM),
-        "{} is a backup of form {}, this program reads form {FORMAT}: use the program that wrote it ({})",
+        "{} is a backup of form {}, this program reads form {FORMAT} and older: use the program that wrote it ({})",
         file.display(),
         trailer.format,
         trailer.version

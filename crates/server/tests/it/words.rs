@@ -148,7 +148,7 @@ fn what_is_no_backup_is_told_from_a_file_that_is_not_there() {
         ("folder", "folder is a folder: name the file that `countersign backup` made"),
         (
             "note",
-            "note is no backup of Countersign, or its end is missing: name the file that `countersign backup` made",
+            "note is no backup of Countersign, or its end is missing or damaged: name the file that `countersign backup` made",
         ),
         ("none", "none is not there: name the file that `countersign backup` made"),
     ] {
@@ -178,7 +178,7 @@ fn a_backup_with_something_behind_its_end_is_told_so_in_plain_words() {
     let said = refused(&place, &["restore", "file", "--data", "new"]);
     assert_eq!(
         said,
-        "file is no backup of Countersign, or its end is missing: name the file that `countersign backup` made"
+        "file is no backup of Countersign, or its end is missing or damaged: name the file that `countersign backup` made"
     );
 }
 

@@ -20,4 +20,8 @@ impl PublicIds for ModelStore {
         let own = state.merchants.values().filter(|m| m.no.0 == m.tenant.0 && tenants.contains(&m.tenant));
         Ok(own.map(|m| (m.tenant, m.merchant_id.clone())).collect())
     }
+
+    async fn tenant_id(&self, tenant: TenantNo) -> Result<Option<String>, StoreError> {
+        Ok(self.tenant_ids(vec![tenant]).await?.remove(&tenant))
+    }
 }

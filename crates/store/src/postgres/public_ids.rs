@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 
 use super::PostgresStore;
-use super::queries::{Found, many};
+use super::queries::{Found, many, one};
 use super::statements::Sql;
 use crate::asker::Asker;
 use crate::contract::Cursor;
-use crate::public_ids::{PublicIds, client_id, tenant_id};
+use crate::public_ids::{PublicIds, client_id, numbered_tenant_id};
 
 impl PublicIds for PostgresStore {
     async fn client_ids(&self, page: Cursor) -> Found<Vec<(ApplicationNo, String)>> {
@@ -19,7 +19,12 @@ impl PublicIds for PostgresStore {
 
     async fn tenant_ids(&self, tenants: Vec<TenantNo>) -> Found<BTreeMap<TenantNo, String>> {
         let tenants: Vec<i64> = tenants.into_iter().map(|tenant| tenant.0).collect();
-        let found = many(self.lists(Asker::Operator), Sql::TenantIds, &[&tenants], tenant_id).await?;
+        let found = many(self.lists(Asker::Operator), Sql::TenantIds, &[&tenants], numbered_tenant_id).await?;
         Ok(found.into_iter().collect())
+    }
+
+    async fn tenant_id(&self, tenant: TenantNo) -> Found<Option<String>> {
+        let found = one(&self.readers, Sql::TenantIds, &[&[tenant.0].as_slice()], numbered_tenant_id).await?;
+        Ok(found.map(|(_, id)| id))
     }
 }

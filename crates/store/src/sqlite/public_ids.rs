@@ -9,7 +9,9 @@ use super::SqliteStore;
 use super::queries::{Found, many, one};
 use crate::asker::Asker;
 use crate::contract::Cursor;
-use crate::public_ids::{PublicIds, client_id, tenant_id};
+use crate::public_ids::{PublicIds, client_id, numbered_tenant_id};
+
+const TENANT: &str = "SELECT merchant_no, merchant_id FROM merchant WHERE merchant_no = ?1 AND tenant_no = ?1";
 
 impl PublicIds for SqliteStore {
     async fn client_ids(&self, page: Cursor) -> Found<Vec<(ApplicationNo, String)>> {
@@ -20,11 +22,15 @@ impl PublicIds for SqliteStore {
     }
 
     async fn tenant_ids(&self, tenants: Vec<TenantNo>) -> Found<BTreeMap<TenantNo, String>> {
-        let sql = "SELECT merchant_no, merchant_id FROM merchant WHERE merchant_no = ?1 AND tenant_no = ?1";
         let read = move |conn: &_| {
-            let found = tenants.iter().map(|tenant| one(conn, sql, [tenant.0], |row| tenant_id(row)));
+            let found = tenants.iter().map(|tenant| one(conn, TENANT, [tenant.0], |row| numbered_tenant_id(row)));
             found.filter_map(Result::transpose).collect()
         };
         self.readers.away(Asker::Operator, read).await
+    }
+
+    async fn tenant_id(&self, tenant: TenantNo) -> Found<Option<String>> {
+        let read = |conn: &_| one(conn, TENANT, [tenant.0], |row| numbered_tenant_id(row));
+        Ok(self.readers.here(read)?.map(|(_, id)| id))
     }
 }

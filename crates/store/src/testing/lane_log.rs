@@ -69,7 +69,17 @@ impl LaneLog {
         count
     }
 
-    /// When a lane was taken though nobody had given it back, lane by lane, in ms since 1970: its holder died, or its lease ran out.
+    /// When terms began, lane by lane, in ms since 1970.
+    pub fn began(&self) -> HashMap<i64, Vec<i64>> {
+        let mut found: HashMap<i64, Vec<i64>> = HashMap::new();
+        for term in self.terms.iter().filter(|term| term.node.is_some()) {
+            found.entry(term.lane).or_default().push(term.at_ms);
+        }
+        found
+    }
+
+    /// When a lane was taken though nobody had given it back, lane by lane, in ms since 1970: its holder died, or its lease ran out. A node that
+    /// starts again gives back what it had before.
     pub fn run_out(&self) -> HashMap<i64, Vec<i64>> {
         let mut held: HashMap<i64, bool> = HashMap::new();
         let mut found: HashMap<i64, Vec<i64>> = HashMap::new();
@@ -176,6 +186,7 @@ mod tests {
     fn a_lane_that_was_given_back_did_not_run_out() {
         let log = log(&[(1, 7, 1), (2, 8, 1), (1, 0, 1), (1, 8, 2), (2, 7, 2), (1, 8, 3)]);
         assert_eq!(log.run_out(), HashMap::from([(2, vec![40]), (1, vec![50])]));
+        assert_eq!(log.began(), HashMap::from([(1, vec![0, 30, 50]), (2, vec![10, 40])]));
     }
 
     #[test]

@@ -77,6 +77,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.applications(Asker::Operator, ApplicationFilter::default(), all()),
         store.client_ids(all()),
         store.tenant_ids(vec![TENANT]),
+        store.tenant_id(TENANT),
         store.merchant("inst"),
         store.merchant("sub-a"),
         store.merchants(None, None, all()),

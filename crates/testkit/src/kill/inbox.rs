@@ -14,6 +14,8 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
+use super::ATTEMPTS_EACH;
+
 /// A callback as it came.
 #[derive(Clone, Debug)]
 struct Arrival {
@@ -71,11 +73,16 @@ pub struct Repeats {
 pub struct Causes {
     /// When processes were killed, one after the other, in ms since 1970.
     pub kills: Vec<i64>,
-    /// When an application's lane was taken from a node that had not given it back, by `client_id`, in ms since 1970, in order.
-    pub taken: HashMap<String, Vec<i64>>,
+    /// When an application's lane was taken from a node that had not given it back, in ms since 1970.
+    pub taken: Lanes,
+    /// When each term of an application's lane began, also that of a node that starts again. None: nobody shares, and there are no terms.
+    pub began: Option<Lanes>,
     /// How far apart the clocks are by which callbacks are signed and lanes taken, in ms.
     pub apart_ms: i64,
 }
+
+/// Instants of the lane of each application, by `client_id`.
+pub type Lanes = HashMap<String, Vec<i64>>;
 
 impl Causes {
     /// The life of a process, counted in kills, in which this was signed: a process that was killed has signed nothing after that, and
@@ -84,10 +91,20 @@ impl Causes {
         self.kills.partition_point(|kill| *kill < stamped_at)
     }
 
-    /// Whether the application's lane was taken between.
-    fn was_taken(&self, client_id: &str, from: i64, to: i64) -> bool {
-        let taken = self.taken.get(client_id).map_or(&[][..], Vec::as_slice);
-        taken.iter().any(|at| (from - self.apart_ms..=to + self.apart_ms).contains(at))
+    /// The first of these instants of the application's lane that lies between.
+    fn between(&self, lanes: &Lanes, client_id: &str, (from, to): (i64, i64)) -> Option<i64> {
+        let (from, to) = (from.min(to) - self.apart_ms, from.max(to) + self.apart_ms);
+        lanes.get(client_id)?.iter().copied().find(|at| (from..=to).contains(at))
+    }
+
+    /// From when on there was another sender than that of the first of two; none: there was none.
+    fn of_two(&self, client_id: &str, both: (i64, i64)) -> Option<i64> {
+        let (life, next) = (self.life(both.0), self.life(both.1));
+        match &self.began {
+            _ if life >= next => self.between(&self.taken, client_id, both),
+            Some(began) => self.between(began, client_id, both),
+            None => self.kills.get(life).copied(),
+        }
     }
 }
 
@@ -178,25 +195,30 @@ fn repeats(arrivals: &[Arrival], causes: &Causes) -> Result<Repeats> {
     let mut found = Repeats { of_each_life: vec![0; causes.kills.len()], ..Repeats::default() };
     let mut last: HashMap<&str, i64> = HashMap::new();
     let mut chains: BTreeMap<&(String, String), (u64, i64)> = BTreeMap::new();
+    let mut of_each: HashMap<(&str, i64), usize> = HashMap::new();
     for arrival in arrivals {
         let Arrival { event, of, sequence, stamped_at: now } = arrival;
-        let was_taken = |before: i64| causes.was_taken(&of.0, before.min(*now), before.max(*now));
         if let Some(before) = last.insert(event, *now) {
+            let cause = causes.of_two(&of.0, (before, *now)).with_context(|| {
+                format!(
+                    "{event} was sent at {before} and at {now} without a kill or a lost lane between; kills: {:?}, lane taken: {:?}",
+                    causes.kills,
+                    causes.taken.get(&of.0)
+                )
+            })?;
+            let of_it = of_each.entry((&of.0, cause)).or_default();
+            *of_it += 1;
+            ensure!(*of_it <= ATTEMPTS_EACH, "more callbacks of {} came again than were in flight at {cause}", of.0);
             let life = causes.life(before);
             if life < causes.life(*now) {
                 found.of_each_life[life] += 1;
             } else {
-                ensure!(
-                    was_taken(before),
-                    "{event} was sent at {before} and at {now} without a kill or a lost lane between; kills: {:?}, lane taken: {:?}",
-                    causes.kills,
-                    causes.taken.get(&of.0)
-                );
                 found.of_leases += 1;
             }
         }
         let (newest, newest_at) = *chains.entry(of).or_insert((0, *now));
-        if *sequence < newest && *now < newest_at && was_taken(newest_at) {
+        let is_late = || causes.between(&causes.taken, &of.0, (newest_at, *now)).is_some();
+        if *sequence < newest && *now < newest_at && is_late() {
             // Signed before the lane was lost, come after what the next holder sent.
             continue;
         }
@@ -287,6 +309,30 @@ mod tests {
         }
         assert_eq!(repeats(&twice, &taken("app_1", 103)).expect("fine").of_leases, 1);
         assert!(repeats(&twice, &taken("app_2", 103)).is_err(), "the lane of another application");
+    }
+
+    #[test]
+    fn a_holder_that_sends_twice_after_it_took_a_lane_is_refused_and_so_is_a_node_that_nobody_killed() {
+        let twice = [arrival("a", 1, 104), arrival("a", 1, 106)];
+        assert!(repeats(&twice, &taken("app_1", 101)).is_err(), "both after it");
+        let over_a_kill = [arrival("a", 1, 100), arrival("a", 1, 120)];
+        let began = |at: i64| Causes { began: Some(HashMap::from([("app_1".to_owned(), vec![at])])), ..kills(&[110]) };
+        assert!(repeats(&over_a_kill, &began(121)).is_err(), "its lane was nobody else's by then");
+        assert_eq!(repeats(&over_a_kill, &began(112)).expect("fine").of_each_life, [1]);
+    }
+
+    #[test]
+    fn of_one_take_no_more_come_again_than_could_be_in_flight() {
+        let names: Vec<String> = (0..=ATTEMPTS_EACH).map(|n| format!("e{n}")).collect();
+        let of = |names: &[String]| {
+            let each = |(n, name): (usize, &String)| Arrival {
+                of: ("app_1".to_owned(), name.clone()),
+                ..arrival(name, 1, 100 + i64::try_from(n / names.len()).expect("few") * 5)
+            };
+            let arrivals: Vec<Arrival> = names.iter().chain(names).enumerate().map(each).collect();
+            repeats(&arrivals, &taken("app_1", 103)).map(|found| found.of_leases).ok()
+        };
+        assert_eq!((of(&names[1..]), of(&names)), (Some(ATTEMPTS_EACH), None));
     }
 
     #[test]

@@ -164,6 +164,11 @@ pub async fn institutions_over(app: &App, rows: &[MerchantRow]) -> Result<BTreeM
     Ok(app.store.tenant_ids(tenants.into_iter().collect()).await?)
 }
 
+/// The public id of the institution over this merchant; none: there is none. Whoever disables a sub-account waits for nobody's list here.
+pub async fn institution_over(app: &App, row: &MerchantRow) -> Result<Option<String>, AppError> {
+    if row.kind == MerchantKind::SubAccount { Ok(app.store.tenant_id(row.tenant).await?) } else { Ok(None) }
+}
+
 /// Which merchants to list.
 #[derive(Clone, Copy, Debug)]
 pub enum Listed<'a> {

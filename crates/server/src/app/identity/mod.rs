@@ -13,8 +13,8 @@ pub use applications::{
 pub use callbacks::{Switch, switch_callbacks};
 pub use fee_rules::{RulePlace, SeenVersion, rule_versions};
 pub use merchants::{
-    Listed, MerchantChange, NewMerchant, Standing, create_merchant, find_merchant, find_sub_account, institutions_over,
-    list_merchants, update_merchant,
+    Listed, MerchantChange, NewMerchant, Standing, create_merchant, find_merchant, find_sub_account, institution_over,
+    institutions_over, list_merchants, update_merchant,
 };
 pub use secrets::{
     InUse, LIVE_SECRETS_MAX, MadeSecret, OVERLAP_S_DEFAULT, OVERLAP_S_MAX, RETIRE_QUIET_MS, SecretChange, SeenSecret,

@@ -166,6 +166,9 @@ pub async fn public_ids_are_read_by_the_numbers_behind_them(store: Any) {
     assert_eq!(found.keys().copied().collect::<Vec<_>>(), [TENANT, OTHER_TENANT]);
     assert_eq!(found[&TENANT], "inst");
     assert!(named(&[]).await.is_empty());
+    for tenant in asked {
+        assert_eq!(store.tenant_id(tenant).await.expect("reads").as_ref(), found.get(&tenant));
+    }
 }
 
 pub async fn secret_ids_are_new(store: Any) {

@@ -24,6 +24,7 @@ async fn nothing_is_lost_and_no_lane_is_held_twice_while_one_node_after_the_othe
     assert!(tally.upgrades >= 4 * 300 && tally.events > 100 && tally.queries > 100, "{tally:?}");
     assert!(tally.unanswered > 0 && tally.honest_late == 16, "{tally:?}");
     assert!(report.lanes.handovers() > 0 && report.connections >= 4, "others took over what was in flight");
+    // Each kill comes when so much is under way, not after a time: on a busy machine that is with fewer bizIds.
     assert!(report.repeats.chains > 50, "{:?}", report.repeats);
 }
 
