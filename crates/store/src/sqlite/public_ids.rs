@@ -34,3 +34,24 @@ impl PublicIds for SqliteStore {
         Ok(self.readers.here(read)?.map(|(_, id)| id))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::super::SqliteOptions;
+    use super::*;
+
+    #[tokio::test]
+    async fn the_id_of_one_tenant_waits_for_no_list() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = SqliteStore::open(&dir.path().join("db"), SqliteOptions::new([1; 16], "boot")).expect("opens");
+        let lists = store.readers.hold_lists();
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut one, mut many) = (pin!(store.tenant_id(TenantNo(1))), pin!(store.tenant_ids(vec![TenantNo(1)])));
+        assert!(matches!(one.as_mut().poll(&mut context), Poll::Ready(Ok(None))));
+        assert!(many.as_mut().poll(&mut context).is_pending(), "it is a list");
+        drop(lists);
+    }
+}
