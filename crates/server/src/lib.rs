@@ -22,6 +22,7 @@ pub mod openapi;
 pub mod operator;
 pub mod process;
 pub mod run;
+mod small_file;
 mod tls_fault;
 pub mod vault;
 mod visible;

@@ -9,8 +9,15 @@ pub(crate) fn is_alert(error: &io::Error) -> bool {
     matches!(fault(error), Some(Error::AlertReceived(_)))
 }
 
+/// Some libraries put one error of a connection into another.
 fn fault(error: &io::Error) -> Option<&Error> {
-    error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())
+    let inner = error.get_ref()?;
+    inner.downcast_ref::<Error>().or_else(|| inner.downcast_ref::<io::Error>().and_then(fault))
+}
+
+/// What the handshake ended with, where it was TLS that ended it; none: the connection broke for another reason.
+pub(crate) fn named(error: &io::Error) -> Option<String> {
+    fault(error).map(|_| words(error))
 }
 
 /// What the handshake ended with.

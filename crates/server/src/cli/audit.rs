@@ -1,8 +1,8 @@
 //! `audit`: the log of who did what, its chain, and its export. At the machine, without a server, too.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::input::Input;
 use super::numbers::counted;
 use super::operator::{Call, Direct, OperatorArgs, PageArgs, accepted, table};
 use super::settings::DataArgs;
@@ -27,6 +28,8 @@ use crate::run::deployment_settings::Settings;
 use crate::run::{Machine, chain, deployment_settings};
 
 const COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
+/// The most that a line of kept heads is read of; one has some 150 bytes.
+const HEAD_BYTES_MAX: u64 = 4096;
 /// Lines asked for at a time.
 const PAGE: u32 = 500;
 /// Heads sent at a time: well below the largest body.
@@ -140,7 +143,7 @@ pub struct VerifyArgs {
     /// Where the log is.
     #[command(flatten)]
     pub place: AtMachine,
-    /// File of heads that `audit heads` printed earlier: what was cut off since is found by them
+    /// File of heads that `audit heads` printed earlier, - is standard input: what was cut off since is found by them
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,
 }
@@ -186,8 +189,9 @@ impl Audit {
     }
 
     fn verify(&self, args: &VerifyArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
-        let kept = args.heads.as_deref().map(read_heads).transpose()?.unwrap_or_default();
-        let compared = args.heads.as_deref().map(|file| (kept.len(), file));
+        let file = args.heads.as_deref().map(Input::named);
+        let kept = file.map(read_heads).transpose()?.unwrap_or_default();
+        let compared = file.map(|file| (kept.len(), file));
         let answer = if let Some(config) = args.place.config(environment)? {
             let mut progress = Progress::default();
             let act = async |machine: &Machine| {
@@ -275,7 +279,7 @@ fn in_words(fault: &VerifiedFault) -> String {
 }
 
 impl Verdict {
-    fn in_words(&self, compared: Option<(usize, &Path)>) -> String {
+    fn in_words(&self, compared: Option<(usize, Input<'_>)>) -> String {
         let before = match self.lines_before_chain {
             0 => String::new(),
             1 => ", 1 of them from before the chain: it is what it was when that began".to_owned(),
@@ -283,7 +287,7 @@ impl Verdict {
         };
         let heads = match compared {
             Some((count, file)) => {
-                format!("It was compared with {} kept in {}.\n", counted(count as u64, "head"), file.display())
+                format!("It was compared with {} kept in {file}.\n", counted(count as u64, "head"))
             }
             None => {
                 "It was compared with no heads: lines that were cut off at its end cannot be seen without --heads.\n"
@@ -350,20 +354,26 @@ impl AtMachine {
     }
 }
 
-fn read_heads(file: &Path) -> anyhow::Result<Vec<KeptHead>> {
-    let text = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    let lines = text.split(|byte| *byte == b'\n').zip(1..).filter(|(line, _)| !line.trim_ascii().is_empty());
-    let head = |(line, no): (&[u8], usize)| {
-        serde_json::from_slice::<KeptHead>(line).map_err(|_| {
-            let file = file.display();
+fn read_heads(file: Input<'_>) -> anyhow::Result<Vec<KeptHead>> {
+    let unread = || format!("{file} cannot be read");
+    let mut lines = file.open().with_context(unread)?;
+    let (mut heads, mut line) = (Vec::new(), Vec::new());
+    for no in 1.. {
+        line.clear();
+        if (&mut lines).take(HEAD_BYTES_MAX).read_until(b'\n', &mut line).with_context(unread)? == 0 {
+            break;
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        heads.push(serde_json::from_slice::<KeptHead>(&line).map_err(|_| {
             anyhow!(
                 "line {no} of {file} is no head of the audit log: name the file that `countersign audit heads` printed"
             )
-        })
-    };
-    let heads = lines.map(head).collect::<anyhow::Result<Vec<_>>>()?;
+        })?);
+    }
     // Every deployment has the system's own, at least.
-    ensure!(!heads.is_empty(), "{} is empty: it holds no heads of the audit log", file.display());
+    ensure!(!heads.is_empty(), "{file} is empty: it holds no heads of the audit log");
     Ok(heads)
 }
 

@@ -4,11 +4,14 @@
 //! trusted, and the file is named nowhere.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{anyhow, ensure};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::{Error, PemObject as _};
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::small_file;
 
 const FILE_VARIABLE: &str = "SSL_CERT_FILE";
 
@@ -16,11 +19,11 @@ const FILE_VARIABLE: &str = "SSL_CERT_FILE";
 pub fn demand(url: &str, environment: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let is_https = url.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("https"));
     let Some(file) = environment.get(FILE_VARIABLE).filter(|_| is_https) else { return Ok(()) };
-    let certificates = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let certificates = certificates.map_err(|error| match error {
-        Error::Io(error) => anyhow!("{FILE_VARIABLE} names {file:?}, which cannot be read: {error}"),
-        other => anyhow!("{FILE_VARIABLE} names {file:?}, which cannot be read as PEM: {other}"),
-    })?;
+    let bytes = small_file::read(Path::new(file))
+        .map_err(|error| anyhow!("{FILE_VARIABLE} names {file:?}, which cannot be read: {error}"))?;
+    let certificates = CertificateDer::pem_slice_iter(&bytes)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| anyhow!("{FILE_VARIABLE} names {file:?}, which cannot be read as PEM: {error}"))?;
     let (usable, _) = RootCertStore::empty().add_parsable_certificates(certificates);
     ensure!(usable > 0, "{FILE_VARIABLE} names {file:?}, which holds no certificate that can be used");
     Ok(())

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde::Deserialize;
 
+use super::input::Input;
 use super::operator::{Call, Direct, OperatorArgs, accepted, escaped, table};
 use crate::evidence::{LINE_BYTES_MAX, PublicKey, Verified, Verifier, verify};
 use crate::whole_file::UnfinishedFile;
@@ -51,7 +52,7 @@ pub enum EvidenceCommand {
 /// How a file is checked.
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The file
+    /// The file; - is standard input
     pub file: PathBuf,
     /// The deployment's public key, 64 hex digits or Base64, or a file with it, such as what `countersign evidence key` printed
     #[arg(long, value_name = "KEY", value_parser = public_key)]
@@ -106,9 +107,9 @@ impl Evidence {
     }
 
     fn verify(&self, args: &VerifyArgs) -> anyhow::Result<()> {
-        let file = args.file.display();
-        let opened = File::open(&args.file).with_context(|| format!("{file} cannot be read"))?;
-        let verified = verify(BufReader::new(opened), args.key).with_context(|| format!("{file} is not good"))?;
+        let file = Input::named(&args.file);
+        let opened = file.open().with_context(|| format!("{file} cannot be read"))?;
+        let verified = verify(opened, args.key).with_context(|| format!("{file} is not good"))?;
         super::say(&self.told(&verified)?)
     }
 

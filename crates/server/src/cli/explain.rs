@@ -1,15 +1,14 @@
 //! `explain`: why a request was refused.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use hyper::Method;
 
+use super::input::Input;
 use super::operator::{Call, Direct, OperatorArgs, accepted, escaped, table};
 use crate::explain;
 
@@ -31,14 +30,9 @@ pub fn run(args: &ExplainArgs, environment: &BTreeMap<String, String>) -> anyhow
     let id = &args.request_id;
     let call = Call::new(Method::GET, format!("/requests/{}", escaped(id)));
     let body = if let Some(file) = &args.log {
-        let is_input = file == Path::new("-");
-        let name = if is_input { "standard input".to_owned() } else { file.display().to_string() };
-        let log = if is_input {
-            explain::find(std::io::stdin().lock(), id)
-        } else {
-            File::open(file).and_then(|log| explain::find(BufReader::new(log), id))
-        };
-        let line = log.with_context(|| format!("{name} cannot be read"))?;
+        let name = Input::named(file);
+        let line = name.open().and_then(|log| explain::find(log, id));
+        let line = line.with_context(|| format!("{name} cannot be read"))?;
         let line = line.and_then(|line| explain::explain(&line));
         let explained = line.ok_or_else(|| anyhow!("{name} has no line of the request {id}"))?;
         serde_json::to_string(&explained)?

@@ -198,6 +198,9 @@ async fn begin(base: &str, ask: &Ask) -> anyhow::Result<Arriving> {
     begin_over(connect(&base).await?, &base, ask).await
 }
 
+/// What an address says that is asked by http:// and answers something else.
+pub const NO_HTTP: &str = "does not answer in HTTP: where it speaks TLS, say https://";
+
 /// Whether over TLS, the host as it is written, and the port.
 fn place(base: &Uri) -> (bool, &str, u16) {
     let tls = base.scheme_str() == Some("https");
@@ -231,13 +234,7 @@ async fn begin_over(tcp: TcpStream, base: &Uri, ask: &Ask) -> anyhow::Result<Arr
         let answer = converse(TokioIo::new(tcp), base, ask).await;
         let is_no_http =
             |error: &anyhow::Error| error.chain().any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse));
-        answer.map_err(|error| {
-            if is_no_http(&error) {
-                anyhow!("{host}:{port} does not answer in HTTP: where it speaks TLS, say https://")
-            } else {
-                error
-            }
-        })
+        answer.map_err(|error| if is_no_http(&error) { anyhow!("{host}:{port} {NO_HTTP}") } else { error })
     }
 }
 

@@ -23,11 +23,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use super::courier::{Courier, Letter};
-use super::http;
+use super::http::{self, NO_HTTP};
 use super::sign::{self, SignatureForm, header_names};
 use super::{Usage, authorities, numbers};
 use crate::clock::Clock;
 use crate::dispatch::DEADLINE;
+use crate::tls_fault;
 use crate::visible::for_terminals;
 
 mod cursor;
@@ -312,7 +313,13 @@ fn causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(deeper) = cause {
+        if let Some(tls) = deeper.downcast_ref().and_then(tls_fault::named) {
+            return format!("{text}: {tls}");
+        }
         text = format!("{text}: {deeper}");
+        if deeper.downcast_ref().is_some_and(hyper::Error::is_parse) {
+            return format!("{text}: {NO_HTTP}");
+        }
         cause = deeper.source();
     }
     text
@@ -390,6 +397,35 @@ mod tests {
             created_at: String::new(),
         };
         assert_eq!(name_of(&event), "seq 7 evt_1 A\u{fffd}[2J B\u{fffd}2026 seq 8 C\u{fffd}D");
+    }
+
+    /// What is said of an address whose every connection is answered with these bytes.
+    fn said_of(scheme: &str, answer: &'static [u8]) -> String {
+        use std::io::Read as _;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("{scheme}://{}", listener.local_addr().expect("bound"));
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("one comes");
+            let asked = stream.read(&mut [0; 4096]).expect("it asks");
+            stream.write_all(answer).expect("it is answered");
+            asked
+        });
+        let secret = "0123456789abcdef0123456789abcdef";
+        let client = Client::builder(&url, "app", secret).build().expect("a client");
+        let asked = async { client.events(&Request { after: 0, limit: 1 }).await.expect_err("nobody answers so") };
+        let error = crate::cli::small_runtime().expect("a runtime").block_on(asked);
+        assert!(server.join().expect("it ends") > 0);
+        assert!(may_pass(&error, Server::Unknown), "{error:?}");
+        causes(&error)
+    }
+
+    #[test]
+    fn a_scheme_that_is_not_the_ports_is_named() {
+        let tls = said_of("https", b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
+        assert!(tls.ends_with(": the endpoint does not speak TLS on this port"), "{tls}");
+        // An alert, as a listener for TLS answers what it cannot read.
+        let plain = said_of("http", b"\x15\x03\x01\x00\x02\x02\x32");
+        assert!(plain.ends_with(": does not answer in HTTP: where it speaks TLS, say https://"), "{plain}");
     }
 
     fn refused(code: Code, http_status: u16) -> Error {

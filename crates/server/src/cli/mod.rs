@@ -27,6 +27,7 @@ mod evidence;
 mod explain;
 mod http;
 mod init;
+mod input;
 mod listen;
 mod master_key;
 mod moving;

@@ -1,7 +1,6 @@
 //! `sign` and `verify`: the signature without the network, for people who build or debug a client.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,6 +13,7 @@ use countersign_protocol::headers::{
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 
 use super::Usage;
+use super::input::Input;
 use crate::chance::Chance;
 use crate::cli::numbers::whole;
 use crate::clock::Clock;
@@ -127,17 +127,10 @@ pub fn secret(environment: &BTreeMap<String, String>) -> anyhow::Result<&str> {
 /// The bytes of a body; none without a file.
 pub fn body_of(file: Option<&Path>) -> anyhow::Result<Vec<u8>> {
     let Some(file) = file else { return Ok(Vec::new()) };
-    let (is_input, mut bytes) = (file == Path::new("-"), Vec::new());
-    let name = if is_input { "standard input".to_owned() } else { format!("the body {}", file.display()) };
-    // One byte more than may be: a body that was cut would be another one.
-    let read = if is_input {
-        std::io::stdin().take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(file).and_then(|open| open.take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes))
-    };
-    let length = read.with_context(|| format!("{name} cannot be read"))?;
-    ensure!(length as u64 <= BODY_BYTES_MAX, "{name} is longer than 16 MiB, which no body is: give the body alone");
-    Ok(bytes)
+    let input = Input::named(file);
+    // A body that was cut would be another one.
+    let whole = input.whole(BODY_BYTES_MAX).with_context(|| format!("{input} cannot be read"))?;
+    whole.ok_or_else(|| anyhow!("{input} is longer than 16 MiB, which no body is: give the body alone"))
 }
 
 /// The names of the signed headers under one prefix.
@@ -384,8 +377,7 @@ mod tests {
             body_of(Some(&path)).map(|bytes| bytes.len() as u64).map_err(|error| error.to_string())
         };
         assert_eq!(of_length(BODY_BYTES_MAX), Ok(BODY_BYTES_MAX));
-        let wanted =
-            format!("the body {} is longer than 16 MiB, which no body is: give the body alone", path.display());
+        let wanted = format!("{} is longer than 16 MiB, which no body is: give the body alone", path.display());
         assert_eq!(of_length(BODY_BYTES_MAX + 1), Err(wanted));
     }
 

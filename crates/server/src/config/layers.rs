@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::{ConfigRefused, DEFAULTS, ENVIRONMENT_PREFIX, Flag, NOT_SETTINGS, defaults, first_line, refused};
+use crate::small_file;
 
 /// Settings that are secrets themselves.
 pub(super) const SECRETS: [&str; 3] = ["master_key", "master_key_previous", "callback_proxy_credentials"];
@@ -49,7 +50,7 @@ impl Layers {
             if file.as_os_str().is_empty() {
                 return refused("COUNTERSIGN_CONFIG is empty: name a settings file, or take the variable away");
             }
-            let text = std::fs::read_to_string(&file).map_err(|error| {
+            let text = small_file::read_text(&file).map_err(|error| {
                 ConfigRefused(format!("the settings file {} cannot be read: {error}", file.display()))
             })?;
             layers.lay_file(&text, &file.display().to_string())?;

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, ensure};
 
 use crate::config::Config;
 use crate::dispatch::route::{Proxy, Route, Sources};
-use crate::{datadir, dispatch};
+use crate::{datadir, dispatch, small_file};
 
 /// Reads the proxy's credentials, and sees whether our own addresses are this machine's. The proxy itself is not asked: it may come later.
 pub fn way_out(config: &Config) -> anyhow::Result<Route> {
@@ -22,7 +22,7 @@ pub fn way_out(config: &Config) -> anyhow::Result<Route> {
 /// Further authorities for callbacks, as they are in their file (PEM); empty where none is named.
 pub fn extra_roots(config: &Config) -> anyhow::Result<Vec<u8>> {
     let Some(file) = config.callback_ca_file.get() else { return Ok(Vec::new()) };
-    std::fs::read(file).with_context(|| format!("callback_ca_file {} cannot be read", file.display()))
+    small_file::read(file).with_context(|| format!("callback_ca_file {} cannot be read", file.display()))
 }
 
 /// How many authorities https callbacks are checked by.

@@ -115,7 +115,7 @@ fn a_body_of_more_than_16_mib_is_refused_and_never_cut() {
     std::fs::File::create(place.path("body")).and_then(|file| file.set_len((16 << 20) + 1)).expect("made");
     let verify = ["verify", "--timestamp", "1", "--nonce", "callback1", "--signature", "x", "--body"];
     for words in [&["sign", "--body"][..], &["call", "POST", "/v1/time", "--body"], &verify] {
-        for (file, name) in [("body", "the body body"), ("-", "standard input")] {
+        for (file, name) in [("body", "body"), ("-", "standard input")] {
             let mut command = place.command(&[words, &[file]].concat());
             command.env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "sk_1");
             let out = command.stdin(std::fs::File::open(place.path("body")).expect("is there")).output().expect("runs");

@@ -198,13 +198,51 @@ fn a_file_that_holds_no_heads_is_told_with_the_line_that_is_none() {
 }
 
 #[test]
+fn a_file_without_an_end_is_refused_wherever_one_is_named() {
+    let place = Place::fresh();
+    place.init();
+    let url = "https://127.0.0.1:1";
+    let key = "00".repeat(32);
+    let long = "cannot be read: it is longer than 16 MiB";
+    for (words, environment, wanted) in [
+        (&["config", "--config", "/dev/zero"][..], None, format!("the settings file /dev/zero {long}")),
+        (
+            &["audit", "heads", "--operator-url", url],
+            Some(("SSL_CERT_FILE", "/dev/zero")),
+            format!("SSL_CERT_FILE names \"/dev/zero\", which {long}"),
+        ),
+        (
+            &["audit", "verify", "--data", "data", "--heads", "/dev/zero"],
+            None,
+            "line 1 of /dev/zero is no head of the audit log: name the file that `countersign audit heads` printed"
+                .to_owned(),
+        ),
+        (&["evidence", "verify", "/dev/zero", "--key", &key], None, "/dev/zero is not good: ".to_owned()),
+    ] {
+        let mut command = place.command(words);
+        let out = command.env("COUNTERSIGN_OPERATOR_TOKEN", "a_token").envs(environment).output().expect("runs");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.starts_with(&format!("countersign: {wanted}")), "{words:?}: {said}");
+        assert_eq!((said.lines().count(), out.status.code()), (1, Some(1)), "{words:?}: {said}");
+    }
+    let mut command = place.command(&["doctor", "--data", "data"]);
+    let out = command.env("COUNTERSIGN_CALLBACK_CA_FILE", "/dev/zero").output().expect("runs");
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(said.contains(&format!("callback_ca_file /dev/zero {long}")) && !out.status.success(), "{said}");
+}
+
+#[test]
 fn one_line_one_chain_and_one_head_are_told_as_one() {
     let place = Place::fresh();
     place.init();
     let (heads, _) = place.ends(&["audit", "heads", "--data", "data"], 0);
     std::fs::write(place.path("kept"), heads).expect("written");
-    let (said, _) = place.ends(&["audit", "verify", "--data", "data", "--heads", "kept"], 0);
-    assert_eq!(said, "The audit log holds: 1 line in 1 chain.\nIt was compared with 1 head kept in kept.\n");
+    for (file, name) in [("kept", "kept"), ("-", "standard input")] {
+        let mut command = place.command(&["audit", "verify", "--data", "data", "--heads", file]);
+        let out = command.stdin(std::fs::File::open(place.path("kept")).expect("is there")).output().expect("runs");
+        let wanted = format!("The audit log holds: 1 line in 1 chain.\nIt was compared with 1 head kept in {name}.\n");
+        assert_eq!((String::from_utf8_lossy(&out.stdout).as_ref(), out.status.code()), (wanted.as_str(), Some(0)));
+    }
     place.ends(&["token", "recover", "--data", "data"], 0);
     let (said, _) = place.ends(&["audit", "verify", "--data", "data"], 0);
     assert!(said.starts_with("The audit log holds: 2 lines in 1 chain.\n"), "{said}");
