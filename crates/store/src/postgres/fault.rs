@@ -125,7 +125,10 @@ pub(super) fn fault(error: Error) -> StoreError {
 pub(super) fn words(error: &Error) -> String {
     match (error.as_db_error(), error.source()) {
         (Some(db), _) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => {
-            format!("{} (42501): the role has to own the database, or a schema made for it", db.message())
+            format!(
+                "{} (42501): the role has to own the database, or a schema made for it; where somebody else owns the tables, `countersign doctor` says what to grant",
+                db.message()
+            )
         }
         (Some(db), _) => format!("{} ({})", db.message(), db.code().code()),
         (None, Some(cause)) => format!("{error}: {cause}"),

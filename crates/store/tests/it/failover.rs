@@ -61,7 +61,12 @@ async fn a_role_that_may_make_nothing_is_told_what_it_needs() {
     let server = Server::start(ServerOptions::default());
     server.ask("postgres", "CREATE ROLE guest LOGIN");
     let Err(StoreError::Unfit(why)) = open_on(&server, "guest").await else { panic!("it was not refused") };
-    assert!(why.contains("(42501)") && why.contains("has to own the database, or a schema made for it"), "{why}");
+    assert!(
+        why.contains("(42501)")
+            && why.contains("has to own the database, or a schema made for it")
+            && why.contains("`countersign doctor`"),
+        "{why}"
+    );
     server.ask("postgres", "CREATE SCHEMA AUTHORIZATION guest");
     store_on(&server, "guest").await;
 }
