@@ -158,7 +158,7 @@ mod tests {
             ("COUNTERSIGN_MASTER_KEY_PREVIOUS", "22".repeat(32)),
             ("COUNTERSIGN_CALLBACK_PROXY_CREDENTIALS", "cs:letmein".to_owned()),
             ("COUNTERSIGN_CALLBACK_PROXY", "http://127.0.0.1:3128".to_owned()),
-            ("COUNTERSIGN_DATABASE_URL", "postgres://cs:letmein@db/cs?password=letmein".to_owned()),
+            ("COUNTERSIGN_DATABASE_URL", "postgres://cs:letmein@db/cs?password=letmein&sslmode=require".to_owned()),
         ];
         let environment = environment.map(|(name, value)| (name.to_owned(), value)).into();
         let settings = shown(&args(&[]), &environment);
@@ -169,7 +169,11 @@ mod tests {
             }
         }
         assert!(printed[0].contains("# master_key is set and not shown"), "{}", printed[0]);
-        assert!(printed[0].contains("postgres://cs:PASSWORD@db/cs?password=PASSWORD"), "{}", printed[0]);
+        assert!(
+            printed[0].contains("postgres://cs:PASSWORD@db/cs?password=PASSWORD&sslmode=require"),
+            "{}",
+            printed[0]
+        );
         let object: serde_json::Value = serde_json::from_str(&printed[1]).expect("one JSON object");
         let wanted = json!({ "value": null, "set_by": "COUNTERSIGN_MASTER_KEY", "hidden": true });
         assert_eq!(object["master_key"], wanted);

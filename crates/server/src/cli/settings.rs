@@ -144,7 +144,7 @@ mod tests {
         let args = SettingsArgs {
             data: DataArgs {
                 data: Some("D".to_owned()),
-                database_url: Some("postgres://U".to_owned()),
+                database_url: Some("postgres://127.0.0.1/U".to_owned()),
                 master_key: Some("K".to_owned()),
                 config: None,
             },
@@ -159,7 +159,7 @@ mod tests {
         let environment = BTreeMap::from([("COUNTERSIGN_MASTER_KEY".to_owned(), "11".repeat(32))]);
         let config = args.load(&environment).expect("these settings are good");
         assert_eq!(config.data, PathBuf::from("D"));
-        assert_eq!(config.database_url.0.as_deref(), Some("postgres://U"));
+        assert_eq!(config.database_url.0.as_deref(), Some("postgres://127.0.0.1/U"));
         assert_eq!(config.master_key_file.0, Some(PathBuf::from("K")));
         assert_eq!(config.master_key.0, None, "the flag lies over the environment");
         assert_eq!((config.listen.port(), config.operator_listen.port()), (1, 2));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use countersign_store::postgres;
 use toml::{Table, Value};
 
 use super::{ConfigRefused, DEFAULTS, ENVIRONMENT_PREFIX, Flag, NOT_SETTINGS, defaults, first_line, refused};
@@ -75,14 +76,20 @@ impl Layers {
     /// Refuses a `database_url` of another kind than is known. Never shown: what is no address may hold a password anywhere.
     fn demand_address(&self) -> Result<(), ConfigRefused> {
         let url = self.table.get("database_url").and_then(Value::as_str).unwrap_or_default();
-        if url.is_empty() || ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+        if url.is_empty() {
             return Ok(());
         }
         let origin = self.set_by.get("database_url").map_or("database_url", String::as_str);
-        refused(format!(
-            "{origin}: database_url is no address of a PostgreSQL database: postgres://USER@HOST/DATABASE is wanted, or nothing for SQLite in the \
-             data folder"
-        ))
+        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return refused(format!(
+                "{origin}: database_url is no address of a PostgreSQL database: postgres://USER@HOST/DATABASE is wanted, or nothing for SQLite in \
+                 the data folder"
+            ));
+        }
+        match postgres::why_not_usable(url) {
+            None => Ok(()),
+            Some(why) => refused(format!("{origin}: database_url is not usable: {why}")),
+        }
     }
 
     pub(super) fn into_table(self) -> Table {
@@ -164,9 +171,27 @@ pub(super) fn names() -> Vec<String> {
     names
 }
 
-/// Parameters of the address of a database that are shown with their values.
-const SHOWN: [&str; 8] =
-    ["host", "hostaddr", "port", "dbname", "user", "sslmode", "application_name", "target_session_attrs"];
+/// Parameters of the address of a database that are shown with their values: all that the driver knows, but the password.
+const SHOWN: [&str; 18] = [
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "hostaddr",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "load_balance_hosts",
+    "options",
+    "port",
+    "sslmode",
+    "sslnegotiation",
+    "target_session_attrs",
+    "tcp_user_timeout",
+    "user",
+];
 
 /// The address of a database with PASSWORD where its password was. Up to the last `@` stands who connects: a password may hold one that was not
 /// percent-encoded. Where that `@` may be one of a password in the query, nothing behind it is shown either.

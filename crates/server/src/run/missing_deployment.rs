@@ -235,7 +235,11 @@ mod tests {
             ("postgres://[::1]:1,h:2/d", "'postgres://[::1]:1,h:2/d'"),
             (
                 "postgres://h/d?pass%77ord=pw&connect_timeout=2",
-                "'postgres://h/d?pass%77ord=PASSWORD&connect_timeout=PASSWORD'",
+                "'postgres://h/d?pass%77ord=PASSWORD&connect_timeout=2'",
+            ),
+            (
+                "postgres://u:p@h/d?options=-csearch_path%3Dcs&unknown=pw",
+                "'postgres://u:PASSWORD@h/d?options=-csearch_path%3Dcs&unknown=PASSWORD'",
             ),
             ("postgres://u@h/d", "postgres://u@h/d"),
             ("postgres://h/d", "postgres://h/d"),

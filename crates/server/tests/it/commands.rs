@@ -234,12 +234,13 @@ fn what_is_dangerous_is_refused_with_one_sentence() {
     let place = Place::fresh();
     place.init();
     let open = "127.0.0.1:0";
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["serve", "--data", "data", "--listen", "0.0.0.0:0", "--operator-listen", open], "TLS"),
         (&["serve", "--data", "data", "--listen", open, "--operator-listen", "0.0.0.0:0"], "TLS"),
         (&["serve", "--data", "data", "--tls-cert", "none.pem", "--tls-key", "none.pem", "--listen", open], "none.pem"),
         (&["serve", "--data", "nowhere"], "countersign init"),
-        (&["serve", "--data", "data", "--database-url", "postgres://x"], "PostgreSQL"),
+        (&["serve", "--data", "data", "--database-url", "postgres://x"], "--database-url: database_url is not usable"),
+        (&["config", "--database-url", "postgres://u@h/d?sslmode=fnord"], "sslmode=disable encrypts nothing"),
         (&["serve", "--data", "data", "--config", "absent.toml"], "absent.toml"),
     ];
     for (arguments, word) in cases {

@@ -104,12 +104,24 @@ impl std::fmt::Debug for Dial {
     }
 }
 
+/// Takes an address apart whose every host may be asked.
+fn usable(url: &str) -> Result<Config, String> {
+    let config = parsed(url)?;
+    guarded(&config)?;
+    each_host(&config)?;
+    Ok(config)
+}
+
+/// Why an address cannot be that of a database, whether or not one is there; none: it can. Names nothing that may be part of a password.
+pub fn why_not_usable(url: &str) -> Option<String> {
+    usable(url).err()
+}
+
 impl Dial {
     /// Takes the address apart.
     pub(super) fn new(url: &str, tls: Option<Arc<rustls::ClientConfig>>) -> Result<Self, StoreError> {
         let unfit = |why: String| StoreError::Unfit(format!("the address of the database is not usable: {why}"));
-        let mut config = parsed(url).map_err(unfit)?;
-        guarded(&config).map_err(unfit)?;
+        let mut config = usable(url).map_err(unfit)?;
         let asked = config.get_connect_timeout().copied().unwrap_or_default();
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);

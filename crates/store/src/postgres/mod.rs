@@ -97,6 +97,7 @@ use settler::Settler;
 use signals::Herald;
 use writer_connections::WriterConnections;
 
+pub use dial::why_not_usable;
 pub use durability::{Durability, ServerState, Share};
 pub use incumbent::{NotedOffice, Office};
 pub use options::PostgresOptions;
