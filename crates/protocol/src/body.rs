@@ -280,7 +280,7 @@ fn check_nested(json: &str, levels_max: usize) -> Result<(), String> {
             }
             b'}' | b']' => {
                 if let Some(name) = open.pop().and_then(repeated) {
-                    return Err(format!("must have {name:?} once"));
+                    return Err(format!(r#"must have "{}" once"#, sentence::shown(&name)));
                 }
             }
             b'"' => {

@@ -1,5 +1,6 @@
 //! The one form of a sentence that refuses a part of a request: which part, a colon, and what to change.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 /// As much of a field's name as a sentence holds.
@@ -8,9 +9,14 @@ const NAME_CHARS_SHOWN: usize = 64;
 /// What is wrong with a field of the body or the query: `field NAME: must be ...`. Names that are none of ours may be as long as a body: the
 /// beginning tells which one is meant.
 pub fn of_field(name: &str, why: impl Display) -> String {
+    format!("field {}: {why}", shown(name))
+}
+
+/// As much of a name as a sentence holds.
+pub(crate) fn shown(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(NAME_CHARS_SHOWN) {
-        Some((end, _)) => format!("field {}...: {why}", &name[..end]),
-        None => format!("field {name}: {why}"),
+        Some((end, _)) => format!("{}...", &name[..end]).into(),
+        None => name.into(),
     }
 }
 

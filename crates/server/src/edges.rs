@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use countersign_domain::convert::ConvertOrder;
 use countersign_protocol::endpoint::convert_order::Response;
 use countersign_protocol::exact::Exact;
+use hyper::Version;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 
@@ -55,6 +56,10 @@ pub fn framing_refusal(head: &Parts) -> Option<&'static str> {
     let mut hosts = head.headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (_, Some(_)) => Some("header Host: must be given once"),
+        // RFC 9113, 8.3.1. Over HTTP/1.1 the target counts, whatever the header says (RFC 9112, 3.2.2).
+        (Some(host), None) if head.version == Version::HTTP_2 && is_another(host.as_bytes(), head) => {
+            Some("header Host: must be what :authority says, or left out")
+        }
         (Some(host), None) => (!is_host(host.as_bytes())).then_some(
             "header Host: must be the name or address that is called, and its port where that is not the usual one: host or host:port",
         ),
@@ -62,6 +67,11 @@ pub fn framing_refusal(head: &Parts) -> Option<&'static str> {
         // balancers, may do without.
         (None, None) => None,
     }
+}
+
+/// Whether the pseudo-header `:authority` is there and says something else.
+fn is_another(host: &[u8], head: &Parts) -> bool {
+    head.uri.authority().is_some_and(|authority| !authority.as_str().as_bytes().eq_ignore_ascii_case(host))
 }
 
 /// Whether it is `uri-host [":" port]` of RFC 9110, 7.2, or empty, as of a target that has no authority.
@@ -142,6 +152,26 @@ mod tests {
             assert_eq!(refusal(&fill(most)), None, "{before}");
             let said = refusal(&fill(most + 1)).expect("it is too long");
             assert!(said.starts_with("the first line of a request may have at most 8192 bytes"), "{said}");
+        }
+    }
+
+    #[test]
+    fn over_http_2_a_host_beside_another_authority_is_refused() {
+        let refusal = |version, target: &str, host: Option<&str>| {
+            let request =
+                host.iter().fold(Request::get(target).version(version), |head, host| head.header(HOST, *host));
+            framing_refusal(&request.body(()).expect("a request").into_parts().0)
+        };
+        let wrong = Some("header Host: must be what :authority says, or left out");
+        for (target, host, wanted) in [
+            ("https://a:1/x", Some("b:1"), wrong),
+            ("https://a:1/x", Some("a"), wrong),
+            ("https://a:1/x", Some("A:1"), None),
+            ("https://a:1/x", None, None),
+            ("/x", Some("b"), None),
+        ] {
+            assert_eq!(refusal(Version::HTTP_2, target, host), wanted, "{target} {host:?}");
+            assert_eq!(refusal(Version::HTTP_11, target, host), None, "{target} {host:?}");
         }
     }
 

@@ -37,8 +37,12 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     metrics::describe_gauge!("countersign_database_standbys", "Standbys of PostgreSQL that follow, by kind");
     metrics::describe_counter!(crate::app::rates::GONE_STALE, "Rates that became too old to be quoted");
     metrics::describe_counter!(crate::log::LOST, "Lines of the log that could not be written, or that nobody took");
+    metrics::describe_counter!(
+        crate::listen::EVICTED,
+        "Connections that asked for nothing and were closed to make room"
+    );
     // There from the start: an alert on their growth sees the first of all, too.
-    for name in [crate::app::rates::GONE_STALE, crate::log::LOST] {
+    for name in [crate::app::rates::GONE_STALE, crate::log::LOST, crate::listen::EVICTED] {
         counter!(name).increment(0);
     }
     Ok(HANDLE.get_or_init(|| handle).clone())

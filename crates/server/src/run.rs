@@ -65,8 +65,8 @@ mod way_out;
 
 use certificate::Renewal;
 pub use database::{
-    Database, cannot_be_used, cause, close_store, moved_away, nameless_boot, open_store, open_store_unserved,
-    postgres_cannot_be_used, postgres_options, sqlite_options,
+    Database, cannot_be_used, cause, close_store, demand_not_moved, moved_away, nameless_boot, open_store,
+    open_store_unserved, postgres_cannot_be_used, postgres_options, sqlite_options,
 };
 pub use initialise::{Initialised, Prepared, initialise, prepare};
 pub use machine::Machine;

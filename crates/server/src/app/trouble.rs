@@ -38,12 +38,10 @@ pub enum NoChanges {
 
 impl NoChanges {
     /// The same in words.
-    pub const fn sentence(self) -> &'static str {
+    const fn sentence(self) -> &'static str {
         match self {
             Self::Refused => "the store takes no changes",
-            Self::Unanswered => {
-                "the store does not answer changes: look whether its disk hangs, or another program holds the database"
-            }
+            Self::Unanswered => "the store does not answer changes",
             Self::NoJournal => {
                 "the nonce journal cannot be written, so no signed query is answered: look whether files can be made in the data folder"
             }
@@ -56,12 +54,20 @@ impl NoChanges {
     }
 }
 
+/// What the last trial found.
+#[derive(Debug)]
+struct NotReady {
+    why: NoChanges,
+    /// What the store said; empty: nothing.
+    cause: String,
+}
+
 /// What is known of the store's trouble.
 #[derive(Debug, Default)]
 pub struct Trouble {
     warning: Mutex<RepeatedWarning>,
     faults: Mutex<Faults>,
-    not_ready: Mutex<Option<NoChanges>>,
+    not_ready: Mutex<Option<NotReady>>,
     /// Whether no change is made for that reason: asked for by each pass of the dispatcher.
     takes_none: AtomicBool,
     bell: Notify,
@@ -136,9 +142,19 @@ impl Trouble {
 
     /// Notes how the last trial went. Answers whether the node became ready by it, or ceased to be.
     pub fn found(&self, outcome: Option<NoChanges>) -> bool {
+        self.note(outcome.map(|why| NotReady { why, cause: String::new() }))
+    }
+
+    /// The same for one that failed, with what the store said.
+    pub fn found_failing(&self, why: NoChanges, cause: &dyn Display) -> bool {
+        self.note(Some(NotReady { why, cause: cause.to_string() }))
+    }
+
+    fn note(&self, outcome: Option<NotReady>) -> bool {
         let mut not_ready = self.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = not_ready.is_some() != outcome.is_some();
-        self.takes_none.store(outcome.is_some_and(|why| !why.takes_changes()), Ordering::Relaxed);
+        let takes_none = outcome.as_ref().is_some_and(|found| !found.why.takes_changes());
+        self.takes_none.store(takes_none, Ordering::Relaxed);
         *not_ready = outcome;
         is_news
     }
@@ -150,7 +166,25 @@ impl Trouble {
 
     /// Why nothing can be changed now; none where nobody found so.
     pub fn why_not_ready(&self) -> Option<NoChanges> {
-        *self.not_ready.lock().unwrap_or_else(PoisonError::into_inner)
+        self.not_ready.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|found| found.why)
+    }
+
+    /// The same in words, with what the store said.
+    pub fn sentence(&self, is_shared: bool) -> Option<String> {
+        let not_ready = self.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let NotReady { why, cause } = not_ready.as_ref()?;
+        let cause = if *why == NoChanges::Unanswered { where_to_look(is_shared) } else { cause };
+        let why = why.sentence();
+        Some(if cause.is_empty() { why.to_owned() } else { format!("{why}: {cause}") })
+    }
+}
+
+/// Where a store that does not answer may be stuck: one that nodes share, or one in the data folder.
+pub const fn where_to_look(is_shared: bool) -> &'static str {
+    if is_shared {
+        "look whether a synchronous standby is away, the disk of the database's server hangs, or somebody holds a lock"
+    } else {
+        "look whether its disk hangs, or another program holds the database"
     }
 }
 
@@ -192,6 +226,23 @@ mod tests {
         assert_eq!(faults.due("no right", now + SAID_EVERY_NEW), Some(3));
         assert_eq!(faults.due("no right", now + SAID_EVERY), None);
         assert_eq!(faults.due("no right", now + SAID_EVERY_NEW + SAID_EVERY), Some(2));
+    }
+
+    #[test]
+    fn whoever_asks_why_hears_what_the_store_said() {
+        let trouble = Trouble::default();
+        assert_eq!(trouble.sentence(false), None);
+        trouble.found_failing(NoChanges::Refused, &"the disk is full");
+        assert_eq!(trouble.sentence(false).as_deref(), Some("the store takes no changes: the disk is full"));
+        trouble.found_failing(NoChanges::Refused, &"no such file");
+        assert_eq!(trouble.sentence(true).as_deref(), Some("the store takes no changes: no such file"), "the newest");
+        trouble.found(Some(NoChanges::Unanswered));
+        for (is_shared, place) in [(false, "its disk hangs"), (true, "a synchronous standby is away")] {
+            let wanted = format!("the store does not answer changes: look whether {place}");
+            assert!(trouble.sentence(is_shared).is_some_and(|said| said.starts_with(&wanted)));
+        }
+        trouble.found(None);
+        assert_eq!(trouble.sentence(false), None);
     }
 
     #[tokio::test]

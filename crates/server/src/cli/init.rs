@@ -94,6 +94,7 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
             let data = run::folder(&config)?;
             run::demand_database(&config, &data)?;
             let lock = data.lock()?;
+            run::demand_not_moved(&config, &data)?;
             (data, Some(lock))
         }
     };

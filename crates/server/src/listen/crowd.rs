@@ -11,6 +11,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use super::address_limit::Refusals;
 use super::connection_state::{ConnectionState, HOLDERS};
 
+/// Connections that were closed to make room for others.
+pub const EVICTED: &str = "countersign_connections_evicted_total";
 /// Whoever is there for less is given the time to ask.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// So many leave at once: looking through all has its price.
@@ -116,7 +118,7 @@ impl Crowd {
         if left == 0 {
             return;
         }
-        metrics::counter!("countersign_connections_evicted_total").increment(left);
+        metrics::counter!(EVICTED).increment(left);
         if self.said.one_more().is_some() {
             let most = self.most;
             tracing::warn!(

@@ -49,6 +49,7 @@ mod tests;
 mod unread_tests;
 
 pub use address_limit::AddressLimit;
+pub use crowd::EVICTED;
 pub use expiry::Concern;
 pub use long_answers::Held;
 pub use request_limit::{RequestLimit, RequestPermit};

@@ -11,6 +11,7 @@ use axum::http::Response;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use countersign_protocol::code::Code;
+use countersign_store::Store as _;
 use serde::Serialize;
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -61,7 +62,7 @@ async fn why_not_ready(app: &App) -> Option<String> {
     if app.leaving.load(Ordering::Relaxed) {
         return Some("this node was told to stop, and ends soon".to_owned());
     }
-    let trouble = app.clock.trouble().or_else(|| app.trouble.why_not_ready().map(|why| why.sentence().to_owned()));
+    let trouble = app.clock.trouble().or_else(|| app.trouble.sentence(app.store.is_shared()));
     if let Some(why) =
         trouble.or_else(|| forgotten_nonces::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms))
     {

@@ -18,6 +18,7 @@ use countersign_store::sqlite::MoveMark;
 use countersign_store::{SqliteStore, StoreError, backup};
 use serde::{Deserialize, Serialize};
 
+use super::database::moved_to;
 use super::{Database, cannot_be_used, demand_deployment, deployment_settings, folder, postgres_options};
 use crate::app::sealed;
 use crate::chance::hex;
@@ -183,9 +184,7 @@ fn refuse_moved(config: &Config) -> anyhow::Result<()> {
     let folder = data.path().display();
     match SqliteStore::move_mark(&data.database()).with_context(|| cannot_be_used(&data.database()))? {
         None => Ok(()),
-        Some(MoveMark::Done(place)) => bail!(
-            "{folder} was moved to {place}: back that up, with --database-url; where the old copy is served all the same, set serve_moved"
-        ),
+        Some(MoveMark::Done(place)) => bail!(moved_to(&data, &place, "back that up")),
         Some(MoveMark::Begun(place)) => bail!(
             "a move of {folder} to {place} was begun and is not finished: finish it and back up what it was moved to, or end it \
              by serving the folder with --serve-moved"

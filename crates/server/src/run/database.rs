@@ -102,6 +102,23 @@ pub fn moved_away(data: &DataDir) -> anyhow::Result<Option<String>> {
     }))
 }
 
+/// The same for a command other than `serve`, which says what to do with the new place instead.
+pub fn moved_to(data: &DataDir, place: &str, instead: &str) -> String {
+    let folder = data.path().display();
+    format!(
+        "{folder} was moved to {place}: {instead}, with --database-url; where the old copy is served all the same, set serve_moved"
+    )
+}
+
+/// Refuses to upgrade the copy that a move has left behind: whoever asks means the deployment, which is elsewhere.
+pub fn demand_not_moved(config: &Config, data: &DataDir) -> anyhow::Result<()> {
+    let path = data.database();
+    match SqliteStore::move_mark(&path).with_context(|| cannot_be_used(&path))? {
+        Some(MoveMark::Done(place)) if !config.serve_moved => bail!(moved_to(data, &place, "upgrade that")),
+        _ => Ok(()),
+    }
+}
+
 /// How the database in a data folder is opened.
 pub fn sqlite_options(chance: &Chance) -> SqliteOptions {
     let mut window_key = [0; 16];

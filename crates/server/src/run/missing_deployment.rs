@@ -114,8 +114,8 @@ pub fn demand_database(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     let folder = data.path().display();
     ensure!(
         !data.master_key().exists(),
-        "{folder} has a master key but no database: where a deployment was here, restore a backup with `countersign restore FILE --data DIR`; \
-         where its database is PostgreSQL, name it with --database-url; where this is its beginning, run `{}`",
+        "{folder} has a master key but no database: where its database is PostgreSQL, name it with --database-url, or the settings file that does \
+         with --config; where this is its beginning, run `{}`; where its database was lost, restore a backup with `countersign restore FILE --data DIR`",
         command("init", config)
     );
     bail!("there is no deployment in {folder}: make one with `{}`", command("init", config));

@@ -1,11 +1,12 @@
 //! Finds out whether the store takes changes, once it has refused one or leaves one waiting: until it does, this node is not ready.
 
+use std::fmt::Display;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::lanes::LaneSet;
-use countersign_store::CommitError;
+use countersign_store::{CommitError, Store as _, StoreError};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -46,9 +47,8 @@ async fn trial(app: &App) -> Result<(), (NoChanges, CommitError)> {
     let mut trial = pin!(trouble::try_a_change(app));
     loop {
         if app.store.is_stalled() && app.trouble.found(Some(NoChanges::Unanswered)) {
-            tracing::warn!(
-                "The store does not answer changes, so this node is not ready: look whether its disk hangs, or another program holds the database"
-            );
+            let look = trouble::where_to_look(app.store.is_shared());
+            tracing::warn!("The store does not answer changes, so this node is not ready: {look}");
         }
         if let Ok(outcome) = timeout(PERIOD, trial.as_mut()).await {
             return outcome;
@@ -73,7 +73,11 @@ async fn until_changes_are_taken(app: &App) {
             }
             Err((why, error)) => {
                 failed += 1;
-                if failed >= FAILED_MIN && app.trouble.found(Some(why)) {
+                let cause = match &error {
+                    CommitError::Store(StoreError::Unavailable(cause)) => cause as &dyn Display,
+                    other => other,
+                };
+                if failed >= FAILED_MIN && app.trouble.found_failing(why, cause) {
                     match why {
                         NoChanges::NoJournal => {
                             tracing::error!("The nonce journal takes no records, so this node is not ready: {error}");

@@ -55,7 +55,7 @@ fn a_node_that_nobody_asks_for_anything_notices_that_it_cannot_write_and_lives()
     // Beyond the limit the system sends a signal, which ends a process that does not expect it. The log goes on up to here.
     limit_files_to(&serving, "16384");
     let answer = becomes(&serving, 503);
-    assert!(answer.contains("takes no changes"), "{answer}");
+    assert!(answer.contains("the store takes no changes: ") && answer.contains("may not grow"), "{answer}");
     limit_files_to(&serving, "unlimited");
     becomes(&serving, 200);
     assert_eq!(serving.terminate(), Some(0));

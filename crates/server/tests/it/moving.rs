@@ -82,6 +82,13 @@ fn a_deployment_is_moved_served_from_its_old_folder_and_joined_by_another_node()
     let (doctor, _) = place.ends(&["doctor", "--data", "data"], 1);
     assert!(doctor.contains("was moved to"), "{doctor}");
     assert!(refused(&place, &["init", "--data", "data"]).contains("was moved to"));
+    let sentence = refused(&place, &["migrate", "--data", "data"]);
+    assert!(
+        sentence.contains("was moved to") && sentence.contains(": upgrade that, with --database-url;"),
+        "{sentence}"
+    );
+    let mut of_the_copy = place.command(&["migrate", "--data", "data"]);
+    assert!(of_the_copy.env("COUNTERSIGN_SERVE_MOVED", "true").output().expect("runs").status.success());
 
     let first = place.serve(&["--database-url", &target.url()]);
     assert_eq!(operate(&place, &first, &token, &["evidence", "key"]), evidence_key, "evidence is signed as before");

@@ -57,7 +57,7 @@ async fn refused<T: std::fmt::Debug>(outcome: impl Future<Output = anyhow::Resul
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_whose_chain_was_taken_away_is_signed_by_no_start() {
     let place = Place::new().await;
-    assert!(start(&place.config).await.expect("it starts").holds);
+    assert!(start(&place.config).await.expect("it starts").holds == Some(true));
     recover(&place.config, 1).await.expect("a token can be made");
     place.database.tamper(Tampering::Unchain).await;
     place.database.tamper(Tampering::Blame("token.recover")).await;
@@ -73,7 +73,7 @@ async fn a_log_whose_chain_was_taken_away_is_signed_by_no_start() {
     let begun = begin(&place.config, true).await.expect("it is begun, as told");
     assert_eq!((begun.unlinked, begun.linked), (2, 0));
     let verified = start(&place.config).await.expect("it starts");
-    assert!(verified.holds && verified.lines_before_chain == 2, "{verified:?}");
+    assert!(verified.holds == Some(true) && verified.lines_before_chain == 2, "{verified:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,12 +85,12 @@ async fn a_deployment_from_before_the_chain_begins_it_once_by_a_command() {
     let begun = begin(&place.config, false).await.expect("it is begun");
     assert_eq!((begun.unlinked, begun.faults.len()), (1, 0));
     let verified = start(&place.config).await.expect("it starts");
-    assert!(verified.holds && verified.lines_before_chain == 1 && verified.lines == 2, "{verified:?}");
+    assert!(verified.holds == Some(true) && verified.lines_before_chain == 1 && verified.lines == 2, "{verified:?}");
     assert!(refused(begin(&place.config, true)).await.contains("has a chain already"));
 
     place.database.tamper(Tampering::Blame("deployment.init")).await;
     let verified = start(&place.config).await.expect("it starts");
-    assert!(!verified.holds && verified.faults.len() == 1, "{verified:?}");
+    assert!(verified.holds == Some(false) && verified.faults.len() == 1, "{verified:?}");
     assert!(verified.fault.is_some_and(|fault| fault.what.contains("before the chain")));
 }
 
@@ -109,7 +109,7 @@ async fn over_links_whose_key_is_gone_and_over_gaps_a_chain_is_begun_only_where_
 
     begin(&place.other(), true).await.expect("it is begun, as told");
     let verified = start(&place.other()).await.expect("it starts");
-    assert!(!verified.holds && verified.faults.iter().any(|fault| fault.no == 2), "{verified:?}");
+    assert!(verified.holds == Some(false) && verified.faults.iter().any(|fault| fault.no == 2), "{verified:?}");
     // The first node knows the other chain.
     let said = refused(start(&place.config)).await;
     assert!(said.contains("another key") && said.contains("audit.chain"), "{said}");

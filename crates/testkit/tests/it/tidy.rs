@@ -4,6 +4,7 @@
 mod actions;
 mod log_lines;
 mod metrics;
+mod reasons;
 mod source;
 
 use source::{Function, Source, line_of, positions, project};

@@ -20,8 +20,8 @@ use crate::vault::Vault;
 /// What a walk over the whole log came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Verified {
-    /// Whether every line is what was written. False also while the walk is not at its end.
-    pub holds: bool,
+    /// Whether every line is what was written; null: the walk is not at its end.
+    pub holds: Option<bool>,
     /// Lines that hold; with a fault: 0. While the walk is not at its end: lines walked over so far.
     pub lines: u64,
     /// Chains: one for each institution and plain merchant, and the system's.
@@ -55,10 +55,10 @@ impl Verified {
 
     fn of(report: &ChainReport, faults: Vec<VerifiedFault>) -> Self {
         if let Some(first) = faults.first() {
-            return Self { fault: Some(first.clone()), faults, ..Self::default() };
+            return Self { holds: Some(false), fault: Some(first.clone()), faults, ..Self::default() };
         }
         Self {
-            holds: true,
+            holds: Some(true),
             lines: report.lines,
             chains: report.tenants,
             lines_before_chain: report.unlinked,
