@@ -21,6 +21,10 @@ use tokio::time::{Instant, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+mod came;
+
+pub use came::{Accepted, Received};
+
 /// Largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
@@ -49,6 +53,10 @@ pub enum Reply {
     Hang,
     /// SUCCESS, and the connection is closed without a word.
     SuccessAndClose,
+    /// SUCCESS, and the connection is closed under whatever comes next over it.
+    SuccessOnce,
+    /// SUCCESS, and the word that the connection is kept.
+    SuccessKeeping,
     /// SUCCESS, but only when [`Receiver::release`] lets it go.
     Held,
     /// This status, but only when [`Receiver::release`] lets it go.
@@ -61,44 +69,6 @@ pub enum Reply {
     Raw(Vec<u8>),
     /// These bytes as they are, and nothing more for as long as the other side waits.
     HangAfter(Vec<u8>),
-}
-
-/// One request that came.
-#[derive(Clone, Debug)]
-pub struct Received {
-    /// Path and query.
-    pub target: String,
-    /// Request line and headers as they came, with the blank line.
-    pub head: Vec<u8>,
-    /// Names in lower case, in the order of arrival.
-    pub headers: Vec<(String, String)>,
-    /// The body's bytes.
-    pub body: Vec<u8>,
-    /// When it had come in full.
-    pub at: Instant,
-    /// Which connection brought it: 1, 2, ...
-    pub connection: usize,
-}
-
-impl Received {
-    /// A header's value; none where it is absent.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
-    }
-
-    /// A header that must be there.
-    pub fn need(&self, name: &str) -> &str {
-        self.header(name).unwrap_or_else(|| panic!("the callback has no header {name}"))
-    }
-}
-
-/// A connection that came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// The address that was called.
-    pub local: SocketAddr,
-    /// Whoever called.
-    pub peer: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -413,6 +383,7 @@ const FAIL: &[u8] = br#"{"returnCode":"FAIL","returnMessage":"not today"}"#;
 async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply, under_way: UnderWay<'_>) -> Result<bool> {
     match reply {
         Reply::Success => say(stream, 200, "", SUCCESS).await?,
+        Reply::SuccessKeeping => say(stream, 200, "Keep-Alive: timeout=60\r\n", SUCCESS).await?,
         Reply::Fail => say(stream, 200, "", FAIL).await?,
         Reply::Status(status) => say(stream, status, "", SUCCESS).await?,
         Reply::RetryAfter(status, after) => say(stream, status, &format!("Retry-After: {after}\r\n"), SUCCESS).await?,
@@ -460,6 +431,11 @@ async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply, under_
             say(stream, 200, "", SUCCESS).await?;
             stream.shutdown().await?;
             inside.closed.add_permits(1);
+            return Ok(false);
+        }
+        Reply::SuccessOnce => {
+            say(stream, 200, "", SUCCESS).await?;
+            let _next = stream.read_u8().await?;
             return Ok(false);
         }
         Reply::Reset => {

@@ -260,7 +260,13 @@ async fn send(
             Ok(response) => return Ok((connection, response)),
             Err(mut error) => match error.take_message() {
                 Some(unsent) => request = unsent,
-                None => return Err(broken(&error.into_error(), progress)),
+                None => {
+                    let ending = broken(&error.into_error(), progress);
+                    if ending.outcome == Outcome::ConnectFailed {
+                        connector.lost(&connection, Instant::now());
+                    }
+                    return Err(ending);
+                }
             },
         }
     }

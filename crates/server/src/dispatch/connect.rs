@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, Stage};
+use super::idle::{IdleConnections, IdleKey, Taken};
 use super::names::Names;
 use super::route::{LastAnswered, Route};
 use super::settings::{DispatchError, DispatchSettings};
@@ -42,13 +43,6 @@ const ADDRESSES_TRIED_MAX: usize = 4;
 const IDLE_MAX: Duration = Duration::from_millis(1_500);
 /// So much earlier than it says that it closes idle connections, an endpoint is not asked on one any more.
 const IDLE_MARGIN: Duration = Duration::from_secs(1);
-/// Kept connections of one address: several applications may have theirs at the same one.
-const IDLE_PER_LANE_MAX: usize = 64;
-/// Between two looks for those that waited too long.
-const SWEEP_PAUSE: Duration = Duration::from_millis(500);
-/// Kept connections in all.
-pub const IDLE_TOTAL_MAX: usize = 512;
-
 /// URLs that are remembered as checked.
 const TARGETS_MAX: usize = 4_096;
 
@@ -61,14 +55,6 @@ pub(super) struct Unreached {
 
 fn unreached(outcome: Outcome, detail: impl Into<String>) -> Unreached {
     Unreached { outcome, detail: detail.into() }
-}
-
-/// What makes a kept connection fit an attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct IdleKey {
-    is_https: bool,
-    host: Arc<str>,
-    address: SocketAddr,
 }
 
 /// The work of a connection. It goes on while somebody who wants something of it waits in [`Works::until`]: a task of its own would be
@@ -120,15 +106,8 @@ pub(super) struct OpenConnection {
     /// What goes over it.
     pub(super) tape: Arc<Tape>,
     key: IdleKey,
-}
-
-#[derive(Debug)]
-struct Idle {
-    sender: SendRequest<Full<Bytes>>,
-    works: Works,
-    address: Arc<str>,
-    tape: Arc<Tape>,
-    until: Instant,
+    /// Whether it was used for a request before.
+    is_used: bool,
 }
 
 /// Connects, and keeps connections for a short while.
@@ -140,19 +119,9 @@ pub(super) struct Connector {
     names: Names,
     connect_timeout: Duration,
     tls: TlsConnector,
-    idle: Mutex<IdleConnections>,
+    idle: Mutex<IdleConnections<OpenConnection>>,
     /// URLs whose form was checked. What may be in them follows from the settings alone.
     targets: Mutex<HashMap<Box<str>, Arc<Target>>>,
-}
-
-/// Connections that wait for their next attempt.
-#[derive(Debug, Default)]
-struct IdleConnections {
-    by_key: HashMap<IdleKey, Vec<Idle>>,
-    /// In all.
-    count: usize,
-    /// When they were last looked through.
-    swept_at: Option<Instant>,
 }
 
 impl std::fmt::Debug for Connector {
@@ -218,21 +187,33 @@ impl Connector {
         Ok(vetted)
     }
 
-    /// A kept connection to one of these addresses, if there is one.
+    /// A kept connection to one of these addresses, if there is one that may be used again.
     pub(super) fn kept(&self, target: &Target, vetted: &[SocketAddr], now: Instant) -> Option<OpenConnection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         for of in vetted {
             let key = idle_key(target, *of);
-            let IdleConnections { by_key, count, .. } = &mut *idle;
-            let Some(waiting) = by_key.get_mut(&key) else { continue };
-            while let Some(Idle { sender, works, address, tape, until }) = waiting.pop() {
-                *count -= 1;
-                if !sender.is_closed() && now < until {
-                    return Some(OpenConnection { sender, works, address, tape, key });
+            loop {
+                // The lock is let go before the look: it may take a while, and close the connection.
+                let taken = self.idle().take(&key, now);
+                let Some(Taken { mut connection, is_trial }) = taken else { break };
+                if connection.sender.is_closed() || is_trial && !connection.works.is_there() {
+                    continue;
                 }
+                if is_trial {
+                    self.idle().seen_kept(&key);
+                }
+                return Some(connection);
             }
         }
         None
+    }
+
+    /// A kept connection broke under a request, before anything was answered.
+    pub(super) fn lost(&self, connection: &OpenConnection, now: Instant) {
+        self.idle().lost(&connection.key, now);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, IdleConnections<OpenConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new connection to the first of these addresses that takes it; which one that is, is known as soon as it has.
@@ -257,7 +238,7 @@ impl Connector {
             handshake(Taped::new(tcp, tape.clone()), Spelling::Title).await?
         };
         watch.stop();
-        Ok(OpenConnection { sender, works, address: text, tape, key: idle_key(target, address) })
+        Ok(OpenConnection { sender, works, address: text, tape, key: idle_key(target, address), is_used: false })
     }
 
     /// TLS on a connection.
@@ -285,47 +266,34 @@ impl Connector {
     }
 
     /// Keeps a connection whose answer was read to its end, for so long ([`idle_time`]).
-    pub(super) fn keep(&self, mut connection: OpenConnection, now: Instant, time: Duration) {
-        if time.is_zero() {
+    pub(super) fn keep(&self, mut connection: OpenConnection, now: Instant, time: IdleTime) {
+        if time.most.is_zero() {
             return;
         }
         // Where it is ready its work is done for now: whoever uses it next sees first whether it is still there.
         if !(connection.sender.is_ready() || connection.works.is_there()) || connection.sender.is_closed() {
             return;
         }
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.count >= IDLE_TOTAL_MAX {
-            return;
+        let mut idle = self.idle();
+        if connection.is_used {
+            idle.went_well(&connection.key);
         }
-        let OpenConnection { sender, works, address, tape, key } = connection;
-        let waiting = idle.by_key.entry(key).or_default();
-        if waiting.len() < IDLE_PER_LANE_MAX {
-            waiting.push(Idle { sender, works, address, tape, until: now + time });
-            idle.count += 1;
+        connection.is_used = true;
+        let key = connection.key.clone();
+        idle.put(&key, connection, now, time.most);
+        if time.is_said {
+            idle.seen_kept(&key);
         }
     }
 
     /// Closes all that wait.
     pub(super) fn keep_none(&self) {
-        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = IdleConnections::default();
+        self.idle().clear();
     }
 
-    /// Closes connections that waited too long. To be called after each pass; most calls find that it is too early to look. None is used
-    /// again beyond its time, closed or not ([`Connector::kept`]).
+    /// Closes connections that waited too long. To be called after each pass; most calls find that it is too early to look.
     pub(super) fn sweep(&self) {
-        let now = Instant::now();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let IdleConnections { by_key, count, swept_at } = &mut *idle;
-        if swept_at.is_some_and(|at| now < at + SWEEP_PAUSE) {
-            return;
-        }
-        *swept_at = Some(now);
-        by_key.retain(|_, waiting| {
-            let before = waiting.len();
-            waiting.retain(|i| !i.sender.is_closed() && now < i.until);
-            *count -= before - waiting.len();
-            !waiting.is_empty()
-        });
+        self.idle().sweep(Instant::now(), |connection| connection.sender.is_closed());
     }
 }
 
@@ -338,9 +306,17 @@ fn leads_to(target: &Target, address: IpAddr, why: EgressRefused) -> String {
     format!("{} leads to {address}, {why}", target.host())
 }
 
-/// How long a connection may wait for its next request, by the head of the last answer: `Keep-Alive: timeout=5` says when the endpoint closes
-/// it. Zero: it is not kept.
-pub(super) fn idle_time(answer: &HeaderMap) -> Duration {
+/// How long a connection may wait for its next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IdleTime {
+    /// Zero: it is not kept.
+    most: Duration,
+    /// Whether its endpoint has said that it keeps it.
+    is_said: bool,
+}
+
+/// The same by the head of the last answer: `Keep-Alive: timeout=5` says when the endpoint closes it.
+pub(super) fn idle_time(answer: &HeaderMap) -> IdleTime {
     let values = answer.get_all("keep-alive").into_iter().filter_map(|value| value.to_str().ok());
     let said = values.flat_map(|value| value.split(',')).filter_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -348,7 +324,8 @@ pub(super) fn idle_time(answer: &HeaderMap) -> Duration {
             value.trim().trim_matches('"').parse().ok().filter(|_| name.trim().eq_ignore_ascii_case("timeout"));
         seconds.map(|seconds| Duration::from_secs(seconds).saturating_sub(IDLE_MARGIN))
     });
-    said.chain([IDLE_MAX]).min().unwrap_or(IDLE_MAX)
+    let said = said.min();
+    IdleTime { most: said.map_or(IDLE_MAX, |said| said.min(IDLE_MAX)), is_said: said.is_some() }
 }
 
 fn idle_key(target: &Target, address: SocketAddr) -> IdleKey {
@@ -428,21 +405,22 @@ mod tests {
 
     #[test]
     fn a_connection_is_kept_for_less_than_its_endpoint_says() {
-        for (said, wanted_ms) in [
-            (&[][..], 1_500),
-            (&["timeout=5, max=100"], 1_500),
-            (&["timeout=2"], 1_000),
-            (&["max=7,  TIMEOUT = \"2\""], 1_000),
-            (&["timeout=60", "timeout=2"], 1_000),
-            (&["timeout=1"], 0),
-            (&["timeout=0"], 0),
-            (&["timeout=99999999999999999999999", "timeout=-1", "max=1", "timeout"], 1_500),
+        for (said, wanted_ms, is_wanted) in [
+            (&[][..], 1_500, false),
+            (&["timeout=5, max=100"], 1_500, true),
+            (&["timeout=2"], 1_000, true),
+            (&["max=7,  TIMEOUT = \"2\""], 1_000, true),
+            (&["timeout=60", "timeout=2"], 1_000, true),
+            (&["timeout=1"], 0, true),
+            (&["timeout=0"], 0, true),
+            (&["timeout=99999999999999999999999", "timeout=-1", "max=1", "timeout"], 1_500, false),
         ] {
             let mut head = HeaderMap::new();
             for value in said {
                 head.append("keep-alive", value.parse().expect("a value"));
             }
-            assert_eq!(idle_time(&head), Duration::from_millis(wanted_ms), "{said:?}");
+            let wanted = IdleTime { most: Duration::from_millis(wanted_ms), is_said: is_wanted };
+            assert_eq!(idle_time(&head), wanted, "{said:?}");
         }
     }
 }

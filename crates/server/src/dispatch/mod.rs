@@ -41,6 +41,7 @@ mod faults;
 mod flight;
 mod health;
 mod hold_release;
+mod idle;
 mod lane_heartbeats;
 mod leases;
 mod lineup;
@@ -74,8 +75,8 @@ pub(crate) use connect::Spelling;
 pub(crate) use deliver::Parts;
 pub(crate) use meters::DELAY_SECONDS;
 
-pub use connect::IDLE_TOTAL_MAX;
 pub use health::BreakerState;
+pub use idle::IDLE_TOTAL_MAX;
 pub use place_in_lineup::EndpointView;
 pub use settings::{DEADLINE, DispatchError, DispatchSettings};
 pub use trial::{BIZ_TYPE, Tried};

@@ -220,6 +220,9 @@ async fn a_connection_is_used_again_for_the_same_endpoint_only() {
     let bench = Bench::new().await;
     let (one, two) = (receiver().await, receiver().await);
     let (first, second) = (bench.owner(Some(one.url())).await, bench.owner(Some(two.url())).await);
+    for endpoint in [&one, &two] {
+        endpoint.answer_with(Reply::SuccessKeeping);
+    }
     for round in 0..3 {
         bench.emit(&first, &format!("{round}")).await;
         bench.emit(&second, &format!("{round}")).await;
@@ -245,6 +248,46 @@ async fn a_connection_is_used_again_for_the_same_endpoint_only() {
         assert_eq!(bench.outcomes(&event).await, [Outcome::Delivered]);
         one.until_closed().await;
     }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_closes_behind_its_answers_loses_no_attempt() {
+    let bench = Bench::new().await;
+    for reply in [Reply::SuccessAndClose, Reply::SuccessOnce] {
+        let endpoint = receiver().await;
+        endpoint.answer_with(reply.clone());
+        let owner = bench.owner(Some(endpoint.url())).await;
+        let mut events = Vec::new();
+        for order in 0..40 {
+            events.push(bench.emit(&owner, &format!("{order}")).await);
+        }
+        while bench.deliver().await > 0 {}
+        for event in &events {
+            assert_eq!(bench.outcomes(event).await, [Outcome::Delivered], "{reply:?}");
+        }
+        assert_eq!(endpoint.received().len(), events.len());
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_closes_under_a_request_is_asked_over_new_connections_from_then_on() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.script([Reply::SuccessKeeping, Reply::SuccessOnce]);
+    endpoint.answer_with(Reply::SuccessKeeping);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    for (order, outcome) in [
+        ("its connection is kept", Outcome::Delivered),
+        ("it is used again", Outcome::Delivered),
+        ("it is closed under this one", Outcome::ConnectFailed),
+        ("a new one", Outcome::Delivered),
+        ("another new one, whatever the endpoint says", Outcome::Delivered),
+    ] {
+        let event = bench.emit(&owner, order).await;
+        assert_eq!(bench.deliver().await, 1);
+        assert_eq!(bench.outcomes(&event).await, [outcome], "{order}");
+    }
+    assert_eq!(endpoint.received().iter().map(|came| came.connection).collect::<Vec<_>>(), [1, 1, 2, 3]);
 }
 
 #[tokio::test]

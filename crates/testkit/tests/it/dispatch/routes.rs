@@ -39,6 +39,7 @@ impl Bench {
 #[tokio::test]
 async fn a_proxy_is_told_the_vetted_address_and_the_certificate_is_checked_for_the_name() {
     let (proxy, endpoint) = (proxy().await, tls().await);
+    endpoint.answer_with(Reply::SuccessKeeping);
     let bench = Bench::routed(through(&proxy), &endpoint).await;
     let owner = bench.owner(Some(endpoint.url())).await;
     let attempt = bench.attempt(&owner, "1").await;

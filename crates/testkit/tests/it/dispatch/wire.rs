@@ -18,6 +18,7 @@ async fn bytes(bench: &Bench, event: &EventRow, number: usize) -> Option<Attempt
 async fn the_head_is_kept_as_it_went_out_and_the_answer_as_it_came_in_on_new_and_kept_connections() {
     let bench = Bench::new().await;
     let endpoint = receiver().await;
+    endpoint.answer_with(Reply::SuccessKeeping);
     let owner = bench.owner(Some(endpoint.url())).await;
     for number in 0..3 {
         let event = bench.emit(&owner, &format!("order {number}")).await;
@@ -26,7 +27,7 @@ async fn the_head_is_kept_as_it_went_out_and_the_answer_as_it_came_in_on_new_and
         let came = endpoint.received().pop().expect("it came");
         assert_eq!(String::from_utf8_lossy(&kept.sent_head), String::from_utf8_lossy(&came.head));
         assert!(kept.sent_head.starts_with(b"POST /callbacks HTTP/1.1\r\n"));
-        let head = "HTTP/1.1 200 Scripted\r\nContent-Type: application/json\r\nContent-Length: 43\r\n\r\n";
+        let head = "HTTP/1.1 200 Scripted\r\nContent-Type: application/json\r\nKeep-Alive: timeout=60\r\nContent-Length: 43\r\n\r\n";
         assert_eq!(String::from_utf8_lossy(&kept.answer_head), head);
         assert_eq!(kept.answer_body, br#"{"returnCode":"SUCCESS","returnMessage":""}"#);
         assert_eq!((kept.answer_length, kept.is_cut), (43, false));
