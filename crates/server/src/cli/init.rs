@@ -10,10 +10,13 @@ use countersign_store::{PostgresStore, SqliteStore};
 use serde_json::json;
 
 use super::DataArgs;
+use super::out::shown;
 use crate::config::Config;
 use crate::datadir::DataDir;
 use crate::run::missing_deployment::{Presence, presence};
 use crate::run::{self, Database, Prepared, cannot_be_used};
+
+const MADE: &str = "the deployment is made, and its operator token is shown above";
 
 /// Flags of `init`.
 #[derive(Debug, Args)]
@@ -45,7 +48,7 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let token = made.operator_token.expose();
     if args.json {
         super::say_once(&format!("{}\n", json!({ "data": data, "operator_token": token })), lost)?;
-        return Ok(ExitCode::SUCCESS);
+        return shown(made.unclosed, MADE);
     }
     let key = match (config.master_key.get(), config.master_key_file.get()) {
         (Some(_), _) => "from COUNTERSIGN_MASTER_KEY".to_owned(),
@@ -66,7 +69,7 @@ pub fn init(args: &InitArgs, environment: &BTreeMap<String, String>) -> anyhow::
         run::command("serve", &config)
     );
     super::say_once(&text, lost)?;
-    Ok(ExitCode::SUCCESS)
+    shown(made.unclosed, MADE)
 }
 
 /// Says that a further node is ready.

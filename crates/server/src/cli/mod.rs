@@ -12,6 +12,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use thiserror::Error;
 
+use out::{UNWRITTEN, say, say_bytes, say_more, say_once};
+
 use crate::visible::for_terminals;
 
 mod audit;
@@ -34,6 +36,7 @@ mod moving;
 mod node;
 mod numbers;
 mod operator;
+mod out;
 mod pretty;
 mod provision;
 mod recover;
@@ -135,8 +138,6 @@ pub enum Command {
     /// Print what a shell needs to complete words of this command line
     Completions(completions::CompletionsArgs),
 }
-
-const UNWRITTEN: &str = "what was to be printed could not be written";
 
 /// An argument that is wrong by itself, whatever the server or the machine say: exit code 2, as where no command can be read.
 #[derive(Debug, Error)]
@@ -245,32 +246,6 @@ pub fn run(command: Command, environment: &BTreeMap<String, String>) -> anyhow::
         Command::MasterKey(master_key) => master_key.run(environment),
         Command::Completions(args) => completions::completions(&args),
     }
-}
-
-/// Writes to stdout. A reader that went away (`| head`) is no failure of ours; a full disk is.
-fn say(text: &str) -> anyhow::Result<()> {
-    say_more(text).map(|_| ())
-}
-
-/// The same for what is said in many parts: whether somebody reads on.
-fn say_more(text: &str) -> anyhow::Result<bool> {
-    say_bytes(text.as_bytes())
-}
-
-/// The same for what is passed on as it came.
-fn say_bytes(bytes: &[u8]) -> anyhow::Result<bool> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error).context(UNWRITTEN),
-    }
-}
-
-/// Writes what is shown this once, so that a reader that went away is a failure, too. `lost` says what is made, and what to do where nobody saw it.
-fn say_once(text: &str, lost: impl FnOnce() -> String) -> anyhow::Result<()> {
-    let unread = || std::io::Error::from(ErrorKind::BrokenPipe);
-    say_more(text).and_then(|is_read| is_read.then_some(()).ok_or_else(unread).context(UNWRITTEN)).with_context(lost)
 }
 
 /// A runtime for commands that make a call or two.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::operator::Group;
+use super::out::shown;
 use super::provision::{RecoverArgs, Token};
 use crate::run;
 
@@ -31,7 +32,7 @@ fn recover(args: &RecoverArgs, json: bool, environment: &BTreeMap<String, String
     };
     if json {
         super::say_once(&format!("{}\n", json!({ "token_id": id, "operator_token": token })), lost)?;
-        return Ok(ExitCode::SUCCESS);
+        return shown(made.unclosed, "the token is made, and shown above");
     }
     let text = format!(
         "Operator token   {token}\n\
@@ -40,5 +41,5 @@ fn recover(args: &RecoverArgs, json: bool, environment: &BTreeMap<String, String
         made.ends()
     );
     super::say_once(&text, lost)?;
-    Ok(ExitCode::SUCCESS)
+    shown(made.unclosed, "the token is made, and shown above")
 }

@@ -258,16 +258,17 @@ async fn send(
         progress.begin(&connection, body, true, now);
         match connection.works.until(connection.sender.try_send_request(request)).await {
             Ok(response) => return Ok((connection, response)),
-            Err(mut error) => match error.take_message() {
-                Some(unsent) => request = unsent,
-                None => {
-                    let ending = broken(&error.into_error(), progress);
-                    if ending.outcome == Outcome::ConnectFailed {
-                        connector.lost(&connection, Instant::now());
-                    }
-                    return Err(ending);
+            Err(mut error) => {
+                if let Some(unsent) = error.take_message() {
+                    request = unsent;
+                    continue;
                 }
-            },
+                let ending = broken(&error.into_error(), progress);
+                if ending.outcome == Outcome::ConnectFailed {
+                    connector.lost(&connection, Instant::now());
+                }
+                return Err(ending);
+            }
         }
     }
     (progress.address, progress.tape, progress.watch.phases.reused) = (None, None, None);

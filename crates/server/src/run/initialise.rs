@@ -34,6 +34,8 @@ pub struct Initialised {
     pub operator_token: PlainSecret,
     /// When that token ends.
     pub token_expires_at: UnixMillis,
+    /// Why the database could not be closed in order; none: it was. What was made is in it all the same.
+    pub unclosed: Option<anyhow::Error>,
 }
 
 /// What `init` came to.
@@ -48,6 +50,7 @@ pub enum Prepared {
 /// Makes a data folder ready for `serve`, and the deployment in its database. Refused where there is one already.
 pub async fn initialise(config: &Config) -> anyhow::Result<Initialised> {
     match prepare(config).await? {
+        Prepared::First(Initialised { unclosed: Some(error), .. }) => Err(error),
         Prepared::First(made) => Ok(made),
         Prepared::Joined(_) => bail!("the database is initialised already"),
     }
@@ -84,7 +87,11 @@ async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepa
     let store = super::open_store(config, data).await?;
     let outcome = prepare_in(config, database, data, &store, &chance).await;
     let closed = super::close_store(&store);
-    outcome.and_then(|prepared| closed.map(|()| prepared))
+    match outcome? {
+        // Its token is shown this once, so it is not given away for that.
+        Prepared::First(made) => Ok(Prepared::First(Initialised { unclosed: closed.err(), ..made })),
+        joined @ Prepared::Joined(_) => closed.map(|()| joined),
+    }
 }
 
 /// Refuses a key that cannot be read, and a deployment whose key is not there.
@@ -207,7 +214,9 @@ async fn first_batch(
     writes.push(Write::InsertToken(Box::new(token)));
     writes.push(Write::RecordAudit(Box::new(audit)));
     match store.commit(Batch(writes)).await {
-        Ok(_) => Ok(Some(Initialised { data: data.path().to_path_buf(), operator_token, token_expires_at })),
+        Ok(_) => {
+            Ok(Some(Initialised { data: data.path().to_path_buf(), operator_token, token_expires_at, unclosed: None }))
+        }
         Err(CommitError::Conflict(_)) => Ok(None),
         Err(error) => Err(error).context("the first settings could not be written"),
     }

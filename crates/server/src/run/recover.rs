@@ -26,6 +26,8 @@ pub struct Recovered {
     pub operator_token: PlainSecret,
     /// When it ends.
     pub expires_at: UnixMillis,
+    /// Why the database could not be closed in order; none: it was. The token is in it all the same.
+    pub unclosed: Option<anyhow::Error>,
 }
 
 impl Recovered {
@@ -39,8 +41,11 @@ impl Recovered {
 /// must not be served meanwhile: one process writes to that file. A database that many nodes share may be.
 pub async fn recover(config: &Config, life_days: i64) -> anyhow::Result<Recovered> {
     let machine = Machine::open_as_node(config).await?;
-    let outcome = recover_in(config, &machine, life_days).await;
-    machine.close(outcome)
+    match recover_in(config, &machine, life_days).await {
+        // It is shown this once, so it is not given away for that.
+        Ok(made) => Ok(Recovered { unclosed: machine.close(Ok(())).err(), ..made }),
+        refused @ Err(_) => machine.close(refused),
+    }
 }
 
 async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyhow::Result<Recovered> {
@@ -57,5 +62,5 @@ async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyho
     let audit = actor.did(None, now, "token.recover", &token_id, String::new(), after);
     let writes = vec![Write::InsertToken(Box::new(row)), Write::RecordAudit(Box::new(audit))];
     store.commit(Batch(writes)).await.context("the token could not be written")?;
-    Ok(Recovered { token_id, operator_token, expires_at })
+    Ok(Recovered { token_id, operator_token, expires_at, unclosed: None })
 }

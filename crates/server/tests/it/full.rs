@@ -157,3 +157,27 @@ fn every_file_of_a_deployment_is_its_owners_alone() {
         }
     }
 }
+
+#[test]
+fn a_deployment_that_is_made_on_a_disk_that_is_full_by_then_shows_its_token() {
+    let place = Place::fresh();
+    if place.has_database() {
+        return;
+    }
+    std::fs::create_dir(place.path("small")).expect("made");
+    // Room for what is made, and none for its copy into the database's file at the end.
+    let script = "mount -t tmpfs -o size=500k tmpfs small && \"$0\" init --data small/data --json; echo $?
+        mount -o remount,size=8m small && \"$0\" init --data small/data && exit 1; \"$0\" token recover --data small/data";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    command.arg(env!("CARGO_BIN_EXE_countersign")).current_dir(place.path("."));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN_")) {
+        command.env_remove(name);
+    }
+    let (shown, said, code) = super::desk::told(&command.output().expect("runs"));
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[0].starts_with(r#"{"data":"small/data","operator_token":"cso_"#) && lines[1] == "1", "{shown}{said}");
+    let wanted = "countersign: the deployment is made, and its operator token is shown above: the database could not be closed in order: ";
+    assert!(said.starts_with(wanted) && said.contains("is initialised already"), "{said}");
+    assert!(lines[2].starts_with("Operator token ") && code == Some(0), "{shown}{said}");
+}

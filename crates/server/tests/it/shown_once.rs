@@ -1,19 +1,21 @@
 //! What is shown this once and could not be: a failure that says what was made, and how to have another.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::process::{Command, Stdio};
 
 use super::Place;
 use super::desk::{Desk, told};
 
-/// Ways for an answer to be lost: nobody reads it, or the disk is full.
-#[derive(Clone, Copy, Debug)]
+/// Ways for an answer to be lost: nobody reads it, the disk is full, there is nothing to write to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     Unread,
     Full,
+    ReadOnly,
+    Closed,
 }
 
-const ALL: [Lost; 2] = [Lost::Unread, Lost::Full];
+const ALL: [Lost; 4] = [Lost::Unread, Lost::Full, Lost::ReadOnly, Lost::Closed];
 
 fn stdout_of(lost: Lost) -> Stdio {
     match lost {
@@ -23,16 +25,39 @@ fn stdout_of(lost: Lost) -> Stdio {
             writer.into()
         }
         Lost::Full => OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it").into(),
+        Lost::ReadOnly => File::open("/dev/null").expect("every Linux has it").into(),
+        Lost::Closed => Stdio::null(),
     }
+}
+
+/// The same command without a stdout at all.
+fn closed(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" \"$@\" >&-"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        shell.current_dir(folder);
+    }
+    shell
 }
 
 /// The sentence, which names its cause.
 fn refused(mut command: Command, lost: Lost) -> String {
+    if lost == Lost::Closed {
+        command = closed(&command);
+    }
     let (_, stderr, code) = told(&command.stdout(stdout_of(lost)).output().expect("runs"));
     assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{lost:?} {command:?}: {stderr}");
     let cause = match lost {
         Lost::Unread => "what was to be printed could not be written: broken pipe",
         Lost::Full => "what was to be printed could not be written: No space left on device",
+        Lost::ReadOnly => "what was to be printed could not be written: Bad file descriptor",
+        Lost::Closed => "what was to be printed could not be written: standard output is closed",
     };
     assert!(stderr.contains(cause), "{lost:?} {command:?}: {stderr}");
     assert!(!["sk_", "cso_"].iter().any(|secret| stderr.contains(secret)), "{stderr}");
