@@ -295,6 +295,10 @@ pub async fn redeliver(
         delivery::must_go_out(app)?;
         let view = application(app, &event.client_id).await?;
         let now = app.clock.now();
+        if event.state == DeliveryState::Pending {
+            // Without a secret what is due by now does not go by itself, so that is what it is told.
+            delivery::must_be_signed(app, &view)?;
+        }
         let write = redelivering(&event, &view, now)?;
         delivery::must_be_wanted(&view)?;
         delivery::must_be_signed(app, &view)?;

@@ -369,7 +369,8 @@ where
 /// Whose certificates an endpoint may show: the system's authorities and the extra ones (PEM).
 pub(super) fn roots(extra: &[u8], allow_private: bool) -> Result<RootCertStore, DispatchError> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
     if !extra.is_empty() {
         let extra = CertificateDer::pem_slice_iter(extra)
             .collect::<Result<Vec<_>, _>>()
@@ -382,7 +383,11 @@ pub(super) fn roots(extra: &[u8], allow_private: bool) -> Result<RootCertStore, 
     }
     // In development plain http may be all there is.
     if roots.is_empty() && !allow_private {
-        return Err(DispatchError::NoRoots);
+        // With few file descriptors they are there and cannot be opened.
+        return Err(found
+            .errors
+            .first()
+            .map_or(DispatchError::NoRoots, |error| DispatchError::UnreadRoots(error.to_string())));
     }
     Ok(roots)
 }

@@ -98,6 +98,9 @@ pub enum DispatchError {
         "this machine has no root certificates: install them (Debian: ca-certificates) or name extra roots for callbacks"
     )]
     NoRoots,
+    /// The same: they are there.
+    #[error("the root certificates of this machine cannot be read: {0}")]
+    UnreadRoots(String),
     /// The TLS library refuses the versions.
     #[error("TLS for callbacks cannot be set up")]
     Tls(#[source] rustls::Error),

@@ -311,6 +311,10 @@ async fn nothing_is_sent_again_where_nothing_goes_out_and_the_refusal_says_what_
     house.post(&format!("{application}/callbacks/resume"), json!({})).await.ok();
     again().await.ok();
     again().await.refused(409, "400204", "the event is pending, and due by now");
+    let secrets = house.get(&format!("{application}/secrets")).await.ok().json();
+    let secret = secrets["items"][0]["secret_id"].as_str().expect("one is live");
+    house.send(house.request("DELETE", &format!("{application}/secrets/{secret}"), None, &[])).await.ok();
+    again().await.refused(409, "400204", "no live secret to sign with");
 }
 
 #[tokio::test]
