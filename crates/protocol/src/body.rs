@@ -280,7 +280,7 @@ fn check_nested(json: &str, levels_max: usize) -> Result<(), String> {
             }
             b'}' | b']' => {
                 if let Some(name) = open.pop().and_then(repeated) {
-                    return Err(format!(r#"must have "{}" once"#, sentence::shown(&name)));
+                    return Err(format!("must have {} once", quoted(&sentence::shown(&name))));
                 }
             }
             b'"' => {
@@ -297,6 +297,11 @@ fn check_nested(json: &str, levels_max: usize) -> Result<(), String> {
         at += 1;
     }
     Ok(())
+}
+
+/// A name as JSON writes it: whatever is in it, it is one line.
+fn quoted(name: &str) -> String {
+    serde_json::Value::from(name).to_string()
 }
 
 /// The index after the quote that ends the string that begins at `start`.

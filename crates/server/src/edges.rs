@@ -71,7 +71,9 @@ pub fn framing_refusal(head: &Parts) -> Option<&'static str> {
 
 /// Whether the pseudo-header `:authority` is there and says something else.
 fn is_another(host: &[u8], head: &Parts) -> bool {
-    head.uri.authority().is_some_and(|authority| !authority.as_str().as_bytes().eq_ignore_ascii_case(host))
+    let usual: &[u8] = if head.uri.scheme_str() == Some("http") { b":80" } else { b":443" };
+    let place = |text: &[u8]| text.strip_suffix(usual).unwrap_or(text).to_ascii_lowercase();
+    head.uri.authority().is_some_and(|authority| place(authority.as_str().as_bytes()) != place(host))
 }
 
 /// Whether it is `uri-host [":" port]` of RFC 9110, 7.2, or empty, as of a target that has no authority.
@@ -167,6 +169,10 @@ mod tests {
             ("https://a:1/x", Some("b:1"), wrong),
             ("https://a:1/x", Some("a"), wrong),
             ("https://a:1/x", Some("A:1"), None),
+            ("https://a:443/x", Some("a"), None),
+            ("https://a/x", Some("a:443"), None),
+            ("https://a/x", Some("a:80"), wrong),
+            ("http://a/x", Some("a:80"), None),
             ("https://a:1/x", None, None),
             ("/x", Some("b"), None),
         ] {

@@ -227,6 +227,8 @@ fn a_name_that_is_as_long_as_a_body_is_cut_and_nothing_at_all_is_said_to_be_that
     assert_eq!(said, format!("field {}...: must be given once", "\u{e9}".repeat(64)));
     let said = Fields::parse(format!(r#"{{"x": [{twice}]}}"#).as_bytes()).expect_err("twice").to_string();
     assert_eq!(said, format!(r#"field x: must have "{}..." once"#, "\u{e9}".repeat(64)));
+    let said = Fields::parse(br#"{"x": {"a\"\n": 1, "a\"\u000a": 2}}"#).expect_err("twice").to_string();
+    assert_eq!(said, r#"field x: must have "a\"\n" once"#, "one line");
     let whole = "x".repeat(64);
     let said = Fields::parse(format!(r#"{{"{whole}": 1, "{whole}": 2}}"#).as_bytes()).expect_err("twice").to_string();
     assert_eq!(said, format!("field {whole}: must be given once"));

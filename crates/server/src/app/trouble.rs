@@ -169,13 +169,18 @@ impl Trouble {
         self.not_ready.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|found| found.why)
     }
 
-    /// The same in words, with what the store said.
+    /// The same in words, with what a store in the data folder said.
     pub fn sentence(&self, is_shared: bool) -> Option<String> {
         let not_ready = self.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
         let NotReady { why, cause } = not_ready.as_ref()?;
-        let cause = if *why == NoChanges::Unanswered { where_to_look(is_shared) } else { cause };
-        let why = why.sentence();
-        Some(if cause.is_empty() { why.to_owned() } else { format!("{why}: {cause}") })
+        let said = why.sentence();
+        Some(match why {
+            NoChanges::Unanswered => format!("{said}: {}", where_to_look(is_shared)),
+            // What PostgreSQL says names its host and its users, and whoever asks for readiness has shown no token.
+            NoChanges::Refused if is_shared => format!("{said}: the log of this node says why"),
+            NoChanges::Refused if !cause.is_empty() => format!("{said}: {cause}"),
+            NoChanges::Refused | NoChanges::NoJournal => said.to_owned(),
+        })
     }
 }
 
@@ -235,7 +240,12 @@ mod tests {
         trouble.found_failing(NoChanges::Refused, &"the disk is full");
         assert_eq!(trouble.sentence(false).as_deref(), Some("the store takes no changes: the disk is full"));
         trouble.found_failing(NoChanges::Refused, &"no such file");
-        assert_eq!(trouble.sentence(true).as_deref(), Some("the store takes no changes: no such file"), "the newest");
+        assert_eq!(trouble.sentence(false).as_deref(), Some("the store takes no changes: no such file"), "the newest");
+        assert_eq!(
+            trouble.sentence(true).as_deref(),
+            Some("the store takes no changes: the log of this node says why"),
+            "it may name a host or a user"
+        );
         trouble.found(Some(NoChanges::Unanswered));
         for (is_shared, place) in [(false, "its disk hangs"), (true, "a synchronous standby is away")] {
             let wanted = format!("the store does not answer changes: look whether {place}");

@@ -28,6 +28,8 @@ use crate::run::deployment_settings::Settings;
 use crate::run::{Machine, chain, deployment_settings};
 
 const COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
+/// The most that kept heads are read of: those of millions of merchants fit.
+const HEADS_BYTES_MAX: u64 = 1 << 30;
 /// The most that a line of kept heads is read of; one has some 150 bytes.
 const HEAD_BYTES_MAX: u64 = 4096;
 /// Lines asked for at a time.
@@ -356,10 +358,11 @@ impl AtMachine {
 
 fn read_heads(file: Input<'_>) -> anyhow::Result<Vec<KeptHead>> {
     let unread = || format!("{file} cannot be read");
-    let mut lines = file.open().with_context(unread)?;
+    let mut lines = file.open().with_context(unread)?.take(HEADS_BYTES_MAX);
     let (mut heads, mut line) = (Vec::new(), Vec::new());
     for no in 1.. {
         line.clear();
+        ensure!(lines.limit() > 0, "{file} is longer than 1 GiB, which no heads are");
         if (&mut lines).take(HEAD_BYTES_MAX).read_until(b'\n', &mut line).with_context(unread)? == 0 {
             break;
         }

@@ -36,7 +36,7 @@ pub(super) fn say_once(text: &str, lost: impl FnOnce() -> String) -> anyhow::Res
     let unread = || io::Error::from(ErrorKind::BrokenPipe);
     let said = match is_closed() {
         Ok(false) => say_more(text).and_then(|is_read| is_read.then_some(()).ok_or_else(unread).context(UNWRITTEN)),
-        Ok(true) => Err(io::Error::other("standard output is closed")).context(UNWRITTEN),
+        Ok(true) => Err(io::Error::other("standard output is closed, or goes nowhere")).context(UNWRITTEN),
         Err(error) => Err(error).context(UNWRITTEN),
     };
     said.with_context(lost)
@@ -53,8 +53,8 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     File::from(out.as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
-/// Whether the process was started without a stdout (`>&-`). The library opens `/dev/null` in its place, for reading and writing; `>/dev/null`, which
-/// somebody means, is for writing alone.
+/// Whether the process was started without a stdout (`>&-`). The library opens `/dev/null` in its place, for reading and writing, as some programs do for
+/// what they start and do not listen to; `>/dev/null`, which somebody has written, is for writing alone.
 fn is_closed() -> io::Result<bool> {
     let out = io::stdout();
     let is_both = fcntl_getfl(out.as_fd())?.contains(OFlags::RDWR);

@@ -265,7 +265,7 @@ async fn send(
                 }
                 let ending = broken(&error.into_error(), progress);
                 if ending.outcome == Outcome::ConnectFailed {
-                    connector.lost(&connection, Instant::now());
+                    connector.lost(&connection, now, Instant::now());
                 }
                 return Err(ending);
             }

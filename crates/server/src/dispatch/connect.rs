@@ -30,7 +30,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, Stage};
-use super::idle::{IdleConnections, IdleKey, Taken};
+use super::idle::{Answered, IdleConnections, IdleKey, Taken};
 use super::names::Names;
 use super::route::{LastAnswered, Route};
 use super::settings::{DispatchError, DispatchSettings};
@@ -207,9 +207,10 @@ impl Connector {
         None
     }
 
-    /// A kept connection broke under a request, before anything was answered.
-    pub(super) fn lost(&self, connection: &OpenConnection, now: Instant) {
-        self.idle().lost(&connection.key, now);
+    /// A kept connection that was taken at that moment broke under a request, before the head of its answer was whole.
+    pub(super) fn lost(&self, connection: &OpenConnection, taken_at: Instant, now: Instant) {
+        let closed = self.idle().lost(&connection.key, taken_at, now);
+        drop(closed);
     }
 
     fn idle(&self) -> MutexGuard<'_, IdleConnections<OpenConnection>> {
@@ -274,26 +275,24 @@ impl Connector {
         if !(connection.sender.is_ready() || connection.works.is_there()) || connection.sender.is_closed() {
             return;
         }
-        let mut idle = self.idle();
-        if connection.is_used {
-            idle.went_well(&connection.key);
-        }
-        connection.is_used = true;
+        let was_used = std::mem::replace(&mut connection.is_used, true);
         let key = connection.key.clone();
-        idle.put(&key, connection, now, time.most);
-        if time.is_said {
-            idle.seen_kept(&key);
-        }
+        let answered = Answered { was_used, time: time.most, is_said: time.is_said };
+        let refused = self.idle().put(&key, connection, now, answered);
+        // What is closed is closed without the lock.
+        drop(refused);
     }
 
     /// Closes all that wait.
     pub(super) fn keep_none(&self) {
-        self.idle().clear();
+        let all = std::mem::take(&mut *self.idle());
+        drop(all);
     }
 
     /// Closes connections that waited too long. To be called after each pass; most calls find that it is too early to look.
     pub(super) fn sweep(&self) {
-        self.idle().sweep(Instant::now(), |connection| connection.sender.is_closed());
+        let over = self.idle().sweep(Instant::now(), |connection| connection.sender.is_closed());
+        drop(over);
     }
 }
 

@@ -41,10 +41,24 @@ enum Trust {
     /// Nobody knows.
     #[default]
     New,
-    /// It does; so many requests went well over one that was used before, since one was lost.
-    Keeps { went_well: u32 },
+    /// It does; so many requests went well over one that was used before, since one was lost, and when that was.
+    Keeps { went_well: u32, lost_at: Option<Instant> },
     /// It has closed one under a request; until then none is kept.
     Closes { until: Instant },
+}
+
+/// It keeps them, as far as is known by now.
+const KEEPS: Trust = Trust::Keeps { went_well: 0, lost_at: None };
+
+/// What an answer showed of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answered {
+    /// Whether it was used before.
+    pub(super) was_used: bool,
+    /// How long it may wait.
+    pub(super) time: Duration,
+    /// Whether its endpoint has said that it keeps it.
+    pub(super) is_said: bool,
 }
 
 /// A connection that waits, since then and until then.
@@ -94,63 +108,67 @@ impl<C> IdleConnections<C> {
             Trust::Keeps { .. } => false,
             Trust::Closes { .. } => return None,
         };
-        loop {
-            // The oldest one shows most, the newest one is there most likely.
-            let has_waited = |idle: &Idle<C>| now.saturating_duration_since(idle.since) >= SEEN_KEPT;
-            let found =
-                if is_trial { lane.waiting.iter().position(has_waited) } else { lane.waiting.len().checked_sub(1) };
-            let idle = lane.waiting.remove(found?);
-            self.count -= 1;
-            if now < idle.until {
-                return Some(Taken { connection: idle.connection, is_trial });
-            }
-        }
+        // Those that are beyond their time stay for the sweep, which closes them without a lock.
+        let is_in_time = |idle: &Idle<C>| now < idle.until;
+        let has_waited = |idle: &Idle<C>| now.saturating_duration_since(idle.since) >= SEEN_KEPT;
+        // The oldest one shows most, the newest one is there most likely.
+        let at = if is_trial {
+            lane.waiting.iter().position(|idle| is_in_time(idle) && has_waited(idle))?
+        } else {
+            lane.waiting.iter().rposition(is_in_time)?
+        };
+        self.count -= 1;
+        Some(Taken { connection: lane.waiting.remove(at).connection, is_trial })
     }
 
-    /// The endpoint keeps its connections: it has said so, or one that waited is still there.
+    /// The endpoint keeps its connections: one that waited is still there.
     pub(super) fn seen_kept(&mut self, key: &IdleKey) {
         if let Some(lane) = self.lanes.get_mut(key).filter(|lane| lane.trust == Trust::New) {
-            lane.trust = Trust::Keeps { went_well: 0 };
+            lane.trust = KEEPS;
         }
     }
 
-    /// A request that went over a used connection was answered.
-    pub(super) fn went_well(&mut self, key: &IdleKey) {
-        if let Some(Lane { trust: Trust::Keeps { went_well }, .. }) = self.lanes.get_mut(key) {
-            *went_well = went_well.saturating_add(1);
-        }
-    }
-
-    /// A used connection was closed under a request. Those that wait beside it are as old, and are closed as well.
-    pub(super) fn lost(&mut self, key: &IdleKey, now: Instant) {
+    /// A used connection that was taken at that moment was closed under a request. Gives those that wait beside it, which are as old: they are to be
+    /// closed as well.
+    #[must_use]
+    pub(super) fn lost(&mut self, key: &IdleKey, taken_at: Instant, now: Instant) -> Vec<C> {
         let lane = self.lane(key);
         lane.trust = match lane.trust {
-            Trust::Keeps { went_well: WENT_WELL_MIN.. } => Trust::Keeps { went_well: 0 },
+            // It ended together with one that was lost before, as all do of an endpoint that is started anew.
+            kept @ Trust::Keeps { lost_at: Some(lost_at), .. } if taken_at <= lost_at => kept,
+            Trust::Keeps { went_well: WENT_WELL_MIN.., .. } => Trust::Keeps { went_well: 0, lost_at: Some(now) },
             Trust::New | Trust::Keeps { .. } | Trust::Closes { .. } => Trust::Closes { until: now + DISTRUST },
         };
-        let closed = std::mem::take(&mut lane.waiting).len();
-        self.count -= closed;
+        let closed = std::mem::take(&mut lane.waiting);
+        self.count -= closed.len();
+        closed.into_iter().map(|idle| idle.connection).collect()
     }
 
-    /// Lets one wait for so long. It is closed where there is no room, or where its endpoint does not keep connections.
-    pub(super) fn put(&mut self, key: &IdleKey, connection: C, now: Instant, time: Duration) {
-        if self.count >= IDLE_TOTAL_MAX {
-            return;
-        }
+    /// Lets one wait whose request was answered. Given back, to be closed, where there is no room, or where its endpoint does not keep connections.
+    #[must_use]
+    pub(super) fn put(&mut self, key: &IdleKey, connection: C, now: Instant, answered: Answered) -> Option<C> {
+        let is_full = self.count >= IDLE_TOTAL_MAX;
         let lane = self.lane(key);
-        let most = match lane.trust {
-            Trust::New => PER_NEW_LANE_MAX,
-            Trust::Keeps { .. } => PER_LANE_MAX,
-            Trust::Closes { until } if now < until => return,
-            Trust::Closes { .. } => {
-                lane.trust = Trust::New;
-                PER_NEW_LANE_MAX
+        lane.trust = match lane.trust {
+            Trust::Closes { until } if now < until => return Some(connection),
+            Trust::New | Trust::Closes { .. } => {
+                if answered.is_said {
+                    KEEPS
+                } else {
+                    Trust::New
+                }
+            }
+            Trust::Keeps { went_well, lost_at } => {
+                Trust::Keeps { went_well: went_well.saturating_add(u32::from(answered.was_used)), lost_at }
             }
         };
-        if lane.waiting.len() < most {
-            lane.waiting.push(Idle { connection, since: now, until: now + time });
-            self.count += 1;
+        let most = if lane.trust == Trust::New { PER_NEW_LANE_MAX } else { PER_LANE_MAX };
+        if is_full || lane.waiting.len() >= most {
+            return Some(connection);
         }
+        lane.waiting.push(Idle { connection, since: now, until: now + answered.time });
+        self.count += 1;
+        None
     }
 
     fn lane(&mut self, key: &IdleKey) -> &mut Lane<C> {
@@ -161,27 +179,35 @@ impl<C> IdleConnections<C> {
         self.lanes.get_mut(key).expect("it was put there just now")
     }
 
-    /// Closes all that wait.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    /// Closes those that waited too long, or that `is_closed` says are gone. Most calls find that it is too early to look. None is used again
-    /// beyond its time, closed or not ([`IdleConnections::take`]).
-    pub(super) fn sweep(&mut self, now: Instant, is_closed: impl Fn(&C) -> bool) {
+    /// Gives those that waited too long, or that `is_closed` says are gone: they are to be closed. Most calls find that it is too early to look. None is
+    /// used again beyond its time, closed or not ([`IdleConnections::take`]).
+    #[must_use]
+    pub(super) fn sweep(&mut self, now: Instant, is_closed: impl Fn(&C) -> bool) -> Vec<C> {
+        let mut over = Vec::new();
         if self.swept_at.is_some_and(|at| now < at + SWEEP_PAUSE) {
-            return;
+            return over;
         }
         self.swept_at = Some(now);
-        let Self { lanes, count, .. } = self;
-        let is_crowded = lanes.len() > LANES_MAX;
-        lanes.retain(|_, lane| {
-            let before = lane.waiting.len();
-            lane.waiting.retain(|idle| now < idle.until && !is_closed(&idle.connection));
-            *count -= before - lane.waiting.len();
-            let is_known = lane.trust != Trust::New && !is_crowded;
-            is_known || !lane.waiting.is_empty()
-        });
+        for lane in self.lanes.values_mut() {
+            let ended = lane.waiting.extract_if(.., |idle| now >= idle.until || is_closed(&idle.connection));
+            over.extend(ended.map(|idle| idle.connection));
+        }
+        self.count -= over.len();
+        let has_ended = |trust| matches!(trust, Trust::Closes { until } if until <= now);
+        self.keep_lanes(|trust| trust != Trust::New && !has_ended(trust));
+        // Who closes under requests is remembered for longer than who does not, of whom the next trial tells as much.
+        if self.lanes.len() > LANES_MAX {
+            self.keep_lanes(|trust| matches!(trust, Trust::Closes { .. }));
+        }
+        if self.lanes.len() > LANES_MAX {
+            self.keep_lanes(|_| false);
+        }
+        over
+    }
+
+    /// Forgets lanes without connections, but for those of such trust.
+    fn keep_lanes(&mut self, is_kept: impl Fn(Trust) -> bool) {
+        self.lanes.retain(|_, lane| !lane.waiting.is_empty() || is_kept(lane.trust));
     }
 }
 
@@ -189,7 +215,10 @@ impl<C> IdleConnections<C> {
 mod tests {
     use super::*;
 
-    const TIME: Duration = Duration::from_millis(1_500);
+    const WAITS: Duration = Duration::from_millis(1_500);
+    const TIME: Answered = Answered { was_used: false, time: WAITS, is_said: false };
+    const USED: Answered = Answered { was_used: true, ..TIME };
+    const SAID: Answered = Answered { is_said: true, ..TIME };
 
     fn key(port: u16) -> IdleKey {
         IdleKey { is_https: true, host: "h".into(), address: SocketAddr::from(([203, 0, 113, 1], port)) }
@@ -202,42 +231,37 @@ mod tests {
     #[test]
     fn a_connection_of_a_new_endpoint_is_used_again_once_it_has_waited() {
         let (mut idle, begin) = (IdleConnections::default(), Instant::now());
-        idle.put(&key(1), 1, begin, TIME);
-        idle.put(&key(1), 2, begin + SEEN_KEPT / 2, TIME);
+        let _refused = idle.put(&key(1), 1, begin, TIME);
+        let _refused = idle.put(&key(1), 2, begin + SEEN_KEPT / 2, TIME);
         assert_eq!(taken(&mut idle, begin + SEEN_KEPT / 2), None, "it may be closed at any moment");
         assert_eq!(taken(&mut idle, begin + SEEN_KEPT), Some((1, true)));
         assert_eq!(taken(&mut idle, begin + SEEN_KEPT), None);
         idle.seen_kept(&key(1));
         assert_eq!(taken(&mut idle, begin + SEEN_KEPT), Some((2, false)), "at once, from now on");
-        idle.put(&key(1), 3, begin, TIME);
-        idle.put(&key(1), 4, begin, TIME);
+        let _refused = idle.put(&key(1), 3, begin, TIME);
+        let _refused = idle.put(&key(1), 4, begin, TIME);
         assert_eq!(taken(&mut idle, begin), Some((4, false)), "the newest");
-        assert_eq!(taken(&mut idle, begin + TIME), None, "beyond its time");
-        assert_eq!(idle.count, 0);
+        assert_eq!(taken(&mut idle, begin + WAITS), None, "beyond its time");
+        assert_eq!((idle.sweep(begin + WAITS, |_| false), idle.count), (vec![3], 0));
     }
 
     #[test]
     fn an_endpoint_that_closes_under_a_request_keeps_none_for_an_hour() {
         let (mut idle, begin) = (IdleConnections::default(), Instant::now());
         for number in 0..3 {
-            idle.put(&key(1), number, begin, TIME);
+            let _refused = idle.put(&key(1), number, begin, TIME);
         }
         idle.seen_kept(&key(1));
-        idle.put(&key(2), 9, begin, TIME);
-        assert!(taken(&mut idle, begin).is_some());
+        let _refused = idle.put(&key(2), 9, begin, TIME);
+        assert_eq!(taken(&mut idle, begin), Some((2, false)));
         for _ in 1..WENT_WELL_MIN {
-            idle.went_well(&key(1));
+            let _refused = idle.put(&key(1), 8, begin, USED);
+            assert_eq!(taken(&mut idle, begin), Some((8, false)));
         }
-        idle.lost(&key(1), begin);
-        assert_eq!(
-            (taken(&mut idle, begin), idle.count),
-            (None, 1),
-            "nor those beside it; another address has its own"
-        );
-        idle.put(&key(1), 5, begin + DISTRUST - TIME, TIME);
-        idle.seen_kept(&key(1));
-        assert_eq!((taken(&mut idle, begin + DISTRUST), idle.count), (None, 1), "whatever it says");
-        idle.put(&key(1), 6, begin + DISTRUST, TIME);
+        assert_eq!(idle.lost(&key(1), begin, begin), [0, 1], "those beside it are closed as well");
+        assert_eq!((taken(&mut idle, begin), idle.count), (None, 1), "another address has its own");
+        assert_eq!(idle.put(&key(1), 5, begin + DISTRUST - WAITS, SAID), Some(5), "whatever it says");
+        assert_eq!(idle.put(&key(1), 6, begin + DISTRUST, TIME), None);
         assert_eq!(taken(&mut idle, begin + DISTRUST), None, "it is new again");
         assert_eq!(taken(&mut idle, begin + DISTRUST + SEEN_KEPT), Some((6, true)));
     }
@@ -245,45 +269,55 @@ mod tests {
     #[test]
     fn one_that_is_lost_among_very_many_changes_nothing() {
         let (mut idle, begin) = (IdleConnections::default(), Instant::now());
-        idle.put(&key(1), 1, begin, TIME);
-        idle.seen_kept(&key(1));
+        let _refused = idle.put(&key(1), 1, begin, SAID);
+        assert_eq!(taken(&mut idle, begin), Some((1, false)), "at once, by its word");
         for _ in 0..WENT_WELL_MIN {
-            idle.went_well(&key(1));
+            let _refused = idle.put(&key(1), 1, begin, USED);
+            assert!(taken(&mut idle, begin).is_some());
         }
-        idle.lost(&key(1), begin);
-        idle.put(&key(1), 2, begin, TIME);
-        assert_eq!(taken(&mut idle, begin), Some((2, false)));
-        idle.lost(&key(1), begin);
-        idle.put(&key(1), 3, begin, TIME);
-        assert_eq!(taken(&mut idle, begin), None, "twice in a row");
+        let later = begin + Duration::from_millis(1);
+        for _ in 0..8 {
+            // All that were under way when the endpoint was started anew.
+            assert_eq!(idle.lost(&key(1), begin, later).len(), 0);
+        }
+        let _refused = idle.put(&key(1), 2, later, TIME);
+        assert_eq!(taken(&mut idle, later), Some((2, false)));
+        assert_eq!(idle.lost(&key(1), later + SEEN_KEPT, later + SEEN_KEPT).len(), 0);
+        assert_eq!(idle.put(&key(1), 3, later + SEEN_KEPT, TIME), Some(3), "twice in a row");
     }
 
     #[test]
     fn what_waits_has_bounds_and_an_end() {
         let (mut idle, begin) = (IdleConnections::default(), Instant::now());
         for number in 0..100 {
-            idle.put(&key(1), number, begin, TIME);
+            let _refused = idle.put(&key(1), number, begin, TIME);
         }
         assert_eq!(idle.count, PER_NEW_LANE_MAX);
         idle.seen_kept(&key(1));
         for number in 0..100 {
-            idle.put(&key(1), number, begin, TIME);
+            let _refused = idle.put(&key(1), number, begin, TIME);
         }
         assert_eq!(idle.count, PER_LANE_MAX);
         for port in 2..1_000 {
-            idle.put(&key(port), 0, begin, TIME);
+            let _refused = idle.put(&key(port), 0, begin, TIME);
         }
         assert_eq!(idle.count, IDLE_TOTAL_MAX);
-        idle.sweep(begin, |number| *number == 59);
+        assert_eq!(idle.sweep(begin, |number| *number == 59), [59]);
         assert_eq!(idle.count, IDLE_TOTAL_MAX - 1);
-        idle.sweep(begin + SWEEP_PAUSE / 2, |_| true);
-        assert_eq!(idle.count, IDLE_TOTAL_MAX - 1, "it was looked just now");
-        idle.sweep(begin + TIME, |_| false);
+        assert_eq!(idle.sweep(begin + SWEEP_PAUSE / 2, |_| true).len(), 0, "it was looked just now");
+        assert_eq!(idle.sweep(begin + WAITS, |_| false).len(), IDLE_TOTAL_MAX - 1);
         assert_eq!((idle.count, idle.lanes.len()), (0, 1), "what is known of an endpoint stays");
-        for port in 2..=u16::try_from(LANES_MAX + 1).expect("a port") {
-            idle.lost(&key(port), begin);
+        let most = u16::try_from(LANES_MAX).expect("a port");
+        for port in 2..=most + 1 {
+            let _none = idle.lost(&key(port), begin, begin);
         }
-        idle.sweep(begin + TIME + SWEEP_PAUSE, |_| false);
-        assert_eq!(idle.lanes.len(), 0, "unless it is of too many");
+        let _none = idle.sweep(begin + WAITS + SWEEP_PAUSE, |_| false);
+        assert_eq!(idle.lanes.len(), LANES_MAX, "of too many those that keep their connections are forgotten first");
+        let _none = idle.lost(&key(1), begin, begin);
+        let _none = idle.sweep(begin + WAITS + SWEEP_PAUSE * 2, |_| false);
+        assert_eq!(idle.lanes.len(), 0, "then all");
+        let _none = idle.lost(&key(1), begin, begin);
+        let _none = idle.sweep(begin + DISTRUST, |_| false);
+        assert_eq!(idle.lanes.len(), 0, "and what has ended");
     }
 }

@@ -163,7 +163,7 @@ impl From<StoreError> for Failure {
 
 /// A success envelope around `data`.
 pub fn success<T: Serialize>(data: &T) -> Result<Vec<u8>, Failure> {
-    envelope::success(data).map_err(|_| Failure::internal("answer does not serialize"))
+    envelope::success(data).map_err(|_| Failure::internal("answer_unwritten"))
 }
 
 /// The answer to a request.

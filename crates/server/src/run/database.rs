@@ -15,6 +15,7 @@ use super::timeline;
 use crate::chance::Chance;
 use crate::config::Config;
 use crate::datadir::DataDir;
+use crate::small_file;
 
 /// Names this run of the machine; it changes with each boot.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
@@ -184,9 +185,9 @@ fn authorities(config: &Config) -> anyhow::Result<Arc<ClientConfig>> {
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = config.database_ca_file.get() {
         let unusable = || format!("database_ca_file {} holds no certificate that can be used", file.display());
-        let certificates = CertificateDer::pem_file_iter(file)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .with_context(|| format!("database_ca_file {} cannot be read", file.display()))?;
+        let unread = || format!("database_ca_file {} cannot be read", file.display());
+        let pem = small_file::read(file).with_context(unread)?;
+        let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().with_context(unread)?;
         ensure!(!certificates.is_empty(), unusable());
         for certificate in certificates {
             roots.add(certificate).with_context(unusable)?;

@@ -46,7 +46,9 @@ async fn a_change_waits(app: &App) {
 async fn trial(app: &App) -> Result<(), (NoChanges, CommitError)> {
     let mut trial = pin!(trouble::try_a_change(app));
     loop {
-        if app.store.is_stalled() && app.trouble.found(Some(NoChanges::Unanswered)) {
+        // A store that refuses after a while, as one that another program holds, has said more than that it does not answer yet.
+        let is_refused = app.trouble.why_not_ready() == Some(NoChanges::Refused);
+        if app.store.is_stalled() && !is_refused && app.trouble.found(Some(NoChanges::Unanswered)) {
             let look = trouble::where_to_look(app.store.is_shared());
             tracing::warn!("The store does not answer changes, so this node is not ready: {look}");
         }
@@ -77,7 +79,8 @@ async fn until_changes_are_taken(app: &App) {
                     CommitError::Store(StoreError::Unavailable(cause)) => cause as &dyn Display,
                     other => other,
                 };
-                if failed >= FAILED_MIN && app.trouble.found_failing(why, cause) {
+                let is_hiccup = failed < FAILED_MIN && app.trouble.why_not_ready().is_none();
+                if !is_hiccup && app.trouble.found_failing(why, cause) {
                     match why {
                         NoChanges::NoJournal => {
                             tracing::error!("The nonce journal takes no records, so this node is not ready: {error}");

@@ -132,7 +132,7 @@ fn what_cannot_be_moved_is_refused_with_one_sentence() {
         (&["move", "--from", "data", "--to", "mysql://x"], "--to: database_url is no address of a PostgreSQL database"),
         (&["move", "--from", "data"], "--to postgres://"),
         (
-            &["move", "--from", "data", "--to", "postgres://h/d?nonsense=1"],
+            &["move", "--from", "data", "--to", "postgres://u@h/d?nonsense=1"],
             "--to: database_url is not usable: invalid connection string: unknown option `nonsense`",
         ),
         (&["move", "--from", "data", "--to", secret], "cannot be reached"),

@@ -57,7 +57,7 @@ fn refused(mut command: Command, lost: Lost) -> String {
         Lost::Unread => "what was to be printed could not be written: broken pipe",
         Lost::Full => "what was to be printed could not be written: No space left on device",
         Lost::ReadOnly => "what was to be printed could not be written: Bad file descriptor",
-        Lost::Closed => "what was to be printed could not be written: standard output is closed",
+        Lost::Closed => "what was to be printed could not be written: standard output is closed, or goes nowhere",
     };
     assert!(stderr.contains(cause), "{lost:?} {command:?}: {stderr}");
     assert!(!["sk_", "cso_"].iter().any(|secret| stderr.contains(secret)), "{stderr}");

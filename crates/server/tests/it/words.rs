@@ -198,7 +198,7 @@ fn a_file_that_holds_no_heads_is_told_with_the_line_that_is_none() {
 }
 
 #[test]
-fn a_file_without_an_end_is_refused_wherever_one_is_named() {
+fn a_file_without_an_end_is_refused() {
     let place = Place::fresh();
     place.init();
     let url = "https://127.0.0.1:1";
@@ -225,10 +225,15 @@ fn a_file_without_an_end_is_refused_wherever_one_is_named() {
         assert!(said.starts_with(&format!("countersign: {wanted}")), "{words:?}: {said}");
         assert_eq!((said.lines().count(), out.status.code()), (1, Some(1)), "{words:?}: {said}");
     }
-    let mut command = place.command(&["doctor", "--data", "data"]);
-    let out = command.env("COUNTERSIGN_CALLBACK_CA_FILE", "/dev/zero").output().expect("runs");
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(said.contains(&format!("callback_ca_file /dev/zero {long}")) && !out.status.success(), "{said}");
+    let remote = "postgres://u@127.0.0.1:1/d?sslmode=require";
+    for (setting, url) in [("callback_ca_file", None), ("database_ca_file", Some(remote))] {
+        let mut command = place.command(&["doctor", "--data", "data"]);
+        let variable = format!("COUNTERSIGN_{}", setting.to_uppercase());
+        let url = url.map(|url| ("COUNTERSIGN_DATABASE_URL", url));
+        let out = command.env(variable, "/dev/zero").envs(url).output().expect("runs");
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(said.contains(&format!("{setting} /dev/zero {long}")) && !out.status.success(), "{said}");
+    }
 }
 
 #[test]

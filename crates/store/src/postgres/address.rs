@@ -7,8 +7,9 @@ use tokio_postgres::Config;
 use super::fault::words;
 
 /// What is said where nobody can tell the password from the rest.
-const ENCODE: &str =
-    "a password with @, /, ? or # in it must be percent-encoded: %40 for @, %2F for /, %3F for ?, %23 for #";
+const ENCODE: &str = "a password with @, /, ?, # or & in it must be percent-encoded: %40 for @, %2F for /, %3F for ?, %23 for #, %26 for &";
+/// What the driver says of a parameter that it does not know.
+const UNKNOWN: &str = "unknown option";
 /// What the driver says of sslmode=verify-full, which others have.
 const OTHER_SSLMODE: &str = "`sslmode`";
 
@@ -27,6 +28,8 @@ pub(super) fn parsed(url: &str) -> Result<Config, String> {
         let said = words(&error);
         if behind.contains('@') || who.contains(['/', '?', '#']) {
             ENCODE.to_owned()
+        } else if said.contains(UNKNOWN) && (who.is_empty() || url.contains("password=")) {
+            format!("it has a parameter that is not known, and that is not named here, since it may be the end of a password: {ENCODE}")
         } else if said.contains(OTHER_SSLMODE) {
             format!("{said}: sslmode=require checks the server's certificate and name, as verify-full does elsewhere; sslmode=disable encrypts nothing")
         } else {
@@ -48,6 +51,14 @@ mod tests {
             "postgres://h/d?password=1@2?wd=1",
         ] {
             assert_eq!(parsed(url).expect_err(url), ENCODE, "{url}");
+        }
+        for url in [
+            "postgres://h/d?user=u&password=ab&cd=ef",
+            "postgres://u@h/d?password=ab&cd=ef",
+            "postgres://user:123?cd=4",
+        ] {
+            let said = parsed(url).expect_err(url);
+            assert!(said.starts_with("it has a parameter") && said.ends_with(ENCODE) && !said.contains("cd"), "{said}");
         }
         let encoded = parsed("postgres://u:1%402%2F3%3F4%235@h/d").expect("is one");
         assert_eq!(encoded.get_password(), Some(b"1@2/3?4#5".as_slice()));

@@ -29,8 +29,7 @@ fn reasons(sources: &[Source]) -> Vec<String> {
             for (at, _) in source.text.match_indices(before) {
                 let quote = at + before.find('"').map_or(0, |quote| quote + 1);
                 let name = source.text[quote..].split('"').next().unwrap_or_default();
-                let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-                if is_name && !rows.iter().any(|(_, row)| row == name) {
+                if !rows.iter().any(|(_, row)| row == name) {
                     let line = line_of(&source.text, at);
                     complaints
                         .push(format!("{}:{line} gives the reason {name}, which {PAGE} does not list", source.path));
@@ -39,7 +38,10 @@ fn reasons(sources: &[Source]) -> Vec<String> {
         }
     }
     for (line, name) in rows {
-        if !server().any(|source| source.path != EXPLAIN && source.text.contains(&format!("\"{name}\""))) {
+        let written = GIVEN.map(|before| format!("{}\"{name}\"", &before[..before.find('"').unwrap_or_default()]));
+        let named = [format!("=> \"{name}\","), format!(": &str = \"{name}\";")];
+        let gives = |source: &Source| written.iter().chain(&named).any(|given| source.text.contains(given));
+        if !server().any(|source| source.path != EXPLAIN && gives(source)) {
             complaints.push(format!("{PAGE}:{line} lists the reason {name}, which nothing gives"));
         }
     }
