@@ -163,10 +163,15 @@ impl<C> IdleConnections<C> {
             }
         };
         let most = if lane.trust == Trust::New { PER_NEW_LANE_MAX } else { PER_LANE_MAX };
+        let mut idle = Idle { connection, since: now, until: now + answered.time };
         if is_full || lane.waiting.len() >= most {
-            return Some(connection);
+            // One that is beyond its time, and that no sweep has come to yet, keeps nobody out.
+            if let Some(over) = lane.waiting.iter_mut().find(|waiting| now >= waiting.until) {
+                std::mem::swap(over, &mut idle);
+            }
+            return Some(idle.connection);
         }
-        lane.waiting.push(Idle { connection, since: now, until: now + answered.time });
+        lane.waiting.push(idle);
         self.count += 1;
         None
     }
@@ -284,6 +289,17 @@ mod tests {
         assert_eq!(taken(&mut idle, later), Some((2, false)));
         assert_eq!(idle.lost(&key(1), later + SEEN_KEPT, later + SEEN_KEPT).len(), 0);
         assert_eq!(idle.put(&key(1), 3, later + SEEN_KEPT, TIME), Some(3), "twice in a row");
+    }
+
+    #[test]
+    fn what_is_beyond_its_time_keeps_nobody_out() {
+        let (mut idle, begin) = (IdleConnections::default(), Instant::now());
+        for number in 0..4 {
+            assert_eq!(idle.put(&key(1), number, begin, TIME), None);
+        }
+        assert_eq!(idle.put(&key(1), 4, begin, TIME), Some(4), "a few are enough");
+        assert_eq!(idle.put(&key(1), 5, begin + WAITS, TIME), Some(0), "the first makes room");
+        assert_eq!((idle.count, taken(&mut idle, begin + WAITS + SEEN_KEPT)), (4, Some((5, true))));
     }
 
     #[test]
