@@ -1,7 +1,7 @@
 //! Connections that wait for their next attempt, and what is known of endpoints that keep or close theirs.
 //!
 //! Whoever closes a connection behind an answer and does not say so takes with it the request that meets that: nobody can tell whether it was read.
-//! So a connection is used again only where the endpoint has been seen to keep one, and no more where it has closed one under a request.
+//! So a connection is used again only where the endpoint has said that it keeps them or been seen to keep one, and no more where it has closed one under a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,10 +36,9 @@ pub(super) struct IdleKey {
 }
 
 /// Whether an endpoint keeps its connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     /// Nobody knows.
-    #[default]
     New,
     /// It does; so many requests went well over one that was used before, since one was lost, and when that was.
     Keeps { went_well: u32, lost_at: Option<Instant> },
