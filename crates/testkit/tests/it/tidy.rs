@@ -7,7 +7,7 @@ mod metrics;
 mod reasons;
 mod source;
 
-use source::{Function, Source, line_of, positions, project};
+use source::{Function, PROJECT, Source, line_of, positions};
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -15,15 +15,14 @@ const HANDLER_LINES_MAX: usize = 25;
 
 /// Demands that the project keeps `rule`, and that the rule sees the violation in each of `planted` (path, text).
 fn keeps(rule: impl Fn(&[Source]) -> Vec<String>, planted: &[(&str, &str)]) {
-    let ours = project();
     for (path, text) in planted {
-        let mut with_violation = ours.clone();
+        let mut with_violation = PROJECT.clone();
         with_violation.retain(|source| source.path != *path);
         with_violation.push(Source::new(path, text));
         let seen = rule(&with_violation);
         assert!(seen.iter().any(|line| line.starts_with(path)), "not seen in {path}:\n{text}\nseen: {seen:?}");
     }
-    let complaints = rule(&ours);
+    let complaints = rule(&PROJECT);
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: nothing here parses Rust. The code is formatted by rustfmt, and the rules ask simple questions.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// One text file of the project.
 #[derive(Clone, Debug)]
@@ -65,14 +66,14 @@ impl Source {
     }
 }
 
-/// Every text file of the project, by path. Folders that builds and tools make are left out.
-pub fn project() -> Vec<Source> {
+/// Every text file of the project, by path; read once for each process. Folders that builds and tools make are left out.
+pub static PROJECT: LazyLock<Vec<Source>> = LazyLock::new(|| {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
     collect(&root, "", &mut found);
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found
-}
+});
 
 fn collect(folder: &Path, prefix: &str, found: &mut Vec<Source>) {
     for entry in std::fs::read_dir(folder).expect("the project's folders can be read") {
@@ -150,13 +151,25 @@ fn blanked(text: &str) -> (String, String) {
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let (kind, length) = token(rest, code.chars().next_back());
+        // Code is taken to the next place where something else can begin: a character at a time takes seconds.
+        let length = if kind == Kind::Code { length + plain(&rest[length..]) } else { length };
         let (token, after) = rest.split_at(length.max(c.len_utf8()));
-        let blank: String = token.chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
-        code.push_str(if kind == Kind::Code { token } else { &blank });
-        strings.push_str(if kind == Kind::Comment { &blank } else { token });
         rest = after;
+        if kind == Kind::Code {
+            code.push_str(token);
+            strings.push_str(token);
+            continue;
+        }
+        let blank: String = token.chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
+        code.push_str(&blank);
+        strings.push_str(if kind == Kind::Comment { &blank } else { token });
     }
     (code, strings)
+}
+
+/// How many bytes of `rest` are surely code.
+fn plain(rest: &str) -> usize {
+    rest.bytes().position(|b| matches!(b, b'/' | b'"' | b'\'' | b'r' | b'b')).unwrap_or(rest.len())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
