@@ -65,15 +65,15 @@ impl Backing {
         Self { database: None }
     }
 
-    /// Nothing yet, of this kind; in memory there is nothing to prepare.
+    /// Without a row, of this kind; in memory there is nothing to prepare.
     pub async fn fresh(kind: StoreKind) -> Self {
         match kind {
             StoreKind::Model | StoreKind::Sqlite => Self::sqlite(),
-            StoreKind::Postgres => Self { database: Some(Database::new().await) },
+            StoreKind::Postgres => Self { database: Some(Database::with_schema().await) },
         }
     }
 
-    /// Nothing yet, of the kind that this run is about.
+    /// The same, of the kind that this run is about.
     pub async fn of_this_run() -> Self {
         Self::fresh(StoreKind::of_this_run()).await
     }

@@ -36,7 +36,7 @@ impl Deployment {
     }
 
     pub async fn on_postgres() -> Self {
-        Self::on(Some(Database::new().await)).await
+        Self::on(Some(Database::with_schema().await)).await
     }
 
     /// Two deployments.

@@ -17,6 +17,7 @@ mod server;
 mod tampering;
 
 use std::fs::{self, File};
+use std::mem::ManuallyDrop;
 use std::os::unix::process::{CommandExt as _, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_postgres::{Client, Config, NoTls};
 
+use crate::{PostgresOptions, PostgresStore};
 pub use chosen::{Chosen, VARIABLE};
 pub use damage::Damage;
 pub use feigned::Feigned;
@@ -60,11 +62,36 @@ pub struct Database {
 impl Database {
     /// Makes one, and the cluster if this is the first.
     pub async fn new() -> Self {
-        static MADE: AtomicU32 = AtomicU32::new(0);
+        Self::copy_of("template0", cluster()).await
+    }
+
+    /// The same with the schema in it, as `migrate` makes it, for whoever is not about how that comes about: the steps take far longer than a copy.
+    pub async fn with_schema() -> Self {
         let folder = cluster();
+        let server = connect(&folder, "postgres").await;
+        // One makes what is copied, all others wait; who ends lets go.
+        server.batch_execute("SELECT pg_advisory_lock(1)").await.expect("the lock is taken");
+        let there = "SELECT FROM pg_database WHERE datname = 'with_schema'";
+        if server.query_opt(there, &[]).await.expect("reads").is_none() {
+            // It goes with the cluster, under another name.
+            let made = ManuallyDrop::new(Self::copy_of("template0", folder.clone()).await);
+            let options = PostgresOptions::new(made.url(), [0; 16], [0; 16]);
+            PostgresStore::migrate(&options).await.expect("the steps are applied");
+            end_connections(&server, &made.name).await;
+            let rename = format!("ALTER DATABASE {} RENAME TO with_schema", made.name);
+            server.batch_execute(&rename).await.expect("is renamed");
+        }
+        server.batch_execute("SELECT pg_advisory_unlock(1)").await.expect("the lock is let go");
+        Self::copy_of("with_schema", folder).await
+    }
+
+    async fn copy_of(template: &str, folder: PathBuf) -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("t{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let server = connect(&folder, "postgres").await;
-        server.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.expect("makes a database");
+        // Files are copied: a log of each of their pages takes twice as long.
+        let create = format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy");
+        server.batch_execute(&create).await.expect("makes a database");
         Self { folder, name }
     }
 
@@ -99,9 +126,8 @@ impl Database {
     pub async fn give_way_to(&self, other: Self) {
         let server = connect(&self.folder, "postgres").await;
         for name in [&self.name, &other.name] {
-            let end = format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'");
             server.batch_execute(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).await.expect("is shut");
-            server.batch_execute(&end).await.expect("connections end");
+            end_connections(&server, name).await;
         }
         let (name, other) = (&self.name, &other.name);
         // What had the name before goes with the other one.
@@ -227,6 +253,12 @@ impl Drop for Database {
         });
         dropped.join().expect("the database is dropped");
     }
+}
+
+/// Ends whoever is connected to a database of this server, and waits until they are gone.
+async fn end_connections(server: &Client, database: &str) {
+    let end = format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{database}'");
+    server.batch_execute(&end).await.expect("connections end");
 }
 
 async fn connect(folder: &Path, database: &str) -> Client {

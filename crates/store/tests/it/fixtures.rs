@@ -47,14 +47,14 @@ pub async fn sqlite() -> Fresh {
 }
 
 pub async fn postgres() -> Fresh {
-    let database = Database::new().await;
+    let database = Database::with_schema().await;
     let store = Arc::new(AnyStore::Postgres(open_postgres(&database, 1).await));
     Fresh { store, dir: None, database: Some(database), is_watched: false }
 }
 
 /// PostgreSQL with transactions of one tenant each, and a watch that counts those of two.
 pub async fn postgres_by_tenant() -> Fresh {
-    let database = Database::new().await;
+    let database = Database::with_schema().await;
     let options = PostgresOptions { group_by_tenant: true, ..postgres_options(&database, 1) };
     let store = PostgresStore::open(options).await.expect("opens");
     crate::tenancy::watch(&database).await;

@@ -1,15 +1,17 @@
 //! Finds secrets in bytes, in every form that a program might have given them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::ReadDir;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::OnceLock;
 
+use aho_corasick::AhoCorasick;
 use anyhow::{Context as _, Result};
 
-/// Bytes of a needle that are looked up; no needle is shorter.
-const KEY_BYTES: usize = 8;
+/// No needle is shorter: what is would be found by chance.
+const NEEDLE_BYTES_MIN: usize = 8;
 /// Digits of a secret's begin, and of its end, that are enough to be found.
 const PART: usize = 24;
 
@@ -28,9 +30,8 @@ struct Needle {
 #[derive(Debug, Default)]
 pub struct Needles {
     all: Vec<Needle>,
-    by_begin: HashMap<[u8; KEY_BYTES], Vec<usize>>,
-    /// Which pairs of bytes any needle begins with: most places are passed over by this alone.
-    pairs: Vec<bool>,
+    /// Made of all of them when the first bytes are searched.
+    searcher: OnceLock<AhoCorasick>,
     secrets: usize,
 }
 
@@ -72,30 +73,22 @@ impl Needles {
     }
 
     fn put(&mut self, secret: usize, forms: Vec<(&'static str, Vec<u8>)>) {
-        self.pairs.resize(1 << 16, false);
-        for (form, bytes) in forms {
-            let Some(key) = bytes.first_chunk::<KEY_BYTES>().copied() else { continue };
-            self.pairs[pair(&key)] = true;
-            self.by_begin.entry(key).or_default().push(self.all.len());
-            self.all.push(Needle { secret, form, bytes });
-        }
+        let long = forms.into_iter().filter(|(_, bytes)| bytes.len() >= NEEDLE_BYTES_MIN);
+        self.all.extend(long.map(|(form, bytes)| Needle { secret, form, bytes }));
+        self.searcher.take();
     }
 
-    /// Everything that is found in `bytes`.
+    /// Everything that is found in `bytes`, in the order in which it ends.
     pub fn find(&self, bytes: &[u8]) -> Vec<Hit> {
-        let mut hits = Vec::new();
-        for (at, key) in bytes.windows(KEY_BYTES).enumerate() {
-            if !self.pairs[pair(key)] {
-                continue;
-            }
-            for number in self.by_begin.get(key).into_iter().flatten() {
-                let needle = &self.all[*number];
-                if bytes[at..].starts_with(&needle.bytes) {
-                    hits.push(Hit { secret: needle.secret, form: needle.form, at });
-                }
-            }
-        }
-        hits
+        let searcher = self.searcher.get_or_init(|| {
+            let needles = self.all.iter().map(|needle| &needle.bytes);
+            AhoCorasick::new(needles).expect("there are fewer needles than it can number")
+        });
+        let hits = searcher.find_overlapping_iter(bytes).map(|found| {
+            let needle = &self.all[found.pattern().as_usize()];
+            Hit { secret: needle.secret, form: needle.form, at: found.start() }
+        });
+        hits.collect()
     }
 
     /// Everything that is found in the files under `folder`, and how many bytes they have. Files of these names are left out.
@@ -182,10 +175,6 @@ fn parts(core: &str) -> Vec<&str> {
     begin.into_iter().chain(end).collect()
 }
 
-fn pair(bytes: &[u8]) -> usize {
-    usize::from(bytes[0]) << 8 | usize::from(bytes[1])
-}
-
 /// Every form of a text.
 pub fn forms(text: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let escaped = text.iter().fold(String::new(), |mut all, byte| {
@@ -243,7 +232,7 @@ fn base64_at(bytes: &[u8], offset: usize, alphabet: &[u8; 64]) -> Vec<u8> {
 /// The bytes of a text that is hex and nothing else.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0 && digits.len() >= 2 * KEY_BYTES)?;
+    let digits = digits.filter(|digits| digits.len() % 2 == 0 && digits.len() >= 2 * NEEDLE_BYTES_MIN)?;
     Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
