@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_protocol::endpoint::Endpoint;
 use countersign_testkit::backing::StoreKind;
-use countersign_testkit::wire::{Draft, Signer, fresh_nonce, once};
+use countersign_testkit::wire::{Connection, Draft, Signer, fresh_nonce};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -19,21 +19,23 @@ fn rounds() -> usize {
 
 const AT_ONCE: usize = 64;
 
-/// Sends the same bytes over `AT_ONCE` connections; how many succeeded, how many were replays.
-async fn at_once(world: &World, draft: &Draft) -> (usize, usize) {
+/// Sends the same bytes over each of these connections; how many succeeded, how many were replays.
+async fn at_once(connections: &mut Vec<Connection>, draft: &Draft) -> (usize, usize) {
     let bytes = Arc::new(draft.bytes());
     let mut tasks = JoinSet::new();
-    for _ in 0..AT_ONCE {
-        let (address, bytes) = (world.listen(), bytes.clone());
-        tasks.spawn(async move { once(address, &bytes).await });
+    for mut connection in connections.drain(..) {
+        let bytes = bytes.clone();
+        tasks.spawn(async move { (connection.send(&bytes).await, connection) });
     }
     let mut seen = (0, 0);
-    while let Some(answer) = tasks.join_next().await {
-        match answer.expect("no panic").expect("an answer").code().as_str() {
+    while let Some(ended) = tasks.join_next().await {
+        let (answer, connection) = ended.expect("no panic");
+        match answer.expect("an answer").code().as_str() {
             "000000" => seen.0 += 1,
             "400021" => seen.1 += 1,
             other => panic!("{other}"),
         }
+        connections.push(connection);
     }
     seen
 }
@@ -42,6 +44,10 @@ async fn at_once(world: &World, draft: &Draft) -> (usize, usize) {
 async fn of_sixty_four_equal_requests_at_once_exactly_one_succeeds() {
     let (world, signer) = unlimited().await;
     let order = world.access.convert_order("bank").await.expect("an order");
+    let mut connections = Vec::new();
+    for _ in 0..AT_ONCE {
+        connections.push(Connection::open(world.listen()).await.expect("connects"));
+    }
     for round in 0..rounds() {
         let draft = if round % 2 == 0 {
             let body =
@@ -50,7 +56,7 @@ async fn of_sixty_four_equal_requests_at_once_exactly_one_succeeds() {
         } else {
             world.draft(&signer, "GET", &format!("/v1/pay/convert/order?orderId={order}"), "")
         };
-        assert_eq!(at_once(&world, &draft).await, (1, AT_ONCE - 1), "round {round}");
+        assert_eq!(at_once(&mut connections, &draft).await, (1, AT_ONCE - 1), "round {round}");
     }
 }
 
