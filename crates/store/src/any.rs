@@ -449,7 +449,7 @@ impl Store for AnyStore {
         either!(self, s => s.setting(name).await)
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Result<Option<String>, StoreError> {
         either!(self, s => s.ping().await)
     }
 

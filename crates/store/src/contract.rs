@@ -464,8 +464,8 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     /// A deployment setting.
     fn setting(&self, name: &str) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
 
-    /// Whether the store answers; cheap, for readiness.
-    fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Whether the store answers, and what is wrong by now with the schema that was right at the start, in words that name nobody; cheap, for readiness.
+    fn ping(&self) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
 
     /// Whether other nodes may work on the same data. What follows is for such stores; those of one node answer for themselves.
     fn is_shared(&self) -> bool;

@@ -52,9 +52,70 @@ pub(crate) fn pending<'a>(done: &[Applied], all: &'a [Step]) -> Result<&'a [Step
     Ok(&all[done.len()..])
 }
 
+/// The words of steps, without comments.
+pub(crate) fn words(steps: &[Step]) -> Vec<&'static str> {
+    let lines = steps.iter().flat_map(|step| step.sql.lines()).filter(|line| !line.trim_start().starts_with("--"));
+    lines.flat_map(str::split_whitespace).collect()
+}
+
+/// The tables that are there once all of these steps are applied, `schema_step` among them.
+pub(crate) fn tables(steps: &[Step]) -> Vec<&'static str> {
+    let words = words(steps);
+    let mut tables = vec!["schema_step"];
+    for at in 0..words.len() {
+        match words[at..] {
+            ["CREATE", "TABLE", name, ..] => tables.push(name),
+            ["DROP", "TABLE", name, ..] => tables.retain(|table| *table != name.trim_end_matches(';')),
+            ["ALTER", "TABLE", before, "RENAME", "TO", name, ..] => {
+                tables.retain(|table| *table != before);
+                tables.push(name.trim_end_matches(';'));
+            }
+            _ => {}
+        }
+    }
+    tables
+}
+
+/// What is wrong where some of our tables are gone, in words; none: they are there.
+pub(crate) fn gone(tables: &[String]) -> Option<String> {
+    let tables = named(tables)?;
+    Some(format!(
+        "{tables} of this deployment can no longer be found: somebody has renamed or removed it, or another database has taken the name of this one"
+    ))
+}
+
+/// What is wrong where some of them may no longer be used; none: all may.
+pub(crate) fn locked(tables: &[String]) -> Option<String> {
+    let tables = named(tables)?;
+    Some(format!("this node may no longer read and write {tables}: `countersign doctor` says what to run"))
+}
+
+fn named(tables: &[String]) -> Option<String> {
+    let (first, more) = (tables.first()?, tables.len() - 1);
+    Some(if more == 0 { format!("the table {first}") } else { format!("the table {first} and {more} more") })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_renamed_has_its_new_name_and_what_is_removed_is_no_table() {
+        let of = |sql| Step { number: 1, name: "a", sql };
+        let steps = [
+            of("CREATE TABLE a (x);\n-- CREATE TABLE no\nCREATE TABLE b (x);"),
+            of("DROP TABLE b; ALTER TABLE a RENAME TO c;"),
+        ];
+        assert_eq!(tables(&steps), ["schema_step", "c"]);
+    }
+
+    #[test]
+    fn one_table_is_named_and_the_others_are_counted() {
+        let table = |name: &str| name.to_owned();
+        assert_eq!((gone(&[]), locked(&[])), (None, None));
+        assert!(gone(&[table("a")]).expect("is told").starts_with("the table a of this deployment can"));
+        assert!(locked(&[table("a"), table("b"), table("c")]).expect("is told").contains("the table a and 2 more:"));
+    }
 
     #[test]
     fn a_database_that_is_ahead_and_one_of_other_steps_are_refused() {

@@ -285,8 +285,8 @@ pub async fn forget_answers(app: &App, now: UnixMillis) -> Result<(), AppError> 
     Ok(())
 }
 
-/// Whether the store answers.
-pub async fn ping(app: &App) -> Result<(), AppError> {
+/// Whether the store answers, and what is wrong with its schema, in words.
+pub async fn ping(app: &App) -> Result<Option<String>, AppError> {
     Ok(app.store.ping().await?)
 }
 

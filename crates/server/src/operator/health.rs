@@ -41,7 +41,7 @@ pub async fn alive() -> Json<Health> {
     Json(Health { status: "up", delivery: None })
 }
 
-/// The node takes requests. The store answers and takes changes, its schema was found right at the start, the machine's clock agrees with that of a shared database, the
+/// The node takes requests. The store answers and takes changes, its schema is right, the machine's clock agrees with that of a shared database, the
 /// node has the master key that the deployment seals under, and nobody has told the node to stop.
 #[utoipa::path(get, path = "/readyz", tag = "Deployment", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
@@ -68,8 +68,10 @@ async fn why_not_ready(app: &App) -> Option<String> {
     {
         return Some(why);
     }
-    if operators::ping(app).await.is_err() {
-        return Some(SILENT.to_owned());
+    match operators::ping(app).await {
+        Ok(None) => {}
+        Ok(wrong) => return wrong,
+        Err(_) => return Some(SILENT.to_owned()),
     }
     match master_key::known(app).await {
         Ok(_) => None,

@@ -454,8 +454,8 @@ impl Store for ModelStore {
         Ok(self.state().settings.get(name).cloned())
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
-        Ok(())
+    async fn ping(&self) -> Result<Option<String>, StoreError> {
+        Ok(None)
     }
 
     fn is_shared(&self) -> bool {

@@ -449,7 +449,7 @@ impl Store for PostgresStore {
         queries::setting(&self.readers, name).await
     }
 
-    async fn ping(&self) -> Found<()> {
+    async fn ping(&self) -> Found<Option<String>> {
         if self.is_stalled() {
             let slow = self.longest_work();
             let why = format!("changes have waited for the database for {} s", slow.as_secs());

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::LazyLock;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -11,11 +12,12 @@ use countersign_domain::time::UnixMillis;
 use futures_core::Stream as _;
 use tokio_postgres::Row;
 
+use super::fault::fault;
 use super::nodes::numbers;
 use super::readers::Readers;
-use super::rows;
 use super::session::Params;
 use super::statements::Sql;
+use super::{rows, schema};
 use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind,
@@ -23,7 +25,7 @@ use crate::contract::{
 };
 use crate::own_events::OWN_EVENTS_BYTES_MAX;
 use crate::rule_page::RulePageBuilder;
-use crate::words;
+use crate::{steps, words};
 
 pub(super) type Found<T> = Result<T, StoreError>;
 
@@ -47,8 +49,14 @@ pub(super) async fn many<T>(
     from.rows(sql, params).await?.iter().map(read).collect()
 }
 
-pub(super) async fn ping(from: &Readers) -> Found<()> {
-    from.rows(Sql::Ping, &[]).await.map(|_| ())
+pub(super) async fn ping(from: &Readers) -> Found<Option<String>> {
+    static TABLES: LazyLock<Vec<&str>> = LazyLock::new(schema::tables);
+    let found = from.rows(Sql::Ping, &[&*TABLES]).await?;
+    let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+    let found = found.iter().map(|row| read(row).map_err(fault)).collect::<Found<Vec<(String, bool)>>>()?;
+    let of =
+        |is_gone| found.iter().filter(|found| found.1 == is_gone).map(|(table, _)| table.clone()).collect::<Vec<_>>();
+    Ok(steps::gone(&of(true)).or_else(|| steps::locked(&of(false))))
 }
 
 pub(super) async fn setting(from: &Readers, name: &str) -> Found<Option<String>> {

@@ -7,7 +7,7 @@ use super::dial::Dial;
 use super::fault::fault;
 use super::session::Session;
 use crate::contract::StoreError;
-use crate::steps::{Applied, SchemaState, Step, pending, sha256};
+use crate::steps::{self, Applied, SchemaState, Step, pending, sha256, words};
 
 pub(super) const STEPS: &[Step] = &[
     Step { number: 1, name: "begin", sql: include_str!("../../migrations/postgres/0001_begin.sql") },
@@ -90,8 +90,7 @@ fn taken(schema: &str, names: &str) -> StoreError {
 
 /// What steps make: its name, and of an index the table.
 fn names(steps: &[Step]) -> Vec<(&'static str, Option<&'static str>)> {
-    let lines = steps.iter().flat_map(|step| step.sql.lines()).filter(|line| !line.trim_start().starts_with("--"));
-    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    let words = words(steps);
     let made = (0..words.len()).filter_map(|at| match words[at..] {
         ["CREATE", "TABLE", name, ..] => Some((name, None)),
         ["INDEX", "IF", "NOT", "EXISTS", name, "ON", table, ..] | ["INDEX", name, "ON", table, ..] => {
@@ -104,8 +103,7 @@ fn names(steps: &[Step]) -> Vec<(&'static str, Option<&'static str>)> {
 
 /// All tables that are ours.
 pub(super) fn tables() -> Vec<&'static str> {
-    let made = names(STEPS).into_iter().filter(|(_, of_table)| of_table.is_none()).map(|(name, _)| name);
-    made.chain(["schema_step"]).collect()
+    steps::tables(STEPS)
 }
 
 /// Refuses a schema where something of somebody else has a name that steps will make: a table would stop the step without saying why, and the

@@ -30,7 +30,10 @@ macro_rules! statements {
 }
 
 statements! {
-    Ping: "SELECT 1";
+    Ping: "SELECT w.name, w.id IS NULL FROM (SELECT name, to_regclass(quote_ident(current_schema()) || '.' || quote_ident(name))::oid AS id
+             FROM unnest($1::text[]) AS u (name)) w
+           WHERE w.id IS NULL OR NOT (has_table_privilege(w.id, 'SELECT') AND has_table_privilege(w.id, 'INSERT')
+             AND has_table_privilege(w.id, 'UPDATE') AND has_table_privilege(w.id, 'DELETE'))";
     Setting: "SELECT name, value FROM setting WHERE name = $1";
     Application: application_select!(
         "(SELECT * FROM application WHERE client_id = (SELECT coalesce(f.client_id, d.client_id) FROM \

@@ -145,10 +145,6 @@ pub(super) fn many<T>(
     Ok(found)
 }
 
-pub(super) fn ping(conn: &Connection) -> Found<()> {
-    one(conn, "SELECT 1", [], |_| Ok(())).map(|_| ())
-}
-
 pub(super) fn setting(conn: &Connection, name: &str) -> Found<Option<String>> {
     one(conn, "SELECT name, value FROM setting WHERE name = ?1", [name], |row| {
         rows::Fields::new(row, "setting", 1, 0).text()

@@ -1,6 +1,7 @@
 //! The steps that make the schema, and the runner that applies each once.
 
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
@@ -8,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, pa
 use super::fault::fault;
 use super::open::leave_log;
 use crate::contract::StoreError;
-use crate::steps::{Applied, SchemaState, Step, pending, sha256};
+use crate::steps::{self, Applied, SchemaState, Step, pending, sha256};
 
 /// Marks the file as ours: "CSGN".
 const APPLICATION_ID: i32 = 0x4353_474e;
@@ -55,6 +56,18 @@ fn applied(conn: &Connection) -> Result<Vec<Applied>, StoreError> {
     let mut rows = conn.prepare("SELECT number, name, digest FROM schema_step ORDER BY number").map_err(fault)?;
     let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(fault)?;
     rows.collect::<Result<_, _>>().map_err(fault)
+}
+
+/// All tables that are ours, as a JSON array.
+static TABLES: LazyLock<String> = LazyLock::new(|| format!(r#"["{}"]"#, steps::tables(STEPS).join(r#"",""#)));
+
+/// What is wrong with the schema that was right at the start, in words; none: our tables are there.
+pub(super) fn wrong(conn: &Connection) -> Result<Option<String>, StoreError> {
+    let select =
+        "SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT name FROM sqlite_schema WHERE type = 'table')";
+    let mut select = conn.prepare_cached(select).map_err(fault)?;
+    let gone = select.query_map([&*TABLES], |row| row.get(0)).map_err(fault)?;
+    Ok(steps::gone(&gone.collect::<Result<Vec<_>, _>>().map_err(fault)?))
 }
 
 /// Refuses a file that is another program's.

@@ -26,6 +26,8 @@ pub enum Damage {
     Redelivery(String),
     /// No answer can be kept for an `Idempotency-Key`.
     Answers,
+    /// A table has another name.
+    Renamed(&'static str, &'static str),
 }
 
 impl Damage {
@@ -42,6 +44,7 @@ impl Damage {
             Self::Attempts => refuse("attempt", None),
             Self::Redelivery(client_id) => refuse("redelivery", Some(client_id)),
             Self::Answers => refuse("idempotency", None),
+            Self::Renamed(table, name) => format!("ALTER TABLE {table} RENAME TO {name}"),
         }
     }
 

@@ -18,6 +18,7 @@ mod pooled;
 mod postgres;
 mod property;
 mod proxy;
+mod ready;
 mod room;
 mod schemas;
 mod served;

