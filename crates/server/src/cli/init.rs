@@ -102,6 +102,10 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
         }
     };
     let found = runtime.block_on(presence(&config, &data))?;
+    if found != Presence::Deployment {
+        // What would be said next is to run `init`.
+        run::missing_deployment::refuse_half_restored(&config, &data)?;
+    }
     let (state, what) = match Database::of(&config)? {
         Database::Postgres(url) => {
             let state = runtime.block_on(PostgresStore::migrate(&run::postgres_options(&config, url)?));

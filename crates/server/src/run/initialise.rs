@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::{CommitError, Role};
-use countersign_store::{AnyStore, Batch, SqliteStore, Store as _, Write};
+use countersign_store::{AnyStore, Batch, PostgresStore, SqliteStore, Store as _, Write};
 use serde_json::json;
 
-use super::missing_deployment::{quoted, refuse_half_restored, refuse_what_was_lost};
+use super::missing_deployment::{Presence, presence, quoted, refuse_half_restored, refuse_what_was_lost};
 use super::{Database, before_upgrade, cannot_be_used, deployment_settings};
 use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::app::sealed::EVIDENCE;
@@ -67,22 +67,27 @@ async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepa
     let database = Database::of(config)?;
     // Before there is a database: one without a deployment would stand in the way of the next `init`.
     may_make(config, data, database)?;
-    let file = data.database();
     if database == Database::Sqlite {
         // What is made in its place would look as if there had been nothing.
         refuse_what_was_lost(data)?;
-        if !file.exists() {
-            refuse_half_restored(data)?;
-        }
     }
+    // A file that has its name is whole, and is said to be initialised already. A database of nodes says nothing of this folder.
+    if database != Database::Sqlite || presence(config, data).await? != Presence::Deployment {
+        refuse_half_restored(config, data)?;
+    }
+    // A move or a restore that finds the database empty, and one that `init` finds empty, would both fill it.
+    let _no_moves = match database {
+        Database::Sqlite => None,
+        Database::Postgres(url) => {
+            let kept_out = PostgresStore::keep_moves_out(&super::postgres_options(config, url)?).await;
+            Some(kept_out.map_err(super::postgres_cannot_be_used)?)
+        }
+    };
     if let Some(kept) = before_upgrade::settings(config, data).await?
         && database != Database::Sqlite
     {
         let since = kept.get(deployment_settings::INITIALISED_AT).await?.unwrap_or_default();
         deployment_settings::compare_kept(config, &keys_of_node(config, data, &format!("on {since}"))?, &kept).await?;
-    }
-    if database != Database::Sqlite && Box::pin(super::database::schema_state(config, data)).await?.applied == 0 {
-        refuse_half_restored(data)?;
     }
     let store = super::open_store(config, data).await?;
     let outcome = prepare_in(config, database, data, &store, &chance).await;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use countersign_store::testing::Database;
-use countersign_store::{Batch, Write};
+use countersign_store::{Batch, PostgresStore, Write};
 
 use super::*;
 use crate::config::{Flag, Optional};
@@ -183,6 +183,26 @@ async fn a_shared_database_is_initialised_by_the_first_node_and_joined_with_its_
     }
     for node in nodes {
         node.stop().await.expect("it stops");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn init_and_a_move_into_one_database_keep_each_other_out() {
+    let (database, (_keep, mut config)) = (Database::new().await, folder());
+    config.database_url = Optional(Some(database.url()));
+    let moves = database.hold_moves().await.expect("nobody is there");
+    let said = format!("{:#}", initialise(&config).await.expect_err("it is refused"));
+    assert!(said.contains("a move or restore into this database is under way"), "{said}");
+    drop(moves);
+    let options = postgres_options(&config, &database.url()).expect("settings that can be");
+    let kept_out = PostgresStore::keep_moves_out(&options).await.expect("nobody moves");
+    assert!(database.hold_moves().await.is_none(), "a move waits");
+    // Another `init` does not.
+    initialise(&config).await.expect("it is initialised");
+    drop(kept_out);
+    let begun = Instant::now();
+    while database.hold_moves().await.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "moves stay out");
     }
 }
 

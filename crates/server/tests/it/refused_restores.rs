@@ -75,3 +75,34 @@ fn a_backup_that_is_broken_is_refused_before_anything_is_made_in_the_database() 
     assert!(again.contains("this backup was restored into the database already"), "{again}");
     assert!(!place.path("again").exists());
 }
+
+#[test]
+fn where_a_restore_into_a_database_was_cut_off_every_command_says_so_and_nothing_else_begins() {
+    let (place, database, served) = (backed_up(), super::database(), super::database());
+    let (url, other) = (database.url(), served.url());
+    place.ends(&["init", "--data", "theirs", "--database-url", &other], 0);
+    // As it is left by who was killed while the backup was unpacked.
+    std::fs::create_dir_all(place.path("new/restoring")).expect("made");
+    std::fs::set_permissions(place.path("new"), std::fs::Permissions::from_mode(0o700)).expect("ours");
+    let to = ["--data", "new", "--database-url", &url];
+    let wanted =
+        "a restore into new was cut off: run it again, `countersign restore FILE --data new --database-url postgres";
+    let listen = ["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
+    for has_tables in [false, true] {
+        if has_tables {
+            place.ends(&["migrate", "--data", "elsewhere", "--database-url", &url], 0);
+        }
+        for words in [&[&["serve"][..], &listen].concat()[..], &["backup", "copy"], &["migrate"], &["init"]] {
+            let said = refused(&place, &[words, &to].concat());
+            assert!(said.starts_with(wanted) && said.contains("or remove new/restoring"), "{words:?}: {said}");
+        }
+        let (said, _) = place.ends(&[&["doctor"][..], &to, &listen].concat(), 1);
+        assert!(said.contains(wanted) && !said.contains("countersign init"), "{has_tables}: {said}");
+    }
+    let join = ["init", "--data", "new", "--database-url", &other, "--master-key", "theirs/master.key"];
+    let said = refused(&place, &join);
+    assert!(said.contains("a restore into new was cut off"), "it is no further node of another deployment: {said}");
+    assert!(!place.path("new/master.key").exists());
+    place.ends(&[&["restore", "file"][..], &to].concat(), 0);
+    assert!(!place.path("new/restoring").exists());
+}

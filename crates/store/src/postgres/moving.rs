@@ -1,5 +1,6 @@
 //! The database as the target of a move: who moves into it, how far it is, and rows copied with that in one transaction.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use crate::moving::{Cell, TABLES, Table, filled, read};
 
 /// Held as long as a move runs.
 const LOCK: &str = "SELECT pg_advisory_lock(4851337210)";
+/// Held with others who keep moves out; false while one runs.
+const LOCK_AGAINST: &str = "SELECT pg_try_advisory_lock_shared(4851337210)";
 /// Large reads in order, unlike those of a server. A move that was killed may hold the lock until its last statement has ended.
 const SETTINGS: &str =
     "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_bitmapscan = on; SET plan_cache_mode = auto;
@@ -38,6 +41,28 @@ pub(crate) struct Target {
     session: Session,
     /// Host and database, without user and password.
     pub(crate) place: String,
+}
+
+/// Keeps moves, and restores, out of a database until it is dropped.
+pub struct NoMoves {
+    _session: Session,
+}
+
+impl fmt::Debug for NoMoves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NoMoves").finish_non_exhaustive()
+    }
+}
+
+/// `Unavailable` also: one is under way.
+pub(super) async fn keep_out(dial: &Dial) -> Result<NoMoves, StoreError> {
+    pooled::refuse_shared(dial).await?;
+    let session = dial.session().await?;
+    let held = dial.in_time(async { session.client().query_one(LOCK_AGAINST, &[]).await.map_err(fault) }).await?;
+    if held.try_get(0).map_err(fault)? {
+        return Ok(NoMoves { _session: session });
+    }
+    Err(StoreError::Unavailable("a move or restore into this database is under way".to_owned()))
 }
 
 /// Refuses a database that a move has begun to fill and not finished.
@@ -96,9 +121,9 @@ impl Target {
         let session = dial.session().await?;
         session.client().batch_execute(SETTINGS).await.map_err(fault)?;
         session.client().batch_execute(LOCK).await.map_err(|error| match error.code() {
-            Some(code) if code.code() == "55P03" => {
-                StoreError::Unavailable("another move or restore into this database is under way".to_owned())
-            }
+            Some(code) if code.code() == "55P03" => StoreError::Unavailable(
+                "another move or restore into this database, or an `init`, is under way".to_owned(),
+            ),
             _ => fault(error),
         })?;
         let target = Self { session, place: dial.place() };

@@ -3,6 +3,7 @@
 use super::dial::Dial;
 use super::durability::{self, ServerState};
 use super::fault::fault;
+use super::moving::NoMoves;
 use super::{PostgresOptions, PostgresStore, moving, pooled, schema};
 use crate::contract::StoreError;
 use crate::steps::SchemaState;
@@ -26,6 +27,12 @@ impl PostgresStore {
     /// Refuses a database that a move, or a restore, has begun to fill and not finished.
     pub async fn refuse_unfinished(options: &PostgresOptions) -> Result<(), StoreError> {
         moving::refuse_unfinished(&Dial::of(options)?).await
+    }
+
+    /// Keeps moves and restores out of a database for as long as what this gives is there: one that is empty may become a deployment meanwhile.
+    /// `Unavailable` also: one is under way.
+    pub async fn keep_moves_out(options: &PostgresOptions) -> Result<NoMoves, StoreError> {
+        Box::pin(moving::keep_out(&Dial::of(options)?)).await
     }
 
     /// Refuses a database in which no move, and no restore, can begin, before anything is made for it.

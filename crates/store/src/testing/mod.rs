@@ -224,6 +224,13 @@ impl Database {
         holder.batch_execute(close).await.expect("are closed");
     }
 
+    /// Keeps everybody out who is kept out while a move runs, until what is given is dropped; none: somebody keeps moves out.
+    pub async fn hold_moves(&self) -> Option<Client> {
+        let holder = self.client().await;
+        let held = holder.query_one("SELECT pg_try_advisory_lock(4851337210)", &[]).await;
+        held.expect("is answered").get::<_, bool>(0).then_some(holder)
+    }
+
     /// Waits until somebody waits for a lock.
     pub async fn somebody_waits(&self) {
         let client = self.client().await;

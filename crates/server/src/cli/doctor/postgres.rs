@@ -43,6 +43,11 @@ pub(super) fn examine(
             Err(error) => return findings.note(Verdict::Fail, "rights", run::cause(&error)),
         }
         let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
+        if matches!(&state, Ok(state) if state.applied == 0)
+            && let Err(cut_off) = run::missing_deployment::refuse_half_restored(config, data)
+        {
+            return findings.note(Verdict::Fail, "database", cut_off.to_string());
+        }
         // `init` would make a second deployment beside the one that is meant.
         if matches!(&state, Ok(state) if state.applied == 0)
             && let Ok(Some((there, here))) = PostgresStore::elsewhere(&options).await

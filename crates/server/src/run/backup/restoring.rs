@@ -1,13 +1,14 @@
 //! The way back from a backup: into a folder, or by a move into a database.
 //!
 //! Invariant: a restore that is refused before it has begun leaves nothing: the database is looked at before anything is unpacked for it.
-//! Invariant: a restore goes on with the copy that an earlier one left only if that was made from the same backup.
+//! Invariant: a restore goes on with the copy that an earlier one left only if that was made from the same backup. A copy has its name once all of it
+//! is on stable storage, so that what was cut off while it was unpacked is nothing to go on with.
 //! Invariant: whatever is stamped before the restored database can be served, and for the tolerance after it, is refused there; and whatever the
 //! backup knows to have been accepted. The tolerance is the widest of this command's settings and of what is noted in the backup.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{BufReader, BufWriter, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File};
+use std::io::{BufReader, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
@@ -16,7 +17,7 @@ use countersign_store::moving::{self, Move, MoveError, ROWS_PER_PORTION};
 use countersign_store::sqlite::{MoveMark, Revival};
 use countersign_store::{PostgresOptions, PostgresStore, SqliteStore, StoreError};
 
-use super::{FILE_MODE, Trailer, other_keys, read_trailer, sum};
+use super::{Trailer, other_keys, read_trailer, sum};
 use crate::app::delivery::DELIVERY_HELD;
 use crate::app::noted_tolerance::{self, TOLERANCE_NOTED};
 use crate::app::restored::{RESTORED_AT, RESTORED_FROM};
@@ -79,7 +80,8 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
     if ready.is_err() && !goes_on {
         work.discard();
     }
-    let Ready { other_keys, tolerance_ms, now } = ready?;
+    let Ready { other_keys, tolerance_ms, now } =
+        ready.map_err(|error| if goes_on { work.unless_damaged(error) } else { error })?;
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;
     let (place, refused_through) = match database {
@@ -201,7 +203,8 @@ impl Work {
 
     /// Whether an earlier restore into a database left a copy of this backup to go on with. Refuses while it left one of another.
     fn goes_on(&self, trailer: &Trailer) -> anyhow::Result<bool> {
-        let Some(mark) = SqliteStore::move_mark(&self.copy)? else { return Ok(false) };
+        let mark = SqliteStore::move_mark(&self.copy).map_err(|error| self.unless_damaged(error.into()))?;
+        let Some(mark) = mark else { return Ok(false) };
         let text = std::fs::read(&self.of).unwrap_or_default();
         let earlier = serde_json::from_slice::<Trailer>(&text).ok();
         if earlier.as_ref() == Some(trailer) {
@@ -242,12 +245,31 @@ impl Work {
                     "the copy differs in table {table}: {what}; nobody can serve it: restore into another, empty database"
                 )
             }
+            MoveError::Store(error @ StoreError::Unfit(_)) => self.unless_damaged(error.into()).context("not restored"),
             MoveError::Store(error) => {
                 let goes_on = matches!((&error, mark), (StoreError::Unavailable(_), Ok(Some(_))));
                 let then =
                     if goes_on { "not restored; run the same command again, it goes on" } else { "not restored" };
                 anyhow!(cause(&error)).context(then)
             }
+        }
+    }
+
+    /// This error; or what to remove, where it comes of damage to the copy that an earlier restore left.
+    fn unless_damaged(&self, error: anyhow::Error) -> anyhow::Error {
+        if !matches!(error.downcast_ref(), Some(StoreError::Unfit(_))) {
+            return error;
+        }
+        match SqliteStore::damage(&self.copy) {
+            Ok(faults) if faults.is_empty() => error,
+            // Not the copy, for all that is known.
+            Err(StoreError::Unavailable(_)) => error,
+            Ok(_) | Err(_) => anyhow!(
+                "{}, which an earlier restore left, is damaged: remove {} and run the restore again; into an empty database, where the earlier \
+                 one has begun to fill this one",
+                self.copy.display(),
+                self.folder.display()
+            ),
         }
     }
 
@@ -297,14 +319,11 @@ impl Work {
         // Before the copy, and so before anything is there to go on with.
         let mut of = UnfinishedFile::begin(&self.of).with_context(unwritable)?;
         of.write_all(&serde_json::to_vec(trailer)?).and_then(|()| of.name_new()).with_context(unwritable)?;
-        let file =
-            OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(copy).with_context(unwritable)?;
-        let mut to = BufWriter::new(file);
+        let mut to = UnfinishedFile::begin(copy).with_context(unwritable)?;
         let source = File::open(from).with_context(|| format!("{} cannot be read", from.display()))?;
         let found = sum(&mut BufReader::new(source), trailer.bytes, |chunk| to.write_all(chunk));
         let found = found.with_context(unwritable)?;
-        to.flush().with_context(unwritable)?;
-        drop(to);
+        to.name_new().with_context(unwritable)?;
         let is_sound = self.examine(from, trailer, &found);
         if is_sound.is_err() {
             // What is not to be trusted is not left behind.

@@ -23,6 +23,8 @@ use crate::chance::Chance;
 use crate::config::Optional;
 use crate::run::{close_store, demand_database, initialise, open_app, open_store, recover, sqlite_options};
 
+mod cut_off;
+
 /// A deployment in a folder, and a place for what is made of it.
 struct Place {
     folder: tempfile::TempDir,
