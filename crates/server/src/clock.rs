@@ -157,7 +157,8 @@ impl SharedTime {
     }
 }
 
-fn ms_of(duration: Duration) -> i64 {
+/// A time in ms; for the log, too, where a number wider than 64 bits would come out as a text.
+pub(crate) fn ms_of(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 

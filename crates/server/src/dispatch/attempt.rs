@@ -18,6 +18,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 use super::connect::{Connector, OpenConnection, Unreached, Works, idle_time};
+use super::early::early;
 use super::egress::Target;
 use super::faults::{self, Stage};
 use super::retry_after::retry_after_ms;
@@ -184,7 +185,7 @@ async fn try_exchange(
     let target = connector.target(url)?;
     let vetted = connector.vetted(&target, &mut progress.watch).await?;
     let request = request(&target, letter.headers, Full::new(letter.body));
-    let (mut connection, response) = send(connector, &target, &vetted, request, progress).await?;
+    let (mut connection, response) = send(connector, &target, &vetted, request, now, progress).await?;
     let idle_time = idle_time(response.headers());
     let ending = hear(&mut connection.works, response, now, end, progress).await?;
     if let Some(ended) = progress.ended {
@@ -246,6 +247,7 @@ async fn send(
     target: &Target,
     vetted: &[SocketAddr],
     mut request: Request<Full<Bytes>>,
+    at: UnixMillis,
     progress: &mut Progress,
 ) -> Result<(OpenConnection, Response<Incoming>), Ending> {
     let body = request.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
@@ -263,7 +265,7 @@ async fn send(
                     request = unsent;
                     continue;
                 }
-                let ending = broken(&error.into_error(), progress);
+                let ending = broken(&error.into_error(), at, progress);
                 if ending.outcome == Outcome::ConnectFailed {
                     connector.lost(&connection, now, Instant::now());
                 }
@@ -277,11 +279,12 @@ async fn send(
     progress.begin(&connection, body, false, Instant::now());
     match connection.works.until(connection.sender.send_request(request)).await {
         Ok(response) => Ok((connection, response)),
-        Err(error) => Err(broken(&error, progress)),
+        Err(error) => Err(broken(&error, at, progress)),
     }
 }
 
-pub(super) fn broken(error: &hyper::Error, progress: &mut Progress) -> Ending {
+/// The connection gave no answer.
+pub(super) fn broken(error: &hyper::Error, now: UnixMillis, progress: &mut Progress) -> Ending {
     progress.end();
     // On a connection that was used before, the handshake went well.
     let is_new = progress.watch.phases.reused != Some(true);
@@ -289,6 +292,13 @@ pub(super) fn broken(error: &hyper::Error, progress: &mut Progress) -> Ending {
         return ending(Outcome::TlsFailed, detail);
     }
     let (outcome, detail) = faults::no_head(error, !progress.heads.heard.is_empty());
+    if outcome == Outcome::ConnectFailed
+        && let Some(early) = early(&progress.heads.heard, now)
+    {
+        progress.http_status = Some(early.http_status);
+        progress.retry_after_ms = early.retry_after_ms;
+        return ending(early.outcome, early.detail);
+    }
     ending(outcome, detail)
 }
 

@@ -135,6 +135,6 @@ where
     let (mut sender, mut works) = handshake(Taped::new(io, tape), spelling).await?;
     match works.until(sender.send_request(request)).await {
         Ok(response) => Ok((works, response)),
-        Err(error) => Err(attempt::broken(&error, progress)),
+        Err(error) => Err(attempt::broken(&error, Clock::System.now(), progress)),
     }
 }

@@ -34,6 +34,7 @@ mod by_hand;
 mod connect;
 mod dead_and_disabled;
 mod deliver;
+mod early;
 pub mod egress;
 mod endpoint_settings;
 mod expire;

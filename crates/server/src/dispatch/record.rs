@@ -26,6 +26,7 @@ use crate::app::Actor;
 use crate::app::callers::KnownApplication;
 use crate::app::events::as_read;
 use crate::app::turns::TurnKey;
+use crate::clock::ms_of;
 
 /// First and longest pause before a commit is tried again.
 const COMMIT_PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -350,7 +351,7 @@ impl Made {
             at: began,
             outcome: report.outcome,
             http_status: report.http_status,
-            duration_ms: i64::try_from(report.took.as_millis()).unwrap_or(i64::MAX),
+            duration_ms: ms_of(report.took),
             address: report.address.as_deref().map(str::to_owned),
             detail: report.detail,
             fence,
@@ -381,7 +382,7 @@ fn tell(event: &EventRow, known: &KnownApplication, attempt: i64, report: &Repor
     // Written only where somebody reads it.
     let id = Id(event.event_id);
     let client_id = known.application.client_id.as_str();
-    let (outcome, detail, took_ms) = (report.outcome.name(), report.detail.as_str(), report.took.as_millis());
+    let (outcome, detail, took_ms) = (report.outcome.name(), report.detail.as_str(), ms_of(report.took));
     match verdict {
         Verdict::Delivered => {
             tracing::info!(event.id = %id, client_id, attempt, took_ms, "Callback {id} is delivered");

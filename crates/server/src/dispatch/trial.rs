@@ -26,6 +26,7 @@ use crate::app::callers::CallbackKeys;
 use crate::app::delivery::HELD;
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
+use crate::clock::ms_of;
 
 /// Its kind of business: a receiver that does not know it must take it all the same.
 pub const BIZ_TYPE: &str = "CALLBACK_TEST";
@@ -112,7 +113,7 @@ impl Dispatcher {
         let letter = self.letter(&event, &known, signing, next, now);
         let headers = shown(&letter.headers);
         let report = Box::pin(attempt::make(&self.connector, url, letter, self.settings.deadline, now)).await;
-        let (outcome, took_ms) = (report.outcome.name(), report.took.as_millis());
+        let (outcome, took_ms) = (report.outcome.name(), ms_of(report.took));
         tracing::info!(client_id, outcome, detail = %report.detail, took_ms, "A test callback of {client_id} came to {outcome}");
         let tried = Tried {
             outcome: report.outcome,

@@ -113,12 +113,16 @@ impl Bench {
     }
 
     async fn emit(&self, owner: &Owner, biz_id: &str) -> EventRow {
+        self.emit_data(owner, biz_id, r#"{"merchantTradeNo":"M-1"}"#).await
+    }
+
+    async fn emit_data(&self, owner: &Owner, biz_id: &str, data: &str) -> EventRow {
         let what = Happening {
             client_id: owner.client_id.clone(),
             biz_type: "PAYMENT_ORDER".to_owned(),
             biz_id: biz_id.to_owned(),
             biz_status: "SUCCESS".to_owned(),
-            data: r#"{"merchantTradeNo":"M-1"}"#.to_owned(),
+            data: data.to_owned(),
         };
         events::emit(&self.app, &what, &|_| None, &actor()).await.expect("an event")
     }

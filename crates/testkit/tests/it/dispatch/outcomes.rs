@@ -248,3 +248,42 @@ async fn retry_after_of_429_and_503_moves_the_next_attempt_later_by_at_most_an_h
         assert!((earliest..=latest).contains(&due_at), "{reply:?}: {} ms", due_at.0 - START.0);
     }
 }
+
+/// A limiter that refuses each connection before it reads anything, and reads on until the caller goes.
+async fn refusing_at_once() -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
+    let url = format!("http://{}/", listener.local_addr().expect("has one"));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let refusal = b"HTTP/1.1 503 X\r\nContent-Length: 4\r\nRetry-After: 600\r\n\r\nbusy";
+                drop(stream.write_all(refusal).await);
+                drop(stream.shutdown().await);
+                let mut rest = Vec::new();
+                drop(stream.read_to_end(&mut rest).await);
+            });
+        }
+    });
+    url
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_comes_before_the_request_is_one_and_its_retry_after_counts() {
+    let bench = Bench::new().await;
+    let owner = bench.owner(Some(refusing_at_once().await)).await;
+    // The longer a request takes to write, the sooner the answer is there.
+    let data = serde_json::json!({"a": "\"".repeat(20_000)}).to_string();
+    for n in 0..20 {
+        let event = bench.emit_data(&owner, &format!("order-{n}"), &data).await;
+        assert_eq!(bench.deliver().await, 1);
+        let (row, attempts) = bench.read(event.event_id).await;
+        assert_eq!(
+            (attempts[0].outcome, attempts[0].http_status),
+            (Outcome::HttpStatus, Some(503)),
+            "{:?}",
+            attempts[0]
+        );
+        assert_eq!(row.due_at, Some(UnixMillis(START.0 + 600_000)));
+    }
+}

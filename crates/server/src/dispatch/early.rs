@@ -1,0 +1,73 @@
+//! Answers that came before the endpoint had the request, or all of it, as a limiter gives that says 503 to each new connection. The HTTP library gives
+//! up such a connection and what was answered with it; a refusal, and how long it asks to wait, counts all the same.
+
+use countersign_domain::delivery::Outcome;
+use countersign_domain::time::UnixMillis;
+use httparse::{EMPTY_HEADER, Status};
+
+use super::retry_after::retry_after_ms;
+
+/// As many headers as the HTTP library reads of an answer.
+const HEADERS_MAX: usize = 100;
+
+/// What an endpoint answered too early.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Early {
+    pub(super) outcome: Outcome,
+    pub(super) http_status: u16,
+    pub(super) retry_after_ms: Option<i64>,
+    pub(super) detail: String,
+}
+
+/// Reads the heads that came; none: the last of them is not whole, or no answer.
+pub(super) fn early(mut heard: &[u8], now: UnixMillis) -> Option<Early> {
+    loop {
+        let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+        let mut head = httparse::Response::new(&mut headers);
+        let Ok(Status::Complete(length)) = head.parse(heard) else { return None };
+        let status = head.code?;
+        if (100..200).contains(&status) && status != 101 {
+            heard = &heard[length..];
+            continue;
+        }
+        let is_success = (200..300).contains(&status);
+        let retry_after = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("retry-after"));
+        return Some(Early {
+            // Whatever it says, it is about a request that it has not read.
+            outcome: if is_success { Outcome::Unreadable } else { Outcome::HttpStatus },
+            http_status: status,
+            retry_after_ms: retry_after.and_then(|header| retry_after_ms(header.value, now)),
+            detail: format!("answered {status} before it had the request, and closed the connection"),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_counts_with_what_it_asks_for_and_a_success_is_none() {
+        let now = UnixMillis(0);
+        let refused = early(b"HTTP/1.1 503 X\r\nretry-AFTER: 600\r\n\r\n", now).expect("is whole");
+        assert_eq!(
+            (refused.outcome, refused.http_status, refused.retry_after_ms),
+            (Outcome::HttpStatus, 503, Some(600_000))
+        );
+        assert_eq!(
+            early(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n", now).expect("is whole").http_status,
+            410
+        );
+        let success = early(b"HTTP/1.1 200 OK\r\n\r\n", now).expect("is whole");
+        assert_eq!((success.outcome, success.http_status), (Outcome::Unreadable, 200));
+    }
+
+    #[test]
+    fn what_is_not_whole_or_no_answer_says_nothing() {
+        for heard in
+            [&b""[..], b"HTTP/1.1 503 X\r\nRetry-Af", b"HTTP/1.1 100 Continue\r\n\r\n", b"SSH-2.0-OpenSSH\r\n\r\n"]
+        {
+            assert_eq!(early(heard, UnixMillis(0)), None, "{heard:?}");
+        }
+    }
+}
