@@ -231,18 +231,15 @@ pub async fn find(app: &App, event_id: SortedId) -> Result<(EventRow, Vec<Attemp
 pub async fn attempt(
     app: &App,
     event_id: SortedId,
-    number: i64,
+    number: &str,
 ) -> Result<(EventRow, AttemptRow, Option<AttemptBytes>), AppError> {
     let (event, attempts) = app.store.event(Asker::Operator, event_id).await?.ok_or_else(|| no_event(event_id))?;
-    let found = attempts.into_iter().find(|attempt| attempt.attempt == number);
-    let attempt = found.ok_or_else(|| no_attempt(&public_id(event_id), &number.to_string()))?;
-    let bytes = app.store.attempt_bytes(event.tenant, event.no, number, attempt.at).await?;
+    let is_it =
+        |attempt: &AttemptRow| number.parse() == Ok(attempt.attempt) && number.bytes().all(|b| b.is_ascii_digit());
+    let no_attempt = || AppError::NotFound(format!("the event {} has no attempt {number}", public_id(event_id)));
+    let attempt = attempts.into_iter().find(is_it).ok_or_else(no_attempt)?;
+    let bytes = app.store.attempt_bytes(event.tenant, event.no, attempt.attempt, attempt.at).await?;
     Ok((event, attempt, bytes))
-}
-
-/// That an event has no attempt of this number.
-pub fn no_attempt(event_id: &str, number: &str) -> AppError {
-    AppError::NotFound(format!("the event {event_id} has no attempt {number}"))
 }
 
 const fn is_open(state: DeliveryState) -> bool {

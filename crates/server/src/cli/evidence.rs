@@ -133,8 +133,11 @@ impl Evidence {
             return Ok(());
         };
         let is_there = || format!("{} is there already, and is never replaced: name another file", output.display());
-        ensure!(!output.exists(), is_there());
-        let unnamed = || if output.exists() { is_there() } else { format!("{} cannot be made", output.display()) };
+        // A link that leads nowhere has the name, too.
+        ensure!(output.symlink_metadata().is_err(), is_there());
+        let unnamed = || {
+            if output.symlink_metadata().is_ok() { is_there() } else { format!("{} cannot be made", output.display()) }
+        };
         let unwritable = || format!("{} cannot be written", output.display());
         let mut file = UnfinishedFile::begin_with_others(output).with_context(unwritable)?;
         let write = |piece: &[u8]| file.write_all(piece).with_context(unwritable);

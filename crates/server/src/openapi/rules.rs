@@ -296,7 +296,7 @@ pub fn of_operators_parameters() -> Vec<Ruled> {
         ("/operator/v1/audit", "action", words()),
         ("/operator/v1/audit", "subject", words()),
         ("/operator/v1/audit", "request_id", words()),
-        ("", "month", Form("^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])$")),
+        ("", "month", Form("^(19[7-9][0-9]|[2-8][0-9]{3}|9[0-8][0-9]{2}|99[0-8][0-9]|999[0-8])-(0[1-9]|1[0-2])$")),
         ("", "format", Words(vec!["csv", "jsonl"])),
         ("/operator/v1/events", "state", delivery_states()),
         ("/operator/v1/payment-orders", "state", statuses()),

@@ -12,8 +12,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Named, Reply, json};
 use super::events::{Attempt, event_id};
-use super::paging::digits;
-use super::problem::{Problem, ProblemDocument};
+use super::problem::ProblemDocument;
 use crate::app::events;
 
 /// Bytes, as a text where they are one.
@@ -85,8 +84,7 @@ impl AttemptWithBytes {
     params(("event_id" = String, Path, description = "The event"), ("attempt" = i64, Path, description = "Which attempt: 1, 2, ...")),
     responses((status = 200, body = AttemptWithBytes), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named((id, number)): Named<(String, String)>) -> Reply {
-    let attempt = digits(&number).ok_or_else(|| Problem::from(events::no_attempt(&id, &number)))?;
-    let (event, row, bytes) = events::attempt(&desk.app, event_id(&id)?, attempt).await?;
+    let (event, row, bytes) = events::attempt(&desk.app, event_id(&id)?, &number).await?;
     Ok(json(&AttemptWithBytes::new(Attempt::from(&row), &event.body, bytes.as_ref())))
 }
 

@@ -10,6 +10,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Method, Response};
 use axum::response::IntoResponse;
+use countersign_protocol::body::Fields;
 use countersign_protocol::code::Code;
 use countersign_protocol::query::encode;
 use countersign_protocol::sentence::of_header;
@@ -117,6 +118,20 @@ impl FromRequest<Arc<Desk>> for Call {
         });
         let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
         Ok(Self { actor: caller.actor, body, keyed, desk: desk.clone() })
+    }
+}
+
+/// A [`Call`] that takes no fields: a body is read as strictly all the same.
+#[derive(Debug)]
+pub struct Bare(pub Call);
+
+impl FromRequest<Arc<Desk>> for Bare {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, desk: &Arc<Desk>) -> Result<Self, Problem> {
+        let call = Call::from_request(request, desk).await?;
+        Fields::parse(&call.body)?;
+        Ok(Self(call))
     }
 }
 

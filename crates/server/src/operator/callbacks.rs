@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::applications::Application;
-use super::call::{Call, Named, Reply, json};
+use super::call::{Bare, Call, Named, Reply, json};
 use super::fields::checked_text;
 use super::paging::Asked;
 use super::problem::{Problem, ProblemDocument};
@@ -273,7 +273,7 @@ pub async fn resume(Named(client_id): Named<String>, call: Call) -> Reply {
 #[utoipa::path(post, path = "/operator/v1/applications/{client_id}/callbacks/test", tag = "Callbacks", operation_id = "test_callback",
     params(("client_id" = String, Path, description = "The ClientId")),
     responses((status = 200, body = TestAnswer), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
-pub async fn test(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>, call: Call) -> Reply {
+pub async fn test(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>, Bare(call): Bare) -> Reply {
     call.once(async {
         let keep = |tried: &Tried| call.keep(&TestAnswer::from(tried));
         Ok(TestAnswer::from(&desk.settings.dispatcher.try_out(&client_id, &keep, &call.actor).await?))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
-use super::call::{Call, Reply, json};
+use super::call::{Bare, Reply, json};
 use super::problem::Problem;
 use crate::app::delivery::{self, Released};
 use crate::app::error::AppError;
@@ -50,7 +50,7 @@ pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
 /// Lets a restored deployment send its callbacks from now on.
 #[utoipa::path(post, path = "/operator/v1/delivery/release", tag = "Deployment", operation_id = "release_delivery",
     responses((status = 200, body = ReleasedAnswer)))]
-pub async fn release(call: Call) -> Reply {
+pub async fn release(Bare(call): Bare) -> Reply {
     call.once(async {
         let keep = |released: &Released| call.keep(&ReleasedAnswer::from(released));
         Ok(ReleasedAnswer::from(&delivery::release(call.app(), &keep, &call.actor).await?))

@@ -8,7 +8,7 @@ use countersign_store::contract::Role::{self, Operator, Security, Viewer};
 
 use super::{
     BASE, Desk, applications, attempts, audit, audit_chain, callbacks, causes, convert_orders, delivery, events,
-    evidence, fee_rules, master_key, merchants, nodes, payment_orders, rates, redeliveries, requests, retention,
+    evidence, fee_rules, frame, master_key, merchants, nodes, payment_orders, rates, redeliveries, requests, retention,
     secrets, statements, tokens, what_if,
 };
 
@@ -87,7 +87,7 @@ fn of_money() -> Vec<Door> {
         door(Method::GET, "/payment-orders/{prepayId}", Viewer, get(payment_orders::show)),
         door(Method::PATCH, "/payment-orders/{prepayId}", Operator, patch(payment_orders::advance)),
         door(Method::GET, "/statements", Viewer, get(statements::show)),
-        door(Method::GET, "/payment-orders/{prepayId}/evidence", Operator, get(evidence::export)),
+        door(Method::GET, "/payment-orders/{prepayId}/evidence", Operator, get(evidence::export).head(frame::only_get)),
         door(Method::GET, "/evidence/key", Viewer, get(evidence::key)),
     ]
 }

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, OneOf, OneOfBuilder, Schema, Type};
 
 use super::Desk;
-use super::call::{Call, Named, Once, Reply, json};
+use super::call::{Bare, Call, Named, Once, Reply, json};
 use super::fields::{client_id, given, required};
 use super::paging::{Asked, Mark, Page, lettered};
 use super::problem::{Problem, ProblemDocument};
@@ -271,7 +271,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Re
 #[utoipa::path(post, path = "/operator/v1/events/{event_id}/redeliver", tag = "Redeliveries", operation_id = "redeliver_event",
     params(("event_id" = String, Path, description = "The event")),
     responses((status = 200, body = Event), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
-pub async fn redeliver(Named(id): Named<String>, call: Call) -> Reply {
+pub async fn redeliver(Named(id): Named<String>, Bare(call): Bare) -> Reply {
     call.once(async {
         let event =
             events::redeliver(call.app(), event_id(&id)?, &|row| call.keep(&Event::from(row)), &call.actor).await?;

@@ -162,6 +162,11 @@ pub async fn no_such_method() -> Problem {
     Problem::new(Code::MethodNotAllowed, "this path has no such method; the header Allow lists its methods")
 }
 
+/// The same of a path that is read whole or not at all: that somebody has taken it is in the audit log.
+pub async fn only_get() -> ([(HeaderName, &'static str); 1], Problem) {
+    ([(ALLOW, "GET")], no_such_method().await)
+}
+
 /// A panic in one call is that call's failure. Its text goes to the log through the panic hook.
 pub fn panicked(_: Box<dyn Any + Send + 'static>) -> Response<Body> {
     Problem::internal().into_response()

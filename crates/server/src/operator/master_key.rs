@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
-use super::call::{Call, Reply, json};
+use super::call::{Bare, Reply, json};
 use crate::app::master_key::{self, Rewrapped};
 
 /// The master keys of this node.
@@ -67,7 +67,7 @@ pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
 /// Seals every secret again under the master key of this node. Goes on for some seconds; what is left is for the next call.
 #[utoipa::path(post, path = "/operator/v1/master-key/rewrap", tag = "Deployment", operation_id = "rewrap_master_key",
     responses((status = 200, body = RewrapAnswer)))]
-pub async fn rewrap(call: Call) -> Reply {
+pub async fn rewrap(Bare(call): Bare) -> Reply {
     call.once(async {
         let keep = |done: &Rewrapped| call.keep(&RewrapAnswer::from(done));
         let done = master_key::rewrap(call.app(), &keep, &call.actor).await?;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
-use super::call::{Call, Named, Reply, json};
+use super::call::{Bare, Call, Named, Reply, json};
 use super::events::BIZ_ID_CHARS_MAX;
 use super::fields::{checked_text, chosen_id, in_order, instant, whole};
 use super::paging::{Asked, Mark, Page};
@@ -295,8 +295,11 @@ fn whose(fields: &Fields<'_>, state: DeliveryState, preview: bool) -> Result<Who
     let of_all = fields.boolean("all_applications")?.unwrap_or(false);
     let (client_id, after) = (chosen_id(fields, "client_id")?, chosen_id(fields, "after")?);
     match (client_id, after) {
-        _ if of_all && let Some(stranger) = fields.stranger(&KNOWN) => {
-            let why = "is not known: with all_applications a misspelt field would reach every merchant";
+        (of_one, _)
+            if (of_all || preview && of_one.is_none())
+                && let Some(stranger) = fields.stranger(&KNOWN) =>
+        {
+            let why = "is not known: where no client_id is given a misspelt field would reach every merchant";
             Err(Problem::field(stranger, why))
         }
         (Some(_), _) if of_all => Err(Problem::field("client_id", "and all_applications: give one of them")),
@@ -428,7 +431,7 @@ pub async fn outcomes(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -
 #[utoipa::path(post, path = "/operator/v1/redeliveries/{redelivery_id}/stop", tag = "Redeliveries", operation_id = "stop_redelivery",
     params(("redelivery_id" = String, Path, description = "The redelivery")),
     responses((status = 200, body = Redelivery), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
-pub async fn stop(Named(id): Named<String>, call: Call) -> Reply {
+pub async fn stop(Named(id): Named<String>, Bare(call): Bare) -> Reply {
     call.once(async {
         let keep = |row: &RedeliveryRow| call.keep(&Redelivery::from(row));
         Ok(Redelivery::from(&redelivery::stop(call.app(), redelivery_id(&id)?, &keep, &call.actor).await?))

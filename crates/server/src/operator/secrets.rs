@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
-use super::call::{Call, Named, Reply, json};
+use super::call::{Bare, Call, Named, Reply, json};
 use super::fields::whole;
 use super::paging::Page;
 use super::problem::{Problem, ProblemDocument};
@@ -167,7 +167,7 @@ pub async fn list(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>
 #[utoipa::path(delete, path = "/operator/v1/applications/{client_id}/secrets/{secret_id}", tag = "Secrets", operation_id = "revoke_secret",
     params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
     responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument)))]
-pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
+pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, Bare(call): Bare) -> Reply {
     call.once(async {
         let now = call.app().clock.now();
         let keep = |change: &SecretChange| call.keep(&ChangedSecret::at(change, now));
@@ -181,7 +181,7 @@ pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, call
 #[utoipa::path(post, path = "/operator/v1/applications/{client_id}/secrets/{secret_id}/retire", tag = "Secrets", operation_id = "retire_secret",
     params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
     responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
-pub async fn retire(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
+pub async fn retire(Named((client_id, secret_id)): Named<(String, String)>, Bare(call): Bare) -> Reply {
     call.once(async {
         let now = call.app().clock.now();
         let keep = |change: &SecretChange| call.keep(&ChangedSecret::at(change, now));
@@ -196,7 +196,7 @@ pub async fn retire(Named((client_id, secret_id)): Named<(String, String)>, call
     operation_id = "use_secret_for_callbacks",
     params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
     responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument)))]
-pub async fn use_for_callbacks(Named((client_id, secret_id)): Named<(String, String)>, call: Call) -> Reply {
+pub async fn use_for_callbacks(Named((client_id, secret_id)): Named<(String, String)>, Bare(call): Bare) -> Reply {
     call.once(async {
         let now = call.app().clock.now();
         let keep = |change: &SecretChange| call.keep(&ChangedSecret::at(change, now));

@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
-use super::call::{Call, Named, Reply, json};
+use super::call::{Bare, Call, Named, Reply, json};
 use super::fields::{display_name, whole};
 use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
@@ -157,7 +157,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(token_id): Named<String>)
 #[utoipa::path(delete, path = "/operator/v1/tokens/{token_id}", tag = "Tokens", operation_id = "revoke_token",
     params(("token_id" = String, Path, description = "The token's id")),
     responses((status = 200, body = RevokedToken), (status = 404, body = ProblemDocument)))]
-pub async fn revoke(Named(token_id): Named<String>, call: Call) -> Reply {
+pub async fn revoke(Named(token_id): Named<String>, Bare(call): Bare) -> Reply {
     call.once(async {
         let answer = |at: UnixMillis| RevokedToken { token_id: token_id.clone(), revoked_at: rfc3339(at) };
         let at = operators::revoke_token(call.app(), &token_id, &|at| call.keep(&answer(*at)), &call.actor).await?;

@@ -1,7 +1,7 @@
 //! Every door is tested shut: without a token, with the wrong one, with one of a lower role.
 
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Method, Request};
 use countersign::app::operators;
 use countersign::operator::doors;
 use countersign_domain::time::UnixMillis;
@@ -54,6 +54,33 @@ async fn each_door_opens_to_its_role_and_to_none_below() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn each_write_reads_its_body_strictly_whether_it_takes_fields_or_not() {
+    let house = House::open().await;
+    house.post("/merchants", json!({"name": "X", "merchant_id": "x"})).await.ok();
+    for door in doors().into_iter().filter(|door| door.method != Method::GET) {
+        let path = path(&door.path()).replace("/rates/x", "/rates/GT_USDT");
+        let send = async |body| house.send(house.request(door.method.as_str(), &path, Some(body), &[])).await;
+        if send("not json").await.status == 404 && door.path().ends_with("-orders/{prepayId}") {
+            // What is no number names no order, whatever is wanted of it.
+            continue;
+        }
+        send("not json").await.refused(400, "400001", "body: must be a JSON object");
+        send("[1]").await.refused(400, "400001", "body: must be a JSON object");
+        send(r#"{"a":1,"a":2}"#).await.refused(400, "400001", "field a: must be given once");
+    }
+    assert_eq!(house.audit().await.len(), 1, "nothing was done but to make the merchant");
+}
+
+#[tokio::test]
+async fn evidence_is_not_taken_by_asking_for_its_head() {
+    let house = House::open().await;
+    let door = "/payment-orders/x/evidence";
+    let answer = house.send(house.request("HEAD", &format!("/operator/v1{door}"), None, &[])).await;
+    assert_eq!((answer.status, answer.headers["allow"].as_str()), (405, "GET"));
+    assert!(house.audit().await.is_empty(), "nobody has taken a file");
 }
 
 #[tokio::test]

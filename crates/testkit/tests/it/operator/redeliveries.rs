@@ -181,6 +181,7 @@ async fn whoever_names_no_application_says_that_all_are_meant() {
     refused(json!({"client_id": all[0], "after": all[0]}), "after", "all_applications").await;
     refused(json!({"all_applications": "yes"}), "all_applications", "true").await;
     refused(json!({"all_applications": true, "form": "2026-01-01T00:00:00Z"}), "form", "misspelt").await;
+    refused(json!({"preview": true, "form": "2026-01-01T00:00:00Z"}), "form", "misspelt").await;
     assert_eq!(running(&house).await, []);
     house.app.due.pause(true);
     let held = house.post("/events/redeliver", json!({"all_applications": true})).await;

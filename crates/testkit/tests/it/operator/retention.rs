@@ -97,7 +97,13 @@ async fn an_attempt_is_shown_with_its_phases_and_what_went_over_the_wire() {
         let path = format!("/events/{id}/attempts/{number}");
         house.get(&path).await.refused(404, "400404", &format!("has no attempt {number}"));
     }
-    house.get("/events/evt_x/attempts/1").await.refused(404, "400404", "evt_x");
+    for number in ["1", "x"] {
+        house.get(&format!("/events/evt_x/attempts/{number}")).await.refused(
+            404,
+            "400404",
+            "no event has the id evt_x",
+        );
+    }
 }
 
 /// Rows of each kind that would be freed.
