@@ -1,11 +1,14 @@
 //! A deployment opened at the machine, by a command, without being served.
 
 use anyhow::ensure;
-use countersign_store::{AnyStore, SchemaState, StoreError};
+use countersign_store::{AnyStore, PostgresStore, SchemaState, StoreError};
 
 use super::database::schema_state;
 use super::missing_deployment::{folder, key_folder};
-use super::{Database, cannot_be_used, close_store, demand_database, demand_deployment, open_store_unserved};
+use super::{
+    Database, cannot_be_used, close_store, demand_database, demand_deployment, open_store_unserved,
+    postgres_cannot_be_used, postgres_options,
+};
 use crate::app::error::AppError;
 use crate::config::Config;
 use crate::datadir::{DataDir, DataLock};
@@ -38,7 +41,9 @@ impl Machine {
 
     async fn open_with(config: &Config, needs_no_folder: bool) -> anyhow::Result<Self> {
         let database = Database::of(config)?;
-        if database != Database::Sqlite {
+        if let Database::Postgres(url) = database {
+            let is_one_s_own = PostgresStore::refuse_shared(&postgres_options(config, url)?).await;
+            is_one_s_own.map_err(postgres_cannot_be_used)?;
             // Before the folder, which may be one that nobody has named.
             demand_deployment(config, &DataDir::named(&config.data)).await?;
             expect_schema(config).await?;

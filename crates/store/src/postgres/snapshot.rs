@@ -6,8 +6,8 @@ use super::dial::Dial;
 use super::fault::fault;
 use super::moving::refuse_unfinished;
 use super::options::PostgresOptions;
-use super::schema;
 use super::session::Session;
+use super::{pooled, schema};
 use crate::contract::StoreError;
 use crate::moving::{Cell, Table, read};
 use crate::sqlite::copying::KnownNonces;
@@ -27,6 +27,8 @@ impl Snapshot {
     /// Takes it. It takes no lock that anybody waits for.
     pub(crate) async fn take(options: &PostgresOptions) -> Result<Self, StoreError> {
         let dial = Dial::of(options)?;
+        // Else another client's statements may come in between.
+        pooled::refuse_shared(&dial).await?;
         let at = schema::state(&dial).await?;
         if at.applied != at.known {
             let why = format!(

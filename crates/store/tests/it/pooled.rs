@@ -2,7 +2,7 @@
 
 use countersign_store::moving::{self, Move, MoveError};
 use countersign_store::testing::{Database, PoolMode, Pooler};
-use countersign_store::{PostgresOptions, PostgresStore, StoreError};
+use countersign_store::{PostgresOptions, PostgresStore, StoreError, backup};
 
 use crate::fixtures::{self, *};
 
@@ -20,7 +20,9 @@ async fn a_pooler_that_shares_connections_between_sessions_is_refused_before_any
         told(PostgresStore::refuse_shared(&options).await, "a look");
         told(PostgresStore::open(options.clone()).await.map(drop), "a start");
         told(PostgresStore::migrate(&options).await.map(drop), "an upgrade");
+        told(PostgresStore::keep_moves_out(&options).await.map(drop), "an init");
         let source = tempfile::tempdir().expect("a folder");
+        told(backup::of_postgres(&options, &source.path().join("copy")).await, "a backup");
         commit(&open(source.path()), vec![put("initialised_at", "then")]).await;
         let order = Move {
             from: source.path().join("countersign.db"),
