@@ -77,7 +77,14 @@ pub(crate) fn tables(steps: &[Step]) -> Vec<&'static str> {
 }
 
 /// What is wrong where some of our tables are gone, in words; none: they are there.
-pub(crate) fn gone(tables: &[String]) -> Option<String> {
+pub(crate) fn gone(tables: &[String], all: usize) -> Option<String> {
+    if tables.len() == all {
+        return Some(
+            "none of the tables of this deployment can be found: the role of this node may have lost USAGE on their schema, the search_path may lead \
+             elsewhere, or another database has taken the name of this one"
+                .to_owned(),
+        );
+    }
     let tables = named(tables)?;
     Some(format!(
         "{tables} of this deployment can no longer be found: somebody has renamed or removed it, or another database has taken the name of this one"
@@ -112,8 +119,9 @@ mod tests {
     #[test]
     fn one_table_is_named_and_the_others_are_counted() {
         let table = |name: &str| name.to_owned();
-        assert_eq!((gone(&[]), locked(&[])), (None, None));
-        assert!(gone(&[table("a")]).expect("is told").starts_with("the table a of this deployment can"));
+        assert_eq!((gone(&[], 9), locked(&[])), (None, None));
+        assert!(gone(&[table("a"), table("b")], 2).expect("is told").contains("USAGE"));
+        assert!(gone(&[table("a")], 9).expect("is told").starts_with("the table a of this deployment can"));
         assert!(locked(&[table("a"), table("b"), table("c")]).expect("is told").contains("the table a and 2 more:"));
     }
 

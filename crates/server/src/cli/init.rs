@@ -104,7 +104,7 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
     let found = runtime.block_on(presence(&config, &data))?;
     if found != Presence::Deployment {
         // What would be said next is to run `init`.
-        run::missing_deployment::refuse_half_restored(&config, &data)?;
+        run::missing_deployment::refuse_half_restored(&data)?;
     }
     let (state, what) = match Database::of(&config)? {
         Database::Postgres(url) => {

@@ -297,6 +297,8 @@ pub(super) fn broken(error: &hyper::Error, now: UnixMillis, progress: &mut Progr
     {
         progress.http_status = Some(early.http_status);
         progress.retry_after_ms = early.retry_after_ms;
+        // Nobody has read it.
+        progress.body.has_more = true;
         return ending(early.outcome, early.detail);
     }
     ending(outcome, detail)

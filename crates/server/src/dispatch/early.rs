@@ -30,14 +30,13 @@ pub(super) fn early(mut heard: &[u8], now: UnixMillis) -> Option<Early> {
             heard = &heard[length..];
             continue;
         }
-        let is_success = (200..300).contains(&status);
         let retry_after = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("retry-after"));
         return Some(Early {
-            // Whatever it says, it is about a request that it has not read.
-            outcome: if is_success { Outcome::Unreadable } else { Outcome::HttpStatus },
+            // It is about a request that it has not read: it takes no callback, and ends none for good. That it has no time now may well be so.
+            outcome: if matches!(status, 200..300 | 410) { Outcome::Unreadable } else { Outcome::HttpStatus },
             http_status: status,
             retry_after_ms: retry_after.and_then(|header| retry_after_ms(header.value, now)),
-            detail: format!("answered {status} before it had the request, and closed the connection"),
+            detail: format!("answered {status} before it had the request"),
         });
     }
 }
@@ -55,9 +54,11 @@ mod tests {
             (Outcome::HttpStatus, 503, Some(600_000))
         );
         assert_eq!(
-            early(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n", now).expect("is whole").http_status,
-            410
+            early(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 X\r\n\r\n", now).expect("is whole").http_status,
+            404
         );
+        let gone = early(b"HTTP/1.1 410 Gone\r\n\r\n", now).expect("is whole");
+        assert_eq!(gone.outcome, Outcome::Unreadable, "nothing is disabled by it");
         let success = early(b"HTTP/1.1 200 OK\r\n\r\n", now).expect("is whole");
         assert_eq!((success.outcome, success.http_status), (Outcome::Unreadable, 200));
     }

@@ -73,7 +73,7 @@ async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepa
     }
     // A file that has its name is whole, and is said to be initialised already. A database of nodes says nothing of this folder.
     if database != Database::Sqlite || presence(config, data).await? != Presence::Deployment {
-        refuse_half_restored(config, data)?;
+        refuse_half_restored(data)?;
     }
     // A move or a restore that finds the database empty, and one that `init` finds empty, would both fill it.
     let _no_moves = match database {

@@ -110,7 +110,7 @@ pub fn demand_database(config: &Config, data: &DataDir) -> anyhow::Result<()> {
     if size_of(&path)?.is_some() {
         return Ok(());
     }
-    refuse_half_restored(config, data)?;
+    refuse_half_restored(data)?;
     let folder = data.path().display();
     ensure!(
         !data.master_key().exists(),
@@ -128,7 +128,7 @@ pub async fn demand_deployment(config: &Config, data: &DataDir) -> anyhow::Resul
     }
     match presence(config, data).await? {
         Presence::Nothing => {
-            refuse_half_restored(config, data)?;
+            refuse_half_restored(data)?;
             bail!(nothing_there(config).await)
         }
         Presence::Tables => {
@@ -137,7 +137,7 @@ pub async fn demand_deployment(config: &Config, data: &DataDir) -> anyhow::Resul
                 let unfinished = PostgresStore::refuse_unfinished(&postgres_options(config, url)?).await;
                 unfinished.map_err(postgres_cannot_be_used)?;
                 // Somebody has made the tables since that restore was cut off.
-                refuse_half_restored(config, data)?;
+                refuse_half_restored(data)?;
             }
             bail!(no_deployment(config))
         }
@@ -188,13 +188,13 @@ pub fn refuse_what_was_lost(data: &DataDir) -> anyhow::Result<()> {
 }
 
 /// Refuses a folder in which a restore has begun and not ended.
-pub fn refuse_half_restored(config: &Config, data: &DataDir) -> anyhow::Result<()> {
+pub fn refuse_half_restored(data: &DataDir) -> anyhow::Result<()> {
     let half = restoring_in(data);
     ensure!(
         !half.exists(),
-        "a restore into {} was cut off: run it again, `{}`, or remove {} to begin anew",
+        "a restore into {} was cut off, or is under way yet: where none runs, run it again with the same settings, `countersign restore FILE`, \
+         or remove {} to begin anew",
         data.path().display(),
-        command("restore FILE", config),
         half.display()
     );
     Ok(())

@@ -17,10 +17,11 @@ use super::{pooled, schema};
 use crate::contract::StoreError;
 use crate::moving::{Cell, TABLES, Table, filled, read};
 
-/// Held as long as a move runs.
-const LOCK: &str = "SELECT pg_advisory_lock(4851337210)";
+/// Held as long as a move into our schema of the database runs.
+const LOCK: &str = "SELECT pg_advisory_lock(4851337210 # (hashtext(coalesce(current_schema(), ''))::bigint << 32))";
 /// Held with others who keep moves out; false while one runs.
-const LOCK_AGAINST: &str = "SELECT pg_try_advisory_lock_shared(4851337210)";
+const LOCK_AGAINST: &str =
+    "SELECT pg_try_advisory_lock_shared(4851337210 # (hashtext(coalesce(current_schema(), ''))::bigint << 32))";
 /// Large reads in order, unlike those of a server. A move that was killed may hold the lock until its last statement has ended.
 const SETTINGS: &str =
     "SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_bitmapscan = on; SET plan_cache_mode = auto;

@@ -56,7 +56,7 @@ pub(super) async fn ping(from: &Readers) -> Found<Option<String>> {
     let found = found.iter().map(|row| read(row).map_err(fault)).collect::<Found<Vec<(String, bool)>>>()?;
     let of =
         |is_gone| found.iter().filter(|found| found.1 == is_gone).map(|(table, _)| table.clone()).collect::<Vec<_>>();
-    Ok(steps::gone(&of(true)).or_else(|| steps::locked(&of(false))))
+    Ok(steps::gone(&of(true), TABLES.len()).or_else(|| steps::locked(&of(false))))
 }
 
 pub(super) async fn setting(from: &Readers, name: &str) -> Found<Option<String>> {

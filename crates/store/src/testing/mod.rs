@@ -227,7 +227,8 @@ impl Database {
     /// Keeps everybody out who is kept out while a move runs, until what is given is dropped; none: somebody keeps moves out.
     pub async fn hold_moves(&self) -> Option<Client> {
         let holder = self.client().await;
-        let held = holder.query_one("SELECT pg_try_advisory_lock(4851337210)", &[]).await;
+        let lock = "SELECT pg_try_advisory_lock(4851337210 # (hashtext(coalesce(current_schema(), ''))::bigint << 32))";
+        let held = holder.query_one(lock, &[]).await;
         held.expect("is answered").get::<_, bool>(0).then_some(holder)
     }
 

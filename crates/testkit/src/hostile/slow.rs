@@ -24,7 +24,7 @@ const HONEST_CLIENTS: usize = 8;
 /// Between two requests of one honest client.
 const PACE: Duration = Duration::from_millis(40);
 /// How often those that dawdle come again at most, until honest ones have asked often enough.
-const TURNS_MAX: usize = 10;
+const TURNS_MAX: usize = 4;
 /// Between two bytes of one that dawdles.
 const DRIP: Duration = Duration::from_millis(500);
 /// Requests that one sends before it reads anything. More would be a flood of requests, which is another matter; that a server which cannot

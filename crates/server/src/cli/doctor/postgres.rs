@@ -44,7 +44,7 @@ pub(super) fn examine(
         }
         let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
         if matches!(&state, Ok(state) if state.applied == 0)
-            && let Err(cut_off) = run::missing_deployment::refuse_half_restored(config, data)
+            && let Err(cut_off) = run::missing_deployment::refuse_half_restored(data)
         {
             return findings.note(Verdict::Fail, "database", cut_off.to_string());
         }

@@ -315,7 +315,7 @@ impl Work {
         if folder.exists() {
             std::fs::remove_dir_all(folder).with_context(unwritable)?;
         }
-        DirBuilder::new().mode(0o700).create(folder).with_context(unwritable)?;
+        DirBuilder::new().mode(0o700).create(folder).and_then(|()| sync_folder_of(folder)).with_context(unwritable)?;
         // Before the copy, and so before anything is there to go on with.
         let mut of = UnfinishedFile::begin(&self.of).with_context(unwritable)?;
         of.write_all(&serde_json::to_vec(trailer)?).and_then(|()| of.name_new()).with_context(unwritable)?;
