@@ -76,7 +76,8 @@ pub(crate) fn tables(steps: &[Step]) -> Vec<&'static str> {
     tables
 }
 
-/// What is wrong where some of our tables are gone, in words; none: they are there.
+/// What is wrong where some of our tables are gone, in words; none: they are there. `all`: how many there should be; where none is left the cause
+/// is more likely the way to them.
 pub(crate) fn gone(tables: &[String], all: usize) -> Option<String> {
     if tables.len() == all {
         return Some(

@@ -42,8 +42,8 @@ impl Machine {
     async fn open_with(config: &Config, needs_no_folder: bool) -> anyhow::Result<Self> {
         let database = Database::of(config)?;
         if let Database::Postgres(url) = database {
-            let is_one_s_own = PostgresStore::refuse_shared(&postgres_options(config, url)?).await;
-            is_one_s_own.map_err(postgres_cannot_be_used)?;
+            let looked_at = PostgresStore::refuse_shared(&postgres_options(config, url)?).await;
+            looked_at.map_err(postgres_cannot_be_used)?;
             // Before the folder, which may be one that nobody has named.
             demand_deployment(config, &DataDir::named(&config.data)).await?;
             expect_schema(config).await?;

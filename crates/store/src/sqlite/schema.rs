@@ -67,6 +67,7 @@ pub(super) fn wrong(conn: &Connection) -> Result<Option<String>, StoreError> {
         "SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT name FROM sqlite_schema WHERE type = 'table')";
     let mut select = conn.prepare_cached(select).map_err(fault)?;
     let gone = select.query_map([&*TABLES], |row| row.get(0)).map_err(fault)?;
+    // Nothing here is said of a role or a search path, also where all are gone.
     Ok(steps::gone(&gone.collect::<Result<Vec<_>, _>>().map_err(fault)?, usize::MAX))
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use countersign_store::testing::{Damage, Database};
-use countersign_store::{PostgresStore, Store as _};
+use countersign_store::{PostgresStore, Store};
 
 use crate::fixtures::{Fresh, commit, furnish, postgres, postgres_options, put, sqlite};
 
@@ -16,7 +16,7 @@ async fn damage(fresh: &Fresh, what: &Damage) {
 }
 
 /// Waits until `ping` says so of the schema. SQLite's readers look again after the next commit, or when nobody has read for a moment.
-async fn says(store: &impl countersign_store::Store, wanted: impl Fn(Option<&str>) -> bool) {
+async fn says(store: &impl Store, wanted: impl Fn(Option<&str>) -> bool) {
     let began = Instant::now();
     loop {
         let said = store.ping().await.expect("it answers");
