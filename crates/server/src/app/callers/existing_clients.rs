@@ -106,8 +106,11 @@ impl App {
         existing.rung.notified().await;
         let wanted = std::mem::take(&mut *existing.wanted.lock().unwrap_or_else(PoisonError::into_inner));
         for client_id in wanted {
-            if let Err(error) = self.known_application(&client_id).await {
-                tracing::debug!(%error, "An application could not be looked up beside");
+            match self.known_application(&client_id).await {
+                // It changed while it was read (this node may hear of its own change a second time): what was read is not kept.
+                Ok(Some(_)) if !self.callers.keeps(&client_id) => existing.want(&client_id),
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "An application could not be looked up beside"),
             }
         }
         Ok(())

@@ -1,5 +1,8 @@
 //! What is kept of callers, and for how long.
 
+use std::future::Future as _;
+use std::task::Poll;
+
 use countersign_domain::ids::ApplicationNo;
 use countersign_domain::money::Amount;
 use countersign_store::contract::{EndpointSettings, MerchantKind, SignatureEncoding, Vocabulary};
@@ -171,5 +174,24 @@ async fn whoever_was_made_or_was_kept_and_has_changed_is_read_before_the_next_re
     app.callers.shard(&client_id).write().unwrap_or_else(PoisonError::into_inner).known.clear();
     app.callers.forget(&client_id);
     assert!(app.callers.existing.wants_nobody());
+    Deployment::close(&app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_changes_while_they_are_looked_up_beside_is_looked_up_again() {
+    let deployment = Deployment::on_postgres().await.in_real_time();
+    let app = deployment.open().await;
+    app.look_up_beside().await.expect("learns who there is");
+    let client_id = application(&app, "till", None).await;
+    let mut looked_up = Box::pin(app.look_up_beside());
+    let is_under_way = std::future::poll_fn(|cx| Poll::Ready(looked_up.as_mut().poll(cx).is_pending())).await;
+    assert!(is_under_way && app.callers.existing.wants_nobody());
+    // As when this node hears of its own change: nobody is kept yet who would be wanted for it.
+    app.callers.forget(&client_id);
+    looked_up.await.expect("reads");
+    assert!(!app.callers.keeps(&client_id), "it may be what it was before the change");
+    assert!(!app.callers.existing.wants_nobody());
+    app.look_up_beside().await.expect("reads");
+    assert!(app.callers.keeps(&client_id));
     Deployment::close(&app);
 }
