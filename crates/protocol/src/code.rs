@@ -63,7 +63,7 @@ pub enum Code {
     AlreadyExists,
     /// Operators: the idempotency key was used with another body.
     IdempotencyKeyReused,
-    /// Operators: the secret to be retired is in use.
+    /// Operators: the secret to be retired is in use, or the master key that is to be replaced.
     SecretInUse,
 }
 

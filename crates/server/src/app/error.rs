@@ -70,7 +70,7 @@ pub enum AppError {
     /// The same `Idempotency-Key` came with another body.
     #[error("this Idempotency-Key was used with another body; send a new key with a new request")]
     IdempotencyKeyReused,
-    /// A secret that somebody may still use was to be retired; the text says who.
+    /// A secret that somebody may still use was to be retired, or a master key to be replaced that a node has; the text says who.
     #[error("{0}")]
     SecretInUse(String),
     /// An event that is not in a state to be sent again; the text says which it is in.

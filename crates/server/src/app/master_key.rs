@@ -2,19 +2,21 @@
 //!
 //! The database says which key new secrets are sealed under ([`MASTER_KEY_ID`]). A re-wrap first moves that to the new key, then goes over
 //! what is sealed under others. A new secret rests on the setting, so none is added behind its back. Each row is moved by itself, guarded by
-//! the key it was under: a re-wrap that is killed is taken up by the next one, and two at once only share the work.
+//! the key it was under: a re-wrap that is killed is taken up by the next one, and two at once only share the work. None begins while a node
+//! is alive that was started with another key: it could not open what is sealed from then on.
 
 use std::time::{Duration, Instant};
 
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{AuditRow, CommitError, SealedSecret};
+use countersign_store::nodes::Who;
 use countersign_store::{AnyStore, Store as _, StoreError};
 use serde_json::json;
 
 use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::sealed::{self, SealedKey};
-use super::{Actor, App};
+use super::{Actor, App, nodes};
 use crate::vault::{Vault, secret_row};
 
 /// The setting that says which master key seals.
@@ -105,10 +107,16 @@ pub async fn is_left(app: &App) -> Result<bool, AppError> {
     }
 }
 
-/// Seals what is under other keys again under the current one, for some seconds at the most.
-pub async fn rewrap(app: &App, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Result<Rewrapped, AppError> {
+/// Seals what is under other keys again under the current one, for some seconds at the most. `lease`: a node that was not seen for so long is
+/// not alive.
+pub async fn rewrap(
+    app: &App,
+    lease: Duration,
+    keep: &Keep<'_, Rewrapped>,
+    actor: &Actor,
+) -> Result<Rewrapped, AppError> {
     let began = Instant::now();
-    take_current(app, actor).await?;
+    take_current(app, lease, actor).await?;
     for own in sealed::ALL {
         rewrap_own(app, own, actor).await?;
     }
@@ -192,13 +200,16 @@ fn again(app: &App, secret: &SealedSecret, done: &mut Rewrapped) -> Option<Write
 }
 
 /// From here on new secrets are sealed under the current key, on every node.
-async fn take_current(app: &App, actor: &Actor) -> Result<(), AppError> {
+async fn take_current(app: &App, lease: Duration, actor: &Actor) -> Result<(), AppError> {
     let current = app.vault.key_id();
     for _ in 0..TRIES_MAX {
         let stored = known(app).await?;
         if stored == current {
             app.vault.seal_with(current);
             return Ok(());
+        }
+        if let Some(who) = nodes::with_another_key(app, lease).await? {
+            return Err(AppError::SecretInUse(has_another_key(&who, current, lease)));
         }
         let line = actor.did(
             None,
@@ -219,6 +230,15 @@ async fn take_current(app: &App, actor: &Actor) -> Result<(), AppError> {
         }
     }
     Err(AppError::Busy)
+}
+
+fn has_another_key(who: &Who, current: &str, lease: Duration) -> String {
+    let Who { node, name, key_id, .. } = who;
+    format!(
+        "the node {node} at {name} was started with the master key {key_id} and could open nothing that is sealed under {current}: start it \
+         again with {current} as its key and {key_id} as master_key_previous, then repeat this; if it has ended, repeat this in {} seconds",
+        lease.as_secs().max(1)
+    )
 }
 
 /// Seals a key of the deployment's own again.

@@ -20,8 +20,7 @@ pub const NODES_MAX: u32 = 500;
 /// for so long is not alive.
 pub async fn list(app: &App, own: &Who, started_at: UnixMillis, lease: Duration) -> Result<Vec<NodeRow>, AppError> {
     if app.store.is_shared() {
-        let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-        return Ok(app.store.nodes(lease_ms, NODES_MAX).await?);
+        return sharing(app, lease).await;
     }
     Ok(vec![NodeRow {
         who: own.clone(),
@@ -31,6 +30,21 @@ pub async fn list(app: &App, own: &Who, started_at: UnixMillis, lease: Duration)
         clock_ahead_ms: None,
         lanes: i64::from(LANES),
     }])
+}
+
+async fn sharing(app: &App, lease: Duration) -> Result<Vec<NodeRow>, AppError> {
+    let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    Ok(app.store.nodes(lease_ms, NODES_MAX).await?)
+}
+
+/// A node that is alive and was started with another master key than this one.
+pub async fn with_another_key(app: &App, lease: Duration) -> Result<Option<Who>, AppError> {
+    if !app.store.is_shared() {
+        return Ok(None);
+    }
+    // A program from before nodes said which key they have does not say.
+    let has_another = |row: &NodeRow| row.is_alive && !["", app.vault.key_id()].contains(&row.who.key_id.as_str());
+    Ok(sharing(app, lease).await?.into_iter().find(has_another).map(|row| row.who))
 }
 
 /// Waits until no node believes any more what it kept of applications before this call: what was taken away by then is gone on every one of them. They

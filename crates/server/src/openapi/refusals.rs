@@ -65,7 +65,7 @@ impl<'a> Call<'a> {
 fn own(id: &str) -> &'static [Code] {
     match id {
         "create_institution" | "create_merchant" | "create_sub_account" | "rotate_secret" => &[Code::AlreadyExists],
-        "retire_secret" => &[Code::SecretInUse],
+        "retire_secret" | "rewrap_master_key" => &[Code::SecretInUse],
         "create_convert_order" => &[Code::AlreadyExists, Code::InvalidAmount, Code::InvalidCurrency],
         "show_convert_order" | "show_payment_order" | "export_evidence" => &[Code::OrderNotFound],
         "move_convert_order" => &[Code::OrderNotFound, Code::InvalidOrderStatus],
@@ -103,7 +103,6 @@ fn own(id: &str) -> &'static [Code] {
         | "resume_callbacks"
         | "revoke_secret"
         | "revoke_token"
-        | "rewrap_master_key"
         | "show_application"
         | "show_attempt"
         | "show_callbacks"

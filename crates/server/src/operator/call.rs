@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -60,6 +61,11 @@ impl Call {
     /// The deployment.
     pub fn app(&self) -> &App {
         &self.desk.app
+    }
+
+    /// How long a node counts as alive that is not seen.
+    pub fn lease(&self) -> Duration {
+        self.desk.settings.dispatcher.node().1
     }
 
     /// What keeps `answer`, whose secrets are null already; none without a key.

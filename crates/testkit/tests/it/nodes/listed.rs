@@ -43,3 +43,42 @@ async fn every_node_lists_all_of_them_with_version_key_lanes_and_settings_that_d
         node.stop().await.expect("it stops");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_rewrap_begins_while_a_node_is_alive_that_lacks_the_new_master_key() {
+    let mut fleet = Fleet::new(2, |_| {}).await;
+    let old = fleet.configs[0].data.join("master.key");
+    let next = fleet.configs[0].data.join("next.key");
+    std::fs::write(&next, "5a".repeat(32)).expect("written");
+    std::fs::set_permissions(&next, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("ours");
+    let has_both = |config: &mut Config| {
+        config.master_key_file = Optional(Some(next.clone()));
+        config.master_key_previous_file = Optional(Some(old.clone()));
+    };
+    has_both(&mut fleet.configs[0]);
+    let (one, two) = (fleet.start(0).await, fleet.start(1).await);
+    let [current, before] = [&one, &two].map(|node| node.app.vault.key_id().to_owned());
+    let access = fleet.access(&one);
+    let signer = access.institution("bank", 0, None).await.expect("an institution");
+    let rewrap =
+        async || access.call("POST", "/operator/v1/master-key/rewrap", Some(json!({}))).await.expect("answers");
+    let refused = rewrap().await;
+    let message = refused.json()["detail"].to_string();
+    assert_eq!((refused.status, refused.code().as_str()), (409, "400805"), "{message}");
+    let node_id = std::fs::read_to_string(fleet.configs[1].data.join("node.id")).expect("is there");
+    for said in [node_id.trim(), &two.listen.to_string(), &current, &before] {
+        assert!(message.contains(said), "{said}: {message}");
+    }
+    let sealing = async || one.app.store.setting("master_key_id").await.expect("reads");
+    assert_eq!(sealing().await.as_ref(), Some(&before), "nothing was done");
+    assert!(one.app.store.secrets_not_under(&before, None, 10).await.expect("reads").is_empty());
+    two.stop().await.expect("it stops");
+    has_both(&mut fleet.configs[1]);
+    let two = fleet.start(1).await;
+    assert_eq!(rewrap().await.json()["done"], json!(true));
+    assert_eq!(sealing().await, Some(current));
+    until("the other one opens it", async || pull(&two, &signer, wall_ms()).await.code() == "000000").await;
+    for node in [one, two] {
+        node.stop().await.expect("it stops");
+    }
+}
