@@ -53,7 +53,7 @@ async fn a_node_whose_database_was_replaced_does_nothing_in_the_other_one_until_
     let copy = filled(&format!("{INITIALISED}; {restored}")).await;
     database.give_way_to(copy).await;
     refused(&node, "a restored copy").await;
-    timeout(Duration::from_secs(5), node.replaced()).await.expect("whoever waits for it is told");
+    timeout(Duration::from_secs(30), node.replaced()).await.expect("whoever waits for it is told");
     let put = Write::PutSetting { name: "last_trial_at".to_owned(), value: "late".to_owned() };
     node.commit(Batch(vec![put])).await.expect_err("nothing is written");
     let again = open_postgres(&database, 2).await;
@@ -89,7 +89,7 @@ async fn a_schema_that_is_replaced_under_connections_that_stay_is_noticed_with_t
     database.client().await.batch_execute(restored).await.expect("is another one now");
     assert!(node.merchant("inst").await.expect("reads").is_some(), "on a connection that was there");
     node.directory_changes(0).await.expect_err("it is noticed");
-    timeout(Duration::from_secs(5), node.replaced()).await.expect("whoever waits for it is told");
+    timeout(Duration::from_secs(30), node.replaced()).await.expect("whoever waits for it is told");
     refused(&node, "a restored copy").await;
     let put = Write::PutSetting { name: "last_trial_at".to_owned(), value: "late".to_owned() };
     node.commit(Batch(vec![put])).await.expect_err("nothing is written");

@@ -217,7 +217,7 @@ async fn an_address_over_budget_costs_no_look_ups_and_its_right_signatures_are_a
     for signer in [&quiet, &known] {
         assert_eq!(after_many_wrong_ones(signer).await, 429, "no answer tells that it is there");
         let accepted = async || Ok((after_many_wrong_ones(signer).await == 200).then_some(()));
-        until("whoever signs right is heard", Duration::from_secs(5), accepted).await.expect("it is");
+        until("whoever signs right is heard", PATIENCE, accepted).await.expect("it is");
     }
     // One that has changed and one that was just made are looked up without being asked for.
     let path = format!("/applications/{}", known.client_id);
@@ -226,7 +226,7 @@ async fn an_address_over_budget_costs_no_look_ups_and_its_right_signatures_are_a
     for signer in [&known, &made] {
         let app = &world.running.app;
         let is_kept = async || Ok(app.callers.keeps(&signer.client_id).then_some(()));
-        until("it is read beside", Duration::from_secs(5), is_kept).await.expect("it is");
+        until("it is read beside", PATIENCE, is_kept).await.expect("it is");
         assert_eq!(after_many_wrong_ones(signer).await, 200);
     }
     assert_eq!(ask(&edge, &wrong("app_nobody"), "192.0.2.2").await, 401, "another address has its own budget");
