@@ -70,6 +70,18 @@ pub fn install(sink: &LogSink, filter: &str) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
+/// Sends what `tracing` warns of to stderr, as a command's own lines. Once per process; later calls change nothing.
+pub fn warn_people() {
+    let subscriber = tracing_subscriber::fmt()
+        .without_time()
+        .with_target(false)
+        .with_ansi(false)
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(std::io::stderr)
+        .finish();
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
 /// As much of a path as a line holds: strangers choose its length.
 pub fn shown(path: &str) -> &str {
     if path.len() <= PATH_BYTES_MAX {

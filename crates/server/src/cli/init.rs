@@ -89,6 +89,8 @@ fn joined(args: &InitArgs, config: &Config, folder: &Path) -> anyhow::Result<()>
 /// Brings the schema up to this program's; `serve` does the same at its start.
 pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.load(environment)?;
+    // It may wait long for a table that somebody holds.
+    crate::log::warn_people();
     // A file, too: at its size limit the process goes on.
     let runtime = super::small_runtime()?;
     let (data, _lock) = match Database::of(&config)? {

@@ -1,8 +1,11 @@
 //! What an older program left, and this one is not to change before it is sure of it.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use countersign_store::testing::Tampering;
+
+use tokio::runtime::Runtime;
 
 use super::Place;
 
@@ -14,12 +17,15 @@ fn older() -> Place {
     place
 }
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+}
+
 fn step_back(place: &Place) {
     match &place.database {
         None => Tampering::StepBack.of_file(&place.path("data/countersign.db")),
         Some(database) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(database.tamper(Tampering::StepBack));
+            runtime().block_on(database.tamper(Tampering::StepBack));
         }
     }
 }
@@ -103,5 +109,24 @@ fn a_migration_is_not_ended_by_the_size_limit_of_files() {
     let out = Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().expect("runs");
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(place.serve(&[]).terminate(), Some(0));
+    assert!(!is_behind(&place));
+}
+
+#[test]
+fn a_migration_that_somebody_holds_up_says_so_and_goes_on_when_they_let_go() {
+    let place = older();
+    let Some(database) = &place.database else { return };
+    let runtime = runtime();
+    let holder = runtime.block_on(database.hold_deliveries());
+    let mut migrate = place.command(&["migrate", "--data", "data"]);
+    let mut child = migrate.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let mut said = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+    let line = said.next().expect("it says something").expect("text");
+    assert!(line.contains("WARN") && line.contains("is held by somebody"), "{line}");
+    drop(holder);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let repeated =
+        |line: &std::io::Result<String>| line.as_ref().is_ok_and(|line| line.contains("is held by somebody"));
+    assert!(said.all(|line| repeated(&line)), "nothing else was wrong");
     assert!(!is_behind(&place));
 }

@@ -211,6 +211,13 @@ impl Database {
         holder
     }
 
+    /// The same of deliveries: a step of the schema that changes their table waits for it.
+    pub async fn hold_deliveries(&self) -> Client {
+        let holder = self.client().await;
+        holder.batch_execute("BEGIN; SELECT FROM delivery FOR UPDATE").await.expect("are held");
+        holder
+    }
+
     /// The same of the heads of fee rules.
     pub async fn hold_rules(&self) -> Client {
         let holder = self.client().await;
