@@ -87,7 +87,12 @@ fn of_money() -> Vec<Door> {
         door(Method::GET, "/payment-orders/{prepayId}", Viewer, get(payment_orders::show)),
         door(Method::PATCH, "/payment-orders/{prepayId}", Operator, patch(payment_orders::advance)),
         door(Method::GET, "/statements", Viewer, get(statements::show)),
-        door(Method::GET, "/payment-orders/{prepayId}/evidence", Operator, get(evidence::export).head(frame::only_get)),
+        door(
+            Method::GET,
+            "/payment-orders/{prepayId}/evidence",
+            Operator,
+            get(evidence::export).head(frame::only_get).fallback(frame::only_get),
+        ),
         door(Method::GET, "/evidence/key", Viewer, get(evidence::key)),
     ]
 }

@@ -76,8 +76,10 @@ async fn each_write_reads_its_body_strictly_whether_it_takes_fields_or_not() {
 async fn evidence_is_not_taken_by_asking_for_its_head() {
     let house = House::open().await;
     let door = "/payment-orders/x/evidence";
-    let answer = house.send(house.request("HEAD", &format!("/operator/v1{door}"), None, &[])).await;
-    assert_eq!((answer.status, answer.headers["allow"].as_str()), (405, "GET"));
+    for method in ["HEAD", "DELETE"] {
+        let answer = house.send(house.request(method, &format!("/operator/v1{door}"), None, &[])).await;
+        assert_eq!((answer.status, answer.headers["allow"].as_str()), (405, "GET"), "{method}");
+    }
     assert!(house.audit().await.is_empty(), "nobody has taken a file");
 }
 
