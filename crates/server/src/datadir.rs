@@ -1,6 +1,6 @@
 //! The data folder: who may read it, the master key in it, and the lock that keeps a second server out.
 
-use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, DirEntry, File, FileType, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
@@ -8,12 +8,15 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
-use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::chance::{Chance, hex};
 use crate::vault::MASTER_KEY_BYTES;
 use crate::whole_file::{UnfinishedFile, folder_of, is_unfinished, still_has_name};
+
+mod refused;
+
+pub use refused::DataRefused;
 
 /// A master key, wiped when dropped.
 pub type MasterKey = Zeroizing<[u8; MASTER_KEY_BYTES]>;
@@ -31,91 +34,6 @@ const OURS_BEGIN: [&str; 2] = [DATABASE, "nonces-"];
 const FOLDER_MODE: u32 = 0o700;
 const KEY_MODE: u32 = 0o600;
 const SECRET_FILE_BYTES_MAX: usize = 2048;
-
-/// Why the data folder or the master key cannot be used: one sentence that says what to do.
-#[derive(Debug, Error)]
-pub enum DataRefused {
-    /// No such folder.
-    #[error("there is no data folder {}: make it with `countersign init --data {}`", .0.display(), .0.display())]
-    NoFolder(PathBuf),
-    /// Something of that name is no folder.
-    #[error("{} is not a folder", .0.display())]
-    NotAFolder(PathBuf),
-    /// The system refused.
-    #[error("{} {what}", path.display())]
-    Io {
-        /// Which file or folder.
-        path: PathBuf,
-        /// What could not be done: "cannot be read".
-        what: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Another server works on the folder.
-    #[error("another countersign process, a server or a command, has the data folder {}; wait until it ends or stop it, or use another folder", .0.display())]
-    Locked(PathBuf),
-    /// No key file.
-    #[error("the master key file {} is not there; without it nothing in this deployment can be opened: bring it back from where you keep it", .0.display())]
-    NoKey(PathBuf),
-    /// No file of the key before.
-    #[error("the file of the master key before, {}, is not there: bring it back; or, if `countersign master-key rewrap` has said that all secrets are under the new key, take `master_key_previous_file` out of the settings", .0.display())]
-    NoPreviousKey(PathBuf),
-    /// Everybody may enter the folder.
-    #[error("everybody on this machine may enter the data folder {} (mode {mode:03o}), where the database is: run `chmod 700 {}`", path.display(), path.display())]
-    FolderIsOpen {
-        /// Which folder.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// Others may enter a folder that holds what is not ours.
-    #[error("{} holds {other}, which is no part of a deployment, and others may enter it: name a new folder for the data, or run `chmod 700 {}`", path.display(), path.display())]
-    IsOfOthers {
-        /// Which folder.
-        path: PathBuf,
-        /// Something that it holds.
-        other: String,
-    },
-    /// Others may read the key.
-    #[error("{what} {} may be read by others (mode {mode:03o}): run `chmod 600 {}`", path.display(), path.display())]
-    KeyIsOpen {
-        /// What the file holds.
-        what: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// A folder has no key in it, and a pipe may never have one.
-    #[error("{what} {} is {is}: name a regular file", path.display())]
-    NotAFile {
-        /// What the file should hold.
-        what: &'static str,
-        /// Which one.
-        path: PathBuf,
-        /// What it is.
-        is: &'static str,
-    },
-    /// Not 32 hex digits.
-    #[error("{} does not hold the name of a node: remove it, and this node gets a new one", .0.display())]
-    NotANodeId(PathBuf),
-    /// Not a cluster and a timeline.
-    #[error("{} does not hold a cluster and a timeline of PostgreSQL: remove it, and the next start writes it anew", .0.display())]
-    NotATimeline(PathBuf),
-    /// Not 64 hex digits.
-    #[error("{0} does not hold a master key: 64 hex digits are wanted, such as `openssl rand -hex 32` prints")]
-    NotAKey(String),
-    /// The command that prints a key did not.
-    #[error("{setting} {program} {what}")]
-    Command {
-        /// Which setting.
-        setting: &'static str,
-        /// The program.
-        program: String,
-        /// What happened; never what it printed.
-        what: String,
-    },
-}
 
 /// A data folder that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,14 +103,20 @@ impl DataDir {
         Ok(metadata.mode() & 0o077 != 0)
     }
 
-    /// A name in the folder that neither we nor the making of a file system put there.
+    /// A name in the folder that neither we nor the making of a file system put there. We make no links.
     fn something_else(&self) -> Result<Option<String>, DataRefused> {
         let names = std::fs::read_dir(&self.path).map_err(io(&self.path, "cannot be read"))?;
-        let mut names = names.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
         let is_ours = |name: &str| {
             OURS.contains(&name) || OURS_BEGIN.iter().any(|begin| name.starts_with(begin)) || is_unfinished(name)
         };
-        Ok(names.find(|name| !is_ours(name)))
+        let something_else = |entry: DirEntry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type().is_ok_and(|it| it.is_symlink()) {
+                return Some(format!("the link {name}"));
+            }
+            (!is_ours(&name)).then_some(name)
+        };
+        Ok(names.filter_map(Result::ok).find_map(something_else))
     }
 
     /// The folder itself.

@@ -77,7 +77,7 @@ pub fn warn_people() {
         .with_target(false)
         .with_ansi(false)
         .with_max_level(tracing::Level::WARN)
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         .finish();
     let _ = tracing::subscriber::set_global_default(subscriber);
 }

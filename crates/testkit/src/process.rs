@@ -145,6 +145,12 @@ impl Deployment {
         serde_json::from_slice(&out.stdout).context("backup --json prints one JSON object")
     }
 
+    /// Runs `countersign doctor` while no server runs: whether all is well, and what it says.
+    pub fn doctor(&self) -> Result<(bool, String)> {
+        let out = self.settled(bare()).args(["doctor", "--data"]).arg(&self.data).output()?;
+        Ok((out.status.success(), String::from_utf8_lossy(&out.stdout).into_owned()))
+    }
+
     /// Runs `countersign restore FILE` into a new data folder, with the master key in it, and a database where one is named.
     pub fn restore(&self, file: &Path, data: &Path, database_url: Option<String>) -> Result<Self> {
         let restored = Self { token: self.token.clone(), ..Self::unmade(data, database_url, None) };

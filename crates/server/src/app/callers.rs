@@ -22,19 +22,21 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::SignedHeaders;
 use countersign_protocol::signing::{SigningKey, decode_signature};
 use countersign_store::Store;
-use countersign_store::contract::{ApplicationRow, ApplicationView, MerchantRow, SecretRow, StoreError};
+use countersign_store::contract::{ApplicationView, SecretRow, StoreError};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::App;
 use super::error::AppError;
-use super::uses::{Tally, Uses};
+use super::uses::Uses;
 use crate::chance::Chance;
 use crate::vault::{Vault, VaultError, secret_row};
 
 mod existing_clients;
+mod known;
 mod proof;
 
 use existing_clients::ExistingClients;
+pub use known::{CallbackKeys, KnownApplication, LiveKey, signs_callbacks};
 pub use proof::{Ask, Authenticated, Cost, Refused, SignatureRefusal};
 
 /// The most live secrets that an application can have.
@@ -57,98 +59,6 @@ const NOBODYS_ROW: &str = "nobody";
 const SHARDS: usize = 16;
 /// Applications kept per shard; beyond, the shard starts anew.
 const SHARD_ENTRIES_MAX: usize = 8_192;
-
-/// A secret, opened and ready to sign.
-pub struct LiveKey {
-    /// Its public id.
-    pub secret_id: String,
-    /// The HMAC key context.
-    pub key: SigningKey,
-    /// When it was made.
-    pub created_at: UnixMillis,
-    /// When it ends.
-    pub not_after: Option<UnixMillis>,
-    /// Whether it was chosen to sign callbacks.
-    pub signs_callbacks: bool,
-    /// How often requests were signed with it.
-    tally: Arc<Tally>,
-}
-
-impl fmt::Debug for LiveKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveKey").field("secret_id", &self.secret_id).finish_non_exhaustive()
-    }
-}
-
-impl LiveKey {
-    fn is_live(&self, now: UnixMillis) -> bool {
-        self.not_after.is_none_or(|end| now < end)
-    }
-}
-
-/// Which of an application's live secrets, newest first, signs its callbacks: the one that was chosen, or the newest.
-pub fn signs_callbacks<T>(mut live: impl Iterator<Item = T> + Clone, is_chosen: impl Fn(&T) -> bool) -> Option<T> {
-    live.clone().find(is_chosen).or_else(|| live.next())
-}
-
-/// An application as it was last read, ready to verify its requests.
-#[derive(Debug)]
-pub struct KnownApplication {
-    /// Its row.
-    pub application: ApplicationRow,
-    /// Its merchant.
-    pub merchant: MerchantRow,
-    /// The public id of its tenant.
-    pub tenant_id: String,
-    /// Whether requests are accepted: neither it is disabled, nor its merchant, nor the institution over that.
-    pub is_enabled: bool,
-    /// Whether callbacks go out; else its events are held.
-    pub goes_out: bool,
-    /// Its secrets that are not revoked, newest first.
-    pub keys: Vec<LiveKey>,
-    limiter: Option<Arc<DefaultDirectRateLimiter>>,
-}
-
-/// What signs a callback.
-#[derive(Debug)]
-pub struct CallbackKeys<'a> {
-    /// Signs; none: deliveries wait.
-    pub signing: Option<&'a LiveKey>,
-    /// The other one during an overlap.
-    pub next: Option<&'a LiveKey>,
-}
-
-impl KnownApplication {
-    /// The keys of callbacks at `now`: the chosen one, or the newest live one where that has ended; beside it the newest other one.
-    pub fn callback_keys(&self, now: UnixMillis) -> CallbackKeys<'_> {
-        let live = self.keys.iter().filter(move |k| k.is_live(now));
-        let signing = signs_callbacks(live.clone(), |k| k.signs_callbacks);
-        let next = live.clone().find(|k| signing.is_some_and(|s| s.secret_id != k.secret_id));
-        CallbackKeys { signing, next }
-    }
-
-    /// Who of its own is disabled, the nearest one.
-    fn disabled(&self) -> Refused {
-        let merchant = &self.merchant;
-        let (why, merchant_id) = if !self.application.enabled {
-            (SignatureRefusal::Disabled, &merchant.merchant_id)
-        } else if !merchant.enabled {
-            (SignatureRefusal::MerchantDisabled, &merchant.merchant_id)
-        } else {
-            (SignatureRefusal::InstitutionDisabled, &self.tenant_id)
-        };
-        Refused { why, merchant_id: merchant_id.clone() }
-    }
-
-    /// Whether one more request fits the application's rate. `Err`: seconds until one does.
-    pub fn within_rate(&self) -> Result<(), u64> {
-        let Some(limiter) = &self.limiter else { return Ok(()) };
-        limiter.check().map_err(|until| {
-            use governor::clock::{Clock, DefaultClock};
-            until.wait_time_from(DefaultClock::default().now()).as_secs() + 1
-        })
-    }
-}
 
 #[derive(Default)]
 struct Entries {
@@ -367,6 +277,10 @@ impl App {
         }
         check.pad(&self.callers.nobody);
         self.open_in_vain(&mut check.cost);
+        if let Some(secret_id) = read.as_ref().and_then(|known| known.unreadable.first()) {
+            // It may be signed with just this one: then nothing is wrong with the request.
+            return Err(StoreError::Corrupt { table: "secret", row: secret_id.clone() }.into());
+        }
         let refused = match &read {
             None => Refused { why: SignatureRefusal::UnknownClient, merchant_id: String::new() },
             Some(known) if !known.is_enabled => known.disabled(),
@@ -413,14 +327,32 @@ impl App {
         let (is_enabled, goes_out) = (view.is_enabled(), view.goes_out());
         let ApplicationView { application, merchant, tenant_id, secrets, .. } = view;
         let ended = self.clock.now().plus_ms(-ENDED_FOR_GOOD_MS);
-        let keys = secrets
-            .into_iter()
-            .filter(|s| s.revoked_at.is_none() && s.not_after.is_none_or(|end| ended < end))
-            .map(|s| open(&self.vault, &self.uses, &application.client_id, s))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (mut keys, mut unreadable) = (Vec::new(), Vec::new());
+        for secret in secrets {
+            if secret.revoked_at.is_some() || secret.not_after.is_some_and(|end| end <= ended) {
+                continue;
+            }
+            match open(&self.vault, &self.uses, &application.client_id, secret) {
+                Ok(key) => keys.push(key),
+                // The others are as good as ever.
+                Err(StoreError::Corrupt { row, .. }) => unreadable.push(row),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Some(secret_id) = unreadable.first() {
+            let client_id = &application.client_id;
+            tracing::error!(
+                client_id,
+                secret_id,
+                "A secret of {client_id} does not open: somebody has changed its row"
+            );
+            if keys.is_empty() {
+                return Err(StoreError::Corrupt { table: "secret", row: secret_id.clone() }.into());
+            }
+        }
         let rate = application.rate_limit_per_s.unwrap_or(self.policy.rate_limit_per_s);
         let limiter = self.callers.limiter(&application.client_id, rate);
-        Ok(KnownApplication { application, merchant, tenant_id, is_enabled, goes_out, keys, limiter })
+        Ok(KnownApplication { application, merchant, tenant_id, is_enabled, goes_out, keys, unreadable, limiter })
     }
 }
 

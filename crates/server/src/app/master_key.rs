@@ -17,7 +17,7 @@ use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::sealed::{self, SealedKey};
 use super::{Actor, App, nodes};
-use crate::vault::{Vault, secret_row};
+use crate::vault::{Vault, VaultError, secret_row};
 
 /// The setting that says which master key seals.
 pub const MASTER_KEY_ID: &str = "master_key_id";
@@ -82,6 +82,26 @@ pub async fn missing(vault: &Vault, store: &AnyStore) -> Result<Option<String>, 
             return Ok(Some(missing.row.key_id.clone()));
         }
     }
+}
+
+/// Secrets in use that do not open although their key is here: somebody has changed their rows. So many at the most.
+pub async fn unreadable(vault: &Vault, store: &AnyStore, limit: usize) -> Result<Vec<String>, StoreError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    // Under no key of this name: all of them.
+    while let page = store.secrets_not_under("", after, LOOK).await?
+        && let Some(last) = page.last()
+        && found.len() < limit
+    {
+        after = Some(last.row.secret_id.clone());
+        let does_not_open = |secret: &SealedSecret| {
+            let row = secret_row(&secret.client_id, &secret.row.secret_id);
+            matches!(vault.open(&secret.row.key_id, &row, &secret.row.sealed), Err(VaultError::DoesNotOpen))
+        };
+        let wrong = page.iter().filter(|secret| is_in_use(secret) && does_not_open(secret));
+        found.extend(wrong.map(|secret| secret.row.secret_id.clone()));
+    }
+    found.truncate(limit);
+    Ok(found)
 }
 
 /// A revoked secret is never opened again: no key need be kept for its sake.

@@ -15,7 +15,7 @@ use countersign_domain::time::rfc3339;
 use countersign_store::{AnyStore, SchemaState, SqliteStore, StoreError};
 
 use super::SettingsArgs;
-use crate::app::{delivery, forgotten_nonces};
+use crate::app::{delivery, forgotten_nonces, master_key};
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataRefused};
 use crate::dispatch::route::Route;
@@ -233,6 +233,19 @@ async fn examine_older(config: &Config, data: &DataDir, key: &Vault, findings: &
     findings.take("deployment", compared.map(|()| ((), text.to_owned())));
 }
 
+async fn examine_secrets(key: &Vault, store: &AnyStore, findings: &mut Findings) {
+    let unreadable = master_key::unreadable(key, store, FAULTS_NAMED_MAX).await;
+    let none = unreadable.map_err(anyhow::Error::from).and_then(|names| {
+        ensure!(
+            names.is_empty(),
+            "somebody has changed the rows of {}, which do not open: rotate and revoke each, or restore a backup",
+            names.join(", ")
+        );
+        Ok(((), "each one that is not revoked opens".to_owned()))
+    });
+    findings.take("secrets", none);
+}
+
 /// Opens the database and compares what belongs to its data; one whose schema is behind is looked at without opening it.
 async fn examine_deployment(
     schema: Schema,
@@ -262,6 +275,7 @@ async fn examine_deployment(
             let chain = run::chain::examine(data, key, &Settings::Of(&store)).await;
             let said = |key| ((), format!("its chain's key ({key}) is the one that was seen here"));
             findings.take("audit log", chain.map(said));
+            examine_secrets(key, &store, findings).await;
         }
     }
     match delivery::held_since(&store).await {

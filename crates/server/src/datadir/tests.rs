@@ -126,6 +126,17 @@ fn a_folder_is_closed_to_others_unless_something_else_lives_there() {
 }
 
 #[test]
+fn a_link_that_waits_for_the_database_in_an_open_folder_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("open");
+    std::fs::create_dir(&path).expect("made");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).expect("it is ours");
+    std::os::unix::fs::symlink(folder.path().join("elsewhere.db"), path.join("countersign.db")).expect("links");
+    let refused = DataDir::create(&path).expect_err("the rows would be elsewhere").to_string();
+    assert!(refused.contains("holds the link countersign.db"), "{refused}");
+}
+
+#[test]
 fn the_timeline_that_was_noted_last_is_read_again_and_what_is_none_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = DataDir::create(&folder.path().join("data")).expect("it is made");

@@ -13,6 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::Dispatcher;
 use super::leases::Word;
 use super::unlike::Unlike;
+use crate::app::error::AppError;
+use crate::app::master_key;
 
 /// Heartbeats in one lease: some may be lost before it runs out.
 const BEATS_PER_LEASE: u32 = 5;
@@ -23,6 +25,8 @@ pub(super) struct Pulse {
     has_begun: bool,
     /// The last one failed, and the log has said so.
     is_failing: bool,
+    /// The master key that this node lacks, as the log has said.
+    lacks_key: Option<String>,
     /// Nodes whose settings differ.
     unlike: Unlike,
 }
@@ -45,8 +49,8 @@ impl Dispatcher {
     pub(super) async fn beat(&self) {
         let mut pulse = self.pulse.lock().await;
         let open_before = self.leases.open(Instant::now());
-        if self.app.store.is_shared() && !self.app.trouble.takes_changes() {
-            // What this node cannot record another one may: its lanes are not renewed.
+        if self.app.store.is_shared() && (!self.app.trouble.takes_changes() || self.lacks_key(&mut pulse).await) {
+            // What this node cannot sign or record another one may: its lanes are not renewed.
             return self.opened(open_before);
         }
         let word = self.leases.word();
@@ -68,6 +72,25 @@ impl Dispatcher {
             }
         }
         self.opened(open_before);
+    }
+
+    /// Whether the deployment has gone over to a master key that this node was not given, as behind the back of one that stood still.
+    async fn lacks_key(&self, pulse: &mut Pulse) -> bool {
+        let lacks = match master_key::known(&self.app).await {
+            Ok(_) => None,
+            Err(AppError::LacksMasterKey(key_id)) => Some(key_id),
+            // The heartbeat has more to say about a store that does not answer.
+            Err(_) => pulse.lacks_key.clone(),
+        };
+        match (&pulse.lacks_key, &lacks) {
+            (None, Some(key_id)) => {
+                tracing::error!(key_id, "This node lacks the master key {key_id}: other nodes deliver its callbacks");
+            }
+            (Some(_), None) => tracing::info!("This node has the master key of the deployment again"),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        pulse.lacks_key = lacks;
+        pulse.lacks_key.is_some()
     }
 
     /// Tells how many lanes may be delivered for, where that has changed; the next pass begins with what is due in them.

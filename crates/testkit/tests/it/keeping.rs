@@ -1,10 +1,12 @@
 //! Another master key, backups and restores, in small; `cargo xtask rewrap 50` and `cargo xtask backups 20` are the same in large.
 
 use countersign::config::Config;
+use countersign_protocol::signing::SigningKey;
 use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_testkit::backing::{Backing, StoreKind};
 use countersign_testkit::process::Deployment;
+use countersign_testkit::wire::{Signer, once};
 use countersign_testkit::{backups, rewraps};
 use serde_json::json;
 
@@ -22,6 +24,62 @@ async fn a_backup_under_load_is_a_prefix_and_sends_nothing_until_it_is_told() {
     assert!(report.acknowledged > 50 && report.lines > 100 && report.replays_refused > 10, "{report:?}");
 }
 
+/// Changes the row of the only secret of an application of a stopped deployment; its id.
+async fn spoil(deployment: &Deployment, backing: &Backing, signer: &Signer) -> String {
+    let mut config = Config { data: deployment.data.clone(), ..Config::default() };
+    backing.lay(&mut config);
+    let store =
+        countersign::run::open_app(&config, countersign::clock::Clock::System, None).await.expect("opens").store;
+    let mut secrets = store.secrets_not_under("", None, 10).await.expect("reads");
+    secrets.retain(|secret| secret.client_id == signer.client_id);
+    let secret = secrets.remove(0).row;
+    let (secret_id, key_id) = (secret.secret_id.clone(), secret.key_id);
+    let sealed = vec![0; secret.sealed.len()];
+    let spoil = Write::RewrapSecret { secret_id: secret_id.clone(), from: key_id.clone(), key_id, sealed };
+    store.commit(Batch(vec![spoil])).await.expect("is written");
+    countersign::run::close_store(&store).expect("closes");
+    secret_id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_does_not_open_is_named_by_doctor_and_leaves_the_others_good() {
+    let (folder, backing) = (tempfile::tempdir().expect("a folder"), Backing::of_this_run().await);
+    let deployment = Deployment::init_on(&folder.path().join("data"), &backing).expect("is made");
+    let server = deployment.serve().expect("it starts");
+    let signer = server.access.institution("bank", 0, None).await.expect("is made");
+    let (whole, revoked) = (
+        server.access.application("bank", None).await.expect("is made"),
+        server.access.application("bank", None).await.expect("is made"),
+    );
+    assert!(server.terminate().expect("it ends"));
+    assert!(deployment.doctor().expect("runs").1.contains("each one that is not revoked opens"));
+    let secret_id = spoil(&deployment, &backing, &signer).await;
+    let gone = spoil(&deployment, &backing, &revoked).await;
+
+    let server = deployment.serve().expect("it starts");
+    let revoke = format!("/operator/v1/applications/{}/secrets/{gone}", revoked.client_id);
+    assert_eq!(server.access.call("DELETE", &revoke, None).await.expect("answers").status, 200);
+    let asked = async |signer: &Signer| {
+        let draft = signer.draft("GET", "/v1/pay/events", b"");
+        let answer = once(server.listen, &draft.bytes()).await.expect("an answer");
+        (answer.status, answer.code())
+    };
+    let is_ours = || (500, "300001".to_owned());
+    assert_eq!(asked(&signer).await, is_ours(), "the request is right");
+    let of = format!("/applications/{}/secrets", signer.client_id);
+    let made = server.access.provision("POST", &of, json!({ "overlap_s": 3600 })).await.expect("is rotated");
+    let second = made["payment_api_secret"].as_str().expect("is shown once");
+    let key = SigningKey::new(second.as_bytes());
+    let second = Signer { client_id: signer.client_id.clone(), key, merchant_id: signer.merchant_id.clone() };
+    assert_eq!(asked(&second).await, (200, "000000".to_owned()));
+    assert_eq!(asked(&signer).await, is_ours());
+    assert_eq!(asked(&whole).await.0, 200);
+    assert!(server.terminate().expect("it ends"));
+
+    let (is_well, said) = deployment.doctor().expect("runs");
+    assert!(!is_well && said.contains(&secret_id) && !said.contains(&gone), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spoiled_secret_demands_the_old_master_key_until_it_is_revoked() {
     let (folder, backing) = (tempfile::tempdir().expect("a folder"), Backing::of_this_run().await);
@@ -30,16 +88,7 @@ async fn a_spoiled_secret_demands_the_old_master_key_until_it_is_revoked() {
     let signer = server.access.institution("bank", 0, None).await.expect("is made");
     assert!(server.terminate().expect("it ends"));
 
-    let mut config = Config { data: deployment.data.clone(), ..Config::default() };
-    backing.lay(&mut config);
-    let store =
-        countersign::run::open_app(&config, countersign::clock::Clock::System, None).await.expect("opens").store;
-    let secret = store.secrets_not_under("", None, 10).await.expect("reads").remove(0).row;
-    let (secret_id, key_id) = (secret.secret_id.clone(), secret.key_id);
-    let sealed = vec![0; secret.sealed.len()];
-    let spoil = Write::RewrapSecret { secret_id: secret_id.clone(), from: key_id.clone(), key_id, sealed };
-    store.commit(Batch(vec![spoil])).await.expect("is written");
-    countersign::run::close_store(&store).expect("closes");
+    let secret_id = spoil(&deployment, &backing, &signer).await;
 
     let next = folder.path().join("next.key");
     std::fs::write(&next, "5a".repeat(32)).expect("written");

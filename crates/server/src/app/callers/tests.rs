@@ -5,7 +5,9 @@ use std::task::Poll;
 
 use countersign_domain::ids::ApplicationNo;
 use countersign_domain::money::Amount;
-use countersign_store::contract::{EndpointSettings, MerchantKind, SignatureEncoding, Vocabulary};
+use countersign_store::contract::{
+    ApplicationRow, EndpointSettings, MerchantKind, MerchantRow, SignatureEncoding, Vocabulary,
+};
 
 use super::*;
 use crate::app::fixtures::{Deployment, application};
@@ -58,6 +60,7 @@ fn known(revision: i64) -> Arc<KnownApplication> {
         is_enabled,
         goes_out,
         keys: Vec::new(),
+        unreadable: Vec::new(),
         limiter: None,
     })
 }

@@ -1,5 +1,7 @@
 //! Each node knows of all of them.
 
+use countersign_store::batch::{Batch, Write};
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,17 +46,22 @@ async fn every_node_lists_all_of_them_with_version_key_lanes_and_settings_that_d
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_rewrap_begins_while_a_node_is_alive_that_lacks_the_new_master_key() {
-    let mut fleet = Fleet::new(2, |_| {}).await;
-    let old = fleet.configs[0].data.join("master.key");
-    let next = fleet.configs[0].data.join("next.key");
+/// Two nodes, and what gives one of them another master key, with the one of now as the one before.
+async fn with_next_key() -> (Fleet, impl Fn(&mut Config)) {
+    let fleet = Fleet::new(2, |_| {}).await;
+    let [old, next] = ["master.key", "next.key"].map(|name| fleet.configs[0].data.join(name));
     std::fs::write(&next, "5a".repeat(32)).expect("written");
     std::fs::set_permissions(&next, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("ours");
-    let has_both = |config: &mut Config| {
+    let has_both = move |config: &mut Config| {
         config.master_key_file = Optional(Some(next.clone()));
         config.master_key_previous_file = Optional(Some(old.clone()));
     };
+    (fleet, has_both)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_rewrap_begins_while_a_node_is_alive_that_lacks_the_new_master_key() {
+    let (mut fleet, has_both) = with_next_key().await;
     has_both(&mut fleet.configs[0]);
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
     let [current, before] = [&one, &two].map(|node| node.app.vault.key_id().to_owned());
@@ -78,6 +85,28 @@ async fn no_rewrap_begins_while_a_node_is_alive_that_lacks_the_new_master_key() 
     assert_eq!(rewrap().await.json()["done"], json!(true));
     assert_eq!(sealing().await, Some(current));
     until("the other one opens it", async || pull(&two, &signer, wall_ms()).await.code() == "000000").await;
+    for node in [one, two] {
+        node.stop().await.expect("it stops");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lacks_the_master_key_leaves_its_lanes_to_the_others() {
+    let (mut fleet, has_both) = with_next_key().await;
+    has_both(&mut fleet.configs[0]);
+    let (one, two) = (fleet.start(0).await, fleet.start(1).await);
+    let are_shared = async || one.app.due.held().len() == 32 && two.app.due.held().len() == 32;
+    until("the lanes are shared", are_shared).await;
+    let [current, before] = [&one, &two].map(|node| node.app.vault.key_id().to_owned());
+    // As a re-wrap does that began while the second one stood still.
+    let seal_under = async |from: &str, to: &str| {
+        let (name, from) = ("master_key_id".to_owned(), Some(from.to_owned()));
+        one.app.store.commit(Batch(vec![Write::MoveSetting { name, from, to: to.to_owned() }])).await.expect("moves");
+    };
+    seal_under(&before, &current).await;
+    until("the first one has all", async || one.app.due.held().len() == 64 && two.app.due.held().is_empty()).await;
+    seal_under(&current, &before).await;
+    until("the lanes are shared again", are_shared).await;
     for node in [one, two] {
         node.stop().await.expect("it stops");
     }
