@@ -229,7 +229,7 @@ fn user_id(fields: &Fields<'_>) -> Result<Option<String>, FieldRefused> {
     }
     let is_text = fields.raw(NAME).is_some_and(|raw| raw.get().starts_with('"'));
     short(fields, NAME, USER_ID_CHARS_MAX).map_err(|refused| {
-        let why = "must be a text of at most 64 characters, or a whole number of at most 9223372036854775807";
+        let why = "must be a text of at most 64 characters, or a whole number from -9223372036854775808 to 9223372036854775807";
         if is_text { refused } else { FieldRefused::new(NAME, why) }
     })
 }

@@ -293,7 +293,7 @@ fn a_payer_is_a_short_text_or_a_whole_number_and_told_by_its_fault() {
     };
     assert_eq!(payer("42"), Ok(Some("42".to_owned())));
     assert_eq!(payer("\"a\""), Ok(Some("a".to_owned())));
-    let either = "field merchantUserId: must be a text of at most 64 characters, or a whole number of at most 9223372036854775807";
+    let either = "field merchantUserId: must be a text of at most 64 characters, or a whole number from -9223372036854775808 to 9223372036854775807";
     for value in ["9223372036854775808", "1.5", "[1]", "true"] {
         assert_eq!(payer(value), Err(either.to_owned()), "{value}");
     }

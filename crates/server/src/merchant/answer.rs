@@ -10,7 +10,8 @@ use countersign_store::StoreError;
 use http_body_util::Full;
 use hyper::body::Body as _;
 use hyper::header::{
-    ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -182,8 +183,10 @@ pub fn response(
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.reserve(4);
+    headers.reserve(5);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // Who asks is in headers that no cache knows to tell callers apart by.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Ok(id) = HeaderValue::from_str(request_id) {
         headers.insert(request_id_header.clone(), id);
     }

@@ -1,6 +1,6 @@
 //! What an answer says beside itself: nothing of the program, and to a browser that it may do nothing.
 
-use countersign_testkit::wire::{Answer, once};
+use countersign_testkit::wire::{Answer, Draft, once};
 use countersign_testkit::world::World;
 
 /// The one shown value of each header that every answer of the operator listener has.
@@ -46,5 +46,20 @@ async fn no_answer_of_the_merchants_listener_names_the_program() {
     for request in ["GET /v1/time", "GET /nowhere", "POST /v1/time", "GET /v1/pay/events"] {
         let bytes = format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         tells_nothing(&once(world.listen(), bytes.as_bytes()).await.expect("an answer"));
+    }
+}
+
+#[tokio::test]
+async fn no_answer_to_a_merchant_is_kept_on_the_way() {
+    let world = World::start().await.expect("a world starts");
+    let signer = world.access.institution("bank", 0, None).await.expect("an institution");
+    let right = world.draft(&signer, "GET", "/v1/pay/events", "");
+    let unknown = world.draft(&signer, "GET", "/v1/pay/convert/order?orderId=1", "");
+    let wrong = right.clone().with("X-Service-Signature", "x");
+    let time = Draft { target: "/v1/time".to_owned(), headers: Vec::new(), ..right.clone() };
+    let nowhere = Draft { target: "/nowhere".to_owned(), ..time.clone() };
+    for (draft, status) in [(right, 200), (unknown, 404), (wrong, 401), (time, 200), (nowhere, 404)] {
+        let answer = world.send(&draft).await.expect("an answer");
+        assert_eq!((answer.status, answer.header("cache-control")), (status, Some("no-store")), "{}", draft.target);
     }
 }
