@@ -22,7 +22,13 @@ pub fn way_out(config: &Config) -> anyhow::Result<Route> {
 /// Further authorities for callbacks, as they are in their file (PEM); empty where none is named.
 pub fn extra_roots(config: &Config) -> anyhow::Result<Vec<u8>> {
     let Some(file) = config.callback_ca_file.get() else { return Ok(Vec::new()) };
-    small_file::read(file).with_context(|| format!("callback_ca_file {} cannot be read", file.display()))
+    let pem = small_file::read(file).with_context(|| format!("callback_ca_file {} cannot be read", file.display()))?;
+    ensure!(
+        !pem.is_empty(),
+        "callback_ca_file {} is empty: write the certificates into it again, or name none",
+        file.display()
+    );
+    Ok(pem)
 }
 
 /// How many authorities https callbacks are checked by.

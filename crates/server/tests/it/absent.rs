@@ -113,7 +113,8 @@ fn doctor_fails_where_serve_refuses() {
     std::fs::write(place.path("data/audit.chain"), chain).expect("written");
 
     std::fs::write(place.path("ca.pem"), "garbage").expect("written");
-    for file in ["no-such-file", "ca.pem"] {
+    std::fs::write(place.path("empty.pem"), "").expect("as a full disk leaves it");
+    for file in ["no-such-file", "ca.pem", "empty.pem"] {
         std::fs::write(place.path("c.toml"), format!("callback_ca_file = \"{file}\"\n")).expect("written");
         for command in ["serve", "doctor"] {
             let said = place.ends(&[&[command, "--config", "c.toml"], &ANY[..]].concat(), 1);

@@ -7,15 +7,18 @@ use std::time::Duration;
 use super::full::{becomes, make, readiness};
 use super::{Place, Serving};
 
-/// Stands before the system's own: a sync waits for as long as the file of `HANGS_WHILE` is there.
+/// Stands before the system's own: a sync waits for as long as the file of `HANGS_WHILE` is there, and fails where that of `FAILS_WHILE` is.
 const SYNC: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 static int synced(const char *name, int fd) {
     const char *file = getenv("HANGS_WHILE");
     while (file && access(file, F_OK) == 0) usleep(5000);
+    file = getenv("FAILS_WHILE");
+    if (file && access(file, F_OK) == 0) { errno = EIO; return -1; }
     int (*next)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
     return next(fd);
 }
@@ -55,6 +58,7 @@ impl Hanging {
         command
             .env("LD_PRELOAD", self.place.path("sync.so"))
             .env("HANGS_WHILE", self.file())
+            .env("FAILS_WHILE", self.failing())
             .env("COUNTERSIGN_LIMITS__DRAIN_TIMEOUT", "1s")
             .stdout(Stdio::piped())
             .stderr(log);
@@ -67,6 +71,10 @@ impl Hanging {
 
     fn file(&self) -> PathBuf {
         self.place.path("hangs")
+    }
+
+    fn failing(&self) -> PathBuf {
+        self.place.path("fails")
     }
 
     fn hang(&self) {
@@ -130,4 +138,22 @@ fn a_stop_ends_in_time_although_the_disk_hangs_and_loses_nothing_that_was_acknow
     let serving = hanging.serve();
     assert_eq!(make(&serving, &hanging.token, "acknowledged"), 409, "it is there");
     assert_eq!(serving.terminate(), Some(0));
+}
+
+#[test]
+fn what_is_not_seen_after_a_sync_that_failed_is_not_there_after_a_kill() {
+    let Some(hanging) = Hanging::made() else { return };
+    for name in ["first", "second", "third"] {
+        let serving = hanging.serve();
+        assert_eq!(make(&serving, &hanging.token, &format!("before-{name}")), 200);
+        std::fs::write(hanging.failing(), "").expect("is written");
+        assert_eq!(make(&serving, &hanging.token, name), 500, "the outcome is unknown");
+        serving.signal("-KILL");
+        assert!(serving.ended_by(9));
+        std::fs::remove_file(hanging.failing()).expect("is there");
+        let serving = hanging.serve();
+        assert_eq!(make(&serving, &hanging.token, &format!("before-{name}")), 409, "it is there");
+        assert_eq!(make(&serving, &hanging.token, name), 200, "it was not seen, and is not there");
+        assert_eq!(serving.terminate(), Some(0));
+    }
 }

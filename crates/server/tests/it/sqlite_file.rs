@@ -114,3 +114,17 @@ fn a_crash_after_the_clock_was_ahead_is_told_by_doctor_and_the_node_is_not_ready
     let log = std::fs::read_to_string(log).expect("reads");
     assert!(log.contains("This node is not ready: every signed request is answered 503 until"), "{log}");
 }
+
+#[test]
+fn doctor_is_not_ended_by_the_size_limit_of_files() {
+    let place = Place::fresh();
+    if place.has_database() {
+        return;
+    }
+    place.init();
+    let limited = "ulimit -f 1; exec \"$0\" doctor --data data";
+    let out =
+        Command::new("sh").args(["-c", limited, super::BINARY]).current_dir(place.path("")).output().expect("runs");
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{:?}", out.status);
+    assert!(String::from_utf8_lossy(&out.stdout).contains("database"), "it says what it found");
+}

@@ -327,7 +327,7 @@ fn a_damaged_database_is_named_by_every_command_that_reads_it() {
             std::fs::write(&file, &bytes).expect("written");
             let said = refused(&place, words);
             assert!(said.contains("data/countersign.db cannot be "), "{words:?}: {said}");
-            assert!(said.ends_with(&format!(": the file is damaged ({cause}): restore a backup")), "{words:?}: {said}");
+            assert!(said.ends_with(&format!(": the file is damaged, or its disk fails ({cause}): look at the disk first; where that is well, restore a backup")), "{words:?}: {said}");
         }
     }
     // Damage that shows only when the log is read.
@@ -337,7 +337,8 @@ fn a_damaged_database_is_named_by_every_command_that_reads_it() {
     std::fs::write(&file, spoiled).expect("written");
     for word in ["verify", "export"] {
         let said = refused(&place, &["audit", word, "--data", "data"]);
-        let wanted = "the database data/countersign.db cannot be used: the file is damaged (database disk image is malformed): restore a backup";
+        let wanted = "the database data/countersign.db cannot be used: the file is damaged, or its disk fails (database disk image is malformed): \
+                      look at the disk first; where that is well, restore a backup";
         assert_eq!(said, wanted, "{word}");
     }
 }

@@ -23,9 +23,10 @@ pub(super) fn fault(error: Error) -> StoreError {
             | ErrorCode::FileLockingProtocolFailed
             | ErrorCode::OperationInterrupted,
         ) => StoreError::Unavailable(error.to_string()),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            StoreError::Unfit(format!("the file is damaged ({error}): restore a backup"))
-        }
+        // SQLite says the same of a file whose disk refuses to be read.
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Unfit(format!(
+            "the file is damaged, or its disk fails ({error}): look at the disk first; where that is well, restore a backup"
+        )),
         // Guards are checked before the first write, so a constraint that speaks up is a caller's mistake or a damaged file.
         Some(_) | None => StoreError::Unfit(error.to_string()),
     }

@@ -170,16 +170,23 @@ fn hold_back(conn: &Connection, journal: &Journal, mark: i64) -> Result<(), Stor
     conn.execute("UPDATE replay SET unknowable_through = max(unknowable_through, ?1)", [mark]).map_err(fault)?;
     for Damaged { path, records } in journal.damaged() {
         tracing::error!(
-            "The nonce journal {} is damaged: {records} of its records cannot be read. What they held is not known, so requests that are \
-             stamped up to {} are answered 503; look at the disk",
+            "The nonce journal {} is damaged: {records} of its records cannot be read. What they held is not known, so {} 503; look at the disk",
             path.display(),
-            rfc3339(UnixMillis(mark))
+            refused_through(mark)
         );
     }
     if let Err(error) = journal.mend() {
         tracing::warn!(%error, "The damaged nonce journal cannot be written anew: {error}; the next start finds it damaged again");
     }
     Ok(())
+}
+
+fn refused_through(mark: i64) -> String {
+    // Where no request was ever stamped later than a mark, there is none.
+    if mark == i64::MIN {
+        return "no request is answered".to_owned();
+    }
+    format!("requests that are stamped up to {} are answered", rfc3339(UnixMillis(mark)))
 }
 
 /// The folder of a database: its journal lies beside it.

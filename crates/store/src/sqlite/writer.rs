@@ -163,6 +163,7 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
         Ok(answers) => answer(&shared.nonces, jobs.drain(..).zip(answers)),
         Err(Failure { error, stage: Stage::Commit(answers) }) if may_be_done(&error) => {
             tracing::error!(%error, batches = jobs.len(), "A commit failed in a way that leaves its fate open");
+            bury(applier.kept.conn(), shared);
             // Not each alone: one that failed then would be taken for not done, though the commit of all of them may still be in the log.
             let told = answers.into_iter().map(|answer| Err(in_doubt(answer.is_ok(), &error)));
             answer(&shared.nonces, jobs.drain(..).zip(told))
@@ -183,6 +184,21 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
                 group(applier, shared, &mut vec![job]);
             }
             None
+        }
+    }
+}
+
+/// Writes over what a commit that failed has left in the log: until then it is found there by the next start of a process that dies, after readers
+/// were told that nothing was done. What the disk has of it, should the machine crash, nobody knows.
+fn bury(conn: &Connection, shared: &Shared) {
+    let _gate = shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
+    // Its sync may fail as the one before did; what counts is that its frame takes the place of the other's first one. A value that stays as it is
+    // would leave its page clean.
+    let nothing = "BEGIN IMMEDIATE; INSERT INTO setting (name, value) VALUES ('of_nobody', ''); DELETE FROM setting WHERE name = 'of_nobody'; COMMIT";
+    if let Err(error) = conn.execute_batch(nothing) {
+        tracing::debug!(%error, "What a commit that failed has left in the log was written over, or could not be");
+        if !conn.is_autocommit() {
+            conn.execute_batch("ROLLBACK").ok();
         }
     }
 }
