@@ -1,6 +1,7 @@
 //! What goes wrong on our side: 500 and 503 are envelopes too, tell nothing, and 503 leaves the nonce open.
 
 use countersign::vault::secret_row;
+use countersign_protocol::signing::SigningKey;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{SecretRow, Store};
 use countersign_testkit::wire::Signer;
@@ -51,7 +52,7 @@ async fn a_row_that_cannot_be_read_back_is_a_500_without_detail() {
     assert_eq!(fine.code(), "000000", "others are served");
 }
 
-/// An application with a secret that was sealed for another row.
+/// An application with a secret that was sealed for another row, and who signs with that.
 async fn broken_application(world: &World, signer: &Signer) -> Signer {
     let made = world.access.application("bank", None).await.expect("an application");
     let app = &world.running.app;
@@ -65,5 +66,5 @@ async fn broken_application(world: &World, signer: &Signer) -> Signer {
     app.store.commit(Batch(vec![Write::InsertSecret(Box::new(secret))])).await.expect("written");
     // Where nodes share the store it may have been read already, when it was made.
     app.callers.forget(&made.client_id);
-    made
+    Signer { key: SigningKey::new(b"stolen"), ..made }
 }
