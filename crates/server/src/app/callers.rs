@@ -277,10 +277,6 @@ impl App {
         }
         check.pad(&self.callers.nobody);
         self.open_in_vain(&mut check.cost);
-        if let Some(secret_id) = read.as_ref().and_then(|known| known.unreadable.first()) {
-            // It may be signed with just this one: then nothing is wrong with the request.
-            return Err(StoreError::Corrupt { table: "secret", row: secret_id.clone() }.into());
-        }
         let refused = match &read {
             None => Refused { why: SignatureRefusal::UnknownClient, merchant_id: String::new() },
             Some(known) if !known.is_enabled => known.disabled(),
@@ -327,32 +323,14 @@ impl App {
         let (is_enabled, goes_out) = (view.is_enabled(), view.goes_out());
         let ApplicationView { application, merchant, tenant_id, secrets, .. } = view;
         let ended = self.clock.now().plus_ms(-ENDED_FOR_GOOD_MS);
-        let (mut keys, mut unreadable) = (Vec::new(), Vec::new());
-        for secret in secrets {
-            if secret.revoked_at.is_some() || secret.not_after.is_some_and(|end| end <= ended) {
-                continue;
-            }
-            match open(&self.vault, &self.uses, &application.client_id, secret) {
-                Ok(key) => keys.push(key),
-                // The others are as good as ever.
-                Err(StoreError::Corrupt { row, .. }) => unreadable.push(row),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if let Some(secret_id) = unreadable.first() {
-            let client_id = &application.client_id;
-            tracing::error!(
-                client_id,
-                secret_id,
-                "A secret of {client_id} does not open: somebody has changed its row"
-            );
-            if keys.is_empty() {
-                return Err(StoreError::Corrupt { table: "secret", row: secret_id.clone() }.into());
-            }
-        }
+        let keys = secrets
+            .into_iter()
+            .filter(|s| s.revoked_at.is_none() && s.not_after.is_none_or(|end| ended < end))
+            .map(|s| open(&self.vault, &self.uses, &application.client_id, s))
+            .collect::<Result<Vec<_>, _>>()?;
         let rate = application.rate_limit_per_s.unwrap_or(self.policy.rate_limit_per_s);
         let limiter = self.callers.limiter(&application.client_id, rate);
-        Ok(KnownApplication { application, merchant, tenant_id, is_enabled, goes_out, keys, unreadable, limiter })
+        Ok(KnownApplication { application, merchant, tenant_id, is_enabled, goes_out, keys, limiter })
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{AuditRow, CommitError, SealedSecret};
 use countersign_store::nodes::Who;
@@ -84,8 +85,13 @@ pub async fn missing(vault: &Vault, store: &AnyStore) -> Result<Option<String>, 
     }
 }
 
-/// Secrets in use that do not open although their key is here: somebody has changed their rows. So many at the most.
-pub async fn unreadable(vault: &Vault, store: &AnyStore, limit: usize) -> Result<Vec<String>, StoreError> {
+/// Secrets in force at `now` that do not open although their key is here: their rows were changed, or are damaged. So many at the most.
+pub async fn unreadable(
+    vault: &Vault,
+    store: &AnyStore,
+    now: UnixMillis,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
     let (mut found, mut after) = (Vec::new(), None);
     // Under no key of this name: all of them.
     while let page = store.secrets_not_under("", after, LOOK).await?
@@ -97,7 +103,8 @@ pub async fn unreadable(vault: &Vault, store: &AnyStore, limit: usize) -> Result
             let row = secret_row(&secret.client_id, &secret.row.secret_id);
             matches!(vault.open(&secret.row.key_id, &row, &secret.row.sealed), Err(VaultError::DoesNotOpen))
         };
-        let wrong = page.iter().filter(|secret| is_in_use(secret) && does_not_open(secret));
+        let is_in_force = |secret: &SealedSecret| is_in_use(secret) && secret.row.not_after.is_none_or(|end| now < end);
+        let wrong = page.iter().filter(|secret| is_in_force(secret) && does_not_open(secret));
         found.extend(wrong.map(|secret| secret.row.secret_id.clone()));
     }
     found.truncate(limit);
@@ -255,7 +262,7 @@ async fn take_current(app: &App, lease: Duration, actor: &Actor) -> Result<(), A
 fn has_another_key(who: &Who, current: &str, lease: Duration) -> String {
     let Who { node, name, key_id, .. } = who;
     format!(
-        "the node {node} at {name} was started with the master key {key_id} and could open nothing that is sealed under {current}: start it \
+        "the node {node} at {name} was started with the master key {key_id} and may be unable to open what is sealed under {current}: start it \
          again with {current} as its key and {key_id} as master_key_previous, then repeat this; if it has ended, repeat this in {} seconds",
         lease.as_secs().max(1)
     )

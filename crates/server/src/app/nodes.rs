@@ -43,7 +43,8 @@ pub async fn with_another_key(app: &App, lease: Duration) -> Result<Option<Who>,
         return Ok(None);
     }
     // A program from before nodes said which key they have does not say.
-    let has_another = |row: &NodeRow| row.is_alive && !["", app.vault.key_id()].contains(&row.who.key_id.as_str());
+    let own = app.vault.key_id();
+    let has_another = |row: &NodeRow| row.is_alive && !row.who.key_id.is_empty() && row.who.key_id != own;
     Ok(sharing(app, lease).await?.into_iter().find(has_another).map(|row| row.who))
 }
 

@@ -236,14 +236,16 @@ async fn examine_older(config: &Config, data: &DataDir, key: &Vault, findings: &
 }
 
 async fn examine_secrets(key: &Vault, store: &AnyStore, findings: &mut Findings) {
-    let unreadable = master_key::unreadable(key, store, FAULTS_NAMED_MAX).await;
+    let now = clock::Clock::System.now();
+    let unreadable = master_key::unreadable(key, store, now, FAULTS_NAMED_MAX).await;
     let none = unreadable.map_err(anyhow::Error::from).and_then(|names| {
         ensure!(
             names.is_empty(),
-            "somebody has changed the rows of {}, which do not open: rotate and revoke each, or restore a backup",
-            names.join(", ")
+            "these do not open, so their rows were changed or are damaged: {}{}; rotate and revoke each, or restore a backup",
+            names.join(", "),
+            if names.len() < FAULTS_NAMED_MAX { "" } else { ", and perhaps more" }
         );
-        Ok(((), "each one that is not revoked opens".to_owned()))
+        Ok(((), "each one in force opens".to_owned()))
     });
     findings.take("secrets", none);
 }

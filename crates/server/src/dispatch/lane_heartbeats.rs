@@ -8,7 +8,7 @@ use countersign_store::nodes::{Signal, Stage, Tend};
 use metrics::gauge;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::Dispatcher;
 use super::leases::Word;
@@ -76,11 +76,12 @@ impl Dispatcher {
 
     /// Whether the deployment has gone over to a master key that this node was not given, as behind the back of one that stood still.
     async fn lacks_key(&self, pulse: &mut Pulse) -> bool {
-        let lacks = match master_key::known(&self.app).await {
-            Ok(_) => None,
-            Err(AppError::LacksMasterKey(key_id)) => Some(key_id),
+        // It is read as merchants' questions are: what stands before it there must not hold the heartbeat up.
+        let lacks = match timeout(self.settings.lease / (2 * BEATS_PER_LEASE), master_key::known(&self.app)).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(AppError::LacksMasterKey(key_id))) => Some(key_id),
             // The heartbeat has more to say about a store that does not answer.
-            Err(_) => pulse.lacks_key.clone(),
+            Ok(Err(_)) | Err(_) => pulse.lacks_key.clone(),
         };
         match (&pulse.lacks_key, &lacks) {
             (None, Some(key_id)) => {

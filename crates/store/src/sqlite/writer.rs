@@ -189,14 +189,15 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
 }
 
 /// Writes over what a commit that failed has left in the log: until then it is found there by the next start of a process that dies, after readers
-/// were told that nothing was done. What the disk has of it, should the machine crash, nobody knows.
+/// were told that nothing was done. What the disk has of it, should the machine crash, nobody knows. Where even its own frame cannot be written, or
+/// the head of a log that begins anew cannot be synced, it stays until the next change.
 fn bury(conn: &Connection, shared: &Shared) {
     let _gate = shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
     // Its sync may fail as the one before did; what counts is that its frame takes the place of the other's first one. A value that stays as it is
     // would leave its page clean.
     let nothing = "BEGIN IMMEDIATE; INSERT INTO setting (name, value) VALUES ('of_nobody', ''); DELETE FROM setting WHERE name = 'of_nobody'; COMMIT";
     if let Err(error) = conn.execute_batch(nothing) {
-        tracing::debug!(%error, "What a commit that failed has left in the log was written over, or could not be");
+        tracing::debug!(%error, "The change that writes over what a commit has left in the log failed, at its sync or before");
         if !conn.is_autocommit() {
             conn.execute_batch("ROLLBACK").ok();
         }

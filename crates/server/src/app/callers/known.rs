@@ -59,8 +59,6 @@ pub struct KnownApplication {
     pub goes_out: bool,
     /// Its secrets that are not revoked, newest first.
     pub keys: Vec<LiveKey>,
-    /// Ids of secrets in force that do not open, since their rows were changed by somebody else.
-    pub unreadable: Vec<String>,
     pub(super) limiter: Option<Arc<DefaultDirectRateLimiter>>,
 }
 

@@ -60,7 +60,6 @@ fn known(revision: i64) -> Arc<KnownApplication> {
         is_enabled,
         goes_out,
         keys: Vec::new(),
-        unreadable: Vec::new(),
         limiter: None,
     })
 }

@@ -65,6 +65,10 @@ async fn no_rewrap_begins_while_a_node_is_alive_that_lacks_the_new_master_key() 
     has_both(&mut fleet.configs[0]);
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
     let [current, before] = [&one, &two].map(|node| node.app.vault.key_id().to_owned());
+    until("both have said that they are there", async || {
+        one.app.store.nodes(5_000, 10).await.expect("reads").len() == 2
+    })
+    .await;
     let access = fleet.access(&one);
     let signer = access.institution("bank", 0, None).await.expect("an institution");
     let rewrap =
