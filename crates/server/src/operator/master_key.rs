@@ -65,7 +65,7 @@ pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
 }
 
 /// Seals every secret again under the master key of this node. Goes on for some seconds; what is left is for the next call. Refused while a node is
-/// alive that was started with another key: it could open nothing that is sealed under this one.
+/// alive that was started with another key: it may be unable to open what is sealed under this one.
 #[utoipa::path(post, path = "/operator/v1/master-key/rewrap", tag = "Deployment", operation_id = "rewrap_master_key",
     responses((status = 200, body = RewrapAnswer)))]
 pub async fn rewrap(Bare(call): Bare) -> Reply {

@@ -182,7 +182,7 @@ fn hold_back(conn: &Connection, journal: &Journal, mark: i64) -> Result<(), Stor
 }
 
 fn refused_through(mark: i64) -> String {
-    // Where no request was ever stamped later than a mark, there is none.
+    // It was never raised, so no nonce was ever accepted.
     if mark == i64::MIN {
         return "no request is answered".to_owned();
     }
