@@ -7,7 +7,7 @@
 //! Invariant: marks are not kept, since with it one could move a line to another place. The one exception is the mark of a tenant's very
 //! first transaction (`audit_head.link_before` on PostgreSQL, until the next one): nothing lies before that line.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use aws_lc_rs::{constant_time, digest, hmac};
@@ -173,8 +173,8 @@ pub struct ChainWalk {
     key: ChainKey,
     begins_with: &'static str,
     walks: BTreeMap<i64, Walk>,
-    /// Heads that must be passed: by tenant and number.
-    heads: HashMap<(i64, i64), Option<Link>>,
+    /// Heads that must be passed: tenant, number and link. There may be several of one place, which contradict each other.
+    heads: BTreeSet<(i64, i64, Option<Link>)>,
     lines: u64,
     linked: u64,
     begun: Vec<AuditRow>,
@@ -188,7 +188,7 @@ impl ChainWalk {
             key,
             begins_with,
             walks: BTreeMap::new(),
-            heads: HashMap::new(),
+            heads: BTreeSet::new(),
             lines: 0,
             linked: 0,
             begun: Vec::new(),
@@ -200,14 +200,10 @@ impl ChainWalk {
 
     /// More heads, before the first line.
     pub fn must_pass(&mut self, heads: impl IntoIterator<Item = ChainHead>) {
-        for head in heads {
-            let place = self.heads.entry((of_audit_tenant(head.tenant), head.no)).or_insert(head.link);
-            // Two that contradict each other cannot both hold: keep one that is a link, so that a line is named.
-            *place = place.or(head.link);
-        }
+        self.heads.extend(heads.into_iter().map(|head| (of_audit_tenant(head.tenant), head.no, head.link)));
     }
 
-    /// Heads that are to be passed still.
+    /// Heads that are to be passed still; the same one that was given twice is one.
     pub fn heads_left(&self) -> usize {
         self.heads.len()
     }
@@ -249,23 +245,29 @@ impl ChainWalk {
         if found.is_none() && line.link.is_some() && row.tenant.is_none() && row.action == self.begins_with {
             self.begun.push(row.clone());
         }
-        let of_head = match self.heads.remove(&(tenant, row.no)) {
-            Some(Some(kept)) if line.link != Some(kept) => {
-                Some((row.no, "its link is not the one that the head has, or that was kept".to_owned()))
-            }
-            Some(_) | None => None,
-        };
+        let is_other = self.passed(tenant, row.no).into_iter().flatten().any(|kept| line.link != Some(kept));
+        let of_head =
+            is_other.then(|| (row.no, "its link is not the one that the head has, or that was kept".to_owned()));
         if let Some((no, what)) = found.or(of_head) {
             self.fault(ChainFault { tenant: row.tenant, no, what });
         }
+    }
+
+    /// The links of the heads of a place, which is passed.
+    fn passed(&mut self, tenant: i64, no: i64) -> Vec<Option<Link>> {
+        let of_place = (tenant, no, None)..=(tenant, no, Some([u8::MAX; LINK_BYTES]));
+        let passed: Vec<_> = self.heads.range(of_place).copied().collect();
+        for head in &passed {
+            self.heads.remove(head);
+        }
+        passed.into_iter().map(|(_, _, link)| link).collect()
     }
 
     /// After the last line; `heads_now` are read after it. What was read, and the first [`FAULTS_MAX`] faults in the order in which they were
     /// found.
     pub fn end(mut self, heads_now: impl IntoIterator<Item = ChainHead>) -> (ChainReport, Vec<ChainFault>) {
         let of = crate::words::audit_tenant;
-        let mut missed: Vec<(i64, i64)> = self.heads.keys().copied().collect();
-        missed.sort_unstable();
+        let mut missed: Vec<(i64, i64)> = self.heads.iter().map(|(tenant, no, _)| (*tenant, *no)).collect();
         // The nearest of each tenant: what lies behind it is missing, too.
         missed.dedup_by_key(|(tenant, _)| *tenant);
         for (tenant, no) in missed {
@@ -333,75 +335,4 @@ fn holds(key: &ChainKey, walk: &Walk, row: &AuditRow, stored: &Link) -> Option<(
 }
 
 #[cfg(test)]
-mod tests {
-    use countersign_domain::time::UnixMillis;
-
-    use super::*;
-
-    fn row(no: i64, action: &str) -> AuditRow {
-        let empty = String::new;
-        AuditRow {
-            no,
-            tenant: None,
-            at: UnixMillis(no),
-            actor: empty(),
-            source: empty(),
-            action: action.to_owned(),
-            subject: empty(),
-            before: empty(),
-            after: empty(),
-            request_id: empty(),
-        }
-    }
-
-    fn line(no: i64, row: AuditRow, link: Option<Link>) -> ChainLine {
-        ChainLine { place: ChainPlace(no, 0), row, link }
-    }
-
-    fn walked(key: &ChainKey, lines: &[ChainLine]) -> (ChainReport, Vec<i64>) {
-        let last = lines.last().map_or(0, |line| line.row.no);
-        let head = ChainHead { tenant: None, no: last, link: None };
-        let mut walk = ChainWalk::new(key.clone(), [head], "begin");
-        for line in lines {
-            walk.line(line);
-        }
-        let (report, faults) = walk.end([head]);
-        (report, faults.iter().map(|fault| fault.no).collect())
-    }
-
-    #[test]
-    fn behind_a_line_of_an_older_program_and_behind_a_gap_every_change_is_named_still() {
-        let key = ChainKey::new(&[7; LINK_BYTES]);
-        let (mut lines, mut last) = (Vec::new(), START);
-        for no in 1..=10 {
-            let row = row(no, "x");
-            let link = (no != 3).then(|| link(&last, no, &key.mark(None, &row)));
-            last = link.unwrap_or(last);
-            lines.push(line(no, row, link));
-        }
-        assert_eq!(walked(&key, &lines).1, [3], "the older program's, and none of those that hang on the line before");
-        lines[4].row.actor = "changed".to_owned();
-        assert_eq!(walked(&key, &lines).1, [3, 5]);
-        lines.remove(6);
-        let (report, faults) = walked(&key, &lines);
-        assert_eq!(faults, [3, 5, 7]);
-        assert_eq!((report.lines, report.linked, report.unlinked), (9, 8, 0));
-        lines[7].row.actor = "changed".to_owned();
-        assert_eq!(walked(&key, &lines).1, [3, 5, 7, 9], "what lies behind the gap is looked at still");
-    }
-
-    #[test]
-    fn faults_are_named_up_to_a_bound() {
-        let lines: Vec<ChainLine> = (1..=50).map(|no| line(no, row(no, "x"), Some([9; LINK_BYTES]))).collect();
-        let faults = walked(&ChainKey::new(&[7; LINK_BYTES]), &lines).1;
-        assert_eq!(faults, (1..=20).collect::<Vec<i64>>());
-    }
-
-    #[test]
-    fn keys_are_told_apart_by_their_fingerprints() {
-        let one = ChainKey::new(&[7; LINK_BYTES]);
-        assert_eq!(one.fingerprint(), one.clone().fingerprint());
-        assert_ne!(one.fingerprint(), ChainKey::new(&[8; LINK_BYTES]).fingerprint());
-        assert_ne!(one.fingerprint()[..], [7; 8]);
-    }
-}
+mod tests;

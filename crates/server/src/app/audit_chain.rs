@@ -131,7 +131,7 @@ pub async fn lines(store: &AnyStore, after: Option<ChainPlace>, limit: u32) -> R
 }
 
 /// A head with the public id of its tenant, as it is kept elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct KeptHead {
     /// The institution or plain merchant; null for the system's own lines.
     pub merchant_id: Option<String>,

@@ -1,6 +1,6 @@
 //! `audit`: the log of who did what, its chain, and its export. At the machine, without a server, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -356,10 +356,11 @@ impl AtMachine {
     }
 }
 
+/// The heads of a file. One that is in it twice, as in two days' files in one, is compared once and counted once.
 fn read_heads(file: Input<'_>) -> anyhow::Result<Vec<KeptHead>> {
     let unread = || format!("{file} cannot be read");
     let mut lines = file.open().with_context(unread)?.take(HEADS_BYTES_MAX);
-    let (mut heads, mut line) = (Vec::new(), Vec::new());
+    let (mut heads, mut line) = (BTreeSet::new(), Vec::new());
     for no in 1.. {
         line.clear();
         ensure!(lines.limit() > 0, "{file} is longer than 1 GiB, which no heads are");
@@ -369,7 +370,7 @@ fn read_heads(file: Input<'_>) -> anyhow::Result<Vec<KeptHead>> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        heads.push(serde_json::from_slice::<KeptHead>(&line).map_err(|_| {
+        heads.insert(serde_json::from_slice::<KeptHead>(&line).map_err(|_| {
             anyhow!(
                 "line {no} of {file} is no head of the audit log: name the file that `countersign audit heads` printed"
             )
@@ -377,7 +378,7 @@ fn read_heads(file: Input<'_>) -> anyhow::Result<Vec<KeptHead>> {
     }
     // Every deployment has the system's own, at least.
     ensure!(!heads.is_empty(), "{file} is empty: it holds no heads of the audit log");
-    Ok(heads)
+    Ok(heads.into_iter().collect())
 }
 
 async fn print_heads(store: &AnyStore) -> anyhow::Result<()> {
